@@ -1,0 +1,84 @@
+"""mild: learning to route among fixed experts, without collapsing onto the majority one.
+
+The public names are loaded when they are first used: importing mild imports neither torch nor
+scikit-learn.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "cost_matrix": "mild.costs",
+    "rewards": "mild.costs",
+    "reward_distribution": "mild.costs",
+    "mild_loss": "mild.losses",
+    "expert_mass": "mild.margins",
+    "theory_margins": "mild.margins",
+    "stationary_distribution": "mild.decisions",
+    "decide": "mild.decisions",
+    "deferral_loss": "mild.metrics",
+    "LinearRouter": "mild.routers",
+    "NeuralRouter": "mild.routers",
+    "RouterCV": "mild.routers",
+    "CostRegressionRouter": "mild.routers",
+    "KNNRouter": "mild.routers",
+    "ConstantRouter": "mild.routers",
+    "CascadeRouter": "mild.routers",
+    "save": "mild.artifact",
+    "load": "mild.artifact",
+}
+
+if TYPE_CHECKING:
+    from mild.artifact import load, save
+    from mild.costs import cost_matrix, reward_distribution, rewards
+    from mild.decisions import decide, stationary_distribution
+    from mild.losses import mild_loss
+    from mild.margins import expert_mass, theory_margins
+    from mild.metrics import deferral_loss
+    from mild.routers import (
+        CascadeRouter,
+        ConstantRouter,
+        CostRegressionRouter,
+        KNNRouter,
+        LinearRouter,
+        NeuralRouter,
+        RouterCV,
+    )
+
+__all__ = [
+    "CascadeRouter",
+    "ConstantRouter",
+    "CostRegressionRouter",
+    "KNNRouter",
+    "LinearRouter",
+    "NeuralRouter",
+    "RouterCV",
+    "__version__",
+    "cost_matrix",
+    "decide",
+    "deferral_loss",
+    "expert_mass",
+    "load",
+    "mild_loss",
+    "reward_distribution",
+    "rewards",
+    "save",
+    "stationary_distribution",
+    "theory_margins",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'mild' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

@@ -1,0 +1,226 @@
+"""Per-expert margins: uniform, from theory, and the neighbourhoods that tuning searches."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mild.arrays import FloatArray, IntArray, check_costs, check_margins
+from mild.costs import REWARDS, cheapest, reward_distribution
+from mild.costs import rewards as make_rewards
+from mild.exceptions import InvalidInputError, check_option
+
+__all__ = [
+    "COUNTS",
+    "NORMS",
+    "MarginGrid",
+    "MarginGroup",
+    "expert_mass",
+    "expert_norms",
+    "margin_groups",
+    "paper_grid",
+    "ratio_grid",
+    "theory_margins",
+    "uniform_margins",
+]
+
+COUNTS = ("reward", "best")
+NORMS = ("none", "max", "rms")
+
+
+def expert_mass(costs: ArrayLike, rewards: str = "others", counts: str = "reward") -> FloatArray:
+    """Mass of each expert, in samples: the ``m_k`` of the margin bound.
+
+    - ``counts="reward"``: ``sum over i of p(k | x_i)``, the mass under the input-expert distribution
+      that the bound speaks of;
+    - ``counts="best"``: how often expert k is cheapest, ties to the lowest index.
+
+    With ``others`` rewards the reward mass is nearly uniform, so theory margins then do little.
+
+    Examples
+    --------
+    >>> expert_mass([[0, 1], [0, 1], [1, 0]], counts="best")
+    array([2., 1.])
+    """
+    check_option("counts", counts, COUNTS)
+    check_option("rewards", rewards, REWARDS)
+    return membership(check_costs(costs), rewards, counts).sum(axis=0)
+
+
+def expert_norms(
+    X: Any, costs: ArrayLike, kind: str = "rms", rewards: str = "others", counts: str = "reward"
+) -> FloatArray:
+    """Feature norm ``X_k`` of each expert: the largest or the root mean square, over its samples.
+
+    A sample belongs to expert k with the weight that ``expert_mass`` counts it with. ``kind="none"``
+    makes all norms 1. An expert without samples gets the norm of all samples together.
+    """
+    check_option("norms", kind, NORMS)
+    array = check_costs(costs)
+    if kind == "none":
+        return np.ones(array.shape[1])
+    squared = X.multiply(X).sum(axis=1) if hasattr(X, "multiply") else np.square(X).sum(axis=1)
+    squared = np.asarray(squared, dtype=np.float64).reshape(-1, 1)
+    weight = membership(array, rewards, counts)
+    mass = weight.sum(axis=0)
+    if kind == "max":
+        norms = np.where(weight > 0, squared, 0).max(axis=0)
+        overall = squared.max()
+    else:
+        norms = (weight * squared).sum(axis=0) / np.where(mass > 0, mass, 1)
+        overall = squared.mean()
+    return np.sqrt(np.where(mass > 0, norms, overall))
+
+
+def membership(costs: FloatArray, rewards: str, counts: str) -> FloatArray:
+    """Weight (n_samples, n_experts) with which each sample counts for each expert."""
+    if counts == "reward":
+        return reward_distribution(make_rewards(costs, rewards)).astype(np.float64)
+    result = np.zeros(costs.shape)
+    result[np.arange(len(costs)), cheapest(costs)] = 1
+    return result
+
+
+def uniform_margins(n_experts: int, total: float | None = None) -> FloatArray:
+    """All margins equal, summing to ``total`` (default: the number of experts)."""
+    total = _total(total, n_experts)
+    return np.full(n_experts, total / n_experts)
+
+
+def theory_margins(
+    mass: ArrayLike,
+    norms: ArrayLike | None = None,
+    total: float | None = None,
+    share_below: float = 0.0,
+) -> FloatArray:
+    """Margins that minimise the complexity term of the bound for a fixed sum.
+
+    ``rho_k`` proportional to ``(m_k * X_k^2)^(1/3)``, summing to ``total`` (paper, section 4.2).
+
+    Parameters
+    ----------
+    mass : (n_experts,) non-negative; a mass of 0 counts as one sample (or as the smallest mass, if
+        that is less)
+    norms : (n_experts,) positive, optional: feature norms ``X_k``
+    total : float, optional: ``rho_bar``; the default is the number of experts, so that the mean is 1
+    share_below : experts with less than this share of the mass get one common margin, that of their
+        mean mass (the paper's advice for many experts)
+
+    Examples
+    --------
+    >>> theory_margins([8, 1])
+    array([1.33333333, 0.66666667])
+    """
+    weights = np.asarray(mass, dtype=np.float64)
+    if weights.ndim != 1 or weights.size == 0:
+        raise InvalidInputError(f"mass must have shape (n_experts,); got {weights.shape}.")
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+        raise InvalidInputError(
+            f"mass must be finite, non-negative and not all zero; got {weights.tolist()}."
+        )
+    if not 0 <= share_below <= 1:
+        raise InvalidInputError(f"share_below must lie in [0, 1]; got {share_below}.")
+    weights = np.maximum(weights, min(1.0, weights[weights > 0].min()))
+    small = weights < share_below * weights.sum()
+    if small.any():
+        weights = np.where(small, weights[small].mean(), weights)
+    scale = weights if norms is None else weights * np.square(check_margins(norms, weights.size))
+    raw = np.cbrt(scale)
+    return raw * (_total(total, weights.size) / raw.sum())
+
+
+@dataclass(frozen=True)
+class MarginGroup:
+    """Experts that share one margin."""
+
+    margin: float
+    members: IntArray
+
+
+def margin_groups(margins: FloatArray) -> list[MarginGroup]:
+    """Distinct margins, each with the experts that have it."""
+    values, inverse = np.unique(margins, return_inverse=True)
+    return [
+        MarginGroup(float(value), np.flatnonzero(inverse == g)) for g, value in enumerate(values)
+    ]
+
+
+@dataclass(frozen=True)
+class MarginGrid:
+    """Margin vectors to try, and how many were dropped because an entry was not positive."""
+
+    margins: tuple[tuple[float, ...], ...]
+    dropped: int = 0
+
+    def __iter__(self) -> Iterator[FloatArray]:
+        return (np.array(entry) for entry in self.margins)
+
+    def __len__(self) -> int:
+        return len(self.margins)
+
+
+def ratio_grid(center: ArrayLike, factors: ArrayLike = (0.5, 1.0, 2.0), limit: int = 81) -> MarginGrid:
+    """Neighbours of ``center`` in the p - 1 ratios, the sum kept.
+
+    For a linear router the scale of the margins is redundant with the regularisation, so only ratios
+    are searched: the first margin stays, every other is multiplied by each factor, and the vector is
+    scaled back to its sum. Beyond ``limit`` vectors the full product gives way to a walk along one
+    ratio at a time.
+    """
+    base = check_margins(center, np.asarray(center).size)
+    steps = check_margins(factors, np.asarray(factors).size)
+    p = base.size
+    if len(steps) ** (p - 1) <= limit:
+        combos = itertools.product(steps, repeat=p - 1)
+        moves = [np.array((1.0, *combo)) for combo in combos]
+    else:
+        moves = [np.ones(p)]
+        for k in range(p):
+            for step in steps:
+                if step != 1.0:
+                    move = np.ones(p)
+                    move[k] = step
+                    moves.append(move)
+    seen: dict[tuple[float, ...], None] = {}
+    for move in moves:
+        vector = base * move
+        vector *= base.sum() / vector.sum()
+        seen.setdefault(tuple(np.round(vector, 12).tolist()))
+    return MarginGrid(tuple(seen))
+
+
+def paper_grid(center: ArrayLike, step: float = 1.0, radius: float = 5.0) -> MarginGrid:
+    """The paper's grid: ``step`` on ``[rho* - radius, rho* + radius]`` for every expert.
+
+    Departs from the paper: with ``rho_bar = 1`` most of that interval is not positive; non-positive
+    values are dropped, and ``dropped`` says how many vectors went.
+    """
+    base = check_margins(center, np.asarray(center).size)
+    if not (step > 0 and radius >= 0):
+        raise InvalidInputError(
+            f"step must be positive and radius non-negative; got {step} and {radius}."
+        )
+    offsets = step * np.arange(-np.floor(radius / step), np.floor(radius / step) + 1)
+    axes = [value + offsets for value in base]
+    kept = [axis[axis > 0] for axis in axes]
+    total = int(np.prod([len(axis) for axis in axes], dtype=np.float64))
+    size = int(np.prod([len(axis) for axis in kept], dtype=np.float64))
+    if size > 1_000_000:
+        raise InvalidInputError(
+            f"the paper's grid must have at most 1,000,000 vectors; got {size:,} for {base.size} "
+            f"experts. Use a larger step, or ratio_grid."
+        )
+    vectors = tuple(tuple(float(v) for v in combo) for combo in itertools.product(*kept))
+    return MarginGrid(vectors, dropped=total - len(vectors))
+
+
+def _total(total: float | None, n_experts: int) -> float:
+    value = float(n_experts) if total is None else float(total)
+    if not (np.isfinite(value) and value > 0):
+        raise InvalidInputError(f"total must be positive and finite; got {total}.")
+    return value
