@@ -118,7 +118,8 @@ def stationary_distribution(
         )
     result = np.empty_like(f)
     groups = margin_groups(rho)
-    block = max(1, min(BLOCK, 4_000_000 // (len(groups) * max(len(groups), f.shape[1]))))
+    states = f.shape[1] if kind.form == "pairwise" else len(groups)
+    block = max(1, min(BLOCK, 4_000_000 // (states * f.shape[1])))
     for start in range(0, len(f), block):
         rows = slice(start, start + block)
         result[rows] = stationary_experts_first(f[rows].T, rho, groups, kind).T
@@ -132,15 +133,19 @@ def stationary_experts_first(
     p = scores.shape[0]
     if p == 1:
         return np.ones_like(scores)
-    if surrogate.form == "pairwise" and p > 2:
-        return _pairwise(scores, margins, surrogate.tau)
     shifted = np.ascontiguousarray(scores) - scores.max(axis=0)
     if len(groups) == 1:
-        distribution = np.exp(shifted / margins[0].astype(scores.dtype) * (2 - surrogate.tau))
+        log_weights = shifted / margins[0].astype(scores.dtype) * (2 - surrogate.tau)
+        if surrogate.tau > 2:
+            log_weights -= log_weights.max(axis=0)
+        distribution = np.exp(log_weights, out=log_weights)
         return distribution / distribution.sum(axis=0)
     if p == 2:
         return _two_experts(shifted, margins, surrogate.tau)
+    if surrogate.form == "pairwise":
+        return _pairwise(shifted, margins, surrogate.tau)
     limit = 40.0 if scores.dtype == np.float32 else 300.0
+    limit /= max(1.0, abs(1 - surrogate.tau))
     wide = shifted.min(axis=0) < -limit * groups[0].margin
     if not wide.any():
         return _plain(shifted, margins, groups, surrogate.tau)
@@ -221,11 +226,13 @@ def _logarithmic(
         log_softmax[g] = np.maximum(shifted / group.margin, -1e300)
         log_softmax[g] -= np.log(np.exp(log_softmax[g]).sum(axis=0))
     log_rates = np.empty((size, size, m))
+    height = np.empty((size, m))
     for h, group in enumerate(groups):
         log_rates[:, h] = np.logaddexp.reduce(log_softmax[:, group.members], axis=1)
+        height[h] = shifted[group.members].max(axis=0)
     log_margin = np.log([group.margin for group in groups])
     log_rates -= log_margin[:, None, None]
-    mass = _log_gth(log_rates)
+    mass = _log_gth(log_rates, height)
     terms = (mass - log_margin[:, None])[:, None] + log_softmax
     distribution = np.logaddexp.reduce(terms, axis=0) + np.log(rho)[:, None]
     if tau != 1:
@@ -234,9 +241,16 @@ def _logarithmic(
     return _normalise_log(distribution)
 
 
-def _log_gth(log_rates: FloatArray) -> FloatArray:
-    """``_gth`` on logarithms of rates."""
+def _log_gth(log_rates: FloatArray, height: FloatArray) -> FloatArray:
+    """``_gth`` on logarithms of rates; ``height`` (G, m) is the best score in each state.
+
+    The lowest state is eliminated first and masses are relative to the highest: at scores of 1e20 a
+    logarithm's rounding would otherwise swallow the ratios of the states that matter.
+    """
     size, _, m = log_rates.shape
+    order = np.argsort(-height, axis=0, kind="stable")
+    log_rates = np.take_along_axis(log_rates, order[:, None], axis=0)
+    log_rates = np.take_along_axis(log_rates, order[None], axis=1)
     for last in range(size - 1, 0, -1):
         leaving = np.logaddexp.reduce(log_rates[last, :last], axis=0)
         log_rates[:last, last] -= leaving
@@ -247,7 +261,9 @@ def _log_gth(log_rates: FloatArray) -> FloatArray:
     mass[0] = 0
     for g in range(1, size):
         mass[g] = np.logaddexp.reduce(mass[:g] + log_rates[:g, g], axis=0)
-    return mass
+    result = np.empty_like(mass)
+    np.put_along_axis(result, order, mass, axis=0)
+    return result
 
 
 def _pairwise(scores: FloatArray, rho: FloatArray, tau: float) -> FloatArray:
@@ -257,7 +273,7 @@ def _pairwise(scores: FloatArray, rho: FloatArray, tau: float) -> FloatArray:
     for k, margin in enumerate(rho):
         v = np.clip((f - f[k]) / margin, -1e300, 1e300)
         log_rates[k] = v - tau * np.logaddexp(v, 0) - np.log(margin)
-    return _normalise_log(_log_gth(log_rates)).astype(scores.dtype)
+    return _normalise_log(_log_gth(log_rates, f)).astype(scores.dtype)
 
 
 def _normalise_log(log_weights: FloatArray) -> FloatArray:

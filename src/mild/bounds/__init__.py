@@ -1,0 +1,32 @@
+"""What can be promised: margin bound, Rademacher complexity, and the consistency inequality.
+
+Derivations and proofs are in docs/theory.md.
+"""
+
+from mild.bounds.concavity import StrongConcavity, modulus_floor, strong_concavity
+from mild.bounds.consistency import Consistency, consistency
+from mild.bounds.margin import MarginBound, margin_bound, router_bound
+from mild.bounds.minimiser import exact_minimiser, minimal_risk
+from mild.bounds.rademacher import (
+    Estimate,
+    feature_norms,
+    rademacher_closed_form,
+    rademacher_monte_carlo,
+)
+
+__all__ = [
+    "Consistency",
+    "Estimate",
+    "MarginBound",
+    "StrongConcavity",
+    "consistency",
+    "exact_minimiser",
+    "feature_norms",
+    "margin_bound",
+    "minimal_risk",
+    "modulus_floor",
+    "rademacher_closed_form",
+    "rademacher_monte_carlo",
+    "router_bound",
+    "strong_concavity",
+]

@@ -1,0 +1,54 @@
+"""How good a routing is: losses, shares, frontiers and the intervals that say what is decided.
+
+Two tie rules, on purpose: a router's choice goes to the highest index, the oracle's to the lowest.
+"""
+
+from mild.metrics.loss import (
+    BestConstant,
+    best_constant,
+    chosen_costs,
+    constant_losses,
+    deferral_loss,
+    headroom,
+    oracle_loss,
+    shuffled_control,
+)
+from mild.metrics.paired import Interval, paired_interval
+from mild.metrics.price_frontier import FrontierPoint, frontier, pareto
+from mild.metrics.routing_summary import RoutingSummary, summary
+from mild.metrics.shares import (
+    balanced_recall,
+    expert_recall,
+    expert_shares,
+    oracle_shares,
+    share_entropy,
+)
+from mild.metrics.simultaneous import SimultaneousIntervals, simultaneous_intervals
+from mild.metrics.two_experts import TwoExpertCurve, two_expert_curve
+
+__all__ = [
+    "BestConstant",
+    "FrontierPoint",
+    "Interval",
+    "RoutingSummary",
+    "SimultaneousIntervals",
+    "TwoExpertCurve",
+    "balanced_recall",
+    "best_constant",
+    "chosen_costs",
+    "constant_losses",
+    "deferral_loss",
+    "expert_recall",
+    "expert_shares",
+    "frontier",
+    "headroom",
+    "oracle_loss",
+    "oracle_shares",
+    "paired_interval",
+    "pareto",
+    "share_entropy",
+    "shuffled_control",
+    "simultaneous_intervals",
+    "summary",
+    "two_expert_curve",
+]

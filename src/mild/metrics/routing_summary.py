@@ -1,0 +1,121 @@
+"""One routing, judged whole."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mild.arrays import FloatArray
+from mild.metrics.loss import (
+    best_constant,
+    chosen_costs,
+    deferral_loss,
+    oracle_loss,
+    shuffled_control,
+)
+from mild.metrics.rows import evaluated_costs
+from mild.metrics.shares import expert_recall, expert_shares, oracle_shares, share_entropy
+
+__all__ = ["RoutingSummary", "summary"]
+
+
+@dataclass(frozen=True, eq=False)
+class RoutingSummary:
+    """What a routing costs, whom it asks, and what it is worth.
+
+    Attributes
+    ----------
+    n_samples : number of rows
+    n_known : rows whose chosen expert was asked; ``loss`` is their mean
+    loss : deferral loss
+    shares, oracle_shares : (n_experts,) share of rows for each expert: router's, oracle's
+    recall : (n_experts,) share of the rows on which k is cheapest that went to k; NaN if none
+    balanced_recall : mean recall over the experts that are cheapest somewhere
+    entropy : entropy of the shares, 1 for an even split
+    constant_expert, constant_loss : best constant and its mean cost
+    oracle_loss : mean cost of the cheapest expert of each row
+    headroom : ``constant_loss - oracle_loss``
+    headroom_captured : ``(constant_loss - loss) / headroom``; 0 for the best constant, 1 for
+        the oracle, negative for a router worse than the constant, NaN if there is no headroom
+    shuffled_control : expected cost of the same shares dealt at random
+    """
+
+    n_samples: int
+    n_known: int
+    loss: float
+    shares: FloatArray
+    oracle_shares: FloatArray
+    recall: FloatArray
+    balanced_recall: float
+    entropy: float
+    constant_expert: int
+    constant_loss: float
+    oracle_loss: float
+    headroom: float
+    headroom_captured: float
+    shuffled_control: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain numbers and lists, ready for JSON; what is not defined (NaN) is None."""
+        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+
+
+def summary(
+    costs: ArrayLike,
+    chosen: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    missing: str = "error",
+) -> RoutingSummary:
+    """Judge a routing by every measure of this package that needs only costs and choices.
+
+    Parameters
+    ----------
+    costs : (n_samples, n_experts) array; NaN where an expert was never asked
+    chosen : (n_samples,) array of expert indices
+    sample_weight : (n_samples,) array of non-negative numbers, optional
+    missing : "error" or "skip", as in ``deferral_loss``
+
+    Examples
+    --------
+    >>> result = summary([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.5]], [0, 0, 1, 0])
+    >>> result.loss, result.constant_loss, result.oracle_loss
+    (0.25, 0.5, 0.125)
+    >>> round(result.headroom_captured, 3), result.shuffled_control
+    (0.667, 0.53125)
+    """
+    array = evaluated_costs(costs)
+    loss = deferral_loss(array, chosen, sample_weight, missing)
+    shares = expert_shares(chosen, array.shape[1], sample_weight)
+    recall = expert_recall(array, chosen, sample_weight)
+    constant = best_constant(array, sample_weight)
+    oracle = oracle_loss(array, sample_weight)
+    gap = constant.cost - oracle
+    return RoutingSummary(
+        n_samples=len(array),
+        n_known=int((~np.isnan(chosen_costs(array, chosen))).sum()),
+        loss=loss,
+        shares=shares,
+        oracle_shares=oracle_shares(array, sample_weight),
+        recall=recall,
+        balanced_recall=float(np.nanmean(recall)),
+        entropy=share_entropy(shares),
+        constant_expert=constant.expert,
+        constant_loss=constant.cost,
+        oracle_loss=oracle,
+        headroom=gap,
+        # A gap of rounding size is no headroom.
+        headroom_captured=(constant.cost - loss) / gap if gap > 1e-12 * constant.cost else np.nan,
+        shuffled_control=shuffled_control(array, chosen, sample_weight),
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return [_plain(entry) for entry in value.tolist()]
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,123 @@
+"""What a metric averages over: rows of costs, and the weight of each row."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mild.arrays import BoolArray, FloatArray, check_costs, float_matrix
+from mild.exceptions import InvalidInputError, check_option
+
+__all__ = [
+    "MISSING",
+    "check_draws",
+    "evaluated_costs",
+    "known_rows",
+    "number_vector",
+    "row_weights",
+]
+
+MISSING = ("error", "skip")
+
+
+def evaluated_costs(costs: ArrayLike) -> FloatArray:
+    """Return costs with at least one row, checked as for training except that a column may be NaN.
+
+    A fold may hold no row on which some expert was asked: nothing is learned from it here, so
+    nothing is wrong with it.
+
+    Examples
+    --------
+    >>> evaluated_costs([[0.5, np.nan], [1.0, np.nan]])
+    array([[0.5, nan],
+           [1. , nan]])
+    """
+    array = float_matrix("costs", costs)
+    if len(array) == 0:
+        raise InvalidInputError("costs must have at least one row to average over; got 0.")
+    silent_rows = np.isnan(array).all(axis=1)
+    silent_experts = np.isnan(array).all(axis=0)
+    if silent_experts.any() and not silent_rows.any():
+        check_costs(np.where(silent_experts, 0, array))
+        return array
+    return check_costs(array)
+
+
+def row_weights(sample_weight: ArrayLike | None, n_samples: int) -> FloatArray:
+    """Return non-negative weights of shape (n_samples,) that sum to 1; None weighs rows equally.
+
+    Examples
+    --------
+    >>> row_weights([1, 3], 2)
+    array([0.25, 0.75])
+    """
+    if sample_weight is None:
+        return np.full(n_samples, 1 / n_samples)
+    weights = number_vector("sample_weight", sample_weight, n_samples)
+    if (weights < 0).any():
+        bad = int(np.flatnonzero(weights < 0)[0])
+        raise InvalidInputError(
+            f"sample_weight must be non-negative; got {weights[bad]:g} in row {bad}."
+        )
+    largest = weights.max()
+    if largest == 0:
+        raise InvalidInputError("sample_weight must have a positive sum; got zeros only.")
+    # Dividing by the largest first keeps the sum of huge weights finite.
+    weights = weights / largest
+    return weights / weights.sum()
+
+
+def number_vector(name: str, values: ArrayLike, n_samples: int | None = None) -> FloatArray:
+    """Return finite float64 numbers of shape (n_samples,)."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{name} must hold numbers; got {error}.") from error
+    if array.ndim != 1 or (n_samples is not None and len(array) != n_samples):
+        rule = "(n_samples,)" if n_samples is None else f"(n_samples,) = ({n_samples},)"
+        raise InvalidInputError(f"{name} must have shape {rule}; got {array.shape}.")
+    bad = np.flatnonzero(~np.isfinite(array))
+    if bad.size:
+        raise InvalidInputError(
+            f"{name} must be finite; got {array[bad[0]]} in row {bad[0]} ({bad.size} such row(s)). "
+            f"Remove these rows."
+        )
+    return array
+
+
+def known_rows(chosen_values: FloatArray, missing: str) -> slice | BoolArray:
+    """Return an index of the rows whose chosen value is known, by the rule ``missing``.
+
+    Examples
+    --------
+    >>> known_rows(np.array([0.5, np.nan, 1.0]), "skip")
+    array([ True, False,  True])
+    """
+    check_option("missing", missing, MISSING)
+    unknown = np.isnan(chosen_values)
+    count = int(unknown.sum())
+    if count == 0:
+        return slice(None)
+    if missing == "error":
+        raise InvalidInputError(
+            f"costs must be known for the chosen expert of every row; {count} of {len(unknown)} "
+            f"row(s) chose an expert that was never asked there. Ask it, or pass missing='skip' to "
+            f"average over the other rows."
+        )
+    if count == len(unknown):
+        raise InvalidInputError(
+            f"missing='skip' needs at least one row whose chosen expert was asked; got none "
+            f"among {count}."
+        )
+    return ~unknown
+
+
+def check_draws(name: str, n_draws: int, confidence: float) -> None:
+    """Refuse a confidence outside (0, 1), and too few draws to have one beyond each limit."""
+    if not 0 < confidence < 1:
+        raise InvalidInputError(f"confidence must lie strictly between 0 and 1; got {confidence}.")
+    fewest = int(np.ceil(2 / (1 - confidence) - 1e-9))
+    if n_draws < fewest:
+        raise InvalidInputError(
+            f"{name} must be at least 2 / (1 - confidence) = {fewest}; got {n_draws}."
+        )

@@ -1,0 +1,51 @@
+"""The same costs, losses, margins and decisions for torch users with their own training loop.
+
+Functions have the names and the meaning of the NumPy ones, take tensors on any device and return tensors
+there. Losses are unreduced, one value per sample, and differentiable by autograd. Scores in half
+precision (float16, bfloat16) are worked on, and losses returned, in float32; gradients come back in the
+scores' own precision.
+
+What a shape, a margin or an option can get wrong is refused as in NumPy. Losses do not look at the values
+of scores, rewards and labels: that would wait for the device at every step. NaN in gives NaN out.
+"""
+
+from mild.exceptions import MissingExtraError
+
+try:
+    import torch  # noqa: F401
+except ImportError as error:
+    raise MissingExtraError(
+        'mild.nn needs torch, which is not installed; run: pip install "mild-learn[neural]".'
+    ) from error
+
+from mild.nn.cost_sensitive import cost_sensitive_loss, log_sum_loss, rho_margin_loss
+from mild.nn.costs import cost_matrix, deferral_loss, reward_distribution, rewards
+from mild.nn.decisions import decide, stationary_distribution
+from mild.nn.deferral import mild_loss, tdef_loss
+from mild.nn.labels import (
+    class_dependent_temperature_loss,
+    cross_entropy_loss,
+    ldam_loss,
+    logit_adjusted_loss,
+)
+from mild.nn.margins import expert_mass, theory_margins
+
+__all__ = [
+    "class_dependent_temperature_loss",
+    "cost_matrix",
+    "cost_sensitive_loss",
+    "cross_entropy_loss",
+    "decide",
+    "deferral_loss",
+    "expert_mass",
+    "ldam_loss",
+    "log_sum_loss",
+    "logit_adjusted_loss",
+    "mild_loss",
+    "reward_distribution",
+    "rewards",
+    "rho_margin_loss",
+    "stationary_distribution",
+    "tdef_loss",
+    "theory_margins",
+]

@@ -1,0 +1,102 @@
+"""Per-expert margins from theory, as tensors."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from mild.exceptions import InvalidInputError, check_option
+from mild.nn.costs import REWARDS, reward_distribution, unchecked_rewards
+from mild.nn.tensors import Vector, check_costs
+
+__all__ = ["COUNTS", "expert_mass", "theory_margins"]
+
+COUNTS = ("reward", "best")
+
+
+def expert_mass(costs: Tensor, rewards: str = "others", counts: str = "reward") -> Tensor:
+    """Mass of each expert, in samples: the ``m_k`` of the margin bound.
+
+    ``counts="reward"``: the sum over samples of the reward distribution; ``counts="best"``: how often
+    expert k is cheapest, ties to the lowest index.
+
+    Parameters
+    ----------
+    costs : (n_samples, n_experts) tensor; NaN where an expert was never asked
+
+    Returns
+    -------
+    (n_experts,) float64 tensor (float32 on devices without float64)
+
+    Examples
+    --------
+    >>> import torch
+    >>> expert_mass(torch.tensor([[0, 1], [0, 1], [1, 0]]), counts="best")
+    tensor([2., 1.], dtype=torch.float64)
+    """
+    check_option("counts", counts, COUNTS)
+    check_option("rewards", rewards, REWARDS)
+    array = check_costs(costs)
+    if counts == "reward":
+        weight = reward_distribution(unchecked_rewards(array, rewards, None))
+    else:
+        # torch's argmin, like NumPy's, takes the first of equals.
+        best = array.nan_to_num(nan=math.inf).argmin(dim=1)
+        weight = torch.nn.functional.one_hot(best, array.shape[1])
+    return weight.sum(dim=0, dtype=torch.float32 if array.device.type == "mps" else torch.float64)
+
+
+def theory_margins(
+    mass: Vector,
+    norms: Vector | None = None,
+    total: float | None = None,
+    share_below: float = 0.0,
+) -> Tensor:
+    """Margins ``rho_k`` proportional to ``(m_k * X_k^2)^(1/3)``, summing to ``total``.
+
+    Parameters
+    ----------
+    mass : (n_experts,) non-negative; a mass of 0 counts as one sample, or as the smallest mass if that
+        is less
+    norms : (n_experts,) positive, optional: feature norms ``X_k``
+    total : the sum of the margins; the default is the number of experts
+    share_below : experts with less than this share of the mass get one common margin
+
+    Examples
+    --------
+    >>> theory_margins([8.0, 1.0])
+    tensor([1.3333, 0.6667])
+    """
+    weights = torch.as_tensor(mass)
+    if not weights.is_floating_point():
+        weights = weights.to(torch.get_default_dtype())
+    if weights.ndim != 1 or weights.numel() == 0:
+        raise InvalidInputError(f"mass must have shape (n_experts,); got {tuple(weights.shape)}.")
+    if not bool((torch.isfinite(weights) & (weights >= 0)).all() and weights.any()):
+        raise InvalidInputError(
+            f"mass must be finite, non-negative and not all zero; got {weights.tolist()}."
+        )
+    if not 0 <= share_below <= 1:
+        raise InvalidInputError(f"share_below must lie in [0, 1]; got {share_below}.")
+    target = float(weights.numel() if total is None else total)
+    if not (math.isfinite(target) and target > 0):
+        raise InvalidInputError(f"total must be positive and finite; got {total}.")
+    weights = weights.clamp(min=min(1.0, float(weights[weights > 0].min())))
+    small = weights < share_below * weights.sum()
+    if bool(small.any()):
+        weights = torch.where(small, weights[small].mean(), weights)
+    if norms is not None:
+        weights = weights * _positive_norms(norms, weights).square()
+    raw = weights.pow(1 / 3)
+    return raw * (target / raw.sum())
+
+
+def _positive_norms(norms: Vector, like: Tensor) -> Tensor:
+    array = torch.as_tensor(norms, dtype=like.dtype, device=like.device)
+    if array.shape != like.shape or not bool((torch.isfinite(array) & (array > 0)).all()):
+        raise InvalidInputError(
+            f"norms must be {len(like)} positive, finite numbers; got {array.tolist()}."
+        )
+    return array

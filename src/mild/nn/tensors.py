@@ -1,0 +1,141 @@
+"""What goes in: tensors are checked at the border, without waiting for the device in losses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from mild.exceptions import InvalidInputError
+
+__all__ = [
+    "Margins",
+    "Vector",
+    "argmax_last",
+    "check_costs",
+    "check_labels",
+    "check_margins",
+    "check_same_shape",
+    "check_vector",
+    "float_matrix",
+]
+
+Vector: TypeAlias = Tensor | Sequence[float]
+
+
+class Margins(NamedTuple):
+    """Margins on the device, and who shares them.
+
+    ``per_expert`` is (p,), ``distinct`` the sorted different values, and expert k has
+    ``distinct[group_of[k]]``.
+    """
+
+    per_expert: Tensor
+    distinct: tuple[float, ...]
+    group_of: Tensor
+
+
+def float_matrix(name: str, values: Tensor) -> Tensor:
+    """Return a tensor (n_samples, n_experts) of float32 or float64; half precision becomes float32."""
+    if not isinstance(values, Tensor):
+        raise InvalidInputError(
+            f"{name} must be a torch tensor; got {type(values).__name__}. Use torch.as_tensor, or "
+            f"the NumPy function of the same name in mild."
+        )
+    if values.ndim != 2 or values.shape[1] == 0:
+        raise InvalidInputError(
+            f"{name} must have shape (n_samples, n_experts) with at least one expert; "
+            f"got {tuple(values.shape)}."
+        )
+    if values.is_complex() or values.dtype == torch.bool:
+        raise InvalidInputError(f"{name} must hold real numbers; got dtype {values.dtype}.")
+    if values.dtype in (torch.float32, torch.float64):
+        return values
+    return values.to(torch.float32 if values.is_floating_point() else torch.get_default_dtype())
+
+
+def check_same_shape(name: str, values: Tensor, like: Tensor) -> None:
+    """Refuse ``values`` whose shape is not that of the scores."""
+    if values.shape != like.shape:
+        raise InvalidInputError(
+            f"{name} must have shape (n_samples, n_experts) = {tuple(like.shape)}; "
+            f"got {tuple(values.shape)}."
+        )
+
+
+def check_costs(costs: Tensor) -> Tensor:
+    """Return costs (n_samples, n_experts): finite and non-negative, NaN where never asked."""
+    array = float_matrix("costs", costs)
+    if bool((torch.isinf(array) | (array < 0)).any()):
+        raise InvalidInputError(
+            "costs must be finite and non-negative, or NaN where an expert was never asked; "
+            "got infinite or negative ones."
+        )
+    if bool(torch.isnan(array).all(dim=1).any()):
+        raise InvalidInputError(
+            "costs must be known for at least one expert in every row; got a row of NaN alone."
+        )
+    return array
+
+
+def check_labels(labels: Tensor, like: Tensor, name: str = "labels") -> Tensor:
+    """Return one integer label per row of ``like``, on its device; the range is not looked at."""
+    if not isinstance(labels, Tensor) or labels.shape != like.shape[:1]:
+        shape = tuple(labels.shape) if isinstance(labels, Tensor) else type(labels).__name__
+        raise InvalidInputError(
+            f"{name} must be a tensor of shape (n_samples,) = ({like.shape[0]},); got {shape}."
+        )
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+        raise InvalidInputError(f"{name} must be integers; got dtype {labels.dtype}.")
+    return labels.to(like.device, torch.int64)
+
+
+def check_vector(name: str, values: Vector, like: Tensor) -> Tensor:
+    """Return one number per expert, in the precision and on the device of ``like``."""
+    try:
+        array = torch.as_tensor(values, dtype=like.dtype, device=like.device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidInputError(f"{name} must be numbers; got {values!r}.") from error
+    if array.shape != (like.shape[1],):
+        raise InvalidInputError(
+            f"{name} must have shape (n_experts,) = ({like.shape[1]},); got {tuple(array.shape)}."
+        )
+    return array
+
+
+def check_margins(margins: Vector | float | None, like: Tensor) -> Margins:
+    """Return positive margins, one per expert; None stands for all ones, a number for all equal."""
+    n_experts = like.shape[1]
+    if margins is None:
+        margins = 1.0
+    try:
+        array = torch.as_tensor(margins, dtype=torch.float64, device="cpu").detach()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidInputError(f"margins must be numbers; got {margins!r}.") from error
+    if array.ndim == 0:
+        array = array.expand(n_experts)
+    if array.shape != (n_experts,):
+        raise InvalidInputError(
+            f"margins must have shape (n_experts,) = ({n_experts},); got {tuple(array.shape)}."
+        )
+    values: list[float] = array.tolist()
+    for k, value in enumerate(values):
+        if not (math.isfinite(value) and value > 0):
+            raise InvalidInputError(
+                f"margins must be positive and finite; got {value:g} for expert {k}."
+            )
+    distinct = tuple(sorted(set(values)))
+    position = {value: g for g, value in enumerate(distinct)}
+    return Margins(
+        array.to(like.device, like.dtype),
+        distinct,
+        torch.tensor([position[value] for value in values], device=like.device),
+    )
+
+
+def argmax_last(values: Tensor) -> Tensor:
+    """Index of the largest entry per row, ties to the highest index (the paper's rule)."""
+    return values.shape[1] - 1 - values.flip(1).argmax(dim=1)

@@ -1,0 +1,44 @@
+"""What a fitted router does with an input, in NumPy alone.
+
+Estimators in ``mild.routers`` learn a policy and delegate to it; an artefact on disk is a policy.
+Loading one and deciding needs neither scikit-learn nor scipy nor torch.
+"""
+
+from mild.policies.base import CostPolicy, Policy, ScorePolicy
+from mild.policies.cascade import CascadePolicy
+from mild.policies.compose import StackPolicy, StandardizedPolicy
+from mild.policies.costs import ConstantPolicy, LinearCostPolicy, NearestPolicy, PricedPolicy
+from mild.policies.decoder import Decoder
+from mild.policies.scores import LinearPolicy, PerceptronPolicy
+
+POLICIES: dict[str, type[Policy]] = {
+    policy.kind: policy
+    for policy in (
+        LinearPolicy,
+        PerceptronPolicy,
+        LinearCostPolicy,
+        NearestPolicy,
+        ConstantPolicy,
+        PricedPolicy,
+        CascadePolicy,
+        StandardizedPolicy,
+        StackPolicy,
+    )
+}
+
+__all__ = [
+    "POLICIES",
+    "CascadePolicy",
+    "ConstantPolicy",
+    "CostPolicy",
+    "Decoder",
+    "LinearCostPolicy",
+    "LinearPolicy",
+    "NearestPolicy",
+    "PerceptronPolicy",
+    "Policy",
+    "PricedPolicy",
+    "ScorePolicy",
+    "StackPolicy",
+    "StandardizedPolicy",
+]

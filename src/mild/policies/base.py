@@ -1,0 +1,147 @@
+"""The face that every policy shows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from mild.arrays import FloatArray, IntArray
+from mild.costs import reward_distribution
+from mild.costs import rewards as make_rewards
+from mild.decisions import argmax_last
+from mild.exceptions import InvalidInputError, UnsupportedError
+from mild.policies.decoder import Decoder
+
+__all__ = ["BLOCK", "CostPolicy", "Policy", "ScorePolicy"]
+
+# Rows per block: scores and decoding work stay in cache, X is read once.
+BLOCK = 4096
+
+Settings = dict[str, Any]
+Tensors = dict[str, FloatArray]
+
+
+class Policy(ABC):
+    """Decides for inputs. Inputs are not validated here: the border does that."""
+
+    kind: ClassVar[str]
+    n_features: int
+    n_experts: int
+
+    @abstractmethod
+    def decision_function(self, X: Any) -> FloatArray:
+        """Scores (n, p), larger is better."""
+
+    @abstractmethod
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Estimate (n, p) of the reward distribution."""
+
+    @abstractmethod
+    def predict(self, X: Any) -> IntArray:
+        """Expert of each row."""
+
+    @abstractmethod
+    def without(self, expert: int) -> Policy:
+        """The policy with one expert gone; the others keep their order."""
+
+    @abstractmethod
+    def state(self) -> tuple[Settings, Tensors]:
+        """JSON-ready settings and arrays from which ``from_state`` builds the policy again."""
+
+    @classmethod
+    @abstractmethod
+    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
+        """Build from what ``state`` gave."""
+
+    def decide_one(self, x: FloatArray) -> int:
+        """Expert for one feature vector (n_features,)."""
+        return int(self.predict(x[None])[0])
+
+    def expected_costs(self, X: Any) -> FloatArray:
+        """Expected cost (n, p) of each expert, where the policy has learned it."""
+        raise UnsupportedError(
+            f"a {self.kind} router learned which expert is best, not what each will cost. "
+            f"Use CostRegressionRouter, KNNRouter or PricedRouter for expected costs."
+        )
+
+    def with_prices(
+        self, betas: Sequence[float] | None = None, price_weight: float | None = None
+    ) -> Policy:
+        """The policy under new prices, where error and price are separate heads."""
+        raise UnsupportedError(
+            f"a {self.kind} router has one head, in which errors and prices are mixed: new prices "
+            f"need a refit. Fit PricedRouter, which keeps an error head and a price head."
+        )
+
+    def _check_drop(self, expert: int) -> int:
+        if not 0 <= expert < self.n_experts:
+            raise InvalidInputError(
+                f"expert must be an index in [0, {self.n_experts}); got {expert}."
+            )
+        if self.n_experts == 1:
+            raise InvalidInputError("a router must keep at least one expert; this one has one.")
+        return expert
+
+
+class ScorePolicy(Policy):
+    """Scores plus a decoder."""
+
+    decoder: Decoder
+
+    @abstractmethod
+    def decision_function(self, X: Any) -> FloatArray: ...
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        result = None
+        for rows in blocks(X):
+            part = self.decoder.distribution(self.decision_function(X[rows]))
+            if result is None:
+                result = np.empty((X.shape[0], self.n_experts), part.dtype)
+            result[rows] = part
+        return np.empty((0, self.n_experts)) if result is None else result
+
+    def predict(self, X: Any) -> IntArray:
+        result = np.empty(X.shape[0], np.intp)
+        for rows in blocks(X):
+            result[rows] = self.decoder.choose(self.decision_function(X[rows]))
+        return result
+
+    def decoder_settings(self) -> Settings:
+        """Settings of the decoder, JSON-ready."""
+        return {
+            "decision": self.decoder.rule,
+            "surrogate": [self.decoder.surrogate.form, self.decoder.surrogate.tau],
+        }
+
+
+class CostPolicy(Policy):
+    """Decides for the least expected cost; scores are minus expected costs."""
+
+    @abstractmethod
+    def expected_costs(self, X: Any) -> FloatArray: ...
+
+    def decision_function(self, X: Any) -> FloatArray:
+        return -self.expected_costs(X)
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Reward distribution (``others``) of the expected costs; uniform where all are 0."""
+        distribution = reward_distribution(
+            make_rewards(np.maximum(self.expected_costs(X), 0), "others")
+        )
+        silent = distribution.sum(axis=1) == 0
+        distribution[silent] = 1 / self.n_experts
+        return distribution
+
+    def predict(self, X: Any) -> IntArray:
+        result = np.empty(X.shape[0], np.intp)
+        for rows in blocks(X):
+            result[rows] = argmax_last(self.decision_function(X[rows]))
+        return result
+
+
+def blocks(X: Any) -> list[slice]:
+    """Slices of rows that cover X."""
+    return [slice(start, start + BLOCK) for start in range(0, X.shape[0], BLOCK)]

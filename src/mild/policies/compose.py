@@ -1,0 +1,137 @@
+"""Policies made of policies: scaled inputs, and a stack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from mild.arrays import FloatArray, IntArray
+from mild.policies.base import Policy, blocks
+
+__all__ = ["StackPolicy", "StandardizedPolicy"]
+
+
+class StandardizedPolicy(Policy):
+    """``(x - mean) / scale`` before another policy."""
+
+    kind = "standardized"
+
+    def __init__(self, mean: FloatArray, scale: FloatArray, inner: Policy) -> None:
+        self.mean = mean
+        self.scale = scale
+        self.inner = inner
+        self.n_features = mean.size
+        self.n_experts = inner.n_experts
+
+    def _scaled(self, X: Any) -> FloatArray:
+        dense = X.toarray() if hasattr(X, "toarray") else X
+        return (dense - self.mean) / self.scale
+
+    def _collect(self, X: Any, method: str) -> FloatArray:
+        parts = [getattr(self.inner, method)(self._scaled(X[rows])) for rows in blocks(X)]
+        if parts:
+            return np.concatenate(parts)
+        return np.asarray(getattr(self.inner, method)(self._scaled(X)))
+
+    def decision_function(self, X: Any) -> FloatArray:
+        return self._collect(X, "decision_function")
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        return self._collect(X, "predict_proba")
+
+    def predict(self, X: Any) -> IntArray:
+        return self._collect(X, "predict").astype(np.intp, copy=False)
+
+    def expected_costs(self, X: Any) -> FloatArray:
+        return self._collect(X, "expected_costs")
+
+    def decide_one(self, x: FloatArray) -> int:
+        return self.inner.decide_one((x - self.mean) / self.scale)
+
+    def without(self, expert: int) -> StandardizedPolicy:
+        return StandardizedPolicy(self.mean, self.scale, self.inner.without(expert))
+
+    def with_prices(
+        self, betas: Sequence[float] | None = None, price_weight: float | None = None
+    ) -> StandardizedPolicy:
+        return StandardizedPolicy(
+            self.mean, self.scale, self.inner.with_prices(betas, price_weight)
+        )
+
+    def state(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+        settings, tensors = nested([self.inner])
+        return settings, {**tensors, "mean": self.mean, "scale": self.scale}
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
+        (inner,) = unnested(settings, tensors)
+        return cls(tensors["mean"], tensors["scale"], inner)
+
+
+class StackPolicy(Policy):
+    """Distributions of several policies, side by side, are the features of a last one."""
+
+    kind = "stack"
+
+    def __init__(self, members: Sequence[Policy], final: Policy) -> None:
+        self.members = list(members)
+        self.final = final
+        self.n_features = self.members[0].n_features
+        self.n_experts = final.n_experts
+
+    def features(self, X: Any) -> FloatArray:
+        """Distributions of the members, (n, members x experts)."""
+        return np.concatenate([member.predict_proba(X) for member in self.members], axis=1)
+
+    def decision_function(self, X: Any) -> FloatArray:
+        return self.final.decision_function(self.features(X))
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        return self.final.predict_proba(self.features(X))
+
+    def predict(self, X: Any) -> IntArray:
+        return self.final.predict(self.features(X))
+
+    def expected_costs(self, X: Any) -> FloatArray:
+        return self.final.expected_costs(self.features(X))
+
+    def without(self, expert: int) -> StackPolicy:
+        """The members still see every expert; only the last decision leaves one out."""
+        return StackPolicy(self.members, self.final.without(expert))
+
+    def state(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+        return nested([*self.members, self.final])
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
+        *members, final = unnested(settings, tensors)
+        return cls(members, final)
+
+
+def nested(policies: Sequence[Policy]) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+    """State of several policies in one: settings in a list, tensors behind a numbered prefix."""
+    parts: list[dict[str, Any]] = []
+    tensors: dict[str, FloatArray] = {}
+    for number, policy in enumerate(policies):
+        settings, arrays = policy.state()
+        parts.append({"kind": policy.kind, "settings": settings})
+        tensors.update({f"{number}.{name}": array for name, array in arrays.items()})
+    return {"parts": parts}, tensors
+
+
+def unnested(settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> list[Policy]:
+    """Policies from what ``nested`` gave."""
+    from mild.policies import POLICIES  # the registry names this module's classes too
+
+    result = []
+    for number, part in enumerate(settings["parts"]):
+        prefix = f"{number}."
+        own = {
+            name.removeprefix(prefix): array
+            for name, array in tensors.items()
+            if name.startswith(prefix)
+        }
+        result.append(POLICIES[part["kind"]].from_state(part["settings"], own))
+    return result

@@ -1,0 +1,262 @@
+"""Policies that know what each expert is expected to cost, and take the least."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from mild.arrays import FloatArray
+from mild.exceptions import InvalidInputError
+from mild.policies.base import CostPolicy, blocks
+
+__all__ = ["ConstantPolicy", "LinearCostPolicy", "NearestPolicy", "PricedPolicy"]
+
+
+class ConstantPolicy(CostPolicy):
+    """Always the same expert: the one of least mean cost, unless one was named."""
+
+    kind = "constant"
+
+    def __init__(self, mean_costs: FloatArray, n_features: int, expert: int | None = None) -> None:
+        self.mean_costs = mean_costs
+        self.n_features = n_features
+        self.n_experts = mean_costs.size
+        self.named = expert
+        self.expert = int(np.argmin(mean_costs)) if expert is None else expert
+
+    def expected_costs(self, X: Any) -> FloatArray:
+        return np.tile(self.mean_costs, (X.shape[0], 1))
+
+    def decision_function(self, X: Any) -> FloatArray:
+        scores = -self.expected_costs(X)
+        scores[:, self.expert] = scores.max(axis=1) + 1
+        return scores
+
+    def predict(self, X: Any) -> np.ndarray[Any, np.dtype[np.intp]]:
+        return np.full(X.shape[0], self.expert, np.intp)
+
+    def decide_one(self, x: FloatArray) -> int:
+        return self.expert
+
+    def without(self, expert: int) -> ConstantPolicy:
+        self._check_drop(expert)
+        named = self.named
+        if named is not None:
+            named = None if named == expert else named - (named > expert)
+        return ConstantPolicy(np.delete(self.mean_costs, expert), self.n_features, named)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+        settings = {"n_features": self.n_features, "named": self.named}
+        return settings, {"mean_costs": self.mean_costs}
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
+        return cls(tensors["mean_costs"], int(settings["n_features"]), settings["named"])
+
+
+class LinearCostPolicy(CostPolicy):
+    """``E[c_k | x] = coef_k . x + intercept_k``."""
+
+    kind = "linear_costs"
+
+    def __init__(self, coef: FloatArray, intercept: FloatArray) -> None:
+        self.coef = coef
+        self.intercept = intercept
+        self.n_experts, self.n_features = coef.shape
+
+    def expected_costs(self, X: Any) -> FloatArray:
+        costs = np.asarray(X @ self.coef.T)
+        costs += self.intercept
+        return costs
+
+    def without(self, expert: int) -> LinearCostPolicy:
+        keep = np.arange(self.n_experts) != self._check_drop(expert)
+        return LinearCostPolicy(self.coef[keep], self.intercept[keep])
+
+    def state(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+        return {}, {"coef": self.coef, "intercept": self.intercept}
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
+        return cls(tensors["coef"], tensors["intercept"])
+
+
+class NearestPolicy(CostPolicy):
+    """Mean cost of each expert over the k nearest stored inputs, by Euclidean distance.
+
+    An expert that none of the neighbours asked gets its mean over all stored inputs.
+    """
+
+    kind = "nearest"
+
+    def __init__(
+        self, inputs: Any, costs: FloatArray, n_neighbors: int, weights: FloatArray
+    ) -> None:
+        self.inputs = inputs
+        self.costs = costs
+        self.weights = weights
+        self.n_neighbors = n_neighbors
+        self.n_features = inputs.shape[1]
+        self.n_experts = costs.shape[1]
+        self._asked = ~np.isnan(costs)
+        self._filled = np.where(self._asked, costs, 0) * weights[:, None]
+        self._weighted = self._asked * weights[:, None]
+        self._means = self._filled.sum(axis=0) / np.maximum(self._weighted.sum(axis=0), 1e-300)
+        self._half_norms = 0.5 * np.asarray(
+            inputs.multiply(inputs).sum(axis=1)
+            if hasattr(inputs, "multiply")
+            else np.einsum("ij,ij->i", inputs, inputs)
+        ).reshape(-1)
+
+    def expected_costs(self, X: Any) -> FloatArray:
+        result = np.empty((X.shape[0], self.n_experts), self._filled.dtype)
+        step = max(1, 8_000_000 // max(len(self.costs), 1))
+        for rows in blocks(X):
+            stop = min(rows.stop, X.shape[0])
+            for start in range(rows.start, stop, step):
+                part = slice(start, min(start + step, stop))
+                result[part] = self._costs_of(X[part])
+        return result
+
+    def _costs_of(self, X: Any) -> FloatArray:
+        products = X @ self.inputs.T
+        dense = products.toarray() if hasattr(products, "toarray") else products
+        # The squared norm of x itself is the same for every neighbour and drops out.
+        distances = self._half_norms - dense
+        k = min(self.n_neighbors, distances.shape[1])
+        near = np.argpartition(distances, k - 1, axis=1)[:, :k]
+        asked = self._weighted[near].sum(axis=1)
+        total = self._filled[near].sum(axis=1)
+        return np.where(asked > 0, total / np.where(asked > 0, asked, 1), self._means)
+
+    def without(self, expert: int) -> NearestPolicy:
+        self._check_drop(expert)
+        return NearestPolicy(
+            self.inputs, np.delete(self.costs, expert, axis=1), self.n_neighbors, self.weights
+        )
+
+    def state(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+        inputs = self.inputs.toarray() if hasattr(self.inputs, "toarray") else self.inputs
+        return {"n_neighbors": self.n_neighbors}, {
+            "inputs": inputs,
+            "costs": self.costs,
+            "weights": self.weights,
+        }
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
+        return cls(
+            tensors["inputs"], tensors["costs"], int(settings["n_neighbors"]), tensors["weights"]
+        )
+
+
+class PricedPolicy(CostPolicy):
+    """Error head and price head apart: ``error_k(x) + price_weight * (price_k(x) + beta_k)``.
+
+    ``kind_of_error`` says how the error head's output is read: "ridge" as it is, "logistic" through
+    a sigmoid.
+    """
+
+    kind = "priced"
+
+    def __init__(
+        self,
+        error_coef: FloatArray,
+        error_intercept: FloatArray,
+        price_coef: FloatArray,
+        price_intercept: FloatArray,
+        betas: FloatArray,
+        price_weight: float,
+        kind_of_error: str,
+    ) -> None:
+        self.error_coef = error_coef
+        self.error_intercept = error_intercept
+        self.price_coef = price_coef
+        self.price_intercept = price_intercept
+        self.betas = betas
+        self.price_weight = price_weight
+        self.kind_of_error = kind_of_error
+        self.n_experts, self.n_features = error_coef.shape
+
+    def expected_errors(self, X: Any) -> FloatArray:
+        """Expected error (n, p) of each expert."""
+        raw = np.asarray(X @ self.error_coef.T) + self.error_intercept
+        if self.kind_of_error == "logistic":
+            return np.exp(-np.logaddexp(0, -raw))
+        return np.clip(raw, 0, None)
+
+    def expected_prices(self, X: Any) -> FloatArray:
+        """Expected price (n, p) of each expert, in the units the router was fitted with."""
+        raw = np.asarray(X @ self.price_coef.T) + self.price_intercept
+        return np.clip(raw, 0, None) + self.betas
+
+    def expected_costs(self, X: Any) -> FloatArray:
+        return self.expected_errors(X) + self.price_weight * self.expected_prices(X)
+
+    def with_prices(
+        self, betas: Sequence[float] | None = None, price_weight: float | None = None
+    ) -> PricedPolicy:
+        """New constant prices replace the price head; a new weight replaces the old."""
+        weight = self.price_weight if price_weight is None else float(price_weight)
+        if not (np.isfinite(weight) and weight >= 0):
+            raise InvalidInputError(
+                f"price_weight must be finite and non-negative; got {price_weight}."
+            )
+        if betas is None:
+            return self._copy(self.price_coef, self.price_intercept, self.betas, weight)
+        new = np.asarray(betas, dtype=np.float64)
+        if new.shape != (self.n_experts,) or not (np.isfinite(new).all() and (new >= 0).all()):
+            raise InvalidInputError(
+                f"betas must be {self.n_experts} finite, non-negative numbers; got {betas!r}."
+            )
+        zero = np.zeros_like(self.price_coef)
+        return self._copy(zero, np.zeros_like(self.price_intercept), new, weight)
+
+    def _copy(
+        self, coef: FloatArray, intercept: FloatArray, betas: FloatArray, weight: float
+    ) -> PricedPolicy:
+        return PricedPolicy(
+            self.error_coef,
+            self.error_intercept,
+            coef,
+            intercept,
+            betas,
+            weight,
+            self.kind_of_error,
+        )
+
+    def without(self, expert: int) -> PricedPolicy:
+        keep = np.arange(self.n_experts) != self._check_drop(expert)
+        return PricedPolicy(
+            self.error_coef[keep],
+            self.error_intercept[keep],
+            self.price_coef[keep],
+            self.price_intercept[keep],
+            self.betas[keep],
+            self.price_weight,
+            self.kind_of_error,
+        )
+
+    def state(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+        settings = {"price_weight": self.price_weight, "kind_of_error": self.kind_of_error}
+        return settings, {
+            "error_coef": self.error_coef,
+            "error_intercept": self.error_intercept,
+            "price_coef": self.price_coef,
+            "price_intercept": self.price_intercept,
+            "betas": self.betas,
+        }
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
+        return cls(
+            tensors["error_coef"],
+            tensors["error_intercept"],
+            tensors["price_coef"],
+            tensors["price_intercept"],
+            tensors["betas"],
+            float(settings["price_weight"]),
+            str(settings["kind_of_error"]),
+        )

@@ -1,0 +1,96 @@
+"""Margins, rule and surrogate bound together: scores to experts, for batches and for one input."""
+
+from __future__ import annotations
+
+from math import exp, isfinite
+
+import numpy as np
+
+from mild.arrays import FloatArray, IntArray
+from mild.decisions import argmax_last, stationary_experts_first
+from mild.margins import margin_groups
+from mild.surrogates import Surrogate, parse_surrogate
+
+__all__ = ["Decoder"]
+
+
+class Decoder:
+    """How scores become a choice; holds what can be worked out once.
+
+    Parameters
+    ----------
+    margins : (n_experts,) margins the scores were trained with
+    rule : "stationary" or "argmax"
+    surrogate : name, tau or Surrogate the scores were trained with
+    """
+
+    def __init__(self, margins: FloatArray, rule: str, surrogate: object) -> None:
+        self.margins = margins
+        self.rule = rule
+        self.surrogate: Surrogate = parse_surrogate(surrogate)
+        self.groups = margin_groups(margins)
+        self.by_argmax = rule == "argmax" or (self.surrogate.smooth and len(self.groups) == 1)
+        self._inverse = 1 / margins
+        self._margin_list = [float(margin) for margin in margins]
+        self._reach = -300.0 * float(margins.min())
+
+    def choose(self, scores: FloatArray) -> IntArray:
+        """Expert of each row of scores (m, p)."""
+        if self.by_argmax:
+            return argmax_last(scores)
+        return argmax_last(self.distribution(scores))
+
+    def distribution(self, scores: FloatArray) -> FloatArray:
+        """Stationary distribution (m, p); the hinge has none: all mass on the largest score."""
+        if not self.surrogate.smooth:
+            result = np.zeros_like(scores)
+            result[np.arange(len(scores)), argmax_last(scores)] = 1
+            return result
+        return stationary_experts_first(scores.T, self.margins, self.groups, self.surrogate).T
+
+    def choose_one(self, scores: FloatArray) -> int:
+        """Expert for one vector of scores, without array overhead: plain elimination on floats."""
+        if self.by_argmax:
+            return int(scores.size - 1 - scores[::-1].argmax())
+        shifted = scores - scores.max()
+        if self.surrogate.form == "pairwise" or not shifted.min() > self._reach:
+            return int(self.choose(scores[None])[0])
+        table = np.exp(np.multiply.outer(self._inverse, shifted))
+        weights = _eliminate(table.tolist(), self._margin_list, self.surrogate.tau)
+        best = max(weights)
+        return len(weights) - 1 - weights[::-1].index(best)
+
+    def without(self, expert: int) -> Decoder:
+        """The same decoder with one expert gone."""
+        return Decoder(np.delete(self.margins, expert), self.rule, self.surrogate)
+
+
+def _eliminate(rows: list[list[float]], margins: list[float], tau: float) -> list[float]:
+    """Unnormalised stationary masses; ``rows[k][j]`` is ``exp((f_j - max f) / rho_k)``."""
+    size = len(rows)
+    own = []
+    for k in range(size):
+        row = rows[k]
+        factor = 1.0 / (sum(row) * margins[k])
+        own.append(row[k] * factor * margins[k])
+        rows[k] = [value * factor for value in row]
+    for last in range(size - 1, 0, -1):
+        pivot = rows[last]
+        leaving = sum(pivot[:last])
+        for g in range(last):
+            row = rows[g]
+            factor = row[last] / leaving
+            row[last] = factor
+            for h in range(last):
+                row[h] += factor * pivot[h]
+    masses = [1.0]
+    for g in range(1, size):
+        masses.append(sum([masses[h] * rows[h][g] for h in range(g)]))
+    if tau != 1:
+        masses = [mass * share ** (1 - tau) for mass, share in zip(masses, own, strict=True)]
+    return masses if isfinite(sum(masses)) else _rescued(masses)
+
+
+def _rescued(masses: list[float]) -> list[float]:
+    """A nearly absorbing chain can overflow: the experts that did hold all the mass."""
+    return [1.0 if not isfinite(mass) else exp(-1e3) for mass in masses]

@@ -1,0 +1,2 @@
+from mild.routers.linear import LinearRouter
+__all__=["LinearRouter"]

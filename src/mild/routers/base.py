@@ -1,0 +1,178 @@
+"""The contract of every router: ``fit(X, costs)``, where the cost matrix is scikit-learn's ``y``."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from mild.arrays import FloatArray, IntArray, check_costs
+from mild.costs import cheapest
+from mild.exceptions import DegenerateDataWarning, InvalidInputError
+from mild.metrics import chosen_costs
+from mild.policies import Policy
+
+__all__ = ["BaseRouter"]
+
+
+class BaseRouter(BaseEstimator):  # type: ignore[misc]
+    """Validates, calls ``_fit``, and delegates decisions to the learned policy.
+
+    Attributes
+    ----------
+    policy_ : what decides; NumPy alone
+    n_experts_ : number of experts
+    expert_names_ : list of str, from the columns of ``costs`` if it has any
+    n_features_in_ : number of features
+    """
+
+    policy_: Policy
+    n_experts_: int
+    expert_names_: list[str]
+
+    def fit(self, X: Any, costs: Any, sample_weight: Any = None) -> Self:
+        """Learn from inputs X (n_samples, n_features) and costs (n_samples, n_experts).
+
+        NaN in ``costs`` means that this expert was never asked about this row.
+        """
+        inputs, matrix, weight = self._check_fit(X, costs, sample_weight)
+        self.policy_ = self._fit(inputs, matrix, weight)
+        return self
+
+    @abstractmethod
+    def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
+        """Learn a policy from validated arrays."""
+
+    def _check_fit(
+        self, X: Any, costs: Any, sample_weight: Any
+    ) -> tuple[Any, FloatArray, FloatArray | None]:
+        if costs is None:
+            raise InvalidInputError(
+                f"{type(self).__name__} requires y (the costs) to be passed, but the target y is None."
+            )
+        names = [str(name) for name in getattr(costs, "columns", [])]
+        inputs = validate_data(
+            self,
+            X,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_min_samples=2,
+            order="C",
+        )
+        raw = np.asarray(costs)
+        if raw.ndim == 1:
+            raise InvalidInputError(
+                f"costs must have shape (n_samples, n_experts); got one dimension, shape {raw.shape}. "
+                f"Reshape your data with costs.reshape(-1, 1) if there is one expert."
+            )
+        matrix = check_costs(raw, n_samples=inputs.shape[0])
+        self.n_experts_ = matrix.shape[1]
+        self.expert_names_ = names or [f"expert_{k}" for k in range(self.n_experts_)]
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(
+                sample_weight, inputs, dtype=np.float64, ensure_non_negative=True
+            )
+            if not weight.any():
+                raise InvalidInputError("sample_weight must not be all zero.")
+        return inputs, matrix, weight
+
+    def _warn_if_degenerate(self, costs: FloatArray) -> None:
+        """One warning when the data leave nothing to choose between."""
+        if costs.shape[1] == 1:
+            return
+        spread = np.nanmax(costs, axis=1) - np.nanmin(costs, axis=1)
+        if not spread.any():
+            warnings.warn(
+                "every expert costs the same in every row: there is nothing to learn, any choice is "
+                "as good as another.",
+                DegenerateDataWarning,
+                stacklevel=4,
+            )
+
+    def predict(self, X: Any) -> IntArray:
+        """Index of the chosen expert for each row."""
+        return self.policy_.predict(self._check_inputs(X))
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Scores (n_samples, n_experts), larger is better."""
+        return self.policy_.decision_function(self._check_inputs(X))
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Stationary distribution: each expert's share of the expected reward."""
+        return self.policy_.predict_proba(self._check_inputs(X))
+
+    def expected_costs(self, X: Any) -> FloatArray:
+        """Expected cost of each expert, where the router has learned it."""
+        return self.policy_.expected_costs(self._check_inputs(X))
+
+    def score(self, X: Any, costs: Any, sample_weight: Any = None) -> float:
+        """Minus the mean cost of the chosen experts, over the rows in which that cost is known."""
+        matrix = check_costs(np.asarray(costs))
+        known = chosen_costs(matrix, self.predict(X))
+        weight = np.ones(len(known)) if sample_weight is None else np.asarray(sample_weight)
+        weight = weight * ~np.isnan(known)
+        if not weight.any():
+            raise InvalidInputError("no row has a known cost for the chosen expert.")
+        return -float(np.average(np.nan_to_num(known), weights=weight))
+
+    def without(self, expert: int | str) -> Self:
+        """The router with one expert gone, by index or name, without a refit."""
+        check_is_fitted(self, "policy_")
+        index = self._expert_index(expert)
+        return self._with_policy(
+            self.policy_.without(index), [*self.expert_names_[:index], *self.expert_names_[index + 1 :]]
+        )
+
+    def with_prices(
+        self, betas: Sequence[float] | None = None, price_weight: float | None = None
+    ) -> Self:
+        """The router under new prices, without a refit, where it has separate heads."""
+        check_is_fitted(self, "policy_")
+        return self._with_policy(self.policy_.with_prices(betas, price_weight), self.expert_names_)
+
+    def _with_policy(self, policy: Policy, names: list[str]) -> Self:
+        router = copy.copy(self)
+        router.policy_ = policy
+        router.n_experts_ = policy.n_experts
+        router.expert_names_ = list(names)
+        return router
+
+    def _expert_index(self, expert: int | str) -> int:
+        if isinstance(expert, str):
+            if expert not in self.expert_names_:
+                raise InvalidInputError(
+                    f"expert must be one of {', '.join(self.expert_names_)}; got {expert!r}."
+                )
+            return self.expert_names_.index(expert)
+        return int(expert)
+
+    def _check_inputs(self, X: Any) -> Any:
+        check_is_fitted(self, "policy_")
+        return validate_data(
+            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.estimator_type = None
+        tags.target_tags.required = True
+        tags.target_tags.one_d_labels = False
+        tags.target_tags.two_d_labels = True
+        tags.target_tags.single_output = False
+        tags.target_tags.multi_output = True
+        tags.target_tags.positive_only = True
+        tags.input_tags.sparse = True
+        return tags
+
+
+def never_cheapest(costs: FloatArray) -> IntArray:
+    """Experts that are cheapest in no row (ties to the lowest index)."""
+    counts = np.bincount(cheapest(costs), minlength=costs.shape[1])
+    return np.flatnonzero(counts == 0)

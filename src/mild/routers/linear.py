@@ -1,0 +1,237 @@
+"""A linear router for every surrogate: convex, L2-regularised, fast."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from mild.arrays import FloatArray
+from mild.decisions import DECISIONS
+from mild.exceptions import (
+    ConvergenceWarning,
+    DegenerateDataWarning,
+    InvalidInputError,
+    check_option,
+)
+from mild.margins import margin_groups
+from mild.policies import Decoder, LinearPolicy
+from mild.routers.base import BaseRouter, never_cheapest
+from mild.routers.objective import LinearObjective, RowLoss, single_blas_thread
+from mild.routers.solver import (
+    SAMPLE,
+    Preconditioner,
+    Solution,
+    minimise,
+    sample_rows,
+    second_moments,
+)
+from mild.routers.targets import LOSSES, Targets, training_targets
+from mild.surrogates import parse_surrogate
+
+__all__ = ["LinearRouter"]
+
+
+class LinearRouter(BaseRouter):
+    """Scores ``f(x, k) = w_k . x + b_k``, trained on a surrogate of the deferral loss.
+
+    Minimises ``mean_i sum_k reward_ik * surrogate_k(f(x_i)) + alpha * sum_k ||w_k||^2``, rewards scaled
+    to mean row sum 1, so that ``alpha`` means the same for every reward form. The intercept is free.
+
+    Rows with NaN costs are trained on with what is known: rewards and the softmax run over the experts
+    that were asked in that row. No row is dropped.
+
+    Parameters
+    ----------
+    loss : "mild", "tdef", "ce", "cwce", "ldam", "logit_adjusted" or "temperature"
+        "tdef" is MILD with complement rewards and all margins 1. The last five see only which expert
+        is cheapest (ties to the lowest index).
+    rewards : "others", "complement" or "contrast"; for ``loss="mild"``
+    surrogate : "logistic", "exponential", tau <= 1, "hinge" or "pairwise_..."; for mild and tdef
+    margins : "theory", "uniform", or (n_experts,) numbers; for ``loss="mild"``
+    counts : "reward" or "best", the mass that theory margins use
+    norms : "none", "max" or "rms", the feature norms that theory margins use
+    total : float, sum of theory or uniform margins; None for the number of experts
+    share_below : float, experts with a smaller share of the mass share one theory margin
+    cost_scale : float, largest possible cost for complement rewards; None for the largest present
+    alpha : float, L2 strength
+    fit_intercept : bool
+    decision : "stationary" or "argmax"
+    sampling : None, "over" or "under": resample rows by their cheapest expert
+    warm_start : bool, start from the last solution
+    max_iter : int
+    tol : float, relative suboptimality (estimated) at which the solver stops
+    random_state : int or None, for ``sampling``
+
+    Attributes
+    ----------
+    coef_ : (n_experts, n_features) array
+    intercept_ : (n_experts,) array
+    margins_ : (n_experts,) array
+    n_iter_ : int
+    objective_ : float, the value reached
+
+    Examples
+    --------
+    >>> X = [[0.0], [1.0], [2.0], [3.0]]
+    >>> costs = [[0, 1], [0, 1], [1, 0], [1, 0]]
+    >>> LinearRouter().fit(X, costs).predict([[-1.0], [4.0]])
+    array([0, 1])
+    """
+
+    policy_: LinearPolicy
+
+    def __init__(
+        self,
+        loss: str = "mild",
+        *,
+        rewards: str = "others",
+        surrogate: Any = "logistic",
+        margins: Any = "theory",
+        counts: str = "reward",
+        norms: str = "none",
+        total: float | None = None,
+        share_below: float = 0.0,
+        cost_scale: float | None = None,
+        alpha: float = 1e-3,
+        fit_intercept: bool = True,
+        decision: str = "stationary",
+        sampling: str | None = None,
+        warm_start: bool = False,
+        max_iter: int = 300,
+        tol: float = 1e-6,
+        random_state: Any = None,
+    ) -> None:
+        self.loss = loss
+        self.rewards = rewards
+        self.surrogate = surrogate
+        self.margins = margins
+        self.counts = counts
+        self.norms = norms
+        self.total = total
+        self.share_below = share_below
+        self.cost_scale = cost_scale
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.decision = decision
+        self.sampling = sampling
+        self.warm_start = warm_start
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    @property
+    def coef_(self) -> FloatArray:
+        """(n_experts, n_features) weights."""
+        return self.policy_.coef
+
+    @property
+    def intercept_(self) -> FloatArray:
+        """(n_experts,) intercepts."""
+        return self.policy_.intercept
+
+    @property
+    def margins_(self) -> FloatArray:
+        """(n_experts,) margins the router was trained with."""
+        return self.policy_.decoder.margins
+
+    def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> LinearPolicy:
+        start = None
+        if self.warm_start and hasattr(self, "policy_"):
+            previous = np.column_stack([self.coef_, self.intercept_])
+            if previous.shape == (costs.shape[1], X.shape[1] + 1):
+                start = previous
+        self._warn_if_degenerate(costs)
+        if self.loss in ("ce", "cwce", "ldam", "logit_adjusted", "temperature"):
+            idle = never_cheapest(costs)
+            if idle.size and costs.shape[1] > 1:
+                warnings.warn(
+                    f"expert(s) {', '.join(map(str, idle))} are never cheapest: a label-based loss "
+                    f"learns nothing about them.",
+                    DegenerateDataWarning,
+                    stacklevel=3,
+                )
+        return self._fit_from(X, costs, sample_weight, start, None)
+
+    def _fit_from(
+        self,
+        X: Any,
+        costs: FloatArray,
+        sample_weight: FloatArray | None,
+        start: FloatArray | None,
+        moments: FloatArray | None,
+        quiet: bool = False,
+    ) -> LinearPolicy:
+        """Fit from a starting point, with second moments that a search may share."""
+        self._check_options(costs.shape[1])
+        targets = training_targets(self, X, costs, sample_weight)
+        if costs.shape[1] == 1:
+            solution = Solution(np.zeros((1, X.shape[1] + 1)), 0.0, 0, True)
+        else:
+            with single_blas_thread() as threads:
+                solution = self._solve(X, targets, start, moments, threads)
+        if not solution.converged and not quiet:
+            warnings.warn(
+                f"LinearRouter stopped after {solution.n_iter} iterations before the tolerance "
+                f"tol={self.tol:g} was met. Raise max_iter, raise alpha, or scale the features.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        self.n_iter_ = solution.n_iter
+        self.objective_ = solution.value
+        W = solution.W.astype(X.dtype)
+        decoder = Decoder(targets.margins, self.decision, targets.surrogate)
+        return LinearPolicy(W[:, :-1], W[:, -1].copy(), decoder)
+
+    def _solve(
+        self,
+        X: Any,
+        targets: Targets,
+        start: FloatArray | None,
+        moments: FloatArray | None,
+        threads: int,
+    ) -> Solution:
+        p = targets.rewards.shape[1]
+        loss = RowLoss(
+            np.ascontiguousarray(targets.rewards.T, dtype=X.dtype),
+            None if targets.asked is None else np.ascontiguousarray(targets.asked.T),
+            margin_groups(targets.margins),
+            targets.surrogate,
+            *(
+                None if value is None else value.astype(X.dtype)
+                for value in (targets.scale, targets.offset, targets.own_offset)
+            ),
+        )
+        n = X.shape[0]
+        rows = sample_rows(n, SAMPLE)
+        sample = X if len(rows) == n else X[rows]
+        if moments is None:
+            moments = second_moments(sample, np.asarray(targets.sample_weight)[rows])
+        preconditioner = Preconditioner(moments, targets.curvature(), self.alpha)
+        if start is None:
+            start = np.zeros((p, X.shape[1] + 1))
+            if n > 2 * len(rows):
+                part = loss.take(rows, 1 / max(float(targets.rewards[rows].sum()), 1e-300))
+                few = LinearObjective(sample, part, self.alpha, self.fit_intercept, threads)
+                start = minimise(few, preconditioner, start, 1e-4, self.max_iter).W
+        every = LinearObjective(X, loss, self.alpha, self.fit_intercept, threads)
+        return minimise(every, preconditioner, start, self.tol, self.max_iter)
+
+    def _check_options(self, n_experts: int) -> None:
+        check_option("loss", self.loss, LOSSES)
+        check_option("decision", self.decision, DECISIONS)
+        if not parse_surrogate(self.surrogate).convex:
+            raise InvalidInputError(
+                f"surrogate must be convex for LinearRouter (tau <= 1); got {self.surrogate!r}. "
+                f"NeuralRouter takes any tau."
+            )
+        if self.sampling is not None:
+            check_option("sampling", self.sampling, ("over", "under"))
+        for name in ("alpha", "tol"):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value >= 0):
+                raise InvalidInputError(f"{name} must be finite and non-negative; got {value!r}.")
+        if not self.max_iter >= 1:
+            raise InvalidInputError(f"max_iter must be at least 1; got {self.max_iter!r}.")
+

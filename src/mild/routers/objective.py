@@ -1,0 +1,154 @@
+"""The regularised objective of a linear router, evaluated over blocks of rows by several threads.
+
+    F(W, b) = sum_i loss_i(W x_i + b) + alpha * ||W||^2,
+
+where sample weights and the reward scale (mean row sum 1) are already in the rewards. Blocks keep the
+scores of a few hundred rows in cache between the two matrix products, so that X is read from memory once
+per evaluation and nothing of the size of X is ever allocated.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from mild.arrays import BoolArray, FloatArray, IntArray
+from mild.losses.deferral import accumulate_loss
+from mild.margins import MarginGroup
+from mild.surrogates import Surrogate
+
+__all__ = ["LinearObjective", "RowLoss", "single_blas_thread"]
+
+BLOCK = 1024
+
+
+@dataclass(frozen=True)
+class RowLoss:
+    """Loss of rows on their scores, experts first.
+
+    ``scores' = scale * scores + offset (+ own_offset where the expert's reward is positive)``, then the
+    reward-weighted surrogate. Label-based baselines are one-hot rewards with such a transformation.
+
+    Parameters
+    ----------
+    rewards : (p, n) array, sample weights included
+    asked : (p, n) boolean array, or None when every expert was asked everywhere
+    groups, surrogate : margins and form of the surrogate
+    scale, offset, own_offset : (p,) arrays or None
+    """
+
+    rewards: FloatArray
+    asked: BoolArray | None
+    groups: list[MarginGroup]
+    surrogate: Surrogate
+    scale: FloatArray | None = None
+    offset: FloatArray | None = None
+    own_offset: FloatArray | None = None
+
+    def evaluate(self, scores: FloatArray, rows: slice) -> tuple[float, FloatArray]:
+        """Summed loss and gradient (p, m) of a block; ``scores`` (p, m) is overwritten."""
+        rewards = self.rewards[:, rows]
+        if self.scale is not None:
+            scores *= self.scale[:, None]
+        if self.offset is not None:
+            scores += self.offset[:, None]
+        if self.own_offset is not None:
+            scores += np.where(rewards > 0, self.own_offset[:, None], 0)
+        if self.asked is not None:
+            scores[~self.asked[:, rows]] = -np.inf
+        gradient = np.zeros_like(scores)
+        values = accumulate_loss(scores, rewards, self.groups, self.surrogate, gradient)
+        if self.scale is not None:
+            gradient *= self.scale[:, None]
+        return float(values.sum(dtype=np.float64)), gradient
+
+    def take(self, rows: IntArray, factor: float) -> RowLoss:
+        """The loss of some of the rows, rewards multiplied by ``factor``."""
+        return RowLoss(
+            np.ascontiguousarray(self.rewards[:, rows]) * self.rewards.dtype.type(factor),
+            None if self.asked is None else np.ascontiguousarray(self.asked[:, rows]),
+            self.groups,
+            self.surrogate,
+            self.scale,
+            self.offset,
+            self.own_offset,
+        )
+
+
+@dataclass
+class LinearObjective:
+    """Value and gradient of F at ``W`` (p, d + 1), the last column being the intercept."""
+
+    X: Any
+    loss: RowLoss
+    alpha: float
+    fit_intercept: bool = True
+    threads: int = 1
+    evaluations: int = field(default=0, init=False)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of W."""
+        return self.loss.rewards.shape[0], self.X.shape[1] + 1
+
+    def __call__(self, W: FloatArray) -> tuple[float, FloatArray]:
+        self.evaluations += 1
+        n = self.X.shape[0]
+        dtype = self.X.dtype
+        coef = np.ascontiguousarray(W[:, :-1], dtype=dtype)
+        intercept = W[:, -1].astype(dtype)
+        parts = min(self.threads, max(1, n // BLOCK))
+        edges = [n * part // parts for part in range(parts + 1)]
+        spans = list(zip(edges[:-1], edges[1:], strict=True))
+        if parts == 1:
+            results = [self._span(coef, intercept, *spans[0])]
+        else:
+            with ThreadPoolExecutor(parts) as pool:
+                futures = [pool.submit(self._span, coef, intercept, *span) for span in spans]
+                results = [future.result() for future in futures]
+        value = sum(result[0] for result in results)
+        gradient = sum((result[1] for result in results[1:]), results[0][1])
+        value += self.alpha * float(np.square(W[:, :-1]).sum())
+        gradient[:, :-1] += 2 * self.alpha * W[:, :-1]
+        if not self.fit_intercept:
+            gradient[:, -1] = 0
+        return value, gradient
+
+    def _span(
+        self, coef: FloatArray, intercept: FloatArray, start: int, stop: int
+    ) -> tuple[float, FloatArray]:
+        value = 0.0
+        gradient = np.zeros(self.shape)
+        sparse = hasattr(self.X, "tocsr")
+        for begin in range(start, stop, BLOCK):
+            rows = slice(begin, min(begin + BLOCK, stop))
+            block = self.X[rows]
+            if sparse:
+                scores = np.ascontiguousarray((block @ coef.T).T)
+            else:
+                scores = coef @ block.T
+            scores += intercept[:, None]
+            part, slope = self.loss.evaluate(scores, rows)
+            value += part
+            gradient[:, :-1] += (block.T @ slope.T).T if sparse else slope @ block
+            gradient[:, -1] += slope.sum(axis=1)
+        return value, gradient
+
+
+@contextmanager
+def single_blas_thread() -> Iterator[int]:
+    """Our threads each call BLAS, which must not start threads of its own meanwhile.
+
+    Yields how many threads BLAS would have used: this honours OMP_NUM_THREADS and enclosing limits.
+    """
+    controller = ThreadpoolController()
+    counts = [lib["num_threads"] for lib in controller.info() if lib["user_api"] == "blas"]
+    with controller.limit(limits=1, user_api="blas"):
+        yield max(1, min(max(counts, default=1), os.cpu_count() or 1))
