@@ -1,7 +1,7 @@
 """Slow transcriptions of the equations: nested loops over Python numbers, one sample at a time.
 
-Nothing here imports mild, NumPy or torch. ``tau`` and ``form`` name a surrogate: "comp_sum" with tau,
-"pairwise" with tau, or "hinge".
+Nothing here imports mild, NumPy or torch. ``tau`` and ``form`` name a surrogate: "comp_sum" with
+tau, "pairwise" with tau, or "hinge".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FORMS: dict[object, tuple[str, float]] = {
 }
 
 
-# --- costs and rewards ------------------------------------------------------------------------------
+# --- costs and rewards ---
 
 
 def rewards(costs: Row, kind: str, scale: float = 1.0) -> list[float]:
@@ -57,7 +57,7 @@ def argmin_lowest_index(values: Row) -> int:
     return best
 
 
-# --- surrogates -------------------------------------------------------------------------------------
+# --- surrogates ---
 
 
 def exp(value: float) -> float:
@@ -101,23 +101,32 @@ def expert_losses(scores: Row, margins: Row, surrogate: object) -> list[float]:
 
 
 def mild_loss(scores: Row, reward: Row, margins: Row, surrogate: object = "logistic") -> float:
-    """``sum_k reward_k * loss_k``; an expert without reward adds nothing, however large its loss."""
+    """``sum_k reward_k * loss_k``; an expert without reward adds nothing, even if inf."""
     losses = expert_losses(scores, margins, surrogate)
     return sum(w * loss for w, loss in zip(reward, losses, strict=True) if w > 0)
 
 
 def pair_rates(scores: Row, margins: Row, surrogate: object) -> list[list[float]]:
-    """``rate[k][j] = d loss_k / d f_j`` for j != k: Phi'(u) exp(v) / rho_k; 0 on the diagonal."""
+    """``rate[k][j] = d loss_k / d f_j`` for j != k; 0 on the diagonal.
+
+    ``Phi'(u) exp(v_j) / rho_k = exp(v_j - tau * log(1 + u)) / rho_k``. Exponents are written relative
+    to the best score, so that scores of 1e20 do not hide the gaps between good experts.
+    """
     form, tau = FORMS[surrogate]
+
+    def best_and_rest(field: Row, rho: float) -> tuple[float, float]:
+        best = max(field)
+        return best, math.log(math.fsum(math.exp((f - best) / rho) for f in field))
+
     result = []
     for k, f_k in enumerate(scores):
-        gaps = [(f - f_k) / margins[k] for f in scores]
-        rivals = [gap for j, gap in enumerate(gaps) if j != k]
+        rho = margins[k]
+        everyone = best_and_rest(scores, rho)
         row = []
-        for j, gap in enumerate(gaps):
-            inside = rivals if form == "comp_sum" else [gap]
-            slope = 0.0 if j == k else exp(gap - tau * log1p_sum_exp(inside)) / margins[k]
-            row.append(slope)
+        for j, f_j in enumerate(scores):
+            best, rest = everyone if form == "comp_sum" else best_and_rest([f_j, f_k], rho)
+            exponent = (f_j - best) / rho + (1 - tau) * ((best - f_k) / rho) - tau * rest
+            row.append(0.0 if j == k else exp(exponent) / rho)
         result.append(row)
     return result
 
@@ -135,7 +144,7 @@ def mild_gradient(scores: Row, reward: Row, margins: Row, surrogate: object) -> 
     ]
 
 
-# --- label-based losses -----------------------------------------------------------------------------
+# --- label-based losses ---
 
 
 def cross_entropy(scores: Row, label: int) -> float:
@@ -161,7 +170,7 @@ def class_dependent_temperature(scores: Row, label: int, counts: Row, gamma: flo
     return cross_entropy(scaled, label)
 
 
-# --- costs that depend on the pair -------------------------------------------------------------------
+# --- costs that depend on the pair ---
 
 
 def rho_margin(scores: Row, label: int, costs: Row, margins: Row) -> float:
@@ -218,7 +227,7 @@ def crf_loss(scores: Row, label: int, costs: Row) -> float:
     )
 
 
-# --- stationary decoding ----------------------------------------------------------------------------
+# --- stationary decoding ---
 
 
 def stationary(scores: Row, margins: Row, surrogate: object = "logistic") -> list[float]:

@@ -1,7 +1,7 @@
 """Outcomes and prices to a cost matrix; costs to rewards; rewards to a distribution over experts.
 
-Shapes: ``costs``, ``rewards`` and the distribution are (n_samples, n_experts). A cost of NaN says that
-the expert was never asked; its reward is 0 and it takes no part in the row.
+Shapes: ``costs``, ``rewards`` and the distribution are (n_samples, n_experts). A cost of NaN says
+that the expert was never asked; its reward is 0 and it takes no part in the row.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def costs_from_correctness(correct: ArrayLike, betas: ArrayLike | None = None) -
 def weighted_costs(parts: Mapping[str, ArrayLike], weights: Mapping[str, float]) -> FloatArray:
     """Sum of cost parts, each times its weight, such as errors + 50 * dollars + 0.1 * seconds.
 
-    Every part is (n_samples, n_experts) or, when it is the same for all rows, (n_experts,). Parts that
-    ``weights`` does not name count once.
+    Every part is (n_samples, n_experts) or, when it is the same for all rows, (n_experts,). Parts
+    that ``weights`` does not name count once.
 
     Examples
     --------
@@ -105,7 +105,10 @@ def weighted_costs(parts: Mapping[str, ArrayLike], weights: Mapping[str, float])
             raise InvalidInputError(
                 f"weights must be finite and non-negative; got {weight} for {name!r}."
             )
-        term = weight * np.atleast_2d(np.asarray(part, dtype=np.float64))
+        try:
+            term = weight * np.atleast_2d(np.asarray(part, dtype=np.float64))
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"parts must hold numbers; {name!r}: {error}.") from error
         try:
             total = total + term
         except ValueError as error:
@@ -122,8 +125,8 @@ def rewards(costs: ArrayLike, kind: str = "others", scale: float | None = None) 
 
     - ``others``: ``sum of c_j over j in S, j != k`` (paper, Lemma 1);
     - ``complement``: ``1 - c_k / scale`` (paper, Lemma 2), ``scale`` the largest possible cost;
-    - ``contrast``: ``max of c_j over j in S, minus c_k``: the smallest row baseline, so that a row on
-      which all experts cost the same weighs nothing.
+    - ``contrast``: ``max of c_j over j in S, minus c_k``: the smallest row baseline, so that a row
+      on which all experts cost the same weighs nothing.
 
     Parameters
     ----------
@@ -157,8 +160,8 @@ def rewards(costs: ArrayLike, kind: str = "others", scale: float | None = None) 
             raise InvalidInputError(f"scale must be positive and finite; got {scale}.")
         if largest > scale * (1 + 1e-6):
             raise InvalidInputError(
-                f"scale must be the largest possible cost; got {scale:g}, but a cost of {largest:g} "
-                f"is present."
+                f"scale must be the largest possible cost; got {scale:g}, but a cost of "
+                f"{largest:g} is present."
             )
         result = np.maximum(1 - array / array.dtype.type(scale), 0)
     else:
@@ -201,7 +204,10 @@ def cheapest(costs: ArrayLike) -> IntArray:
 def _betas(betas: ArrayLike | None, n_experts: int) -> FloatArray:
     if betas is None:
         return np.zeros(n_experts)
-    array = np.asarray(betas, dtype=np.float64)
+    try:
+        array = np.asarray(betas, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"betas must be numbers; got {betas!r}.") from error
     if array.shape != (n_experts,):
         raise InvalidInputError(
             f"betas must have shape (n_experts,) = ({n_experts},); got {array.shape}."

@@ -1,10 +1,10 @@
 """Scores to an expert: the paper's argmax, and stationary decoding.
 
 At the minimiser of a smooth surrogate the gradient vanishes, so the reward distribution p solves
-``sum_k p_k * grad loss_k(f) = 0``. For the logistic loss that makes p the stationary distribution of the
-Markov chain that leaves k for j at rate ``softmax_j(f / rho_k) / rho_k``. Stationary decoding solves for
-p and takes the largest entry. For unequal margins argmax of the scores is a different, inconsistent rule
-(docs/theory.md).
+``sum_k p_k * grad loss_k(f) = 0``. For the logistic loss that makes p the stationary distribution
+of the Markov chain that leaves k for j at rate ``softmax_j(f / rho_k) / rho_k``. Stationary
+decoding solves for p and takes the largest entry. For unequal margins argmax of the scores is a
+different, inconsistent rule (docs/theory.md).
 
 Three facts keep it cheap and exact:
 
@@ -12,8 +12,9 @@ Three facts keep it cheap and exact:
   ``p_j = rho_j * sum_g (P_g / rho_g) * softmax_j(f / rho_g)`` gives the single experts back;
 - Grassmann-Taksar-Heyman elimination subtracts nothing, so every entry keeps its relative accuracy;
   rows whose rates would underflow are done with logarithms of rates;
-- a comp-sum surrogate with tau != 1 only scales the rates out of k by ``softmax_k(f / rho_k)^(tau - 1)``,
-  so ``p_k`` is the logistic one times ``softmax_k(f / rho_k)^(1 - tau)``.
+- a comp-sum surrogate with tau != 1 only scales the rates out of k, by
+  ``softmax_k(f / rho_k)^(tau - 1)``, so ``p_k`` is the logistic one times
+  ``softmax_k(f / rho_k)^(1 - tau)``.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ def decide(
 
     Examples
     --------
-    The exact minimiser for rewards (0.55, 0.45) and margins (2/3, 1/3): argmax picks the wrong expert.
+    The exact minimiser for rewards (0.55, 0.45) and margins (2/3, 1/3): argmax picks the wrong
+    expert.
 
     >>> decide([[-0.2036, 0.0]], [2 / 3, 1 / 3], rule="argmax")
     array([1])
@@ -143,7 +145,7 @@ def stationary_experts_first(
     if p == 2:
         return _two_experts(shifted, margins, surrogate.tau)
     if surrogate.form == "pairwise":
-        return _pairwise(shifted, margins, surrogate.tau)
+        return _pairwise(scores, margins, surrogate.tau)
     limit = 40.0 if scores.dtype == np.float32 else 300.0
     limit /= max(1.0, abs(1 - surrogate.tau))
     wide = shifted.min(axis=0) < -limit * groups[0].margin
@@ -200,7 +202,7 @@ def _plain(
 
 
 def _gth(rates: FloatArray) -> FloatArray:
-    """Stationary masses (G, m) of chains with ``rates[g, h]`` (G, G, m); ``rates`` is overwritten."""
+    """Stationary masses (G, m) of chains with rates (G, G, m); ``rates`` is overwritten."""
     size, _, m = rates.shape
     for last in range(size - 1, 0, -1):
         leaving = rates[last, :last].sum(axis=0)
@@ -267,7 +269,7 @@ def _log_gth(log_rates: FloatArray, height: FloatArray) -> FloatArray:
 
 
 def _pairwise(scores: FloatArray, rho: FloatArray, tau: float) -> FloatArray:
-    """The appendix's sum over pairs: rates ``Phi_tau'(e^v) e^v / rho_k``, v = (f_j - f_k) / rho_k."""
+    """Sum over pairs: rates ``Phi_tau'(e^v) e^v / rho_k`` with ``v = (f_j - f_k) / rho_k``."""
     f = scores.astype(np.float64)
     log_rates = np.empty((len(f), len(f), f.shape[1]))
     for k, margin in enumerate(rho):
@@ -284,8 +286,8 @@ def _normalise_log(log_weights: FloatArray) -> FloatArray:
 def relative_costs(distribution: ArrayLike) -> FloatArray:
     """Expected cost of each expert as a share of all experts' together.
 
-    ``E c_k / E sum_j c_j = 1 - (p - 1) p_k``: for scores trained with ``others`` rewards only. Clipped
-    at 0: nothing in the model keeps it positive.
+    ``E c_k / E sum_j c_j = 1 - (p - 1) p_k``: for scores trained with ``others`` rewards only.
+    Clipped at 0: nothing in the model keeps it positive.
 
     Examples
     --------

@@ -36,8 +36,8 @@ NORMS = ("none", "max", "rms")
 def expert_mass(costs: ArrayLike, rewards: str = "others", counts: str = "reward") -> FloatArray:
     """Mass of each expert, in samples: the ``m_k`` of the margin bound.
 
-    - ``counts="reward"``: ``sum over i of p(k | x_i)``, the mass under the input-expert distribution
-      that the bound speaks of;
+    - ``counts="reward"``: ``sum over i of p(k | x_i)``, the mass under the input-expert
+      distribution that the bound speaks of;
     - ``counts="best"``: how often expert k is cheapest, ties to the lowest index.
 
     With ``others`` rewards the reward mass is nearly uniform, so theory margins then do little.
@@ -57,8 +57,9 @@ def expert_norms(
 ) -> FloatArray:
     """Feature norm ``X_k`` of each expert: the largest or the root mean square, over its samples.
 
-    A sample belongs to expert k with the weight that ``expert_mass`` counts it with. ``kind="none"``
-    makes all norms 1. An expert without samples gets the norm of all samples together.
+    A sample belongs to expert k with the weight that ``expert_mass`` counts it with.
+    ``kind="none"`` makes all norms 1. An expert without samples gets the norm of all samples
+    together.
     """
     check_option("norms", kind, NORMS)
     array = check_costs(costs)
@@ -107,7 +108,8 @@ def theory_margins(
     mass : (n_experts,) non-negative; a mass of 0 counts as one sample (or as the smallest mass, if
         that is less)
     norms : (n_experts,) positive, optional: feature norms ``X_k``
-    total : float, optional: ``rho_bar``; the default is the number of experts, so that the mean is 1
+    total : float, optional: ``rho_bar``; the default is the number of experts, so that the mean is
+        1
     share_below : experts with less than this share of the mass get one common margin, that of their
         mean mass (the paper's advice for many experts)
 
@@ -116,7 +118,7 @@ def theory_margins(
     >>> theory_margins([8, 1])
     array([1.33333333, 0.66666667])
     """
-    weights = np.asarray(mass, dtype=np.float64)
+    weights = _numbers("mass", mass)
     if weights.ndim != 1 or weights.size == 0:
         raise InvalidInputError(f"mass must have shape (n_experts,); got {weights.shape}.")
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
@@ -129,7 +131,7 @@ def theory_margins(
     small = weights < share_below * weights.sum()
     if small.any():
         weights = np.where(small, weights[small].mean(), weights)
-    scale = weights if norms is None else weights * np.square(check_margins(norms, weights.size))
+    scale = weights if norms is None else weights * np.square(_norms(norms, weights.size))
     raw = np.cbrt(scale)
     return raw * (_total(total, weights.size) / raw.sum())
 
@@ -164,13 +166,15 @@ class MarginGrid:
         return len(self.margins)
 
 
-def ratio_grid(center: ArrayLike, factors: ArrayLike = (0.5, 1.0, 2.0), limit: int = 81) -> MarginGrid:
+def ratio_grid(
+    center: ArrayLike, factors: ArrayLike = (0.5, 1.0, 2.0), limit: int = 81
+) -> MarginGrid:
     """Neighbours of ``center`` in the p - 1 ratios, the sum kept.
 
-    For a linear router the scale of the margins is redundant with the regularisation, so only ratios
-    are searched: the first margin stays, every other is multiplied by each factor, and the vector is
-    scaled back to its sum. Beyond ``limit`` vectors the full product gives way to a walk along one
-    ratio at a time.
+    For a linear router the scale of the margins is redundant with the regularisation, so only
+    ratios are searched: the first margin stays, every other is multiplied by each factor, and the
+    vector is scaled back to its sum. Beyond ``limit`` vectors the full product gives way to a walk
+    along one ratio at a time.
     """
     base = check_margins(center, np.asarray(center).size)
     steps = check_margins(factors, np.asarray(factors).size)
@@ -205,7 +209,9 @@ def paper_grid(center: ArrayLike, step: float = 1.0, radius: float = 5.0) -> Mar
         raise InvalidInputError(
             f"step must be positive and radius non-negative; got {step} and {radius}."
         )
-    offsets = step * np.arange(-np.floor(radius / step), np.floor(radius / step) + 1)
+    # 0.3 / 0.1 is a hair below 3: the end point belongs to the grid.
+    reach = np.floor(radius / step + 1e-9)
+    offsets = step * np.arange(-reach, reach + 1)
     axes = [value + offsets for value in base]
     kept = [axis[axis > 0] for axis in axes]
     total = int(np.prod([len(axis) for axis in axes], dtype=np.float64))
@@ -217,6 +223,22 @@ def paper_grid(center: ArrayLike, step: float = 1.0, radius: float = 5.0) -> Mar
         )
     vectors = tuple(tuple(float(v) for v in combo) for combo in itertools.product(*kept))
     return MarginGrid(vectors, dropped=total - len(vectors))
+
+
+def _numbers(name: str, values: ArrayLike) -> FloatArray:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{name} must be numbers; got {values!r}.") from error
+
+
+def _norms(norms: ArrayLike, n_experts: int) -> FloatArray:
+    array = _numbers("norms", norms)
+    if array.shape != (n_experts,) or not (np.isfinite(array).all() and (array > 0).all()):
+        raise InvalidInputError(
+            f"norms must be {n_experts} positive, finite numbers; got {array.tolist()}."
+        )
+    return array
 
 
 def _total(total: float | None, n_experts: int) -> float:

@@ -4,8 +4,7 @@ Derivations and proofs are in docs/theory.md.
 """
 
 from mild.bounds.concavity import StrongConcavity, modulus_floor, strong_concavity
-from mild.bounds.consistency import Consistency, consistency
-from mild.bounds.margin import MarginBound, margin_bound, router_bound
+from mild.bounds.margin import MarginBound, margin_bound
 from mild.bounds.minimiser import exact_minimiser, minimal_risk
 from mild.bounds.rademacher import (
     Estimate,
@@ -13,6 +12,8 @@ from mild.bounds.rademacher import (
     rademacher_closed_form,
     rademacher_monte_carlo,
 )
+from mild.bounds.regret import Consistency, consistency
+from mild.bounds.router import router_bound
 
 __all__ = [
     "Consistency",

@@ -1,7 +1,8 @@
-"""General cost-sensitive margin losses: a label per sample and costs ``c(x, k, k')`` (paper, section 4).
+"""Cost-sensitive margin losses: a label per sample and costs ``c(x, k, k')`` (paper, section 4).
 
-Inputs are ``scores`` (n, p), ``labels`` k_i (n,) and ``costs`` ``c(x_i, k_i, .)`` of shape (n, p), in
-which the label's own entry must be 0. Only the label's margin ``rho_{k_i}`` enters a sample's loss.
+Inputs are ``scores`` (n, p), ``labels`` k_i (n,) and ``costs`` ``c(x_i, k_i, .)`` of shape (n, p),
+in which the label's own entry must be 0. Only the label's margin ``rho_{k_i}`` enters a sample's
+loss.
 """
 
 from __future__ import annotations
@@ -9,7 +10,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.arrays import FloatArray, IntArray, check_labels, check_margins, check_scores, float_matrix
+from mild.arrays import (
+    FloatArray,
+    IntArray,
+    check_labels,
+    check_margins,
+    check_scores,
+    float_matrix,
+)
 from mild.decisions import argmax_last
 from mild.exceptions import InvalidInputError, check_option
 from mild.surrogates import Surrogate, parse_surrogate
@@ -34,7 +42,10 @@ def cost_sensitive_zero_one(scores: ArrayLike, labels: ArrayLike, costs: ArrayLi
 def rho_margin_loss(
     scores: ArrayLike, labels: ArrayLike, costs: ArrayLike, margins: ArrayLike | None = None
 ) -> FloatArray:
-    """``max_k' c(x, k, k') * min(1, max(0, 1 - (f_k - f_k') / rho_k))``: it bounds the zero-one loss."""
+    """``max_k' c(x, k, k') * min(1, max(0, 1 - (f_k - f_k') / rho_k))``.
+
+    It bounds the zero-one loss.
+    """
     f, y, c = check_pair_costs(scores, labels, costs)
     gaps = _scaled_gaps(f, y, check_margins(margins, f.shape[1]))
     return (c * np.clip(1 + gaps, 0, 1)).max(axis=1)

@@ -5,8 +5,8 @@ For a sample with scores f, rewards c̄ and margins rho (paper, section 5.3)
     loss = sum_k c̄_k * Phi_tau(sum over k' != k of exp((f_k' - f_k) / rho_k)).
 
 Arrays are worked on with experts first, (p, m), so that a sum over experts adds whole rows. Experts
-that share a margin share one log-sum-exp: the work is (number of distinct margins) x p per sample and no
-(n, p, p) array is ever made.
+that share a margin share one log-sum-exp: the work is (number of distinct margins) x p per sample
+and no (n, p, p) array is ever made.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from mild.arrays import (
     check_margins,
     check_rewards,
     check_scores,
+    float_matrix,
 )
 from mild.costs import rewards as make_rewards
+from mild.exceptions import InvalidInputError
 from mild.margins import MarginGroup, margin_groups
 from mild.surrogates import Surrogate, parse_surrogate
 
@@ -36,6 +38,8 @@ def mild_loss(
     margins: ArrayLike | None = ...,
     surrogate: object = ...,
     return_gradient: Literal[False] = ...,
+    *,
+    asked: ArrayLike | None = ...,
 ) -> FloatArray: ...
 @overload
 def mild_loss(
@@ -45,6 +49,7 @@ def mild_loss(
     surrogate: object = ...,
     *,
     return_gradient: Literal[True],
+    asked: ArrayLike | None = ...,
 ) -> tuple[FloatArray, FloatArray]: ...
 def mild_loss(
     scores: ArrayLike,
@@ -52,6 +57,8 @@ def mild_loss(
     margins: ArrayLike | None = None,
     surrogate: object = "logistic",
     return_gradient: bool = False,
+    *,
+    asked: ArrayLike | None = None,
 ) -> FloatArray | tuple[FloatArray, FloatArray]:
     """MILD loss of each sample, and its gradient on the scores if asked.
 
@@ -64,6 +71,9 @@ def mild_loss(
     surrogate : "logistic", "exponential", a number tau >= 0 (comp-sum), "hinge",
         "pairwise_logistic" or "pairwise_exponential"
     return_gradient : bool
+    asked : (n_samples, n_experts) boolean array, optional
+        False where an expert was never asked: it then takes no part in the row, whatever its score
+        and reward. A row without any asked expert has loss 0.
 
     Returns
     -------
@@ -81,6 +91,14 @@ def mild_loss(
     rho = check_margins(margins, f.shape[1])
     kind = parse_surrogate(surrogate)
     f_t = np.array(f.T, order="C")
+    if asked is not None:
+        known = np.asarray(asked, dtype=bool)
+        if known.shape != f.shape:
+            raise InvalidInputError(
+                f"asked must have shape (n_samples, n_experts) = {f.shape}; got {known.shape}."
+            )
+        f_t[~known.T & known.any(axis=1)] = -np.inf
+        weights = np.where(known, weights, 0)
     gradient_t = np.zeros_like(f_t) if return_gradient else None
     values = accumulate_loss(
         f_t, np.ascontiguousarray(weights.T), margin_groups(rho), kind, gradient_t
@@ -97,11 +115,15 @@ def tdef_loss(
     surrogate: object = "logistic",
     return_gradient: bool = False,
 ) -> FloatArray | tuple[FloatArray, FloatArray]:
-    """TDEF (Mao, Mohri, Zhong 2023): ``complement`` rewards and all margins 1."""
+    """TDEF (Mao, Mohri, Zhong 2023): ``complement`` rewards and all margins 1.
+
+    Experts whose cost is NaN take no part in the row.
+    """
     weights = make_rewards(costs, "complement", scale)
+    asked = ~np.isnan(float_matrix("costs", costs))
     if return_gradient:
-        return mild_loss(scores, weights, None, surrogate, return_gradient=True)
-    return mild_loss(scores, weights, None, surrogate)
+        return mild_loss(scores, weights, None, surrogate, return_gradient=True, asked=asked)
+    return mild_loss(scores, weights, None, surrogate, asked=asked)
 
 
 def accumulate_loss(
@@ -119,7 +141,8 @@ def accumulate_loss(
     rewards : (p, m) array
     gradient : (p, m) array or None
     """
-    scores -= scores.max(axis=0)
+    if surrogate.form != "pairwise":
+        scores -= scores.max(axis=0)
     floor = -np.finfo(scores.dtype).max * min(1.0, *(group.margin for group in groups), 1.0)
     np.maximum(scores, scores.dtype.type(floor * 0.5), out=scores)
     if surrogate.form == "hinge":
@@ -197,21 +220,24 @@ def _comp_sum(
 
 
 def _pairwise(
-    shifted: FloatArray,
+    scores: FloatArray,
     rewards: FloatArray,
     groups: list[MarginGroup],
     tau: float,
     gradient: FloatArray | None,
 ) -> FloatArray:
-    """Sum over rivals k' of Phi_tau(exp(v)), v = (f_k' - f_k) / rho_k: one expert at a time."""
-    gap = shifted.dtype.type(1 - tau)
-    values = np.zeros(shifted.shape[1], shifted.dtype)
-    log_up = np.full_like(shifted, -np.inf) if gradient is not None else None
-    log_down = np.full_like(shifted, -np.inf) if gradient is not None else None
+    """Sum over rivals k' of Phi_tau(exp(v)), v = (f_k' - f_k) / rho_k: one expert at a time.
+
+    Scores come unshifted: gaps between low experts count here, and a shift by 1e20 would lose them.
+    """
+    gap = scores.dtype.type(1 - tau)
+    values = np.zeros(scores.shape[1], scores.dtype)
+    log_up = np.full_like(scores, -np.inf) if gradient is not None else None
+    log_down = np.full_like(scores, -np.inf) if gradient is not None else None
     with np.errstate(divide="ignore", over="ignore"):
         for group in groups:
             for k in group.members:
-                v = (shifted - shifted[k]) / shifted.dtype.type(group.margin)
+                v = (scores - scores[k]) / scores.dtype.type(group.margin)
                 own = rewards[k]
                 softplus = np.logaddexp(v, 0)
                 phi = softplus if gap == 0 else np.expm1(gap * softplus) / gap
@@ -219,7 +245,7 @@ def _pairwise(
                 total = phi.sum(axis=0)
                 values += np.multiply(own, total, out=np.zeros_like(own), where=own > 0)
                 if log_up is not None and log_down is not None:
-                    log_slope = np.log(own) - np.log(group.margin) + v - tau * softplus
+                    log_slope = np.log(own) - np.log(group.margin) + (v - tau * softplus)
                     log_slope[k] = -np.inf
                     log_down[k] = np.logaddexp.reduce(log_slope, axis=0)
                     np.logaddexp(log_up, log_slope, out=log_up)

@@ -60,7 +60,7 @@ def class_weights(counts: ArrayLike) -> FloatArray:
 
 
 def ldam_margins(counts: ArrayLike, max_margin: float = 0.5) -> FloatArray:
-    """``Delta_k`` proportional to ``n_k^(-1/4)``, the largest being ``max_margin``; n_k = 0 as 1."""
+    """``Delta_k`` proportional to ``n_k^(-1/4)``, the largest ``max_margin``; n_k = 0 as 1."""
     raw = np.maximum(_counts(counts), 1) ** -0.25
     return raw * (max_margin / raw.max())
 
@@ -80,7 +80,7 @@ def ldam_loss(
         raise InvalidInputError(
             f"max_margin and scale must be positive; got {max_margin} and {scale}."
         )
-    delta = ldam_margins(counts, max_margin)
+    delta = ldam_margins(_counts(counts, f.shape[1]), max_margin)
     shifted = f.copy()
     shifted[np.arange(len(f)), y] -= delta[y].astype(f.dtype)
     return _rescaled(_softmax_loss(shifted * f.dtype.type(scale), y, None, return_gradient), scale)
@@ -96,7 +96,7 @@ def logit_adjusted_loss(
     """Logit adjustment (Menon et al. 2021): cross-entropy of ``f + strength * log prior``."""
     f = check_scores(scores)
     y = check_labels(labels, *f.shape)
-    n = np.maximum(_counts(counts), 1)
+    n = np.maximum(_counts(counts, f.shape[1]), 1)
     return _softmax_loss(
         f + (strength * np.log(n / n.sum())).astype(f.dtype), y, None, return_gradient
     )
@@ -118,7 +118,7 @@ def class_dependent_temperature_loss(
     """Class-dependent temperatures (Ye et al. 2020): cross-entropy of ``f_k / T_k``."""
     f = check_scores(scores)
     y = check_labels(labels, *f.shape)
-    inverse = (1 / temperatures(counts, gamma)).astype(f.dtype)
+    inverse = (1 / temperatures(_counts(counts, f.shape[1]), gamma)).astype(f.dtype)
     return _rescaled(_softmax_loss(f * inverse, y, None, return_gradient), inverse)
 
 
@@ -127,8 +127,9 @@ def resampling_weights(
 ) -> FloatArray:
     """Over- or under-sampling as multiplicities: how often each row is drawn.
 
-    ``kind="over"`` draws rows of every label with replacement until each has as many as the largest;
-    every row is kept at least once. ``"under"`` keeps as many rows of each label as the smallest has.
+    ``kind="over"`` draws rows of every label with replacement until each has as many as the
+    largest; every row is kept at least once. ``"under"`` keeps as many rows of each label as the
+    smallest has.
     """
     check_option("sampling", kind, ("over", "under"))
     y = check_labels(labels, np.asarray(labels).size, n_experts)
@@ -170,7 +171,10 @@ def _rescaled(result: Result, factor: float | FloatArray) -> Result:
 
 
 def _per_expert(name: str, values: ArrayLike | None, n_experts: int) -> FloatArray:
-    array = np.ones(n_experts) if values is None else np.asarray(values, dtype=np.float64)
+    try:
+        array = np.ones(n_experts) if values is None else np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{name} must be numbers; got {values!r}.") from error
     if array.shape != (n_experts,) or not (np.isfinite(array).all() and (array >= 0).all()):
         raise InvalidInputError(
             f"{name} must be {n_experts} finite, non-negative numbers; got {values!r}."
@@ -178,10 +182,17 @@ def _per_expert(name: str, values: ArrayLike | None, n_experts: int) -> FloatArr
     return array
 
 
-def _counts(counts: ArrayLike) -> FloatArray:
-    array = np.asarray(counts, dtype=np.float64)
+def _counts(counts: ArrayLike, n_experts: int | None = None) -> FloatArray:
+    try:
+        array = np.asarray(counts, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"counts must be numbers; got {counts!r}.") from error
     if array.ndim != 1 or not (np.isfinite(array).all() and (array >= 0).all() and array.any()):
         raise InvalidInputError(
             f"counts must be non-negative, one per expert, not all zero; got {counts!r}."
+        )
+    if n_experts is not None and array.size != n_experts:
+        raise InvalidInputError(
+            f"counts must have shape (n_experts,) = ({n_experts},); got {array.shape}."
         )
     return array

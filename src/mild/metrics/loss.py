@@ -137,7 +137,8 @@ def oracle_loss(costs: ArrayLike, sample_weight: ArrayLike | None = None) -> flo
     """
     array = evaluated_costs(costs)
     weights = row_weights(sample_weight, len(array))
-    return float(weights @ np.nanmin(array, axis=1).astype(np.float64, copy=False))
+    lowest = np.nanmin(array, axis=1).astype(np.float64, copy=False)
+    return float(weights @ lowest / weights.sum())
 
 
 def headroom(costs: ArrayLike, sample_weight: ArrayLike | None = None) -> float:

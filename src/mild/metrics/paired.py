@@ -125,9 +125,10 @@ def _replicates(
         # A binomial draw costs about as much as 16 gathers.
         if len(values) * 16 <= min(len(centred), MAX_UNITS):
             return _draw_counts(values, counts, n_resamples, rng)
-        sums, sizes = centred, np.ones(len(centred))
-    else:
-        sums, sizes = _totals(units, centred), _totals(units, np.ones(len(centred)))
+    ones: FloatArray = np.ones(len(centred))
+    sums, sizes = centred, ones
+    if units is not None:
+        sums, sizes = _totals(units, centred), _totals(units, ones)
     if len(sums) > MAX_UNITS:
         pool = rng.permutation(len(sums)) % MAX_UNITS
         sums, sizes = _totals(pool, sums), _totals(pool, sizes)

@@ -44,15 +44,15 @@ def evaluated_costs(costs: ArrayLike) -> FloatArray:
 
 
 def row_weights(sample_weight: ArrayLike | None, n_samples: int) -> FloatArray:
-    """Return non-negative weights of shape (n_samples,) that sum to 1; None weighs rows equally.
+    """Return non-negative weights of shape (n_samples,), the largest 1; None weighs rows equally.
 
     Examples
     --------
     >>> row_weights([1, 3], 2)
-    array([0.25, 0.75])
+    array([0.33333333, 1.        ])
     """
     if sample_weight is None:
-        return np.full(n_samples, 1 / n_samples)
+        return np.ones(n_samples)
     weights = number_vector("sample_weight", sample_weight, n_samples)
     if (weights < 0).any():
         bad = int(np.flatnonzero(weights < 0)[0])
@@ -62,9 +62,8 @@ def row_weights(sample_weight: ArrayLike | None, n_samples: int) -> FloatArray:
     largest = weights.max()
     if largest == 0:
         raise InvalidInputError("sample_weight must have a positive sum; got zeros only.")
-    # Dividing by the largest first keeps the sum of huge weights finite.
-    weights = weights / largest
-    return weights / weights.sum()
+    # Dividing by the largest keeps sums of huge weights finite.
+    return weights / largest
 
 
 def number_vector(name: str, values: ArrayLike, n_samples: int | None = None) -> FloatArray:

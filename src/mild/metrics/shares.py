@@ -43,7 +43,7 @@ def expert_shares(
         raise InvalidInputError("chosen must have at least one row to average over; got 0.")
     experts = check_choices(chosen, n_samples, n_experts)
     weights = row_weights(sample_weight, n_samples)
-    return _mass(experts, weights, n_experts)
+    return _mass(experts, weights, n_experts) / weights.sum()
 
 
 def oracle_shares(costs: ArrayLike, sample_weight: ArrayLike | None = None) -> FloatArray:

@@ -1,12 +1,13 @@
 """The same costs, losses, margins and decisions for torch users with their own training loop.
 
-Functions have the names and the meaning of the NumPy ones, take tensors on any device and return tensors
-there. Losses are unreduced, one value per sample, and differentiable by autograd. Scores in half
-precision (float16, bfloat16) are worked on, and losses returned, in float32; gradients come back in the
-scores' own precision.
+Functions have the names and the meaning of the NumPy ones, take tensors on any device and return
+tensors there. Losses are unreduced, one value per sample, and differentiable by autograd. Scores in
+half precision (float16, bfloat16) are worked on, and losses returned, in float32; gradients come
+back in the scores' own precision.
 
-What a shape, a margin or an option can get wrong is refused as in NumPy. Losses do not look at the values
-of scores, rewards and labels: that would wait for the device at every step. NaN in gives NaN out.
+What a shape, a margin or an option can get wrong is refused as in NumPy. Losses do not look at the
+values of scores, rewards and labels: that would wait for the device at every step. NaN in gives NaN
+out.
 """
 
 from mild.exceptions import MissingExtraError

@@ -46,9 +46,7 @@ def cost_matrix(predictions: Tensor, labels: Tensor, betas: Vector | None = None
         return wrong
     prices = check_vector("betas", betas, wrong)
     if not bool((torch.isfinite(prices) & (prices >= 0)).all()):
-        raise InvalidInputError(
-            f"betas must be finite and non-negative; got {prices.tolist()}."
-        )
+        raise InvalidInputError(f"betas must be finite and non-negative; got {prices.tolist()}.")
     return wrong + prices
 
 
@@ -56,15 +54,16 @@ def rewards(costs: Tensor, kind: str = "others", scale: float | None = None) -> 
     """Non-negative weights whose weighted 'not chosen' loss equals the deferral loss.
 
     Over the asked experts S of a row: ``others`` is the sum of the other costs, ``complement`` is
-    ``1 - c_k / scale``, ``contrast`` is the largest cost minus ``c_k``. An expert that was never asked
-    (NaN) gets 0.
+    ``1 - c_k / scale``, ``contrast`` is the largest cost minus ``c_k``. An expert that was never
+    asked (NaN) gets 0.
 
     Parameters
     ----------
     costs : (n_samples, n_experts) tensor
     kind : "others", "complement" or "contrast"
-    scale : for ``complement``: the largest possible cost, one number for the whole problem. The default
-        is the largest cost in ``costs``, which is right for whole data sets and wrong for batches.
+    scale : for ``complement``: the largest possible cost, one number for the whole problem. The
+        default is the largest cost in ``costs``, which is right for whole data sets and wrong for
+        batches.
 
     Examples
     --------

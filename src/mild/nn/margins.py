@@ -19,8 +19,8 @@ COUNTS = ("reward", "best")
 def expert_mass(costs: Tensor, rewards: str = "others", counts: str = "reward") -> Tensor:
     """Mass of each expert, in samples: the ``m_k`` of the margin bound.
 
-    ``counts="reward"``: the sum over samples of the reward distribution; ``counts="best"``: how often
-    expert k is cheapest, ties to the lowest index.
+    ``counts="reward"``: the sum over samples of the reward distribution; ``counts="best"``: how
+    often expert k is cheapest, ties to the lowest index.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def expert_mass(costs: Tensor, rewards: str = "others", counts: str = "reward") 
         weight = reward_distribution(unchecked_rewards(array, rewards, None))
     else:
         # torch's argmin, like NumPy's, takes the first of equals.
-        best = array.nan_to_num(nan=math.inf).argmin(dim=1)
+        best = array.masked_fill(torch.isnan(array), math.inf).argmin(dim=1)
         weight = torch.nn.functional.one_hot(best, array.shape[1])
     return weight.sum(dim=0, dtype=torch.float32 if array.device.type == "mps" else torch.float64)
 
@@ -58,8 +58,8 @@ def theory_margins(
 
     Parameters
     ----------
-    mass : (n_experts,) non-negative; a mass of 0 counts as one sample, or as the smallest mass if that
-        is less
+    mass : (n_experts,) non-negative; a mass of 0 counts as one sample, or as the smallest mass if
+        that is less
     norms : (n_experts,) positive, optional: feature norms ``X_k``
     total : the sum of the margins; the default is the number of experts
     share_below : experts with less than this share of the mass get one common margin

@@ -39,7 +39,7 @@ class Margins(NamedTuple):
 
 
 def float_matrix(name: str, values: Tensor) -> Tensor:
-    """Return a tensor (n_samples, n_experts) of float32 or float64; half precision becomes float32."""
+    """Return a float32 or float64 tensor (n_samples, n_experts); half precision becomes float32."""
     if not isinstance(values, Tensor):
         raise InvalidInputError(
             f"{name} must be a torch tensor; got {type(values).__name__}. Use torch.as_tensor, or "
@@ -130,7 +130,7 @@ def check_margins(margins: Vector | float | None, like: Tensor) -> Margins:
     distinct = tuple(sorted(set(values)))
     position = {value: g for g, value in enumerate(distinct)}
     return Margins(
-        array.to(like.device, like.dtype),
+        array.to(like.dtype).to(like.device),
         distinct,
         torch.tensor([position[value] for value in values], device=like.device),
     )

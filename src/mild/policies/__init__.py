@@ -7,8 +7,9 @@ Loading one and deciding needs neither scikit-learn nor scipy nor torch.
 from mild.policies.base import CostPolicy, Policy, ScorePolicy
 from mild.policies.cascade import CascadePolicy
 from mild.policies.compose import StackPolicy, StandardizedPolicy
-from mild.policies.costs import ConstantPolicy, LinearCostPolicy, NearestPolicy, PricedPolicy
+from mild.policies.costs import ConstantPolicy, LinearCostPolicy, PricedPolicy
 from mild.policies.decoder import Decoder
+from mild.policies.nearest import NearestPolicy
 from mild.policies.scores import LinearPolicy, PerceptronPolicy
 
 POLICIES: dict[str, type[Policy]] = {

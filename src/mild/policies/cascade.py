@@ -47,12 +47,12 @@ class CascadePolicy(Policy):
         return np.exp(-np.logaddexp(0, -(np.asarray(X @ self.coef.T) + self.intercept)))
 
     def decision_function(self, X: Any) -> FloatArray:
-        """Confidence above threshold, made so that its argmax is the cascade's choice."""
+        """Confidences, the chosen expert's lifted above the rest: its argmax is the cascade's choice."""
         confidence = self.confidence(X)
-        scores = confidence - 1.0
         chosen = self._walk(confidence)
-        rows = np.arange(len(chosen))
-        scores[rows, chosen] = scores.max(axis=1) + 1
+        top = confidence.max(axis=1)
+        scores = confidence.copy()
+        scores[np.arange(len(chosen)), chosen] = top + 1 + np.abs(top)
         return scores
 
     def predict_proba(self, X: Any) -> FloatArray:

@@ -9,9 +9,9 @@ import numpy as np
 
 from mild.arrays import FloatArray
 from mild.exceptions import InvalidInputError
-from mild.policies.base import CostPolicy, blocks
+from mild.policies.base import CostPolicy
 
-__all__ = ["ConstantPolicy", "LinearCostPolicy", "NearestPolicy", "PricedPolicy"]
+__all__ = ["ConstantPolicy", "LinearCostPolicy", "PricedPolicy"]
 
 
 class ConstantPolicy(CostPolicy):
@@ -83,80 +83,11 @@ class LinearCostPolicy(CostPolicy):
         return cls(tensors["coef"], tensors["intercept"])
 
 
-class NearestPolicy(CostPolicy):
-    """Mean cost of each expert over the k nearest stored inputs, by Euclidean distance.
-
-    An expert that none of the neighbours asked gets its mean over all stored inputs.
-    """
-
-    kind = "nearest"
-
-    def __init__(
-        self, inputs: Any, costs: FloatArray, n_neighbors: int, weights: FloatArray
-    ) -> None:
-        self.inputs = inputs
-        self.costs = costs
-        self.weights = weights
-        self.n_neighbors = n_neighbors
-        self.n_features = inputs.shape[1]
-        self.n_experts = costs.shape[1]
-        self._asked = ~np.isnan(costs)
-        self._filled = np.where(self._asked, costs, 0) * weights[:, None]
-        self._weighted = self._asked * weights[:, None]
-        self._means = self._filled.sum(axis=0) / np.maximum(self._weighted.sum(axis=0), 1e-300)
-        self._half_norms = 0.5 * np.asarray(
-            inputs.multiply(inputs).sum(axis=1)
-            if hasattr(inputs, "multiply")
-            else np.einsum("ij,ij->i", inputs, inputs)
-        ).reshape(-1)
-
-    def expected_costs(self, X: Any) -> FloatArray:
-        result = np.empty((X.shape[0], self.n_experts), self._filled.dtype)
-        step = max(1, 8_000_000 // max(len(self.costs), 1))
-        for rows in blocks(X):
-            stop = min(rows.stop, X.shape[0])
-            for start in range(rows.start, stop, step):
-                part = slice(start, min(start + step, stop))
-                result[part] = self._costs_of(X[part])
-        return result
-
-    def _costs_of(self, X: Any) -> FloatArray:
-        products = X @ self.inputs.T
-        dense = products.toarray() if hasattr(products, "toarray") else products
-        # The squared norm of x itself is the same for every neighbour and drops out.
-        distances = self._half_norms - dense
-        k = min(self.n_neighbors, distances.shape[1])
-        near = np.argpartition(distances, k - 1, axis=1)[:, :k]
-        asked = self._weighted[near].sum(axis=1)
-        total = self._filled[near].sum(axis=1)
-        return np.where(asked > 0, total / np.where(asked > 0, asked, 1), self._means)
-
-    def without(self, expert: int) -> NearestPolicy:
-        self._check_drop(expert)
-        return NearestPolicy(
-            self.inputs, np.delete(self.costs, expert, axis=1), self.n_neighbors, self.weights
-        )
-
-    def state(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
-        inputs = self.inputs.toarray() if hasattr(self.inputs, "toarray") else self.inputs
-        return {"n_neighbors": self.n_neighbors}, {
-            "inputs": inputs,
-            "costs": self.costs,
-            "weights": self.weights,
-        }
-
-    @classmethod
-    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
-        return cls(
-            tensors["inputs"], tensors["costs"], int(settings["n_neighbors"]), tensors["weights"]
-        )
-
-
 class PricedPolicy(CostPolicy):
     """Error head and price head apart: ``error_k(x) + price_weight * (price_k(x) + beta_k)``.
 
-    ``kind_of_error`` says how the error head's output is read: "ridge" as it is, "logistic" through
-    a sigmoid.
+    ``kind_of_error`` says how the error head's output is read: "ridge" as it is, "logistic" as
+    ``error_scale`` times its sigmoid.
     """
 
     kind = "priced"
@@ -170,6 +101,7 @@ class PricedPolicy(CostPolicy):
         betas: FloatArray,
         price_weight: float,
         kind_of_error: str,
+        error_scale: float = 1.0,
     ) -> None:
         self.error_coef = error_coef
         self.error_intercept = error_intercept
@@ -178,13 +110,14 @@ class PricedPolicy(CostPolicy):
         self.betas = betas
         self.price_weight = price_weight
         self.kind_of_error = kind_of_error
+        self.error_scale = error_scale
         self.n_experts, self.n_features = error_coef.shape
 
     def expected_errors(self, X: Any) -> FloatArray:
         """Expected error (n, p) of each expert."""
         raw = np.asarray(X @ self.error_coef.T) + self.error_intercept
         if self.kind_of_error == "logistic":
-            return np.exp(-np.logaddexp(0, -raw))
+            return self.error_scale * np.exp(-np.logaddexp(0, -raw))
         return np.clip(raw, 0, None)
 
     def expected_prices(self, X: Any) -> FloatArray:
@@ -212,7 +145,8 @@ class PricedPolicy(CostPolicy):
                 f"betas must be {self.n_experts} finite, non-negative numbers; got {betas!r}."
             )
         zero = np.zeros_like(self.price_coef)
-        return self._copy(zero, np.zeros_like(self.price_intercept), new, weight)
+        betas_of_kind = new.astype(self.betas.dtype)
+        return self._copy(zero, np.zeros_like(self.price_intercept), betas_of_kind, weight)
 
     def _copy(
         self, coef: FloatArray, intercept: FloatArray, betas: FloatArray, weight: float
@@ -225,6 +159,7 @@ class PricedPolicy(CostPolicy):
             betas,
             weight,
             self.kind_of_error,
+            self.error_scale,
         )
 
     def without(self, expert: int) -> PricedPolicy:
@@ -237,10 +172,15 @@ class PricedPolicy(CostPolicy):
             self.betas[keep],
             self.price_weight,
             self.kind_of_error,
+            self.error_scale,
         )
 
     def state(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
-        settings = {"price_weight": self.price_weight, "kind_of_error": self.kind_of_error}
+        settings = {
+            "price_weight": self.price_weight,
+            "kind_of_error": self.kind_of_error,
+            "error_scale": self.error_scale,
+        }
         return settings, {
             "error_coef": self.error_coef,
             "error_intercept": self.error_intercept,
@@ -259,4 +199,5 @@ class PricedPolicy(CostPolicy):
             tensors["betas"],
             float(settings["price_weight"]),
             str(settings["kind_of_error"]),
+            float(settings["error_scale"]),
         )

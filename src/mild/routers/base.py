@@ -127,7 +127,8 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "policy_")
         index = self._expert_index(expert)
         return self._with_policy(
-            self.policy_.without(index), [*self.expert_names_[:index], *self.expert_names_[index + 1 :]]
+            self.policy_.without(index),
+            [*self.expert_names_[:index], *self.expert_names_[index + 1 :]],
         )
 
     def with_prices(

@@ -15,19 +15,12 @@ from mild.exceptions import (
     InvalidInputError,
     check_option,
 )
-from mild.margins import margin_groups
 from mild.policies import Decoder, LinearPolicy
 from mild.routers.base import BaseRouter, never_cheapest
-from mild.routers.objective import LinearObjective, RowLoss, single_blas_thread
-from mild.routers.solver import (
-    SAMPLE,
-    Preconditioner,
-    Solution,
-    minimise,
-    sample_rows,
-    second_moments,
-)
-from mild.routers.targets import LOSSES, Targets, training_targets
+from mild.routers.objective import single_blas_thread
+from mild.routers.path import LinearPath
+from mild.routers.solver import Solution
+from mild.routers.targets import LABEL_LOSSES, LOSSES, training_targets
 from mild.surrogates import parse_surrogate
 
 __all__ = ["LinearRouter"]
@@ -143,7 +136,7 @@ class LinearRouter(BaseRouter):
             if previous.shape == (costs.shape[1], X.shape[1] + 1):
                 start = previous
         self._warn_if_degenerate(costs)
-        if self.loss in ("ce", "cwce", "ldam", "logit_adjusted", "temperature"):
+        if self.loss in LABEL_LOSSES:
             idle = never_cheapest(costs)
             if idle.size and costs.shape[1] > 1:
                 warnings.warn(
@@ -152,26 +145,34 @@ class LinearRouter(BaseRouter):
                     DegenerateDataWarning,
                     stacklevel=3,
                 )
-        return self._fit_from(X, costs, sample_weight, start, None)
+        return self._fit_from(X, costs, sample_weight, start=start)
 
     def _fit_from(
         self,
         X: Any,
         costs: FloatArray,
         sample_weight: FloatArray | None,
-        start: FloatArray | None,
-        moments: FloatArray | None,
-        quiet: bool = False,
+        start: FloatArray | None = None,
+        path: LinearPath | None = None,
     ) -> LinearPolicy:
-        """Fit from a starting point, with second moments that a search may share."""
-        self._check_options(costs.shape[1])
-        targets = training_targets(self, X, costs, sample_weight)
+        """Fit from a starting point, or as the next step of a path that a search walks."""
+        self._check_options()
+        known = None if path is None else path.reusable(self)
+        targets = training_targets(self, X, costs, sample_weight, known)
         if costs.shape[1] == 1:
             solution = Solution(np.zeros((1, X.shape[1] + 1)), 0.0, 0, True)
         else:
             with single_blas_thread() as threads:
-                solution = self._solve(X, targets, start, moments, threads)
-        if not solution.converged and not quiet:
+                solution = (path or LinearPath(X, targets.sample_weight)).solve(
+                    targets,
+                    self.alpha,
+                    self.fit_intercept,
+                    self.tol,
+                    self.max_iter,
+                    threads,
+                    start,
+                )
+        if not solution.converged and path is None:
             warnings.warn(
                 f"LinearRouter stopped after {solution.n_iter} iterations before the tolerance "
                 f"tol={self.tol:g} was met. Raise max_iter, raise alpha, or scale the features.",
@@ -184,41 +185,7 @@ class LinearRouter(BaseRouter):
         decoder = Decoder(targets.margins, self.decision, targets.surrogate)
         return LinearPolicy(W[:, :-1], W[:, -1].copy(), decoder)
 
-    def _solve(
-        self,
-        X: Any,
-        targets: Targets,
-        start: FloatArray | None,
-        moments: FloatArray | None,
-        threads: int,
-    ) -> Solution:
-        p = targets.rewards.shape[1]
-        loss = RowLoss(
-            np.ascontiguousarray(targets.rewards.T, dtype=X.dtype),
-            None if targets.asked is None else np.ascontiguousarray(targets.asked.T),
-            margin_groups(targets.margins),
-            targets.surrogate,
-            *(
-                None if value is None else value.astype(X.dtype)
-                for value in (targets.scale, targets.offset, targets.own_offset)
-            ),
-        )
-        n = X.shape[0]
-        rows = sample_rows(n, SAMPLE)
-        sample = X if len(rows) == n else X[rows]
-        if moments is None:
-            moments = second_moments(sample, np.asarray(targets.sample_weight)[rows])
-        preconditioner = Preconditioner(moments, targets.curvature(), self.alpha)
-        if start is None:
-            start = np.zeros((p, X.shape[1] + 1))
-            if n > 2 * len(rows):
-                part = loss.take(rows, 1 / max(float(targets.rewards[rows].sum()), 1e-300))
-                few = LinearObjective(sample, part, self.alpha, self.fit_intercept, threads)
-                start = minimise(few, preconditioner, start, 1e-4, self.max_iter).W
-        every = LinearObjective(X, loss, self.alpha, self.fit_intercept, threads)
-        return minimise(every, preconditioner, start, self.tol, self.max_iter)
-
-    def _check_options(self, n_experts: int) -> None:
+    def _check_options(self) -> None:
         check_option("loss", self.loss, LOSSES)
         check_option("decision", self.decision, DECISIONS)
         if not parse_surrogate(self.surrogate).convex:
@@ -234,4 +201,3 @@ class LinearRouter(BaseRouter):
                 raise InvalidInputError(f"{name} must be finite and non-negative; got {value!r}.")
         if not self.max_iter >= 1:
             raise InvalidInputError(f"max_iter must be at least 1; got {self.max_iter!r}.")
-

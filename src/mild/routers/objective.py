@@ -10,10 +10,13 @@ per evaluation and nothing of the size of X is ever allocated.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -106,7 +109,7 @@ class LinearObjective:
         intercept = W[:, -1].astype(dtype)
         parts = min(self.threads, max(1, n // BLOCK))
         edges = [n * part // parts for part in range(parts + 1)]
-        spans = list(zip(edges[:-1], edges[1:], strict=True))
+        spans = list(pairwise(edges))
         if parts == 1:
             results = [self._span(coef, intercept, *spans[0])]
         else:
@@ -130,10 +133,7 @@ class LinearObjective:
         for begin in range(start, stop, BLOCK):
             rows = slice(begin, min(begin + BLOCK, stop))
             block = self.X[rows]
-            if sparse:
-                scores = np.ascontiguousarray((block @ coef.T).T)
-            else:
-                scores = coef @ block.T
+            scores = np.ascontiguousarray((block @ coef.T).T) if sparse else coef @ block.T
             scores += intercept[:, None]
             part, slope = self.loss.evaluate(scores, rows)
             value += part
@@ -142,13 +142,47 @@ class LinearObjective:
         return value, gradient
 
 
+class _BlasLimit:
+    """How many fits of this process hold BLAS to one thread; the last to leave lets go."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.holders = 0
+        self.limiter: Any = None
+
+    def enter(self) -> int:
+        with self.lock:
+            controller = _controller()
+            counts = [lib["num_threads"] for lib in controller.info() if lib["user_api"] == "blas"]
+            if self.holders == 0:
+                self.limiter = controller.limit(limits=1, user_api="blas")
+            self.holders += 1
+            return max(1, min(max(counts, default=1), os.cpu_count() or 1))
+
+    def leave(self) -> None:
+        with self.lock:
+            self.holders -= 1
+            if self.holders == 0:
+                self.limiter.restore_original_limits()
+
+
+_blas_limit = _BlasLimit()
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
 @contextmanager
 def single_blas_thread() -> Iterator[int]:
     """Our threads each call BLAS, which must not start threads of its own meanwhile.
 
     Yields how many threads BLAS would have used: this honours OMP_NUM_THREADS and enclosing limits.
+    Fits that run side by side in one process get one each.
     """
-    controller = ThreadpoolController()
-    counts = [lib["num_threads"] for lib in controller.info() if lib["user_api"] == "blas"]
-    with controller.limit(limits=1, user_api="blas"):
-        yield max(1, min(max(counts, default=1), os.cpu_count() or 1))
+    threads = _blas_limit.enter()
+    try:
+        yield threads
+    finally:
+        _blas_limit.leave()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -79,10 +79,20 @@ class Targets:
 
 
 def training_targets(
-    options: LossOptions, X: Any, costs: FloatArray, sample_weight: FloatArray | None
+    options: LossOptions,
+    X: Any,
+    costs: FloatArray,
+    sample_weight: FloatArray | None,
+    known: Targets | None = None,
 ) -> Targets:
-    """Targets of a loss; rewards scaled to mean row sum 1 over the weighted samples."""
+    """Targets of a loss; rewards scaled to mean row sum 1 over the weighted samples.
+
+    ``known`` are targets of the same data and options, margins aside: only margins are made anew.
+    """
     check_option("loss", options.loss, LOSSES)
+    if known is not None:
+        margins = training_margins(options, X, costs, known.sample_weight)
+        return replace(known, margins=margins)
     n, p = costs.shape
     weight = np.ones(n) if sample_weight is None else sample_weight.astype(np.float64)
     if options.sampling is not None:

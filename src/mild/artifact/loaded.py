@@ -1,0 +1,183 @@
+"""A router that was read from disk: decides with NumPy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from mild.arrays import FloatArray, IntArray
+from mild.exceptions import InvalidInputError
+from mild.policies import Policy
+from mild.policies.base import blocks
+
+__all__ = ["LoadedRouter"]
+
+
+class LoadedRouter:
+    """A policy with the names and the history that were saved with it.
+
+    Attributes
+    ----------
+    policy : what decides
+    expert_names : names of the experts, in the order of the indices that ``predict`` gives
+    feature_names : names of the features, or None if they had none
+    metadata : read-only content of ``router.json`` as it was loaded
+
+    Examples
+    --------
+    >>> from mild.policies import ConstantPolicy
+    >>> router = LoadedRouter(ConstantPolicy(np.array([0.5, 0.2]), 1), ["small", "large"])
+    >>> router.predict([[1.0], [2.0]])
+    array([1, 1])
+    >>> router.expert_names[router.decide_one(np.array([1.0]))]
+    'large'
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        expert_names: Sequence[str],
+        feature_names: Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.policy = policy
+        self.expert_names = list(expert_names)
+        self.feature_names = None if feature_names is None else list(feature_names)
+        self.metadata: Mapping[str, Any] = MappingProxyType(dict(metadata or {}))
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return self.policy.n_features
+
+    @property
+    def n_experts(self) -> int:
+        """Number of experts."""
+        return self.policy.n_experts
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings of the policy."""
+        return self.policy.state()[0]
+
+    def predict(self, X: Any) -> IntArray:
+        """Index of the chosen expert for each row of X (n_samples, n_features)."""
+        return self._collect("predict", X).astype(np.intp, copy=False)
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Estimate (n_samples, n_experts) of each expert's share of the expected reward."""
+        return self._collect("predict_proba", X)
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Scores (n_samples, n_experts), larger is better."""
+        return self._collect("decision_function", X)
+
+    def expected_costs(self, X: Any) -> FloatArray:
+        """Expected cost (n_samples, n_experts) of each expert, where the router has learned it."""
+        return self._collect("expected_costs", X)
+
+    def decide_one(self, x: FloatArray) -> int:
+        """Expert for one float vector (n_features,). Nothing is checked: this is the fast path."""
+        return self.policy.decide_one(x)
+
+    def without(self, expert: int | str) -> LoadedRouter:
+        """The router with one expert gone, by index or name."""
+        index = self._expert_index(expert)
+        policy = self.policy.without(index)
+        names = [name for k, name in enumerate(self.expert_names) if k != index]
+        return LoadedRouter(policy, names, self.feature_names, self.metadata)
+
+    def with_prices(
+        self, betas: Sequence[float] | None = None, price_weight: float | None = None
+    ) -> LoadedRouter:
+        """The router under new prices, where it has separate heads for errors and prices."""
+        policy = self.policy.with_prices(betas, price_weight)
+        return LoadedRouter(policy, self.expert_names, self.feature_names, self.metadata)
+
+    def __repr__(self) -> str:
+        return (
+            f"LoadedRouter({self.policy.kind}, {self.n_features} features, "
+            f"experts {', '.join(self.expert_names)})"
+        )
+
+    def _collect(self, method: str, X: Any) -> Any:
+        """Check and decide block by block, so that X passes through the cache once."""
+        inputs = self._check_inputs(X)
+        decide = getattr(self.policy, method)
+        if inputs.shape[0] == 0:
+            return decide(inputs)
+        parts = []
+        for rows in blocks(inputs):
+            part = inputs[rows]
+            self._check_finite(part, rows.start)
+            parts.append(decide(part))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _check_inputs(self, X: Any) -> Any:
+        """X as a float array or CSR matrix of the right width; float32 stays float32."""
+        self._check_names(X)
+        sparse = hasattr(X, "tocsr")
+        inputs = X.tocsr() if sparse else np.asarray(X)
+        if inputs.dtype.kind not in "fiubO":
+            example = "" if inputs.size == 0 else f" such as {np.ravel(inputs)[0]!r}"
+            raise InvalidInputError(f"X must hold numbers; got {inputs.dtype}{example}.")
+        if inputs.ndim != 2:
+            raise InvalidInputError(
+                f"X must have shape (n_samples, n_features) = (n_samples, {self.n_features}); got "
+                f"{inputs.ndim} dimension(s), shape {inputs.shape}. For one input use "
+                f"X.reshape(1, -1)."
+            )
+        if inputs.shape[1] != self.n_features:
+            raise InvalidInputError(
+                f"X must have the {self.n_features} feature(s) that the router was fitted with; "
+                f"got {inputs.shape[1]}."
+            )
+        if inputs.dtype not in (np.float32, np.float64):
+            try:
+                inputs = inputs.astype(np.float64)
+            except (TypeError, ValueError) as error:
+                raise InvalidInputError(f"X must hold numbers; got {error}.") from error
+        return inputs
+
+    def _check_names(self, X: Any) -> None:
+        columns = getattr(X, "columns", None)
+        if columns is None or self.feature_names is None:
+            return
+        names = [str(name) for name in columns]
+        if names == self.feature_names:
+            return
+        for place, (name, got) in enumerate(zip(self.feature_names, names, strict=False)):
+            if name != got:
+                raise InvalidInputError(
+                    f"X must have the columns that the router was fitted with, in that order; "
+                    f"column {place} must be {name!r}, got {got!r}."
+                )
+
+    def _check_finite(self, part: Any, first_row: int) -> None:
+        values = part.data if hasattr(part, "tocsr") else part
+        # Faster than isfinite, and exact: squares add up to a finite number only if all are finite.
+        with np.errstate(over="ignore", invalid="ignore"):
+            flat = values.ravel(order="K")
+            if np.isfinite(np.dot(flat, flat)):
+                return
+        if np.isfinite(values).all():
+            return
+        dense = part.toarray() if hasattr(part, "tocsr") else part
+        row, column = np.argwhere(~np.isfinite(dense))[0]
+        name = "" if self.feature_names is None else f" ({self.feature_names[column]!r})"
+        raise InvalidInputError(
+            f"X must be finite; got {dense[row, column]} in row {first_row + row}, "
+            f"column {column}{name}."
+        )
+
+    def _expert_index(self, expert: int | str) -> int:
+        if not isinstance(expert, str):
+            return int(expert)
+        if expert not in self.expert_names:
+            raise InvalidInputError(
+                f"expert must be one of {', '.join(self.expert_names)}; got {expert!r}."
+            )
+        return self.expert_names.index(expert)

@@ -1,0 +1,140 @@
+"""Folder to router: everything is checked before it is used, and nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, deserialize
+
+from mild.artifact.kinds import check_policy_state
+from mild.artifact.loaded import LoadedRouter
+from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE, Manifest
+from mild.exceptions import ArtifactError
+from mild.policies import POLICIES
+
+__all__ = ["load"]
+
+PICKLE_SUFFIXES = (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".ckpt", ".dill")
+BINARY_PICKLE = re.compile(rb"\x80[\x02-\x05]")
+# Text pickles open with a global's module and name, or with a container, and end with a full stop.
+TEXT_PICKLE = re.compile(rb"c[A-Za-z_][\w.]*\n[A-Za-z_]\w*\n|[(][dlti][p\n0-9(]")
+DTYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
+
+# safetensors has no types for it.
+_unpack: Callable[[bytes], list[tuple[str, dict[str, Any]]]] = deserialize
+
+
+def load(folder: str | os.PathLike[str]) -> LoadedRouter:
+    """Read a router that ``save`` wrote; refuse, with a sentence, whatever is not one.
+
+    Nothing in the folder is executed or unpickled. scikit-learn, scipy and torch are not imported.
+
+    Parameters
+    ----------
+    folder : path of the artefact
+
+    Raises
+    ------
+    ArtifactError
+        missing or damaged files, a newer schema, tensors that do not fit, a pickle in the folder
+    """
+    path = Path(folder)
+    try:
+        return _load(path)
+    except ArtifactError as error:
+        raise ArtifactError(f"cannot load a router from {path}: {error}") from error
+    except OSError as error:
+        raise ArtifactError(
+            f"cannot load a router from {path}: {error.strerror or error}."
+        ) from error
+
+
+def _load(path: Path) -> LoadedRouter:
+    if not path.exists():
+        raise ArtifactError("there is no such folder.")
+    if not path.is_dir():
+        _refuse_pickle(path)
+        raise ArtifactError(
+            f"it must be a folder with {MANIFEST_FILE} and {TENSORS_FILE}; got a file."
+        )
+    for entry in sorted(path.iterdir()):
+        if entry.is_file():
+            _refuse_pickle(entry)
+    for name in (MANIFEST_FILE, TENSORS_FILE):
+        if not (path / name).is_file():
+            raise ArtifactError(f"{name} is missing.")
+    manifest = Manifest.from_json(_text(path / MANIFEST_FILE))
+    tensors = _tensors((path / TENSORS_FILE).read_bytes(), manifest)
+    sizes = {"n_features": manifest.n_features, "n_experts": manifest.n_experts}
+    check_policy_state(manifest.kind, manifest.settings, tensors, sizes)
+    policy = POLICIES[manifest.kind].from_state(manifest.settings, tensors)
+    return LoadedRouter(policy, manifest.expert_names, manifest.feature_names, manifest.as_dict())
+
+
+def _refuse_pickle(file: Path) -> None:
+    if file.suffix.lower() in PICKLE_SUFFIXES or _looks_pickled(file):
+        raise ArtifactError(
+            f"{file.name} is a pickle, which could run any code, and is never loaded. Remove it if "
+            f"you trust the rest, or save the router again with mild.save."
+        )
+
+
+def _looks_pickled(file: Path) -> bool:
+    with open(file, "rb") as stream:
+        start = stream.read(256)
+        stream.seek(-min(1, len(start)), os.SEEK_END)
+        end = stream.read(1)
+    if start.startswith(b"PK\x03\x04"):
+        return b"data.pkl" in start
+    return bool(BINARY_PICKLE.match(start) or (end == b"." and TEXT_PICKLE.match(start)))
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ArtifactError(f"{file.name} is not UTF-8 text, so it is not JSON.") from error
+
+
+def _tensors(content: bytes, manifest: Manifest) -> dict[str, np.ndarray[Any, Any]]:
+    if hashlib.sha256(content).hexdigest() != manifest.sha256:
+        raise ArtifactError(
+            f"{TENSORS_FILE} does not match the checksum in {MANIFEST_FILE}: one of them was "
+            f"changed or cut off."
+        )
+    try:
+        entries = _unpack(content)
+    except SafetensorError as error:
+        raise ArtifactError(f"{TENSORS_FILE} is not a safetensors file ({error}).") from error
+    tensors = {}
+    for name, entry in entries:
+        if entry["dtype"] not in DTYPES:
+            raise ArtifactError(
+                f"tensor {name!r} must be float32 or float64; got {entry['dtype']}."
+            )
+        array = np.frombuffer(entry["data"], dtype=DTYPES[entry["dtype"]])
+        tensors[name] = array.reshape(entry["shape"])
+    _check_listed(tensors, manifest.tensors)
+    return tensors
+
+
+def _check_listed(
+    tensors: dict[str, np.ndarray[Any, Any]], listed: dict[str, dict[str, Any]]
+) -> None:
+    """The list of tensors in the manifest and the tensors themselves must agree."""
+    for name in sorted(set(listed) - set(tensors)):
+        raise ArtifactError(f"tensor {name!r} is listed in {MANIFEST_FILE} but missing.")
+    for name in sorted(set(tensors) - set(listed)):
+        raise ArtifactError(f"tensor {name!r} is not listed in {MANIFEST_FILE}.")
+    for name, array in tensors.items():
+        found = {"shape": list(array.shape), "dtype": array.dtype.name}
+        if listed[name] != found:
+            raise ArtifactError(
+                f"tensor {name!r} must be {listed[name]} as {MANIFEST_FILE} says; got {found}."
+            )

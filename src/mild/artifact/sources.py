@@ -1,0 +1,139 @@
+"""What can be saved: fitted routers, pipelines that end in one, searches, loaded routers."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mild.artifact.loaded import LoadedRouter
+from mild.exceptions import InvalidInputError, UnsupportedError
+from mild.policies import POLICIES, Policy, StandardizedPolicy
+
+__all__ = ["Source", "source_of"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is written to disk of a router.
+
+    Attributes
+    ----------
+    policy : what decides
+    expert_names : names of the experts
+    feature_names : names of the features, or None
+    estimator : class and parameters of what was fitted, JSON-ready
+    data : fingerprint and rows of the training data, if already known
+    """
+
+    policy: Policy
+    expert_names: list[str]
+    feature_names: list[str] | None
+    estimator: dict[str, Any]
+    data: dict[str, Any] | None = None
+
+
+def source_of(router: Any) -> Source:
+    """Find the policy in whatever was fitted; say what to do where there is none to be found."""
+    if isinstance(router, LoadedRouter):
+        return Source(
+            router.policy,
+            router.expert_names,
+            router.feature_names,
+            router.metadata.get("estimator") or {"class": "LoadedRouter", "params": {}},
+            router.metadata.get("data"),
+        )
+    if hasattr(router, "steps"):
+        return _pipeline_source(router)
+    policy = getattr(router, "policy_", None)
+    if policy is None and hasattr(router, "best_estimator_"):
+        return source_of(router.best_estimator_)
+    name = type(router).__name__
+    if policy is None:
+        if not hasattr(router, "fit") or not hasattr(router, "without"):
+            raise UnsupportedError(
+                f"router must be a fitted router of mild, a Pipeline that ends in one, or a loaded "
+                f"router; got {name}."
+            )
+        raise InvalidInputError(
+            f"router must be fitted before it is saved; this {name} is not. "
+            f"Call fit(X, costs) first."
+        )
+    if name == "OracleRouter":
+        raise UnsupportedError(
+            "OracleRouter decides by costs that nobody knows in advance, so there is nothing to save. "
+            "Save a ConstantRouter for the best constant."
+        )
+    if not isinstance(policy, Policy) or POLICIES.get(policy.kind) is not type(policy):
+        raise UnsupportedError(
+            f"{name} decides by {type(policy).__name__}, which cannot be written as JSON and "
+            f"safetensors. Routers of the kinds {', '.join(sorted(POLICIES))} can."
+        )
+    return Source(policy, list(router.expert_names_), _feature_names(router), _described(router))
+
+
+def _pipeline_source(pipeline: Any) -> Source:
+    *before, (_, last) = pipeline.steps
+    source = source_of(last)
+    policy = source.policy
+    for name, step in reversed(before):
+        if step is None or step == "passthrough":
+            continue
+        if type(step).__name__ != "StandardScaler":
+            raise UnsupportedError(
+                f"a Pipeline can be saved if its steps before the router are StandardScaler; got "
+                f"step {name!r} ({type(step).__name__}). Save the router alone and apply this step "
+                f"to X before it."
+            )
+        policy = _standardized(name, step, policy)
+    names = _feature_names(before[0][1]) if before else source.feature_names
+    return dataclasses.replace(source, policy=policy, feature_names=names)
+
+
+def _standardized(name: str, scaler: Any, inner: Policy) -> Policy:
+    width = getattr(scaler, "n_features_in_", None)
+    if width is None:
+        raise InvalidInputError(
+            f"router must be fitted before it is saved; step {name!r} of the Pipeline is not."
+        )
+    mean = scaler.mean_ if scaler.with_mean else np.zeros(width)
+    scale = scaler.scale_ if scaler.with_std else np.ones(width)
+    return StandardizedPolicy(np.asarray(mean), np.asarray(scale), inner)
+
+
+def _feature_names(estimator: Any) -> list[str] | None:
+    names = getattr(estimator, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def _described(router: Any) -> dict[str, Any]:
+    described = {"class": type(router).__name__, "params": {}}
+    if hasattr(router, "get_params"):
+        described["params"] = _plain(router.get_params(deep=False))
+    for name in ("best_family_", "best_params_"):
+        if hasattr(router, name):
+            described[name.rstrip("_")] = _plain(getattr(router, name))
+    return described
+
+
+def _plain(value: Any) -> Any:
+    """JSON-ready; what JSON has no word for becomes its name."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple, set, range, np.ndarray)):
+        return [_plain(entry) for entry in value]
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        return {"class": type(value).__name__, "params": _plain(value.get_params(deep=False))}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _plain(dataclasses.asdict(value))
+    return getattr(value, "__qualname__", type(value).__qualname__)

@@ -1,0 +1,192 @@
+"""Router to folder: complete or not at all."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import importlib
+import os
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save as to_safetensors
+
+from mild.artifact.fingerprints import fingerprint
+from mild.artifact.kinds import check_policy_state
+from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE, Manifest, names_problem
+from mild.artifact.sources import source_of
+from mild.exceptions import ArtifactError, InvalidInputError, OutputExistsError
+from mild.policies import Policy
+
+__all__ = ["check_target", "save"]
+
+
+def save(
+    router: Any,
+    folder: str | os.PathLike[str],
+    *,
+    expert_names: Sequence[str] | None = None,
+    feature_names: Sequence[str] | None = None,
+    data: tuple[Any, Any] | None = None,
+    overwrite: bool = False,
+) -> Path:
+    """Write a fitted router to a folder, as JSON and safetensors.
+
+    The folder appears complete or not at all: it is written beside its place and then renamed.
+
+    Parameters
+    ----------
+    router : fitted router, Pipeline of StandardScaler steps and a router, RouterCV, LoadedRouter
+    folder : where to; must not exist, unless ``overwrite``
+    expert_names : one name per expert; None for those the router knows
+    feature_names : one name per feature; None for those the router knows, if any
+    data : (X, costs) the router was fitted on, for the fingerprint; None to leave it out
+    overwrite : whether a router that is there may be replaced
+
+    Returns
+    -------
+    Path of the folder
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from mild.artifact import load
+    >>> from mild.routers.linear import LinearRouter
+    >>> router = LinearRouter().fit([[0.0], [1.0], [2.0]], [[0, 1], [0, 1], [1, 0]])
+    >>> with tempfile.TemporaryDirectory() as parent:
+    ...     load(save(router, parent + "/router", expert_names=["small", "large"]))
+    LoadedRouter(linear, 1 features, experts small, large)
+    """
+    source = source_of(router)
+    target = check_target(folder, overwrite)
+    names = _names("expert_names", expert_names, source.expert_names, source.policy.n_experts)
+    features = _names(
+        "feature_names", feature_names, source.feature_names, source.policy.n_features
+    )
+    settings, tensors = _state(source.policy)
+    packed = to_safetensors(tensors)
+    manifest = Manifest(
+        # Imported by name: the root package knows every room, this room must not.
+        mild_version=importlib.import_module("mild").__version__,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        kind=source.policy.kind,
+        settings=settings,
+        estimator=source.estimator,
+        expert_names=names or [],
+        feature_names=features,
+        n_features=source.policy.n_features,
+        n_experts=source.policy.n_experts,
+        data=source.data if data is None else _described_data(*data),
+        tensors={
+            name: {"shape": list(array.shape), "dtype": array.dtype.name}
+            for name, array in tensors.items()
+        },
+        sha256=hashlib.sha256(packed).hexdigest(),
+    )
+    try:
+        _write(target, {TENSORS_FILE: packed, MANIFEST_FILE: manifest.to_json().encode()})
+    except OSError as error:
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+            raise OutputExistsError(f"{target} exists: it appeared during saving.") from error
+        raise ArtifactError(f"cannot write to {target}: {error.strerror or error}.") from error
+    return target
+
+
+def check_target(folder: str | os.PathLike[str], overwrite: bool) -> Path:
+    """Resolve a folder to write to; refuse one that holds something else or cannot be made.
+
+    Call it before a long fit: it says at once what ``save`` would say at the end.
+    """
+    target = Path(os.path.realpath(folder))
+    if not os.path.lexists(target):
+        parent = next(parent for parent in target.parents if os.path.lexists(parent))
+        if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+            raise ArtifactError(f"cannot write to {target}: {parent} is not a writable folder.")
+        return target
+    if not target.is_dir():
+        raise OutputExistsError(f"{target} must be a folder; a file is there.")
+    if not overwrite:
+        raise OutputExistsError(
+            f"{target} exists; choose another folder, or allow overwriting to replace it."
+        )
+    try:
+        present = {entry.name for entry in target.iterdir()}
+    except OSError as error:
+        raise ArtifactError(f"cannot write to {target}: {error.strerror or error}.") from error
+    strangers = sorted(present - {MANIFEST_FILE, TENSORS_FILE})
+    if strangers:
+        raise OutputExistsError(
+            f"{target} holds more than a router ({strangers[0]!r}), and replacing it would delete "
+            f"that; choose another folder."
+        )
+    return target
+
+
+def _names(
+    what: str, given: Sequence[str] | None, known: list[str] | None, count: int
+) -> list[str] | None:
+    names = known if given is None else list(given)
+    problem = None if names is None else names_problem(what, names, count)
+    if problem is not None:
+        raise InvalidInputError(problem)
+    return names
+
+
+def _state(policy: Policy) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+    """State of the policy, held to the rules that loading will hold it to."""
+    settings, arrays = policy.state()
+    tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    sizes = {"n_features": policy.n_features, "n_experts": policy.n_experts}
+    try:
+        check_policy_state(policy.kind, settings, tensors, sizes)
+    except ArtifactError as error:
+        raise ArtifactError(f"this router cannot be saved: {error}") from error
+    return settings, tensors
+
+
+def _described_data(X: Any, costs: Any) -> dict[str, Any]:
+    return {"fingerprint": fingerprint(X, costs), "rows": int(np.shape(costs)[0])}
+
+
+def _write(target: Path, files: Mapping[str, bytes]) -> None:
+    """Write beside the target, make it durable, then rename: readers see the old or the new."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    mark = secrets.token_hex(4)
+    fresh = target.with_name(f".{target.name}.{mark}.new")
+    old = target.with_name(f".{target.name}.{mark}.old")
+    try:
+        fresh.mkdir()
+        for name, content in files.items():
+            with open(fresh / name, "xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        _sync_folder(fresh)
+        if os.path.lexists(target):
+            target.rename(old)
+        try:
+            fresh.rename(target)
+        except OSError:
+            if old.exists():
+                old.rename(target)
+            raise
+        _sync_folder(target.parent)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+        if os.path.lexists(target):
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make renames in a folder durable, where the system can open folders."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

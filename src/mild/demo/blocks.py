@@ -1,0 +1,170 @@
+"""Seeds gathered into one block of the table: means, spreads, shares, and what intervals decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mild.arrays import FloatArray
+from mild.demo.cells import Cell
+from mild.demo.methods import METHODS
+from mild.metrics import (
+    Interval,
+    balanced_recall,
+    chosen_costs,
+    expert_shares,
+    oracle_shares,
+    paired_interval,
+)
+
+__all__ = ["REFERENCE", "Block", "Row", "gather"]
+
+REFERENCE = "tdef"
+RESAMPLES = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One method in one block.
+
+    Attributes
+    ----------
+    key, label : of the method
+    losses : deferral loss of each seed
+    shares : (n_seeds, n_experts) share of the test rows sent to each expert
+    recall : balanced recall of the cheapest expert, of each seed
+    against_tdef : interval of this method's cost minus TDEF's, None for TDEF itself
+    same_as_tdef : whether it made the very choices that TDEF made
+    best : whether it has the least mean and its interval beats every other competitor
+    found : what the search settled on, of each seed
+    seconds : of each seed
+    """
+
+    key: str
+    label: str
+    losses: tuple[float, ...]
+    shares: FloatArray
+    recall: tuple[float, ...]
+    against_tdef: Interval | None
+    same_as_tdef: bool
+    best: bool
+    found: tuple[dict[str, Any], ...]
+    seconds: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean deferral loss over seeds."""
+        return float(np.mean(self.losses))
+
+    @property
+    def std(self) -> float | None:
+        """Standard deviation over seeds (divided by n - 1); None for one seed."""
+        return float(np.std(self.losses, ddof=1)) if len(self.losses) > 1 else None
+
+    @property
+    def verdict(self) -> str:
+        """Against TDEF: "better" or "worse" where the interval excludes 0, else "level"."""
+        interval = self.against_tdef
+        if interval is None or not interval.decided:
+            return "level"
+        return "better" if interval.high < 0 else "worse"
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """One scenario under one cost type: all methods, all seeds."""
+
+    setup: str
+    experts: str
+    cost: str
+    expert_names: tuple[str, ...]
+    oracle_shares: FloatArray
+    rows: tuple[Row, ...]
+
+    def row(self, key: str) -> Row:
+        """Row of a method."""
+        return next(row for row in self.rows if row.key == key)
+
+    @property
+    def leader(self) -> Row:
+        """Competitor of least mean loss."""
+        return min((row for row in self.rows if row.key in _COMPETITORS), key=lambda row: row.mean)
+
+
+_COMPETITORS = tuple(method.key for method in METHODS if method.compete)
+_LABELS = {method.key: method.label for method in METHODS}
+
+
+def gather(cells: Sequence[Cell], confidence: float) -> Block:
+    """One block from the cells of all its seeds.
+
+    Test rows of all seeds are pooled; rows that are the same digit in several splits are drawn
+    together, so that the interval does not count one digit as several independent ones.
+    """
+    first = cells[0]
+    pooled = {
+        key: np.concatenate([chosen_costs(cell.costs, cell.routings[key].chosen) for cell in cells])
+        for key in first.routings
+    }
+    clusters = np.concatenate([cell.rows for cell in cells])
+
+    def compare(key: str, other: str) -> Interval:
+        return paired_interval(
+            pooled[key], pooled[other], confidence, RESAMPLES, clusters=clusters
+        )
+
+    marked = _marked(cells, pooled, compare)
+    rows = []
+    for key in first.routings:
+        choices = [cell.routings[key] for cell in cells]
+        rows.append(
+            Row(
+                key,
+                _LABELS[key],
+                tuple(
+                    float(chosen_costs(cell.costs, cell.routings[key].chosen).mean())
+                    for cell in cells
+                ),
+                np.array(
+                    [expert_shares(routing.chosen, len(first.expert_names)) for routing in choices]
+                ),
+                tuple(balanced_recall(cell.costs, cell.routings[key].chosen) for cell in cells),
+                None if key == REFERENCE else compare(key, REFERENCE),
+                _same_choices(cells, key, REFERENCE),
+                key in marked,
+                tuple(routing.found for routing in choices),
+                tuple(routing.seconds for routing in choices),
+            )
+        )
+    return Block(
+        first.setup,
+        first.experts,
+        first.cost,
+        first.expert_names,
+        np.mean([oracle_shares(cell.costs) for cell in cells], axis=0),
+        tuple(rows),
+    )
+
+
+def _marked(
+    cells: Sequence[Cell], pooled: dict[str, FloatArray], compare: Callable[[str, str], Interval]
+) -> set[str]:
+    """Competitors to mark: the one of least mean, if it beats every other, and its twins.
+
+    It must beat, by the interval, every competitor whose choices differ from its own anywhere. Twins
+    made the very same choices throughout, so they have the same numbers and share the mark.
+    """
+    ranked = sorted((key for key in _COMPETITORS if key in pooled), key=lambda k: pooled[k].mean())
+    leader = ranked[0]
+    twins = {key for key in ranked if _same_choices(cells, leader, key)}
+    beaten = all(compare(leader, key).high < 0 for key in ranked if key not in twins)
+    return twins if beaten else set()
+
+
+def _same_choices(cells: Sequence[Cell], key: str, other: str) -> bool:
+    return all(
+        np.array_equal(cell.routings[key].chosen, cell.routings[other].chosen) for cell in cells
+    )

@@ -1,0 +1,261 @@
+"""A confidence cascade: the alternative to routing that the paper's appendix discusses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from mild.arrays import FloatArray, IntArray
+from mild.exceptions import InvalidInputError
+from mild.metrics import chosen_costs
+from mild.metrics.rows import known_rows, row_weights
+from mild.policies import CascadePolicy
+from mild.routers.base import BaseRouter
+from mild.routers.constant import mean_costs
+from mild.routers.heads import check_strength, logistic_heads, observed
+
+__all__ = ["CascadeRouter", "cascade_thresholds"]
+
+# An expert is good enough on a row when it costs no more than the cheapest asked one, up to rounding.
+GOOD_ENOUGH = 1e-12
+
+
+class CascadeRouter(BaseRouter):
+    """Asks experts in a fixed order and stops at the first that is trusted enough.
+
+    The row goes to the first expert k in the order whose confidence reaches its threshold ``t_k``; the
+    last one takes what is left. Thresholds minimise the mean cost on the training data: coordinate
+    descent over quantiles of each expert's confidence, from the last place to the first, until no
+    threshold changes. A cost that is NaN stands there as the expert's mean.
+
+    Its weaknesses, by design: it depends on the order, and it never compares two experts on one input.
+
+    Parameters
+    ----------
+    order : list of indices or names, optional
+        Every expert once. By default by ascending ``prices``; without these from the weakest to the
+        strongest: the highest mean cost first, the best constant last.
+    prices : (n_experts,) non-negative numbers, optional
+        What asking costs, in the units of the costs. The costs are taken to hold the price of the
+        expert that answers; see ``pay_for_asked`` for the others.
+    confidence_columns : list of column indices of X, one per expert, optional
+        Where X carries each expert's own confidence. By default the confidence is learned: a logistic
+        estimate, per expert, that it costs no more than the cheapest expert asked about that row.
+    alpha : float, L2 strength of the learned confidence
+    n_thresholds : int, quantiles tried per expert; 'never stop here' is always tried too
+    pay_for_asked : bool
+        Whether a row also pays the prices of the experts that were asked before the one that answers,
+        both when thresholds are chosen and in ``score``. Without ``prices`` there is nothing to pay.
+
+    Attributes
+    ----------
+    order_ : (n_experts,) array of indices
+    thresholds_ : (n_experts - 1,) array, in the order's places
+    prices_ : (n_experts,) array, zeros without ``prices``
+
+    Examples
+    --------
+    >>> X = [[0.0], [1.0], [2.0], [3.0]]
+    >>> costs = [[0.1, 0.5], [0.1, 0.5], [1.1, 0.5], [1.1, 0.5]]
+    >>> router = CascadeRouter(order=[0, 1]).fit(X, costs)
+    >>> router.predict([[-1.0], [4.0]])
+    array([0, 1])
+    """
+
+    policy_: CascadePolicy
+
+    def __init__(
+        self,
+        order: Sequence[int | str] | None = None,
+        prices: Any = None,
+        confidence_columns: Sequence[int] | None = None,
+        alpha: float = 1e-3,
+        n_thresholds: int = 33,
+        pay_for_asked: bool = True,
+    ) -> None:
+        self.order = order
+        self.prices = prices
+        self.confidence_columns = confidence_columns
+        self.alpha = alpha
+        self.n_thresholds = n_thresholds
+        self.pay_for_asked = pay_for_asked
+
+    @property
+    def order_(self) -> IntArray:
+        """(n_experts,) experts in the order in which they are asked."""
+        return self.policy_.order
+
+    @property
+    def thresholds_(self) -> FloatArray:
+        """(n_experts - 1,) confidence at which each place stops the cascade."""
+        return self.policy_.thresholds
+
+    def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> CascadePolicy:
+        alpha = check_strength("alpha", self.alpha)
+        if not (isinstance(self.n_thresholds, (int, np.integer)) and self.n_thresholds >= 1):
+            raise InvalidInputError(
+                f"n_thresholds must be an integer >= 1; got {self.n_thresholds!r}."
+            )
+        p = costs.shape[1]
+        self.prices_ = self._prices(p)
+        weights = observed("costs", costs, sample_weight)
+        means = mean_costs(costs, sample_weight)
+        order = self._order(means)
+        columns = self._columns(p, X.shape[1])
+        never = np.full(max(p - 1, 0), np.finfo(X.dtype).max, X.dtype)
+        if columns is None:
+            best = np.nanmin(costs, axis=1, keepdims=True)
+            good = np.where(np.isnan(costs), np.nan, costs <= best + GOOD_ENOUGH)
+            heads = logistic_heads(X, good, weights, alpha)
+            coef, intercept = heads.coef, heads.intercept
+        else:
+            coef = np.zeros((0, X.shape[1]), X.dtype)
+            intercept = np.zeros(0, X.dtype)
+        policy = CascadePolicy(coef, intercept, order, never, columns, X.shape[1])
+        total = np.where(np.isnan(costs), means, costs) + self._paid_before(order)
+        policy.thresholds = cascade_thresholds(
+            policy.confidence(X)[:, order],
+            total[:, order],
+            row_weights(sample_weight, len(costs)),
+            int(self.n_thresholds),
+        ).astype(X.dtype)
+        return policy
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Minus the mean cost of the chosen experts, and of those paid on the way to them."""
+        chosen = self.predict(X)
+        costs = chosen_costs(np.asarray(y), chosen) + self._paid_before(self.order_)[chosen]
+        known = known_rows(costs, "skip")
+        weight = row_weights(sample_weight, len(costs))[known]
+        if not weight.any():
+            raise InvalidInputError("sample_weight must be positive in a row whose cost is known.")
+        return -float(weight @ costs[known] / weight.sum())
+
+    def without(self, expert: int | str) -> Self:
+        """The cascade with one expert gone from its order, by index or name, without a refit."""
+        router = super().without(expert)
+        router.prices_ = np.delete(self.prices_, self._expert_index(expert))
+        return router
+
+    def _paid_before(self, order: IntArray) -> FloatArray:
+        """What was paid, by expert, before that expert is asked."""
+        paid = np.zeros(len(order))
+        if self.pay_for_asked:
+            prices = self.prices_[order]
+            paid[order] = np.cumsum(prices) - prices
+        return paid
+
+    def _prices(self, p: int) -> FloatArray:
+        if self.prices is None:
+            return np.zeros(p)
+        try:
+            prices = np.asarray(self.prices, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"prices must be numbers; got {self.prices!r}.") from error
+        if prices.shape != (p,) or not (np.isfinite(prices).all() and (prices >= 0).all()):
+            raise InvalidInputError(
+                f"prices must be {p} finite, non-negative numbers; got {self.prices!r}."
+            )
+        return prices
+
+    def _order(self, means: FloatArray) -> IntArray:
+        if self.order is None:
+            # Ties: in the order of the columns; the best constant (lowest index) is last by means.
+            if self.prices is not None:
+                return np.argsort(self.prices_, kind="stable")
+            return np.argsort(means, kind="stable")[::-1].copy()
+        order = np.array([self._expert_index(expert) for expert in self.order], dtype=np.intp)
+        if sorted(order.tolist()) != list(range(self.n_experts_)):
+            raise InvalidInputError(
+                f"order must name each of the {self.n_experts_} experts once; got {self.order!r}."
+            )
+        return order
+
+    def _columns(self, p: int, n_features: int) -> IntArray | None:
+        if self.confidence_columns is None:
+            return None
+        columns = np.asarray(self.confidence_columns)
+        good = columns.shape == (p,) and np.issubdtype(columns.dtype, np.integer)
+        if not (good and ((columns >= 0) & (columns < n_features)).all()):
+            raise InvalidInputError(
+                f"confidence_columns must be {p} column indices in [0, {n_features}), one per "
+                f"expert; got {self.confidence_columns!r}."
+            )
+        return columns.astype(np.intp)
+
+
+def cascade_thresholds(
+    confidence: FloatArray, costs: FloatArray, weights: FloatArray, n_thresholds: int
+) -> FloatArray:
+    """Thresholds (p - 1,) of least mean cost found by coordinate descent.
+
+    Parameters
+    ----------
+    confidence, costs : (n_samples, n_experts) arrays, columns in the cascade's order; no NaN
+    weights : (n_samples,) non-negative
+    n_thresholds : quantiles tried per place
+
+    Examples
+    --------
+    >>> confidence = np.array([[0.9, 0.0], [0.8, 0.0], [0.2, 0.0], [0.1, 0.0]])
+    >>> costs = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
+    >>> float(cascade_thresholds(confidence, costs, np.full(4, 0.25), 4)[0])
+    0.5
+    """
+    p = costs.shape[1]
+    never = float(np.finfo(confidence.dtype).max)
+    thresholds = np.full(max(p - 1, 0), never)
+    present = weights > 0
+    confidence, costs, weights = confidence[present], costs[present], weights[present]
+    tried = [
+        np.append(_cuts(confidence[:, place], weights, n_thresholds), never)
+        for place in range(p - 1)
+    ]
+    for _ in range(100):
+        before = thresholds.copy()
+        for place in range(p - 2, -1, -1):
+            reached = (confidence[:, :place] < thresholds[:place]).all(axis=1)
+            later = np.full(len(costs), p - 1)
+            for after in range(p - 2, place, -1):
+                later[confidence[:, after] >= thresholds[after]] = after
+            gain = costs[:, place] - costs[np.arange(len(costs)), later]
+            gain *= weights * reached
+            thresholds[place] = _best_threshold(
+                confidence[:, place], gain, tried[place], thresholds[place]
+            )
+        if (thresholds == before).all():
+            break
+    return thresholds
+
+
+def _best_threshold(
+    confidence: FloatArray, gain: FloatArray, tried: FloatArray, current: float
+) -> float:
+    """The tried threshold with the least summed gain above it; the current one unless it is worse."""
+    order = np.argsort(confidence, kind="stable")
+    above = np.append(np.cumsum(gain[order][::-1])[::-1], 0.0)
+    ordered = confidence[order]
+    sums = above[np.searchsorted(ordered, tried, side="left")]
+    now = above[np.searchsorted(ordered, current, side="left")]
+    best = int(np.argmin(sums))
+    # Rounding must not keep the descent going.
+    return float(tried[best]) if sums[best] < now - 1e-12 * np.abs(gain).sum() else current
+
+
+def _cuts(values: FloatArray, weights: FloatArray, count: int) -> FloatArray:
+    """Thresholds just below ``count`` weighted quantiles: halfway down to the next lower value.
+
+    Halfway, so that rounding moves no row across; below the smallest value everything stops.
+    """
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    cumulative = np.cumsum(weights[order])
+    levels = np.arange(count) / count * cumulative[-1]
+    places = np.searchsorted(cumulative, levels, side="right").clip(max=len(ordered) - 1)
+    limit = np.finfo(values.dtype)
+    apart = 100 * limit.eps * np.abs(ordered).max()
+    lower = np.searchsorted(ordered, ordered[places] - apart, side="left")
+    middle = (ordered[lower] + ordered[lower - 1]) / 2
+    return np.unique(np.where(lower > 0, middle, limit.min))

@@ -1,0 +1,149 @@
+"""Linear heads: one number estimated per expert, each from the rows on which that expert was asked.
+
+``targets`` is (n_samples, n_experts), NaN where nothing was observed. Every head has a free intercept. A
+head whose targets have no positive weight anywhere has nothing to learn from and is refused.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from sklearn.linear_model import Ridge
+
+from mild.arrays import FloatArray, IntArray
+from mild.exceptions import ConvergenceWarning, InvalidInputError
+from mild.routers.objective import LinearObjective, RowLoss, single_blas_thread
+from mild.routers.solver import SAMPLE, Preconditioner, minimise, sample_rows, second_moments
+
+__all__ = ["Heads", "LogisticLoss", "check_strength", "logistic_heads", "observed", "ridge_heads"]
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Weights (n_experts, n_features), intercepts (n_experts,) and the iterations they took."""
+
+    coef: FloatArray
+    intercept: FloatArray
+    n_iter: int = 1
+
+
+def observed(name: str, targets: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
+    """Weight (n_samples, n_experts) of each target: the sample's, or 0 where the target is NaN."""
+    known = (~np.isnan(targets)).astype(np.float64)
+    if sample_weight is not None:
+        known *= sample_weight[:, None]
+    silent = np.flatnonzero(~known.any(axis=0))
+    if silent.size:
+        raise InvalidInputError(
+            f"{name} must be known in at least one row of positive weight for every expert; expert "
+            f"{silent[0]} has none. Remove the column, or ask this expert."
+        )
+    return known
+
+
+def ridge_heads(
+    X: Any, targets: FloatArray, weights: FloatArray, penalties: FloatArray | float
+) -> Heads:
+    """Ridge regression: minimises ``sum_i w_ik (t_ik - w_k . x_i - b_k)^2 + penalty_k ||w_k||^2``.
+
+    Experts that were asked about the same rows share one factorisation.
+    """
+    p = targets.shape[1]
+    penalty = np.broadcast_to(np.asarray(penalties, dtype=np.float64), (p,))
+    coef = np.zeros((p, X.shape[1]), X.dtype)
+    intercept = np.zeros(p, X.dtype)
+    for rows, experts in _same_rows(weights > 0):
+        few = np.ix_(rows, experts)
+        weight = weights[rows, experts[0]]
+        model = Ridge(alpha=penalty[experts].copy(), **_ridge_solver(X, penalty[experts]))
+        model.fit(
+            X if len(rows) == X.shape[0] else X[rows],
+            targets[few],
+            None if (weight == weight[0]).all() and weight[0] == 1 else weight,
+        )
+        coef[experts] = model.coef_
+        intercept[experts] = model.intercept_
+    return Heads(coef, intercept)
+
+
+def logistic_heads(
+    X: Any,
+    targets: FloatArray,
+    weights: FloatArray,
+    alpha: float,
+    max_iter: int = 300,
+    tol: float = 1e-8,
+) -> Heads:
+    """Logistic regression on soft targets in [0, 1], all heads in one L-BFGS run.
+
+    Minimises ``mean_i [log(1 + e^f) - t f] + alpha ||w_k||^2``, ``f = w_k . x_i + b_k``, for each
+    expert k; the mean is over the rows on which k was asked, weighted.
+    """
+    share = weights / weights.sum(axis=0)
+    soft = np.where(share > 0, targets, 0)
+    loss = LogisticLoss(
+        np.ascontiguousarray((share * soft).T, dtype=X.dtype),
+        np.ascontiguousarray((share * (1 - soft)).T, dtype=X.dtype),
+    )
+    rows = sample_rows(X.shape[0], SAMPLE)
+    moments = second_moments(X[rows], share.mean(axis=1)[rows])
+    preconditioner = Preconditioner(moments, 0.25, alpha)
+    with single_blas_thread() as threads:
+        objective = LinearObjective(X, cast(RowLoss, loss), alpha, threads=threads)
+        solution = minimise(objective, preconditioner, np.zeros(objective.shape), tol, max_iter)
+    if not solution.converged:
+        warnings.warn(
+            f"the logistic heads stopped after {solution.n_iter} iterations before the tolerance "
+            f"{tol:g} was met. Raise alpha, or scale the features.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
+    W = solution.W.astype(X.dtype)
+    return Heads(W[:, :-1].copy(), W[:, -1].copy(), max(1, solution.n_iter))
+
+
+@dataclass(frozen=True)
+class LogisticLoss:
+    """``rewards * log(1 + e^-f) + penalties * log(1 + e^f)`` of every expert, experts first.
+
+    Takes the place of ``RowLoss`` in a ``LinearObjective``; here experts do not compete.
+    """
+
+    rewards: FloatArray
+    penalties: FloatArray
+
+    def evaluate(self, scores: FloatArray, rows: slice) -> tuple[float, FloatArray]:
+        """Summed loss and gradient (p, m) of a block of scores (p, m)."""
+        up = self.rewards[:, rows]
+        down = self.penalties[:, rows]
+        low = np.logaddexp(0, -scores)
+        high = np.logaddexp(0, scores)
+        value = float((up * low + down * high).sum(dtype=np.float64))
+        return value, down * np.exp(-low) - up * np.exp(-high)
+
+
+def check_strength(name: str, value: Any) -> float:
+    """Return a finite, non-negative number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+        raise InvalidInputError(f"{name} must be a number; got {value!r}.")
+    if not (np.isfinite(value) and value >= 0):
+        raise InvalidInputError(f"{name} must be finite and non-negative; got {value!r}.")
+    return float(value)
+
+
+def _same_rows(known: np.ndarray[Any, np.dtype[np.bool_]]) -> Iterator[tuple[IntArray, IntArray]]:
+    """Groups of experts that were asked about the same rows: (rows, experts)."""
+    patterns, group = np.unique(known, axis=1, return_inverse=True)
+    for number in range(patterns.shape[1]):
+        yield np.flatnonzero(patterns[:, number]), np.flatnonzero(group.ravel() == number)
+
+
+def _ridge_solver(X: Any, penalty: FloatArray) -> dict[str, Any]:
+    """A direct solver where X is dense; without a penalty one that bears collinear features."""
+    if hasattr(X, "tocsr"):
+        return {"solver": "sparse_cg" if penalty.all() else "lsqr", "tol": 1e-10}
+    return {"solver": "cholesky" if penalty.all() else "svd"}

@@ -1,0 +1,150 @@
+"""Solutions of related problems on the same rows, each started from the last."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mild.arrays import FloatArray
+from mild.margins import margin_groups
+from mild.routers.objective import LinearObjective, RowLoss
+from mild.routers.solver import (
+    SAMPLE,
+    Preconditioner,
+    Solution,
+    minimise,
+    sample_rows,
+    second_moments,
+)
+from mild.routers.targets import LossOptions, Targets
+from mild.surrogates import Surrogate
+
+__all__ = ["LinearPath"]
+
+
+class LinearPath:
+    """Solves linear problems on one X, one after another.
+
+    With many rows every problem is first solved on a sample of them, which costs little. A first
+    problem starts where its sample ended; a later one where the last one ended, moved as the sample's
+    solution moved from that problem to this. A neighbour in a search then often needs one evaluation.
+
+    Parameters
+    ----------
+    X : dense or CSR rows
+    sample_weight : (n,) weights, for the second moments
+    """
+
+    def __init__(self, X: Any, sample_weight: FloatArray) -> None:
+        self.X = X
+        self.rows = sample_rows(X.shape[0], SAMPLE)
+        self.sampled = X.shape[0] > 2 * len(self.rows)
+        self.sample = X[self.rows] if self.sampled else X
+        rows = self.rows if self.sampled else slice(None)
+        self.moments = second_moments(self.sample, sample_weight[rows])
+        self.sample_solution: FloatArray | None = None
+        self.solution: FloatArray | None = None
+        self._last: tuple[Targets, RowLoss] | None = None
+        self._key: tuple[Any, ...] | None = None
+
+    def solve(
+        self,
+        targets: Targets,
+        alpha: float,
+        fit_intercept: bool,
+        tol: float,
+        max_iter: int,
+        threads: int,
+        start: FloatArray | None = None,
+    ) -> Solution:
+        """Minimise the objective of ``targets`` to the relative tolerance ``tol``."""
+        loss = self._row_loss(targets)
+        preconditioner = Preconditioner(self.moments, targets.curvature(), alpha)
+        every = LinearObjective(self.X, loss, alpha, fit_intercept, threads)
+        if start is None:
+            start = self._start(targets, loss, preconditioner, every, max_iter)
+        solution = minimise(every, preconditioner, start, tol, max_iter)
+        self.solution = solution.W
+        return solution
+
+    def _start(
+        self,
+        targets: Targets,
+        loss: RowLoss,
+        preconditioner: Preconditioner,
+        every: LinearObjective,
+        max_iter: int,
+    ) -> FloatArray:
+        zero = np.zeros(every.shape)
+        if not self.sampled:
+            if self.solution is None and targets.surrogate.form == "hinge":
+                # All scores tie at zero, where a subgradient need not point downhill.
+                return self._logistic_start(targets, preconditioner, every, zero, max_iter)
+            return zero if self.solution is None else self.solution
+        weight = float(loss.rewards[:, self.rows].sum())
+        few = LinearObjective(
+            self.sample,
+            loss.take(self.rows, 1 / max(weight, 1e-300)),
+            every.alpha,
+            every.fit_intercept,
+            every.threads,
+        )
+        before = self.sample_solution
+        begin = zero if before is None else before
+        if before is None and targets.surrogate.form == "hinge":
+            begin = self._logistic_start(targets, preconditioner, few, zero, max_iter)
+        self.sample_solution = minimise(few, preconditioner, begin, 1e-4, max_iter).W
+        if before is None or self.solution is None:
+            return self.sample_solution
+        return self.solution + self.sample_solution - before
+
+    def _logistic_start(
+        self,
+        targets: Targets,
+        preconditioner: Preconditioner,
+        objective: LinearObjective,
+        zero: FloatArray,
+        max_iter: int,
+    ) -> FloatArray:
+        smooth = RowLoss(
+            objective.loss.rewards,
+            objective.loss.asked,
+            objective.loss.groups,
+            Surrogate("comp_sum", 1.0),
+        )
+        stand_in = LinearObjective(
+            objective.X, smooth, objective.alpha, objective.fit_intercept, objective.threads
+        )
+        return minimise(stand_in, preconditioner, zero, 1e-3, max_iter).W
+
+    def _row_loss(self, targets: Targets) -> RowLoss:
+        """The loss with experts first; neighbours that share rewards share the arrays."""
+        groups = margin_groups(targets.margins)
+        if self._last is not None and self._last[0].rewards is targets.rewards:
+            loss = replace(self._last[1], groups=groups)
+        else:
+            dtype = self.X.dtype
+            loss = RowLoss(
+                np.ascontiguousarray(targets.rewards.T, dtype=dtype),
+                None if targets.asked is None else np.ascontiguousarray(targets.asked.T),
+                groups,
+                targets.surrogate,
+                *(
+                    None if value is None else value.astype(dtype)
+                    for value in (targets.scale, targets.offset, targets.own_offset)
+                ),
+            )
+        self._last = targets, loss
+        return loss
+
+    def reusable(self, options: LossOptions) -> Targets | None:
+        """The last targets, if these options differ from the last ones in nothing but margins."""
+        key = tuple(
+            getattr(options, name)
+            for name in ("loss", "rewards", "surrogate", "cost_scale", "sampling", "random_state")
+        )
+        same = key == self._key and self._last is not None
+        self._key = key
+        return self._last[0] if same and self._last is not None else None

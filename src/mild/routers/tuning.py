@@ -1,0 +1,332 @@
+"""Search for a router by cross-validated deferral loss, with a guard against routing that does not pay."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from sklearn.model_selection import KFold, check_cv
+
+from mild.arrays import FloatArray, IntArray
+from mild.exceptions import InvalidInputError, TuningInterruptedWarning
+from mild.metrics import best_constant, chosen_costs, constant_losses
+from mild.policies import ConstantPolicy, Policy
+from mild.routers.base import BaseRouter
+from mild.routers.candidates import (
+    Candidate,
+    family_candidates,
+    linear_candidates,
+    parse_families,
+)
+from mild.routers.linear import LinearRouter
+from mild.routers.path import LinearPath
+from mild.routers.stack import StackRouter
+from mild.routers.verdict import Verdict, judge
+
+__all__ = ["RouterCV"]
+
+Progress = Callable[[int, int, str], None]
+BLOCK = 16
+
+
+class RouterCV(BaseRouter):
+    """Chooses margins, strength and, if asked, the family of the router, then fits it on all rows.
+
+    Every candidate is judged by the mean cost of its choices on held-out rows. The p - 1 ratios of the
+    margins are searched around the theory; their scale is redundant with alpha for linear routers. Linear
+    candidates are fitted along paths, each starting from the last.
+
+    Parameters
+    ----------
+    estimator : LinearRouter to search around; None for the default one
+    alphas : strengths to try; None for 1e-4 to 1e-1 in steps of ten
+    margin_factors : factors by which single margins are moved against the first one
+    grid : "ratios", or "paper": step 1 on [rho* - 5, rho* + 5] per expert, at the estimator's alpha
+        unless ``alphas`` is given
+    families : None (linear only), "all", or names among linear, regression, knn, mlp, stack
+    cv : number of folds, or a scikit-learn splitter
+    one_standard_error : take the simplest candidate whose paired difference to the best is within one
+        standard error
+    safe : route as the best constant when nothing beats it by more than its interval
+    confidence : of that interval, which holds for all candidates at once
+    search_tol : solver tolerance while searching; the final fit uses the estimator's own
+    n_jobs : joblib workers (any joblib back end serves, Ray and Dask included)
+    progress : callable(done, total, message) or None
+    random_state : int
+
+    Attributes
+    ----------
+    best_router_ : the fitted winner
+    best_params_, best_family_, best_index_ : what won
+    cv_results_ : dict of lists: family, params, mean_cost, standard_error, difference (to the constant)
+    verdict_ : Verdict, with a sentence
+    interrupted_ : whether the search was stopped early
+    skipped_families_ : families left out because a package is missing
+    dropped_margins_ : margin vectors of the paper's grid that were not positive
+    """
+
+    def __init__(
+        self,
+        estimator: LinearRouter | None = None,
+        *,
+        alphas: Sequence[float] | None = None,
+        margin_factors: Sequence[float] = (0.5, 1.0, 2.0),
+        grid: str = "ratios",
+        families: Any = None,
+        cv: Any = 5,
+        one_standard_error: bool = True,
+        safe: bool = False,
+        confidence: float = 0.95,
+        search_tol: float = 1e-3,
+        n_jobs: int | None = None,
+        progress: Progress | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.alphas = alphas
+        self.margin_factors = margin_factors
+        self.grid = grid
+        self.families = families
+        self.cv = cv
+        self.one_standard_error = one_standard_error
+        self.safe = safe
+        self.confidence = confidence
+        self.search_tol = search_tol
+        self.n_jobs = n_jobs
+        self.progress = progress
+        self.random_state = random_state
+
+    def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
+        if not 0 < self.confidence < 1:
+            raise InvalidInputError(f"confidence must lie in (0, 1); got {self.confidence!r}.")
+        self._warn_if_degenerate(costs)
+        data = _Data(X, costs, sample_weight, self._folds(X, costs))
+        candidates = self._candidates(X, costs, sample_weight)
+        search = _Search(data, self.search_tol, self.n_jobs, self.progress)
+        outcome = search.run(candidates)
+        if "stack" in self._families and not search.interrupted and len(candidates) > 1:
+            stack = self._stack(candidates, outcome, data)
+            candidates = [*candidates, stack]
+            outcome = np.column_stack([outcome, search.run([stack])])
+        return self._choose(candidates, outcome, data, search.interrupted)
+
+    def _folds(self, X: Any, costs: FloatArray) -> list[tuple[IntArray, IntArray]]:
+        cv = self.cv
+        if isinstance(cv, (int, np.integer)):
+            if cv < 2:
+                raise InvalidInputError(f"cv must be at least 2 folds; got {cv}.")
+            if cv > X.shape[0]:
+                raise InvalidInputError(
+                    f"cv must not exceed the number of samples; got cv={cv} for "
+                    f"n_samples={X.shape[0]}."
+                )
+            cv = KFold(int(cv), shuffle=True, random_state=self.random_state)
+        return list(check_cv(cv).split(X, costs))
+
+    def _candidates(
+        self, X: Any, costs: FloatArray, sample_weight: FloatArray | None
+    ) -> list[Candidate]:
+        base = LinearRouter() if self.estimator is None else self.estimator
+        if not isinstance(base, LinearRouter):
+            raise InvalidInputError(
+                f"estimator must be a LinearRouter; got {type(base).__name__}. Other routers are "
+                f"searched by families=..."
+            )
+        self._families, self.skipped_families_ = parse_families(self.families)
+        found: list[Candidate] = []
+        self.dropped_margins_ = 0
+        if not self._families or "linear" in self._families:
+            found, self.dropped_margins_ = linear_candidates(
+                base, X, costs, sample_weight, self.alphas, self.margin_factors, self.grid
+            )
+        found += family_candidates(self._families, self.alphas, self.random_state)
+        if not found:
+            raise InvalidInputError(
+                "families must name at least one family besides the stack; got only 'stack'."
+            )
+        return found
+
+    def _stack(self, candidates: list[Candidate], outcome: FloatArray, data: _Data) -> Candidate:
+        """Stack of the best candidate of each family."""
+        means = data.means(outcome)
+        best: dict[str, int] = {}
+        for index, candidate in enumerate(candidates):
+            if candidate.family not in best or means[index] < means[best[candidate.family]]:
+                best[candidate.family] = index
+        members = [(family, clone(candidates[i].router)) for family, i in best.items()]
+        router = StackRouter(members, random_state=self.random_state)
+        return Candidate("stack", router, {"members": list(best)}, (4.0, 0.0, 0.0))
+
+    def _choose(
+        self,
+        candidates: list[Candidate],
+        outcome: FloatArray,
+        data: _Data,
+        interrupted: bool,
+    ) -> Policy:
+        tried = np.flatnonzero(~np.isnan(outcome).all(axis=0))
+        candidates = [candidates[i] for i in tried]
+        outcome = outcome[:, tried]
+        means = data.means(outcome)
+        best = int(np.argmin(means))
+        spread = outcome - outcome[:, [best]]
+        error = np.nanstd(spread, axis=0) / math.sqrt(len(outcome))
+        index = best
+        if self.one_standard_error:
+            near = np.flatnonzero(means - means[best] <= error)
+            index = int(min(near, key=lambda i: (candidates[i].complexity, means[i])))
+        constant = data.constant_costs()
+        differences = outcome - constant[:, None]
+        expert = best_constant(data.costs, data.sample_weight).expert
+        self.verdict_: Verdict = judge(
+            differences,
+            index,
+            float(np.nanmean(constant)),
+            expert,
+            self.confidence,
+            self.random_state,
+        )
+        self.interrupted_ = interrupted
+        self.best_index_ = index
+        self.best_family_ = candidates[index].family
+        self.best_params_ = dict(candidates[index].params)
+        self.cv_results_ = {
+            "family": [candidate.family for candidate in candidates],
+            "params": [candidate.params for candidate in candidates],
+            "mean_cost": means.tolist(),
+            "standard_error": (np.nanstd(outcome, axis=0) / math.sqrt(len(outcome))).tolist(),
+            "difference": np.nanmean(differences, axis=0).tolist(),
+        }
+        if interrupted:
+            warnings.warn(
+                f"the search was stopped: {len(candidates)} candidate(s) were judged on every fold and "
+                f"the best of them is kept.",
+                TuningInterruptedWarning,
+                stacklevel=3,
+            )
+        router = clone(candidates[index].router)
+        router.fit(data.X, data.costs, sample_weight=data.sample_weight)
+        router.expert_names_ = self.expert_names_
+        self.best_router_: BaseRouter = router
+        if self.safe and self.verdict_.pays is not True:
+            return ConstantPolicy(
+                constant_losses(data.costs, data.sample_weight), data.X.shape[1], expert
+            )
+        return router.policy_
+
+
+@dataclass(frozen=True)
+class _Data:
+    """Rows and folds of a search."""
+
+    X: Any
+    costs: FloatArray
+    sample_weight: FloatArray | None
+    folds: list[tuple[IntArray, IntArray]]
+
+    def means(self, outcome: FloatArray) -> FloatArray:
+        """Weighted mean cost of each column, over rows in which it is known."""
+        weight = np.ones(len(outcome)) if self.sample_weight is None else self.sample_weight
+        known = ~np.isnan(outcome)
+        total = (weight[:, None] * known).sum(axis=0)
+        return (weight[:, None] * np.where(known, outcome, 0)).sum(axis=0) / np.maximum(
+            total, 1e-300
+        )
+
+    def constant_costs(self) -> FloatArray:
+        """Cost per row of the constant that each fold's training part would choose."""
+        result = np.full(len(self.costs), np.nan)
+        for train, test in self.folds:
+            weight = None if self.sample_weight is None else self.sample_weight[train]
+            result[test] = self.costs[test, best_constant(self.costs[train], weight).expert]
+        return result
+
+
+class _Search:
+    """Runs candidates over folds; an interrupt keeps the candidates that every fold has judged."""
+
+    def __init__(
+        self, data: _Data, tol: float, n_jobs: int | None, progress: Progress | None
+    ) -> None:
+        self.data = data
+        self.tol = tol
+        self.n_jobs = n_jobs
+        self.progress = progress
+        self.interrupted = False
+
+    def run(self, candidates: list[Candidate]) -> FloatArray:
+        """Out-of-fold cost (n, candidates) of each candidate's choices; NaN where not judged."""
+        data = self.data
+        outcome = np.full((len(data.costs), len(candidates)), np.nan)
+        judged = np.zeros(len(candidates), dtype=int)
+        tasks = [(fold, block) for block in _blocks(candidates) for fold in range(len(data.folds))]
+        total = len(candidates) * len(data.folds)
+        done = 0
+        stream: Iterator[tuple[int, list[int], FloatArray]] = Parallel(
+            n_jobs=self.n_jobs, return_as="generator_unordered"
+        )(
+            delayed(_judge_block)(
+                data, fold, block, [candidates[i].router for i in block], self.tol
+            )
+            for fold, block in tasks
+        )
+        try:
+            for fold, block, costs in stream:
+                test = data.folds[fold][1]
+                outcome[np.ix_(test, block)] = costs
+                judged[block] += 1
+                done += len(block)
+                if self.progress is not None:
+                    self.progress(done, total, f"fold {fold + 1}")
+        except KeyboardInterrupt:
+            if not (judged == len(data.folds)).any():
+                raise
+            self.interrupted = True
+        outcome[:, judged < len(data.folds)] = np.nan
+        return outcome
+
+
+def _blocks(candidates: list[Candidate]) -> list[list[int]]:
+    """Runs of linear candidates that share a path; others one by one."""
+    blocks: list[list[int]] = []
+    for index, candidate in enumerate(candidates):
+        joins = (
+            bool(blocks)
+            and len(blocks[-1]) < BLOCK
+            and candidate.family == "linear"
+            and candidates[blocks[-1][-1]].family == "linear"
+        )
+        if joins:
+            blocks[-1].append(index)
+        else:
+            blocks.append([index])
+    return blocks
+
+
+def _judge_block(
+    data: _Data, fold: int, block: list[int], routers: list[BaseRouter], tol: float
+) -> tuple[int, list[int], FloatArray]:
+    """Costs (n_test, len(block)) of the routers' choices on one fold's held-out rows."""
+    train, test = data.folds[fold]
+    X, costs = data.X[train], data.costs[train]
+    weight = None if data.sample_weight is None else data.sample_weight[train]
+    held_out = data.X[test]
+    path = None
+    columns = []
+    for template in routers:
+        router = clone(template)
+        if isinstance(router, LinearRouter):
+            if path is None:
+                path = LinearPath(X, np.ones(len(train)) if weight is None else weight)
+            router.set_params(tol=max(tol, router.tol))
+            policy: Policy = router._fit_from(X, costs, weight, path=path)
+        else:
+            policy = router.fit(X, costs, sample_weight=weight).policy_
+        columns.append(chosen_costs(data.costs[test], policy.predict(held_out)))
+    return fold, block, np.column_stack(columns)

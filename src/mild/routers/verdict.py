@@ -1,0 +1,92 @@
+"""Does routing pay? A judgement with an interval."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from mild.arrays import FloatArray
+from mild.metrics import simultaneous_intervals
+
+__all__ = ["Verdict", "judge"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The chosen router against the best constant, in validation.
+
+    Attributes
+    ----------
+    pays : True (better by more than the interval), False (no better), None (cannot be told)
+    sentence : the same in words
+    estimate, low, high : router minus constant in mean cost, with an interval that holds for all the
+        candidates at once
+    router_cost, constant_cost : mean costs in validation
+    constant_expert : index of the best constant
+    n_candidates, n_rows, confidence : what the interval rests on
+    """
+
+    pays: bool | None
+    sentence: str
+    estimate: float
+    low: float
+    high: float
+    router_cost: float
+    constant_cost: float
+    constant_expert: int
+    n_candidates: int
+    n_rows: int
+    confidence: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready fields."""
+        return asdict(self)
+
+
+def judge(
+    differences: FloatArray,
+    chosen: int,
+    constant_cost: float,
+    constant_expert: int,
+    confidence: float,
+    random_state: Any,
+) -> Verdict:
+    """Verdict on candidate ``chosen`` from out-of-fold differences (n, m) to the constant."""
+    known = ~np.isnan(differences).any(axis=1)
+    rows = differences[known]
+    found = simultaneous_intervals(rows, confidence, random_state)
+    estimate = float(found.estimate[chosen])
+    low, high = float(found.low[chosen]), float(found.high[chosen])
+    m = differences.shape[1]
+    basis = (
+        f"{confidence:.0%} interval {low:+.4f} to {high:+.4f}, {m} candidate(s), {len(rows)} rows"
+    )
+    if high < 0:
+        pays: bool | None = True
+        sentence = (
+            f"Routing pays: {-estimate:.4f} less than always expert {constant_expert} ({basis})."
+        )
+    elif estimate >= 0 or low > -1e-12:
+        pays = False
+        sentence = f"Routing does not pay: nothing beats always expert {constant_expert} ({basis})."
+    else:
+        pays = None
+        sentence = (
+            f"It cannot be told whether routing pays: {-estimate:.4f} less than always expert "
+            f"{constant_expert}, within the noise ({basis})."
+        )
+    return Verdict(
+        pays,
+        sentence,
+        estimate,
+        low,
+        high,
+        constant_cost + estimate,
+        constant_cost,
+        constant_expert,
+        m,
+        len(rows),
+        confidence,
+    )

@@ -1,0 +1,91 @@
+"""Choices to a file: complete or not at all, and never over another file by accident."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from mild.exceptions import DataFileError, OutputExistsError
+
+__all__ = ["check_output", "write_columns", "write_csv"]
+
+SUFFIXES = (".csv", ".parquet", ".jsonl")
+Columns = Mapping[str, Sequence[Any]]
+
+
+def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
+    """Refuse, before any work, a file that could not be written at the end."""
+    target = Path(path)
+    if target.suffix.lower() not in SUFFIXES:
+        raise DataFileError(
+            f"{target}: the output must end in {', '.join(SUFFIXES)}; got {target.suffix!r}."
+        )
+    if target.is_dir():
+        raise OutputExistsError(f"{target} must be a file; a folder is there.")
+    if target.exists() and not overwrite:
+        raise OutputExistsError(
+            f"{target} exists; choose another file, or allow overwriting to replace it."
+        )
+    if not target.parent.is_dir() or not os.access(target.parent, os.W_OK | os.X_OK):
+        raise DataFileError(f"cannot write to {target}: {target.parent} is not a writable folder.")
+    return target
+
+
+def write_columns(columns: Columns, path: str | os.PathLike[str], overwrite: bool = False) -> Path:
+    """Write columns of equal length to a .csv, .parquet or .jsonl file, under its name only when done.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = write_columns({"expert": [0, 1]}, Path(folder) / "choices.jsonl")
+    ...     print(file.read_text(), end="")
+    {"expert": 0}
+    {"expert": 1}
+    """
+    target = check_output(path, overwrite)
+    fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}.new")
+    try:
+        with open(fresh, "xb") as file:
+            _WRITERS[target.suffix.lower()](columns, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, target)
+    except OSError as error:
+        raise DataFileError(f"cannot write to {target}: {error.strerror or error}.") from error
+    finally:
+        fresh.unlink(missing_ok=True)
+    return target
+
+
+def write_csv(columns: Columns, file: IO[bytes]) -> None:
+    """Write columns as CSV to an open binary file."""
+    import pyarrow as pa
+    import pyarrow.csv as arrow_csv
+
+    options = arrow_csv.WriteOptions(quoting_style="needed")
+    arrow_csv.write_csv(pa.table(dict(columns)), file, options)
+
+
+def _write_parquet(columns: Columns, file: IO[bytes]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    parquet.write_table(pa.table(dict(columns)), file)
+
+
+def _write_json_lines(columns: Columns, file: IO[bytes]) -> None:
+    lists = [
+        values.tolist() if hasattr(values, "tolist") else list(values)
+        for values in columns.values()
+    ]
+    for row in zip(*lists, strict=True):
+        line = json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False)
+        file.write(line.encode() + b"\n")
+
+
+_WRITERS = {".csv": write_csv, ".parquet": _write_parquet, ".jsonl": _write_json_lines}

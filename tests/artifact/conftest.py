@@ -1,0 +1,119 @@
+"""One policy of every kind, and a way to damage a saved one with its checksum kept right."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load as unpack
+from safetensors.numpy import save as pack
+
+from mild.artifact import LoadedRouter, save
+from mild.policies import (
+    CascadePolicy,
+    ConstantPolicy,
+    Decoder,
+    LinearCostPolicy,
+    LinearPolicy,
+    NearestPolicy,
+    PerceptronPolicy,
+    PricedPolicy,
+    StackPolicy,
+    StandardizedPolicy,
+)
+
+N_FEATURES, N_EXPERTS = 4, 3
+NAMES = ["small", "medium", "large"]
+
+
+def make_policies(dtype=np.float64):
+    rng = np.random.default_rng(0)
+
+    def draw(*shape):
+        return rng.normal(size=shape).astype(dtype)
+
+    def decoder():
+        return Decoder(np.array([0.5, 1.0, 2.0]), "stationary", "logistic")
+
+    costs = np.abs(draw(20, N_EXPERTS))
+    costs[0, 1] = np.nan
+    linear = LinearPolicy(draw(N_EXPERTS, N_FEATURES), draw(N_EXPERTS), decoder())
+    regression = LinearCostPolicy(draw(N_EXPERTS, N_FEATURES), draw(N_EXPERTS))
+    stacked = LinearPolicy(draw(N_EXPERTS, 2 * N_EXPERTS), draw(N_EXPERTS), decoder())
+    policies = [
+        linear,
+        PerceptronPolicy(
+            [draw(5, N_FEATURES), draw(6, 5), draw(N_EXPERTS, 6)],
+            [draw(5), draw(6), draw(N_EXPERTS)],
+            Decoder(np.ones(N_EXPERTS), "argmax", 0.5),
+        ),
+        regression,
+        NearestPolicy(
+            draw(20, N_FEATURES), costs, 3, np.ones(20, dtype), np.ones(N_FEATURES, dtype)
+        ),
+        ConstantPolicy(np.abs(draw(N_EXPERTS)), N_FEATURES, 2),
+        PricedPolicy(
+            draw(N_EXPERTS, N_FEATURES),
+            draw(N_EXPERTS),
+            draw(N_EXPERTS, N_FEATURES),
+            draw(N_EXPERTS),
+            np.abs(draw(N_EXPERTS)),
+            0.3,
+            "logistic",
+            1.5,
+        ),
+        CascadePolicy(
+            draw(N_EXPERTS, N_FEATURES),
+            draw(N_EXPERTS),
+            np.array([2, 0, 1]),
+            np.array([0.6, 0.4], dtype),
+            None,
+            N_FEATURES,
+        ),
+        StandardizedPolicy(draw(N_FEATURES), np.abs(draw(N_FEATURES)) + 1, linear),
+        StackPolicy([linear, regression], stacked),
+    ]
+    return {policy.kind: policy for policy in policies}
+
+
+@pytest.fixture
+def policies():
+    return make_policies()
+
+
+@pytest.fixture
+def inputs():
+    return np.random.default_rng(1).normal(size=(50, N_FEATURES))
+
+
+@pytest.fixture
+def saved(tmp_path, policies):
+    """Folder with a linear router."""
+    return save(LoadedRouter(policies["linear"], NAMES), tmp_path / "router")
+
+
+class Damage:
+    """Changes a saved router and seals it again, so that only the named change is wrong."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.manifest = json.loads((folder / "router.json").read_text())
+        self.tensors = dict(unpack((folder / "tensors.safetensors").read_bytes()))
+
+    def write(self, relist=True):
+        packed = pack(self.tensors)
+        (self.folder / "tensors.safetensors").write_bytes(packed)
+        if relist:
+            self.manifest["tensors"] = {
+                name: {"shape": list(array.shape), "dtype": array.dtype.name}
+                for name, array in self.tensors.items()
+            }
+        self.manifest["sha256"] = hashlib.sha256(packed).hexdigest()
+        (self.folder / "router.json").write_text(json.dumps(self.manifest))
+
+
+@pytest.fixture
+def damage():
+    return Damage

@@ -1,0 +1,166 @@
+"""Every fitted router, pipelines and searches can be saved; what cannot is told why."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from mild.artifact import load, save
+from mild.exceptions import InvalidInputError, UnsupportedError
+from mild.routers.cascade import CascadeRouter
+from mild.routers.classifier import CostSensitiveClassifier
+from mild.routers.constant import ConstantRouter
+from mild.routers.linear import LinearRouter
+from mild.routers.nearest import KNNRouter
+from mild.routers.oracle import OracleRouter
+from mild.routers.priced import PricedRouter
+from mild.routers.random import RandomRouter
+from mild.routers.regression import CostRegressionRouter
+from mild.routers.stack import StackRouter
+from mild.routers.tuning import RouterCV
+from mild.surrogates import parse_surrogate
+
+ROUTERS = [
+    LinearRouter(),
+    LinearRouter("tdef", decision="argmax"),
+    LinearRouter(surrogate="hinge"),
+    LinearRouter(surrogate=0.5, margins=[1.0, 2.0, 0.5]),
+    CostRegressionRouter(),
+    KNNRouter(n_neighbors=5),
+    ConstantRouter(),
+    ConstantRouter(expert=2),
+    CascadeRouter(),
+    CascadeRouter(confidence_columns=[0, 1, 2]),
+    PricedRouter(),
+    StackRouter(cv=3),
+    RouterCV(alphas=[0.01], margin_factors=[1.0], cv=3),
+    RouterCV(alphas=[0.01], margin_factors=[1.0], cv=3, safe=True),
+]
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(3, 2, size=(120, 4))
+    costs = np.abs(X @ rng.normal(size=(4, 3)) + rng.normal(size=(120, 3)))
+    return X, costs
+
+
+@pytest.mark.filterwarnings("ignore::mild.exceptions.ConvergenceWarning")  # the hinge has kinks
+@pytest.mark.parametrize("router", ROUTERS, ids=lambda router: repr(router)[:60])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_fitted_router_decides_the_same_from_disk(router, dtype, data, tmp_path):
+    X, costs = data[0].astype(dtype), data[1].astype(dtype)
+    router = router.fit(X, costs)
+    back = load(save(router, tmp_path / "router", data=(X, costs)))
+    np.testing.assert_array_equal(back.predict(X), router.predict(X))
+    np.testing.assert_array_equal(back.predict_proba(X), router.predict_proba(X))
+    assert back.metadata["estimator"]["class"] == type(router).__name__
+    assert back.metadata["data"]["rows"] == 120
+    assert back.expert_names == ["expert_0", "expert_1", "expert_2"]
+
+
+@pytest.mark.parametrize("mean", [True, False])
+@pytest.mark.parametrize("std", [True, False])
+def test_a_pipeline_of_scalers_decides_the_same_from_disk(mean, std, data, tmp_path):
+    X, costs = data
+    pipeline = make_pipeline(
+        StandardScaler(with_mean=mean, with_std=std),
+        "passthrough",
+        StandardScaler(),
+        LinearRouter(),
+    ).fit(X, costs)
+    back = load(save(pipeline, tmp_path / "router"))
+    np.testing.assert_array_equal(back.predict(X), pipeline.predict(X))
+    np.testing.assert_allclose(
+        back.decision_function(X), pipeline.decision_function(X), rtol=1e-9, atol=1e-12
+    )
+    assert back.metadata["kind"] == "standardized"
+    assert back.metadata["estimator"]["class"] == "LinearRouter"
+
+
+def test_a_search_over_a_pipeline_saves_its_best(data, tmp_path):
+    X, costs = data
+    pipeline = make_pipeline(StandardScaler(), LinearRouter())
+    search = GridSearchCV(pipeline, {"linearrouter__alpha": [1e-3, 10.0]}, cv=2).fit(X, costs)
+    back = load(save(search, tmp_path / "router"))
+    np.testing.assert_array_equal(back.predict(X), search.predict(X))
+    alpha = search.best_params_["linearrouter__alpha"]
+    assert back.metadata["estimator"]["params"]["alpha"] == alpha
+
+
+def test_a_tuned_router_says_what_won(data, tmp_path):
+    X, costs = data
+    search = RouterCV(alphas=[0.01, 0.1], margin_factors=[1.0], cv=2, progress=print_nothing)
+    back = load(save(search.fit(X, costs), tmp_path / "router"))
+    estimator = back.metadata["estimator"]
+    assert estimator["best_family"] == "linear"
+    assert estimator["best_params"]["alpha"] == search.best_params_["alpha"]
+    assert estimator["params"]["progress"] == "print_nothing"
+
+
+def print_nothing(done, total, message):
+    """Progress that nobody sees."""
+
+
+def test_column_names_travel_with_the_router(data, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(data[0], columns=["a", "b", "c", "d"])
+    costs = pandas.DataFrame(data[1], columns=["small", "medium", "large"])
+    for number, router in enumerate(
+        [LinearRouter(), make_pipeline(StandardScaler(), LinearRouter())]
+    ):
+        back = load(save(router.fit(X, costs), tmp_path / str(number)))
+        assert back.expert_names == ["small", "medium", "large"]
+        assert back.feature_names == ["a", "b", "c", "d"]
+
+
+def test_parameters_are_plain_json(data, tmp_path):
+    X, costs = data
+    router = LinearRouter(
+        surrogate=parse_surrogate("logistic"),
+        margins=np.array([1.0, 2.0, 3.0]),
+        alpha=np.float32(1),
+    )
+    folder = save(router.fit(X, costs), tmp_path / "router")
+    params = json.loads((folder / "router.json").read_text())["estimator"]["params"]
+    assert params["surrogate"] == {"form": "comp_sum", "tau": 1.0}
+    assert params["margins"] == [1.0, 2.0, 3.0]
+    assert params["alpha"] == 1.0
+
+
+REFUSED = [
+    (make_pipeline(PCA(2), LinearRouter()), r"step 'pca' \(PCA\)\. Save the router alone"),
+    (RandomRouter(), "RandomRouter decides by RandomPolicy, which cannot be written"),
+    (OracleRouter(), "OracleRouter decides by costs that nobody knows"),
+]
+
+
+@pytest.mark.parametrize(("router", "sentence"), REFUSED, ids=lambda value: str(value)[:30])
+def test_what_cannot_be_served_is_refused_by_name(router, sentence, data, tmp_path):
+    with pytest.raises(UnsupportedError, match=sentence):
+        save(router.fit(*data), tmp_path / "router")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "router", [LinearRouter(), make_pipeline(StandardScaler(), LinearRouter()), RouterCV()]
+)
+def test_an_unfitted_router_is_refused(router, tmp_path):
+    with pytest.raises(
+        InvalidInputError, match=r"must be fitted before it is saved.*fit\(X, costs\)"
+    ):
+        save(router, tmp_path / "router")
+
+
+@pytest.mark.parametrize("thing", [3, "router", LogisticRegression(), CostSensitiveClassifier()])
+def test_what_is_no_router_is_refused(thing, tmp_path):
+    with pytest.raises(UnsupportedError, match="router must be a fitted router of mild"):
+        save(thing, tmp_path / "router")

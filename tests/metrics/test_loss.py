@@ -1,0 +1,140 @@
+"""The deferral loss and its yardsticks, as properties over random cost matrices."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from mild.exceptions import InvalidInputError
+from mild.metrics import (
+    best_constant,
+    chosen_costs,
+    constant_losses,
+    deferral_loss,
+    headroom,
+    oracle_loss,
+    oracle_shares,
+    shuffled_control,
+)
+
+NAN = float("nan")
+
+
+@st.composite
+def routings(draw, missing=False):
+    """Costs, choices and whole-number weights of one small problem."""
+    n = draw(st.integers(1, 12))
+    p = draw(st.integers(1, 5))
+    costs = draw(arrays(np.float64, (n, p), elements=st.floats(0, 10)))
+    chosen = draw(arrays(np.int64, n, elements=st.integers(0, p - 1)))
+    weights = draw(arrays(np.int64, n, elements=st.integers(0, 3)))
+    weights[draw(st.integers(0, n - 1))] += 1
+    if missing:
+        asked = draw(arrays(np.bool_, (n, p)))
+        asked[np.arange(n), chosen] = True
+        costs = np.where(asked, costs, NAN)
+    return costs, chosen, weights
+
+
+@given(routings(missing=True))
+def test_loss_is_the_weighted_mean_of_the_chosen_entries(routing):
+    costs, chosen, weights = routing
+    total = sum(w * costs[i, k] for i, (k, w) in enumerate(zip(chosen, weights, strict=True)))
+    assert deferral_loss(costs, chosen, weights) == pytest.approx(total / weights.sum())
+
+
+@given(routings(missing=True))
+def test_doubled_weights_are_duplicated_rows(routing):
+    costs, chosen, weights = routing
+    many, sent = np.repeat(costs, weights, axis=0), np.repeat(chosen, weights)
+    near = {"rel": 1e-9, "abs": 1e-12}
+    assert deferral_loss(costs, chosen, weights) == pytest.approx(deferral_loss(many, sent), **near)
+    assert oracle_loss(costs, weights) == pytest.approx(oracle_loss(many), **near)
+    assert best_constant(costs, weights).cost == pytest.approx(best_constant(many).cost, **near)
+    assert shuffled_control(costs, chosen, weights) == pytest.approx(
+        shuffled_control(many, sent), **near
+    )
+    np.testing.assert_allclose(constant_losses(costs, weights), constant_losses(many), atol=1e-12)
+
+
+@given(routings())
+def test_oracle_best_constant_and_every_constant_are_ordered(routing):
+    costs, chosen, weights = routing
+    n, p = costs.shape
+    oracle, best = oracle_loss(costs, weights), best_constant(costs, weights)
+    constants = [deferral_loss(costs, np.full(n, k), weights) for k in range(p)]
+    np.testing.assert_allclose(constants, constant_losses(costs, weights), atol=1e-12)
+    assert best.cost == pytest.approx(constants[best.expert])
+    assert oracle <= deferral_loss(costs, chosen, weights) + 1e-9
+    assert oracle <= best.cost + 1e-9
+    assert all(best.cost <= constant + 1e-9 for constant in constants)
+    assert headroom(costs, weights) == pytest.approx(best.cost - oracle)
+
+
+@given(routings(), st.randoms(use_true_random=False))
+def test_permuting_experts_permutes_the_constants_and_keeps_the_losses(routing, random):
+    costs, chosen, weights = routing
+    order = list(range(costs.shape[1]))
+    random.shuffle(order)
+    renamed = np.argsort(order)[chosen]
+    moved = costs[:, order]
+    assert deferral_loss(moved, renamed, weights) == deferral_loss(costs, chosen, weights)
+    assert oracle_loss(moved, weights) == oracle_loss(costs, weights)
+    np.testing.assert_allclose(
+        constant_losses(moved, weights), constant_losses(costs, weights)[order], atol=1e-12
+    )
+    assert shuffled_control(moved, renamed, weights) == pytest.approx(
+        shuffled_control(costs, chosen, weights)
+    )
+
+
+@given(routings(), st.floats(0.01, 5))
+def test_a_dominated_expert_is_never_the_oracles(routing, gap):
+    costs, _, weights = routing
+    dominated = np.column_stack([costs[:, 0] + gap, costs])
+    assert oracle_shares(dominated, weights)[0] == 0
+    assert oracle_loss(dominated, weights) == oracle_loss(costs, weights)
+
+
+def test_chosen_costs_keep_nan_and_float32_is_averaged_in_float64():
+    np.testing.assert_array_equal(chosen_costs([[1.0, NAN], [2.0, 3.0]], [1, 1]), [NAN, 3.0])
+    costs = np.full((100_000, 1), 0.1, dtype=np.float32)
+    assert deferral_loss(costs, np.zeros(100_000, int)) == pytest.approx(float(np.float32(0.1)))
+
+
+def test_a_choice_never_asked_is_refused_or_skipped():
+    costs, chosen = [[1.0, NAN], [2.0, 4.0], [3.0, 6.0]], [1, 1, 0]
+    with pytest.raises(InvalidInputError, match=r"1 of 3 row\(s\)"):
+        deferral_loss(costs, chosen)
+    assert deferral_loss(costs, chosen, missing="skip") == 3.5
+    assert deferral_loss(costs, chosen, [5, 3, 1], missing="skip") == 3.75
+    with pytest.raises(InvalidInputError, match="positive in at least one row"):
+        deferral_loss(costs, chosen, [1, 0, 0], missing="skip")
+
+
+def test_constants_average_over_asked_rows_and_pass_over_silent_experts():
+    costs = [[NAN, 3.0, NAN], [NAN, 1.0, 1.5], [NAN, NAN, 1.5]]
+    np.testing.assert_array_equal(constant_losses(costs), [NAN, 2.0, 1.5])
+    assert best_constant(costs) == (2, 1.5)
+    assert np.isnan(shuffled_control(costs, [0, 1, 2]))
+    assert shuffled_control(costs, [1, 2, 2]) == pytest.approx((2 + 1.5 + 1.5) / 3)
+
+
+def test_best_constant_ties_go_to_the_lowest_index():
+    assert best_constant([[2.0, 1.0, 1.0]]).expert == 1
+
+
+def test_shuffled_control_is_the_mean_over_many_shuffles():
+    rng = np.random.default_rng(0)
+    costs, chosen = rng.random((30, 3)), rng.choice(3, 30, p=[0.6, 0.3, 0.1])
+    losses = [deferral_loss(costs, rng.permutation(chosen)) for _ in range(3000)]
+    error = np.std(losses) / np.sqrt(len(losses))
+    assert abs(np.mean(losses) - shuffled_control(costs, chosen)) < 4 * error
+
+
+@pytest.mark.parametrize("chosen", [[0], [0, 2], [0, -1], [0.0, 1.0]])
+def test_choices_that_break_a_rule_are_refused(chosen):
+    for measure in (chosen_costs, deferral_loss, shuffled_control):
+        with pytest.raises(InvalidInputError, match="chosen"):
+            measure([[1.0, 2.0], [3.0, 4.0]], chosen)

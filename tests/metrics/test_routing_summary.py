@@ -1,0 +1,89 @@
+"""The summary agrees with its parts and is ready for JSON."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mild.metrics as metrics
+from mild.costs import cheapest
+from mild.exceptions import InvalidInputError
+from mild.metrics import summary
+
+NAN = float("nan")
+
+
+def problem(seed):
+    rng = np.random.default_rng(seed)
+    n, p = rng.integers(1, 30), rng.integers(1, 5)
+    return rng.random((n, p)), rng.integers(0, p, n), rng.integers(1, 4, n)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_every_field_is_the_function_of_its_name(seed):
+    costs, chosen, weights = problem(seed)
+    result = summary(costs, chosen, weights)
+    assert result.n_samples == result.n_known == len(costs)
+    assert result.loss == metrics.deferral_loss(costs, chosen, weights)
+    shares = metrics.expert_shares(chosen, costs.shape[1], weights)
+    np.testing.assert_array_equal(result.shares, shares)
+    np.testing.assert_array_equal(result.oracle_shares, metrics.oracle_shares(costs, weights))
+    np.testing.assert_array_equal(result.recall, metrics.expert_recall(costs, chosen, weights))
+    assert result.balanced_recall == metrics.balanced_recall(costs, chosen, weights)
+    assert result.entropy == metrics.share_entropy(shares)
+    best = metrics.best_constant(costs, weights)
+    assert (result.constant_expert, result.constant_loss) == best
+    assert result.oracle_loss == metrics.oracle_loss(costs, weights)
+    assert result.headroom == metrics.headroom(costs, weights)
+    assert result.shuffled_control == metrics.shuffled_control(costs, chosen, weights)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_the_oracle_captures_all_headroom_the_best_constant_none(seed):
+    costs, _, weights = problem(seed)
+    oracle = summary(costs, cheapest(costs), weights)
+    constant = summary(costs, np.full(len(costs), oracle.constant_expert), weights)
+    if oracle.headroom > 1e-9:
+        assert oracle.headroom_captured == pytest.approx(1)
+        assert constant.headroom_captured == pytest.approx(0, abs=1e-6)
+    assert constant.shuffled_control == pytest.approx(constant.loss)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_as_dict_survives_strict_json(seed):
+    costs, chosen, weights = problem(seed)
+    told = summary(costs, chosen, weights).as_dict()
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+
+
+def test_what_is_not_defined_is_none():
+    told = summary([[0.0, 1.0], [0.0, 1.0]], [0, 1]).as_dict()
+    assert told["recall"] == [0.5, None]
+    assert told["headroom"] == 0
+    assert told["headroom_captured"] is None
+    assert told["n_samples"] == 2
+
+
+@pytest.mark.parametrize("n", [3, 10, 101, 1000])
+def test_rounding_is_not_headroom(n):
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        first, weights = rng.random(n), rng.random(n)
+        costs = np.column_stack([first, first + 1, first + 2])
+        assert np.isnan(summary(costs, np.ones(n, int), weights).headroom_captured)
+
+
+def test_missing_costs_are_refused_or_skipped_and_counted():
+    costs, chosen = [[NAN, 1.0], [0.5, 1.0], [0.0, 2.0]], [0, 0, 1]
+    with pytest.raises(InvalidInputError, match=r"1 of 3 row\(s\)"):
+        summary(costs, chosen)
+    result = summary(costs, chosen, missing="skip")
+    assert (result.n_samples, result.n_known, result.loss) == (3, 2, 1.25)
+
+
+def test_every_public_name_exists():
+    assert sorted(metrics.__all__) == metrics.__all__
+    for name in metrics.__all__:
+        assert callable(getattr(metrics, name))

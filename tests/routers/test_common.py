@@ -1,0 +1,583 @@
+"""What every router must do: scikit-learn's own checks, and ours with three experts.
+
+scikit-learn's checks reshape y to one column, so they see one expert only. To put a new router through
+all of this, add a ``Case`` to ``CASES``.
+"""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from mild.decisions import argmax_last
+from mild.exceptions import ConvergenceWarning, DegenerateDataWarning, InvalidInputError
+from mild.metrics import deferral_loss
+from mild.routers.base import BaseRouter
+from mild.routers.cascade import CascadeRouter
+from mild.routers.classifier import CostSensitiveClassifier
+from mild.routers.constant import ConstantRouter
+from mild.routers.linear import LinearRouter
+from mild.routers.nearest import KNNRouter
+from mild.routers.oracle import OracleRouter
+from mild.routers.priced import PricedRouter
+from mild.routers.random import RandomRouter
+from mild.routers.regression import CostRegressionRouter
+from mild.routers.stack import StackRouter
+
+
+@dataclass(frozen=True)
+class Case:
+    """A router, and which of the common properties it does not have, by design."""
+
+    name: str
+    router: BaseRouter
+    grid: tuple[str, tuple[object, ...]]
+    # Whether the prediction does not depend on X, so that only shares or means matter.
+    constant: bool = False
+    # Whether the same input always gets the same expert.
+    deterministic: bool = True
+    # Whether a sample weight of 2 is the same as the row twice.
+    weights_are_copies: bool = True
+    # Whether the objective has kinks, at which a solver stops near the optimum and not in it.
+    kinked: bool = False
+    # Whether the largest entry of predict_proba is the choice.
+    decides_by_proba: bool = False
+
+
+def linear(name, kinked=False, by_proba=True, **options):
+    return Case(
+        f"linear-{name}",
+        LinearRouter(alpha=1e-2, tol=1e-10, max_iter=2000, **options),
+        ("alpha", (1e-3, 1e-1)),
+        kinked=kinked,
+        decides_by_proba=by_proba,
+    )
+
+
+CASES = [
+    linear("mild"),
+    linear("tdef", loss="tdef"),
+    Case("constant", ConstantRouter(), ("expert", (None, 0)), constant=True),
+    Case("regression", CostRegressionRouter(), ("alpha", (0.1, 10.0))),
+    Case("knn", KNNRouter(n_neighbors=7), ("n_neighbors", (3, 9))),
+    Case(
+        "random",
+        RandomRouter("best", random_state=0),
+        ("shares", ("best", "uniform")),
+        constant=True,
+        deterministic=False,
+    ),
+    Case("oracle", OracleRouter(), (None, ()), constant=True),
+    Case("cascade", CascadeRouter(), ("n_thresholds", (5, 9))),
+    Case("priced", PricedRouter(), ("alpha", (1e-3, 1e-1))),
+    Case("priced-ridge", PricedRouter("ridge"), ("alpha", (1e-3, 1e-1))),
+    Case(
+        "stack",
+        StackRouter(
+            [("linear", LinearRouter()), ("knn", KNNRouter(5))],
+            final_estimator=LinearRouter(tol=1e-10),
+            cv=3,
+        ),
+        ("knn__n_neighbors", (3, 7)),
+        weights_are_copies=False,
+        decides_by_proba=True,
+    ),
+]
+
+# Every loss, surrogate and decision of the linear router: the same code path in the checks at p = 1.
+LINEAR_CASES = [
+    linear("mild-argmax", decision="argmax", by_proba=False),
+    linear("tdef-argmax", loss="tdef", decision="argmax"),
+    linear("complement", rewards="complement"),
+    linear("contrast", rewards="contrast"),
+    linear("best-counts", counts="best", norms="rms"),
+    linear("uniform", margins="uniform"),
+    linear("ce", loss="ce"),
+    linear("cwce", loss="cwce"),
+    linear("ldam", loss="ldam"),
+    linear("logit-adjusted", loss="logit_adjusted"),
+    linear("temperature", loss="temperature"),
+    linear("exponential", surrogate="exponential"),
+    linear("exponential-argmax", surrogate="exponential", decision="argmax", by_proba=False),
+    linear("tau", surrogate=0.5),
+    linear("tau-argmax", surrogate=0.5, decision="argmax", by_proba=False),
+    linear("pairwise-logistic", surrogate="pairwise_logistic"),
+    linear("pairwise-exponential", surrogate="pairwise_exponential"),
+    linear("hinge", surrogate="hinge", rewards="contrast", decision="argmax", kinked=True),
+    linear("no-intercept", fit_intercept=False),
+]
+
+ALL = [*CASES, *LINEAR_CASES]
+N_EXPERTS = 3
+
+# scikit-learn expects (n_samples, 1) predictions from an estimator with a two-dimensional y, and that only
+# classifiers have predict_proba. Sparse input has a check of its own below.
+EXPECTED_FAILURES = {
+    "check_estimator_sparse_array": "a router predicts one expert per row, not one column",
+    "check_estimator_sparse_matrix": "a router predicts one expert per row, not one column",
+}
+
+
+def all_cases(cases=ALL):
+    return pytest.mark.parametrize("case", cases, ids=lambda case: case.name)
+
+
+def problem(n=90, d=4, p=N_EXPERTS, seed=0):
+    """Inputs and costs in which each expert has a region of its own; no two costs are equal."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    gains = rng.normal(size=(d, p))
+    costs = np.abs(2 + X @ gains * 0.8 + 0.3 * rng.normal(size=(n, p)))
+    return X, costs
+
+
+def fitted(case, X, costs, sample_weight=None):
+    """Fit; hinges end at kinks, which the solver may report as not converged."""
+    with warnings.catch_warnings():
+        if case.kinked:
+            warnings.simplefilter("ignore", ConvergenceWarning)
+        return clone(case.router).fit(X, costs, sample_weight)
+
+
+# --- scikit-learn's checks -------------------------------------------------------------------------
+
+
+def failures(estimator):
+    return EXPECTED_FAILURES if isinstance(estimator, BaseRouter) else {}
+
+
+@parametrize_with_checks(
+    [*(case.router for case in CASES), CostSensitiveClassifier()],
+    expected_failed_checks=failures,
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+def test_passes_the_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [
+        *(case.router for case in LINEAR_CASES),
+        CostSensitiveClassifier("hinge"),
+        CostSensitiveClassifier(form="sum"),
+        CostSensitiveClassifier(form="log_sum"),
+        CostSensitiveClassifier(0.5, margins="uniform"),
+    ],
+    expected_failed_checks=failures,
+)
+def test_variants_pass_the_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+# --- with scikit-learn's tools ---------------------------------------------------------------------
+
+
+@all_cases()
+def test_works_in_a_pipeline(case):
+    X, costs = problem()
+    pipeline = make_pipeline(StandardScaler(), clone(case.router))
+    with warnings.catch_warnings():
+        if case.kinked:
+            warnings.simplefilter("ignore", ConvergenceWarning)
+        pipeline.fit(X, costs)
+    scaled = StandardScaler().fit_transform(X)
+    assert_array_equal(pipeline.predict(X), fitted(case, scaled, costs).predict(scaled))
+    assert np.isfinite(pipeline.score(X, costs))
+
+
+@all_cases(CASES)
+def test_works_in_a_grid_search(case):
+    X, costs = problem()
+    name, values = case.grid
+    search = GridSearchCV(case.router, {name: values} if name else {}, cv=3).fit(X, costs)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert search.best_estimator_.predict(X).shape == (len(X),)
+
+
+@all_cases(CASES)
+def test_cross_val_score_is_minus_the_deferral_loss_of_each_fold(case):
+    X, costs = problem()
+    scores = cross_val_score(case.router, X, costs, cv=[(np.arange(60), np.arange(60, 90))])
+    router = fitted(case, X[:60], costs[:60])
+    if isinstance(router, OracleRouter):
+        expected = -costs[60:].min(axis=1).mean()
+    else:
+        expected = -deferral_loss(costs[60:], router.predict(X[60:]))
+    assert_allclose(scores, [expected])
+
+
+@all_cases()
+def test_a_clone_is_unfitted_and_has_the_same_parameters(case):
+    router = fitted(case, *problem())
+    copy = clone(router)
+    assert repr(copy.get_params()) == repr(router.get_params())
+    with pytest.raises(NotFittedError):
+        copy.predict(problem()[0])
+
+
+@all_cases()
+def test_a_pickle_decides_the_same(case):
+    X, costs = problem()
+    router = fitted(case, X, costs)
+    copy = pickle.loads(pickle.dumps(router))
+    assert_array_equal(copy.predict(X), router.predict(X))
+    assert_array_equal(copy.decision_function(X), router.decision_function(X))
+    assert copy.expert_names_ == router.expert_names_
+
+
+# --- input kinds -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("container", [sparse.csr_array, sparse.csr_matrix, sparse.coo_matrix])
+@all_cases(CASES)
+def test_sparse_input_gives_what_dense_input_gives(case, container):
+    X, costs = problem()
+    X[np.abs(X) < 0.5] = 0
+    dense = fitted(case, X, costs)
+    thin = fitted(case, container(X), costs)
+    assert_allclose(thin.decision_function(container(X)), dense.decision_function(X), atol=2e-4)
+    assert_allclose(thin.predict_proba(X), dense.predict_proba(container(X)), atol=2e-4)
+    assert (thin.predict(container(X)) == dense.predict(X)).mean() > 0.97
+
+
+@all_cases()
+def test_float32_input_gives_float32_scores_close_to_float64(case):
+    X, costs = problem()
+    small = X.astype(np.float32)
+    router = fitted(case, small, costs)
+    exact = fitted(case, small.astype(np.float64), costs)
+    scores = router.decision_function(small)
+    assert scores.dtype == np.float32
+    assert router.predict_proba(small).dtype == np.float32
+    assert exact.decision_function(X).dtype == np.float64
+    if not case.kinked:
+        assert_allclose(scores, exact.decision_function(small.astype(np.float64)), atol=5e-2)
+
+
+@all_cases()
+def test_fit_changes_neither_inputs_nor_costs_and_keeps_no_hold_on_them(case):
+    X, costs = problem()
+    X_before, costs_before = X.copy(), costs.copy()
+    router = fitted(case, X, costs)
+    assert_array_equal(X, X_before)
+    assert_array_equal(costs, costs_before)
+    chosen = router.predict(X_before)
+    X[:] = 1e3
+    costs[:] = 7
+    assert_array_equal(router.predict(X_before), chosen)
+
+
+@all_cases(CASES)
+def test_expert_names_come_from_the_columns_of_the_costs(case):
+    pandas = pytest.importorskip("pandas")
+    X, costs = problem()
+    frame = pandas.DataFrame(costs, columns=["small", "medium", "large"])
+    router = fitted(case, X, frame)
+    assert router.expert_names_ == ["small", "medium", "large"]
+    assert fitted(case, X, costs).expert_names_ == ["expert_0", "expert_1", "expert_2"]
+    assert_array_equal(router.predict(X), fitted(case, X, costs).predict(X))
+    assert router.without("medium").expert_names_ == ["small", "large"]
+
+
+# --- weights and rows ------------------------------------------------------------------------------
+
+
+@all_cases([case for case in ALL if case.weights_are_copies])
+def test_sample_weights_are_copies_of_rows(case):
+    X, costs = problem()
+    weight = np.random.default_rng(1).integers(0, 4, len(X))
+    weighted = fitted(case, X, costs, weight)
+    copied = fitted(case, X.repeat(weight, axis=0), costs.repeat(weight, axis=0))
+    close = 5e-2 if case.kinked else 2e-4
+    assert_allclose(weighted.decision_function(X), copied.decision_function(X), atol=close)
+    assert (weighted.predict(X) == copied.predict(X)).mean() > (0.9 if case.kinked else 0.98)
+
+
+@all_cases([case for case in ALL if not case.constant])
+def test_sample_weights_matter(case):
+    X, costs = problem()
+    weight = np.where(np.arange(len(X)) < 45, 1.0, 5.0)
+    weighted = fitted(case, X, costs, weight).decision_function(X)
+    assert np.abs(weighted - fitted(case, X, costs).decision_function(X)).max() > 1e-3
+
+
+@all_cases([case for case in ALL if case.deterministic])
+def test_permuting_experts_permutes_decisions(case):
+    X, costs = problem()
+    order = np.array([2, 0, 1])
+    router = fitted(case, X, costs)
+    permuted = fitted(case, X, costs[:, order])
+    close = 5e-2 if case.kinked else 2e-4
+    assert_allclose(
+        permuted.predict_proba(X), router.predict_proba(X)[:, order], atol=1 if case.kinked else close
+    )
+    same = order[permuted.predict(X)] == router.predict(X)
+    assert same.mean() > (0.9 if case.kinked else 0.98)
+
+
+@all_cases([case for case in ALL if case.deterministic])
+def test_a_row_is_decided_alone_as_in_a_batch(case):
+    X, costs = problem()
+    router = fitted(case, X, costs)
+    batch = router.predict(X)
+    assert_array_equal([router.predict(x[None])[0] for x in X], batch)
+    assert_array_equal([router.policy_.decide_one(x) for x in X], batch)
+    alone = np.concatenate([router.decision_function(x[None]) for x in X])
+    assert_allclose(alone, router.decision_function(X), rtol=1e-9, atol=1e-9)
+
+
+# --- what a decision is ----------------------------------------------------------------------------
+
+
+@all_cases()
+def test_distributions_sum_to_one(case):
+    X, costs = problem()
+    distribution = fitted(case, X, costs).predict_proba(X)
+    assert distribution.shape == costs.shape
+    assert (distribution >= 0).all()
+    assert_allclose(distribution.sum(axis=1), 1)
+
+
+@all_cases()
+def test_the_choice_is_the_largest_score_or_the_largest_share(case):
+    X, costs = problem()
+    router = fitted(case, X, costs)
+    if case.decides_by_proba:
+        assert_array_equal(router.predict(X), argmax_last(router.predict_proba(X)))
+    else:
+        assert_array_equal(router.predict(X), argmax_last(router.decision_function(X)))
+
+
+@all_cases([case for case in ALL if not case.constant])
+def test_learns_to_route_better_than_the_best_constant(case):
+    X, costs = problem(n=400)
+    router = fitted(case, X[:300], costs[:300])
+    assert router.score(X[300:], costs[300:]) > -costs[300:].mean(axis=0).min() + 0.1
+
+
+@all_cases()
+def test_score_is_minus_the_weighted_mean_cost(case):
+    X, costs = problem()
+    router = fitted(case, X, costs)
+    weight = np.arange(len(X)) + 1.0
+    chosen = costs.argmin(axis=1) if isinstance(router, OracleRouter) else router.predict(X)
+    expected = -np.average(costs[np.arange(len(X)), chosen], weights=weight)
+    assert_allclose(router.score(X, costs, weight), expected)
+
+
+@all_cases()
+def test_score_skips_rows_whose_chosen_expert_was_not_asked(case):
+    X, costs = problem()
+    router = fitted(case, X, costs)
+    chosen = router.predict(X)
+    thin = costs.copy()
+    thin[np.arange(0, 90, 2), chosen[::2]] = np.nan
+    if isinstance(router, OracleRouter):
+        expected = -np.nanmin(thin, axis=1).mean()
+    else:
+        expected = -costs[np.arange(1, 90, 2), chosen[1::2]].mean()
+    assert_allclose(router.score(X, thin), expected)
+
+
+# --- experts come and go ---------------------------------------------------------------------------
+
+
+@all_cases()
+def test_without_drops_an_expert_by_index_or_name(case):
+    X, costs = problem()
+    router = fitted(case, X, costs)
+    by_index, by_name = router.without(1), router.without("expert_1")
+    assert by_index.expert_names_ == by_name.expert_names_ == ["expert_0", "expert_2"]
+    assert by_index.n_experts_ == 2
+    assert_array_equal(by_index.predict(X), by_name.predict(X))
+    assert set(by_index.predict(X)) <= {0, 1}
+    assert by_index.predict_proba(X).shape == (len(X), 2)
+    assert np.isfinite(by_index.score(X, costs[:, [0, 2]]))
+    # The router itself is as it was.
+    assert router.n_experts_ == 3
+    assert router.predict_proba(X).shape == (len(X), 3)
+
+
+@all_cases([case for case in CASES if case.deterministic])
+def test_without_leaves_the_choice_among_the_others_alone(case):
+    X, costs = problem()
+    router = fitted(case, X, costs)
+    chosen, left = router.predict(X), router.without(1).predict(X)
+    kept = chosen != 1
+    if not isinstance(router, (LinearRouter, StackRouter)):
+        assert_array_equal(np.array([0, 2])[left[kept]], chosen[kept])
+    else:
+        # A stationary distribution may shift a little when a state goes.
+        assert (np.array([0, 2])[left[kept]] == chosen[kept]).mean() > 0.9
+
+
+@all_cases()
+def test_without_refuses_unknown_experts_and_the_last_one(case):
+    router = fitted(case, *problem())
+    with pytest.raises(InvalidInputError, match="expert must be"):
+        router.without("nobody")
+    with pytest.raises(InvalidInputError, match=r"expert must be an index in \[0, 3\); got 3"):
+        router.without(3)
+    with pytest.raises(InvalidInputError, match="must keep at least one expert"):
+        router.without(0).without(0).without(0)
+
+
+@all_cases()
+def test_one_expert_gets_everything(case):
+    X, costs = problem()
+    router = fitted(case, X, costs[:, :1])
+    assert_array_equal(router.predict(X), 0)
+    assert_allclose(router.predict_proba(X), 1)
+    assert_allclose(router.score(X, costs[:, :1]), -costs[:, 0].mean())
+
+
+# --- difficult data --------------------------------------------------------------------------------
+
+
+@all_cases()
+def test_rows_with_missing_costs_are_trained_on(case):
+    X, costs = problem()
+    thin = costs.copy()
+    thin[np.random.default_rng(2).uniform(size=costs.shape) < 0.3] = np.nan
+    thin[np.isnan(thin).all(axis=1), 0] = 1.0
+    router = fitted(case, X, thin)
+    assert np.isfinite(router.decision_function(X)).all()
+    assert set(router.predict(X)) <= {0, 1, 2}
+    complete = ~np.isnan(thin).any(axis=1)
+    if not case.constant:
+        dropped = fitted(case, X[complete], thin[complete])
+        difference = router.decision_function(X) - dropped.decision_function(X)
+        assert np.abs(difference).max() > 1e-4
+
+
+@all_cases()
+def test_constant_costs_give_at_most_a_warning_and_any_choice_is_right(case):
+    X, _ = problem()
+    costs = np.full((len(X), 3), 0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DegenerateDataWarning)
+        if case.kinked:
+            warnings.simplefilter("ignore", ConvergenceWarning)
+        router = clone(case.router).fit(X, costs)
+    assert router.score(X, costs) == pytest.approx(-0.5)
+    assert np.isfinite(router.decision_function(X)).all()
+
+
+@all_cases()
+def test_free_experts_give_at_most_a_warning(case):
+    X, _ = problem()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DegenerateDataWarning)
+        router = clone(case.router).fit(X, np.zeros((len(X), 3)))
+    assert router.score(X, np.zeros((len(X), 3))) == 0
+    assert np.isfinite(router.predict_proba(X)).all()
+
+
+@all_cases()
+def test_an_expert_that_is_never_cheapest_is_not_chosen(case):
+    X, costs = problem()
+    costs[:, 1] = costs.max(axis=1) + 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DegenerateDataWarning)
+        router = fitted(case, X, costs)
+    assert not (router.predict(X) == 1).any()
+
+
+@all_cases()
+def test_two_rows_are_enough(case):
+    X, costs = problem(n=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DegenerateDataWarning)
+        router = fitted(case, X, costs)
+    assert router.predict(X).shape == (2,)
+
+
+@all_cases(CASES)
+def test_constant_features_leave_the_best_constant_for_all(case):
+    _, costs = problem()
+    X = np.zeros((len(costs), 2))
+    chosen = fitted(case, X, costs).predict(X)
+    if case.deterministic and not isinstance(case.router, KNNRouter):
+        assert len(set(chosen)) == 1
+
+
+# --- bad input -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@all_cases(CASES)
+def test_refuses_nan_and_infinite_inputs(case, value):
+    X, costs = problem()
+    bad = X.copy()
+    bad[3, 1] = value
+    with pytest.raises(ValueError, match="Input X contains (NaN|infinity)"):
+        clone(case.router).fit(bad, costs)
+    with pytest.raises(ValueError, match="Input X contains (NaN|infinity)"):
+        fitted(case, X, costs).predict(bad)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: np.where(c == c[4, 2], -1.0, c), "non-negative; got -1 in row 4, expert 2"),
+        (lambda c: np.where(c == c[4, 2], np.inf, c), "infinity in row 4, expert 2"),
+        (lambda c: np.where(np.arange(90)[:, None] == 5, np.nan, c), "row 5 is all NaN"),
+        (lambda c: np.where(np.arange(3) == 1, np.nan, c), "expert 1 is all NaN"),
+        (lambda c: c[:-1], r"\(n_samples, n_experts\) = \(90, 3\); got \(89, 3\)"),
+        (lambda c: c[:, 0], "got one dimension"),
+        (lambda c: c[:, :0], "at least one expert"),
+        (lambda c: c.astype(str) + "x", "costs must hold numbers"),
+        (lambda c: None, "requires y to be passed"),
+    ],
+    ids=["negative", "infinite", "row", "column", "rows", "flat", "no-expert", "text", "none"],
+)
+@all_cases(CASES)
+def test_refuses_bad_costs(case, change, message):
+    X, costs = problem()
+    with pytest.raises(InvalidInputError, match=message):
+        clone(case.router).fit(X, change(costs))
+
+
+@all_cases(CASES)
+def test_refuses_one_sample(case):
+    X, costs = problem()
+    with pytest.raises(ValueError, match=r"1 sample.*minimum of 2"):
+        clone(case.router).fit(X[:1], costs[:1])
+
+
+@all_cases(CASES)
+def test_refuses_text_inputs(case):
+    X, costs = problem()
+    with pytest.raises(ValueError, match="could not convert string to float"):
+        clone(case.router).fit(np.full(X.shape, "word", dtype=object), costs)
+
+
+@all_cases(CASES)
+def test_refuses_weights_that_are_all_zero_negative_or_of_the_wrong_length(case):
+    X, costs = problem()
+    with pytest.raises(InvalidInputError, match="must not be all zero"):
+        clone(case.router).fit(X, costs, np.zeros(len(X)))
+    with pytest.raises(ValueError, match="[Nn]egative"):
+        clone(case.router).fit(X, costs, -np.ones(len(X)))
+    with pytest.raises(ValueError, match="sample_weight"):
+        clone(case.router).fit(X, costs, np.ones(len(X) - 1))
+
+
+@all_cases(CASES)
+def test_refuses_another_number_of_features(case):
+    X, costs = problem()
+    with pytest.raises(ValueError, match="4 features"):
+        fitted(case, X, costs).predict(X[:, :3])
