@@ -133,15 +133,19 @@ def pair_rates(scores: Row, margins: Row, surrogate: object) -> list[list[float]
 
 def mild_gradient(scores: Row, reward: Row, margins: Row, surrogate: object) -> list[float]:
     """``sum_k reward_k * grad loss_k`` for the smooth surrogates."""
+    up, down = mild_gradient_parts(scores, reward, margins, surrogate)
+    return [a - b for a, b in zip(up, down, strict=True)]
+
+
+def mild_gradient_parts(
+    scores: Row, reward: Row, margins: Row, surrogate: object
+) -> tuple[list[float], list[float]]:
+    """What pushes each score up, and what pushes it down: each may overflow by itself."""
     rates = pair_rates(scores, margins, surrogate)
-    p = len(scores)
-    return [
-        math.fsum(
-            [reward[k] * rates[k][j] for k in range(p) if k != j and reward[k] > 0]
-            + [-reward[j] * rates[j][k] for k in range(p) if k != j and reward[j] > 0]
-        )
-        for j in range(p)
-    ]
+    p = range(len(scores))
+    up = [math.fsum(reward[k] * rates[k][j] for k in p if reward[k] > 0) for j in p]
+    down = [math.fsum(reward[j] * rates[j][k] for k in p if reward[j] > 0) for j in p]
+    return up, down
 
 
 # --- label-based losses ---

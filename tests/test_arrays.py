@@ -53,13 +53,22 @@ def test_margins_default_to_ones_and_a_number_is_meant_for_all() -> None:
         (lambda: check_costs(np.zeros((128, 3)), 64), r"= \(64, 3\); got \(128, 3\)"),
         (lambda: check_costs([[1.0], [2.0, 3.0]]), r"costs must hold numbers"),
         (lambda: check_costs(np.zeros((2, 2, 2))), r"got 3 dimension\(s\), shape \(2, 2, 2\)"),
-        (lambda: check_scores([[0.0, np.nan]]), r"scores must be finite; got nan in row 0, expert 1"),
+        (
+            lambda: check_scores([[0.0, np.nan]]),
+            r"scores must be finite; got nan in row 0, expert 1",
+        ),
         (lambda: check_scores([[math.inf]]), r"scores must be finite; got inf in row 0, expert 0"),
         (lambda: check_scores([["high"]]), r"scores must hold numbers"),
         (lambda: check_rewards([[1.0]], (2, 1)), r"= \(2, 1\); got \(1, 1\)"),
         (lambda: check_rewards([[-1.0]], (1, 1)), r"non-negative; got -1.0 in row 0, expert 0"),
-        (lambda: check_rewards([[np.nan]], (1, 1)), r"rewards must be finite and non-negative; got"),
-        (lambda: check_margins([1.0], 2), r"margins must have shape \(n_experts,\) = \(2,\); got \(1,\)"),
+        (
+            lambda: check_rewards([[np.nan]], (1, 1)),
+            r"rewards must be finite and non-negative; got",
+        ),
+        (
+            lambda: check_margins([1.0], 2),
+            r"margins must have shape \(n_experts,\) = \(2,\); got \(1,\)",
+        ),
         (lambda: check_margins([1.0, 0.0], 2), r"positive and finite; got 0 for expert 1"),
         (lambda: check_margins([-3.0, 1.0], 2), r"positive and finite; got -3 for expert 0"),
         (lambda: check_margins([np.nan, 1.0], 2), r"positive and finite; got nan for expert 0"),
@@ -68,7 +77,10 @@ def test_margins_default_to_ones_and_a_number_is_meant_for_all() -> None:
         (lambda: check_labels([0, 3], 2, 3), r"labels must lie in \[0, 3\); got 3"),
         (lambda: check_labels([0, -1], 2, 3), r"labels must lie in \[0, 3\); got -1"),
         (lambda: check_labels([0.0, 1.0], 2, 3), r"labels must be integers; got dtype float64"),
-        (lambda: check_labels([0], 2, 3), r"labels must have shape \(n_samples,\) = \(2,\); got \(1,\)"),
+        (
+            lambda: check_labels([0], 2, 3),
+            r"labels must have shape \(n_samples,\) = \(2,\); got \(1,\)",
+        ),
         (lambda: check_choices([9], 1, 3), r"chosen must lie in \[0, 3\); got 9"),
     ],
 )

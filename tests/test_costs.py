@@ -123,7 +123,9 @@ def test_contrast_gives_no_weight_to_a_row_on_which_all_experts_cost_the_same() 
 def test_complement_with_one_scale_does_not_depend_on_the_batch() -> None:
     costs = np.random.default_rng(4).random((20, 3))
     whole = rewards(costs, "complement", scale=1.5)
-    parts = np.vstack([rewards(costs[:7], "complement", 1.5), rewards(costs[7:], "complement", 1.5)])
+    parts = np.vstack(
+        [rewards(costs[:7], "complement", 1.5), rewards(costs[7:], "complement", 1.5)]
+    )
     np.testing.assert_array_equal(whole, parts)
     without_scale = rewards(costs[:7], "complement")
     assert not np.allclose(whole[:7], without_scale)
@@ -249,7 +251,10 @@ def test_bad_costs_are_refused_with_the_reason(costs: object, message: str) -> N
         (lambda: cost_matrix([[1]], [1], [-1]), r"betas must be finite and non-negative"),
         (lambda: cost_matrix([[1]], [1], ["much"]), r"betas must be numbers; got \['much'\]"),
         (lambda: costs_from_correctness([[0.5, 1.5]]), r"correct must lie in \[0, 1\].*got 1.5 in"),
-        (lambda: weighted_costs({"a": [[1.0]]}, {"b": 1}), r"weights must name parts among \['a'\]"),
+        (
+            lambda: weighted_costs({"a": [[1.0]]}, {"b": 1}),
+            r"weights must name parts among \['a'\]",
+        ),
         (lambda: weighted_costs({"a": [[1.0]]}, {"a": -1}), r"finite and non-negative; got -1.0"),
         (lambda: weighted_costs({}, {}), r"parts must hold at least one cost part"),
         (lambda: weighted_costs({"a": [["x"]]}, {}), r"parts must hold numbers; 'a': could not"),

@@ -122,7 +122,9 @@ def test_equal_margins_reduce_to_softmax(surrogate: object) -> None:
     expected /= expected.sum(axis=1, keepdims=True)
     got = stationary_distribution(scores, [rho] * 4, surrogate)
     np.testing.assert_allclose(got, expected, atol=1e-13)
-    np.testing.assert_array_equal(decide(scores, [rho] * 4, surrogate=surrogate), argmax_last(scores))
+    np.testing.assert_array_equal(
+        decide(scores, [rho] * 4, surrogate=surrogate), argmax_last(scores)
+    )
 
 
 def test_two_experts_have_the_closed_form_of_the_general_chain() -> None:

@@ -29,7 +29,11 @@ def classes() -> dict[str, type]:
 
 
 def test_every_error_is_a_mild_error_and_refines_a_builtin() -> None:
-    errors = {n: c for n, c in classes().items() if issubclass(c, Exception) and c.__name__[-5:] == "Error"}
+    errors = {
+        n: c
+        for n, c in classes().items()
+        if issubclass(c, Exception) and c.__name__[-5:] == "Error"
+    }
     assert set(errors) == {*BUILTINS, "MildError"}
     for name, builtin in BUILTINS.items():
         assert issubclass(errors[name], MildError)

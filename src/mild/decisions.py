@@ -30,6 +30,7 @@ from mild.surrogates import Surrogate, parse_surrogate
 __all__ = [
     "DECISIONS",
     "argmax_last",
+    "argmax_last_experts_first",
     "decide",
     "fit_temperature",
     "relative_costs",
@@ -52,6 +53,18 @@ def argmax_last(values: FloatArray) -> IntArray:
     array([2])
     """
     return values.shape[1] - 1 - np.argmax(values[:, ::-1], axis=1)
+
+
+def argmax_last_experts_first(values: FloatArray) -> IntArray:
+    """``argmax_last`` of values given experts first, (p, m): whole rows are compared at once."""
+    if len(values) > 64:
+        return len(values) - 1 - np.argmax(values[::-1], axis=0)
+    best = values[0].copy()
+    index = np.zeros(values.shape[1], np.intp)
+    for k in range(1, len(values)):
+        np.copyto(index, k, where=values[k] >= best)
+        np.maximum(best, values[k], out=best)
+    return index
 
 
 def decide(
@@ -175,30 +188,34 @@ def _two_experts(shifted: FloatArray, rho: FloatArray, tau: float) -> FloatArray
 def _plain(
     shifted: FloatArray, rho: FloatArray, groups: list[MarginGroup], tau: float
 ) -> FloatArray:
+    """Rates ``exp(f_j / rho_g)``, not divided by their sum: row scale only rescales the masses."""
     p, m = shifted.shape
     size = len(groups)
     dtype = shifted.dtype
-    softmax = np.empty((size, p, m), dtype)
-    for g, group in enumerate(groups):
-        np.multiply(shifted, dtype.type(1 / group.margin), out=softmax[g])
-        np.exp(softmax[g], out=softmax[g])
-        softmax[g] /= softmax[g].sum(axis=0) * dtype.type(group.margin)
     order = np.concatenate([group.members for group in groups])
-    if size == p:
-        rates = softmax[:, order]
-    else:
-        rates = np.empty((size, size, m), dtype)
-        for h, group in enumerate(groups):
-            softmax[:, group.members].sum(axis=1, out=rates[:, h])
-    mass = _gth(rates)
-    distribution = np.einsum("gm,gpm->pm", mass, softmax)
-    distribution *= rho.astype(dtype)[:, None]
+    shifted = shifted[order]
+    powers = np.empty((size, p, m), dtype)
+    for g, group in enumerate(groups):
+        np.multiply(shifted, dtype.type(1 / group.margin), out=powers[g])
+    np.exp(powers, out=powers)
+    totals = powers.sum(axis=1) if size == p or tau != 1 else None
+    own = None
     if tau != 1:
-        for g, group in enumerate(groups):
-            own = softmax[g, group.members] * dtype.type(group.margin)
-            distribution[group.members] *= own ** dtype.type(1 - tau)
+        home = np.repeat(np.arange(size), [group.members.size for group in groups])
+        own = powers[home, np.arange(p)] / totals[home]
+    if size == p:
+        distribution = _gth(powers) * totals
+    else:
+        edges = np.cumsum([0] + [group.members.size for group in groups[:-1]])
+        mass = _gth(np.add.reduceat(powers, edges, axis=1))
+        distribution = np.einsum("gm,gpm->pm", mass, powers)
+    distribution *= rho[order].astype(dtype)[:, None]
+    if own is not None:
+        distribution *= own ** dtype.type(1 - tau)
     distribution /= distribution.sum(axis=0)
-    return distribution
+    result = np.empty_like(distribution)
+    result[order] = distribution
+    return result
 
 
 def _gth(rates: FloatArray) -> FloatArray:

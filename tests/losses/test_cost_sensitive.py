@@ -88,7 +88,9 @@ def test_gradients_match_finite_differences_of_the_transcription(name: str) -> N
             ahead, behind = f[i].tolist(), f[i].tolist()
             ahead[j] += step
             behind[j] -= step
-            rise = oracle(ahead, y[i], c[i].tolist(), rho) - oracle(behind, y[i], c[i].tolist(), rho)
+            rise = oracle(ahead, y[i], c[i].tolist(), rho) - oracle(
+                behind, y[i], c[i].tolist(), rho
+            )
             assert gradient[i, j] == pytest.approx(rise / (2 * step), rel=1e-5, abs=1e-6)
 
 
@@ -243,10 +245,19 @@ def test_no_array_of_pairs_is_made() -> None:
     ("call", "message"),
     [
         (lambda: log_sum_loss([[0.0, 1.0]], [0], [[0.0]]), r"costs must have the shape of scores"),
-        (lambda: log_sum_loss([[0.0, 1.0]], [0], [[0.5, 1.0]]), r"must be 0 where k' is the label; got 0.5"),
-        (lambda: log_sum_loss([[0.0, 1.0]], [0], [[0.0, -1.0]]), r"must be finite and non-negative"),
+        (
+            lambda: log_sum_loss([[0.0, 1.0]], [0], [[0.5, 1.0]]),
+            r"must be 0 where k' is the label; got 0.5",
+        ),
+        (
+            lambda: log_sum_loss([[0.0, 1.0]], [0], [[0.0, -1.0]]),
+            r"must be finite and non-negative",
+        ),
         (lambda: log_sum_loss([[0.0, 1.0]], [0], [[0.0, np.nan]]), r"must be finite and non-negat"),
-        (lambda: log_sum_loss([[0.0, 1.0]], [5], [[0.0, 1.0]]), r"labels must lie in \[0, 2\); got 5"),
+        (
+            lambda: log_sum_loss([[0.0, 1.0]], [5], [[0.0, 1.0]]),
+            r"labels must lie in \[0, 2\); got 5",
+        ),
     ],
 )
 def test_bad_input_is_refused_with_the_reason(call: Callable, message: str) -> None:

@@ -179,11 +179,20 @@ def test_resampling_is_decided_by_its_generator() -> None:
         (lambda: cross_entropy_loss([[0.0, 1.0]], [2]), r"labels must lie in \[0, 2\); got 2"),
         (lambda: cross_entropy_loss([[0.0, 1.0]], [0.0]), r"labels must be integers; got dtype"),
         (lambda: cross_entropy_loss([[0.0, 1.0]], [0, 1]), r"labels must have shape"),
-        (lambda: cross_entropy_loss([[0.0]], [0], [-1.0]), r"weights must be 1 finite, non-negative"),
+        (
+            lambda: cross_entropy_loss([[0.0]], [0], [-1.0]),
+            r"weights must be 1 finite, non-negative",
+        ),
         (lambda: cross_entropy_loss([[0.0]], [0], [1.0, 1.0]), r"weights must be 1 finite"),
         (lambda: cross_entropy_loss([[0.0]], [0], ["x"]), r"weights must be numbers; got \['x'\]"),
-        (lambda: ldam_loss([[0.0, 1.0]], [0], [1]), r"counts must have shape \(n_experts,\) = \(2,\)"),
-        (lambda: ldam_loss([[0.0]], [0], [1], max_margin=0), r"max_margin and scale must be positive"),
+        (
+            lambda: ldam_loss([[0.0, 1.0]], [0], [1]),
+            r"counts must have shape \(n_experts,\) = \(2,\)",
+        ),
+        (
+            lambda: ldam_loss([[0.0]], [0], [1], max_margin=0),
+            r"max_margin and scale must be positive",
+        ),
         (lambda: logit_adjusted_loss([[0.0, 1.0]], [0], [1, 2, 3]), r"counts must have shape"),
         (lambda: logit_adjusted_loss([[0.0]], [0], ["x"]), r"counts must be numbers; got \['x'\]"),
         (lambda: logit_adjusted_loss([[0.0]], [0], [-1]), r"counts must be non-negative"),

@@ -20,10 +20,20 @@ from mild.metrics import (
     paired_interval,
 )
 
-__all__ = ["REFERENCE", "Block", "Row", "gather"]
+__all__ = ["REFERENCE", "Block", "Row", "gather", "verdict_of"]
 
 REFERENCE = "tdef"
 RESAMPLES = 1000
+
+#: Pairs that the findings speak of, besides every method against TDEF.
+PAIRS = (
+    ("mild_tuned_stationary", "mild_uniform"),
+    ("mild_theory_argmax", "mild_theory_stationary"),
+    ("mild_theory_argmax", "constant"),
+    ("mild_tuned_argmax", "mild_tuned_stationary"),
+    ("mild_tuned_stationary", "constant"),
+    ("mild_tuned_stationary", "knn"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,16 +76,22 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """Against TDEF: "better" or "worse" where the interval excludes 0, else "level"."""
-        interval = self.against_tdef
-        if interval is None or not interval.decided:
-            return "level"
-        return "better" if interval.high < 0 else "worse"
+        """Against TDEF: "better", "worse" or "level"; "level" for TDEF itself."""
+        return "level" if self.against_tdef is None else verdict_of(self.against_tdef)
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """One scenario under one cost type: all methods, all seeds."""
+    """One scenario under one cost type: all methods, all seeds.
+
+    Attributes
+    ----------
+    setup, experts, cost : which scenario
+    expert_names : one per expert
+    oracle_shares : (n_experts,) share of the test rows on which each expert is cheapest
+    rows : one per method
+    pairs : interval of the first method's cost minus the second's, for the pairs of the findings
+    """
 
     setup: str
     experts: str
@@ -83,6 +99,7 @@ class Block:
     expert_names: tuple[str, ...]
     oracle_shares: FloatArray
     rows: tuple[Row, ...]
+    pairs: dict[tuple[str, str], Interval]
 
     def row(self, key: str) -> Row:
         """Row of a method."""
@@ -146,7 +163,15 @@ def gather(cells: Sequence[Cell], confidence: float) -> Block:
         first.expert_names,
         np.mean([oracle_shares(cell.costs) for cell in cells], axis=0),
         tuple(rows),
+        {pair: compare(*pair) for pair in PAIRS},
     )
+
+
+def verdict_of(interval: Interval) -> str:
+    """"better" or "worse" (costs: less is better) where the interval excludes 0, else "level"."""
+    if not interval.decided:
+        return "level"
+    return "better" if interval.high < 0 else "worse"
 
 
 def _marked(

@@ -210,10 +210,13 @@ def _comp_sum(
             phi = np.expm1(growth) / gap
             values += np.multiply(own, phi, out=np.zeros_like(own), where=own > 0).sum(axis=0)
             if log_up is not None and log_down is not None:
-                log_weight = np.log(own) + growth - np.log(group.margin)
-                log_down[group.members] = log_weight
-                log_group = np.logaddexp.reduce(log_weight, axis=0)
-                np.logaddexp(log_up, log_group + z - log_total, out=log_up)
+                log_margin = np.log(shifted.dtype.type(group.margin))
+                log_down[group.members] = np.log(own) - log_margin + growth
+                # growth_k + z_j - log_total, arranged so that equal scores cancel exactly at 1e20.
+                exponent = np.where(own > 0, -gap * z[group.members], -np.inf)
+                pivot = np.maximum(exponent.max(axis=0), np.finfo(z.dtype).min)
+                rest = np.log((own * np.exp(exponent - pivot)).sum(axis=0)) - log_margin
+                np.logaddexp(log_up, (z + pivot) - tau * log_total + rest, out=log_up)
     if gradient is not None and log_up is not None and log_down is not None:
         gradient += _exp_difference(log_up, log_down)
     return values

@@ -204,13 +204,19 @@ def _logistic_gradient(shifted: Tensor, rewards: Tensor, margins: Margins) -> Te
 
 
 def _comp_sum_gradient(shifted: Tensor, rewards: Tensor, margins: Margins, tau: float) -> Tensor:
-    log_pull = rewards.log() + (1 - tau) * _log_sums(shifted, margins) - margins.per_expert.log()
+    log_weight = rewards.log() - margins.per_expert.log()
+    log_down = log_weight + (1 - tau) * _log_sums(shifted, margins)
     log_up = torch.full_like(shifted, -math.inf)
     for g, margin in enumerate(margins.distinct):
-        members = torch.where(margins.group_of == g, log_pull, torch.full_like(log_pull, -math.inf))
-        share = torch.log_softmax(shifted / margin, dim=1)
-        log_up = torch.logaddexp(log_up, members.logsumexp(dim=1, keepdim=True) + share)
-    return _exp_difference(log_up, log_pull)
+        z = shifted / margin
+        # Arranged around a pivot so that equal scores cancel exactly at 1e20.
+        taking_part = (margins.group_of == g) & (rewards > 0)
+        exponent = torch.where(taking_part, (tau - 1) * z, torch.full_like(z, -math.inf))
+        pivot = exponent.amax(dim=1, keepdim=True).clamp(min=torch.finfo(z.dtype).min)
+        rest = (exponent - pivot + log_weight).logsumexp(dim=1, keepdim=True)
+        total = z.logsumexp(dim=1, keepdim=True)
+        log_up = torch.logaddexp(log_up, (z + pivot) - tau * total + rest)
+    return _exp_difference(log_up, log_down)
 
 
 def _pairwise_gradient(shifted: Tensor, rewards: Tensor, margins: Margins, tau: float) -> Tensor:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,6 +21,8 @@ __all__ = ["BLOCK", "CostPolicy", "Policy", "ScorePolicy"]
 
 # Rows per block: scores and decoding work stay in cache, X is read once.
 BLOCK = 4096
+SPAN = 32768
+PART = 2048
 
 Settings = dict[str, Any]
 Tensors = dict[str, FloatArray]
@@ -105,9 +109,22 @@ class ScorePolicy(Policy):
 
     def predict(self, X: Any) -> IntArray:
         result = np.empty(X.shape[0], np.intp)
-        for rows in blocks(X):
-            result[rows] = self.decoder.choose(self.decision_function(X[rows]))
+        if self.decoder.by_argmax or X.shape[0] <= 2 * SPAN:
+            for rows in blocks(X):
+                result[rows] = self.decoder.choose_experts_first(self.scores_experts_first(X[rows]))
+            return result
+        # BLAS threads make the scores of a span, then our threads decode it: they never compete.
+        with ThreadPoolExecutor(thread_count()) as pool:
+            for start in range(0, X.shape[0], SPAN):
+                scores = self.scores_experts_first(X[start : start + SPAN])
+                parts = [scores[:, at : at + PART] for at in range(0, scores.shape[1], PART)]
+                chosen = np.concatenate(list(pool.map(self.decoder.choose_experts_first, parts)))
+                result[start : start + SPAN] = chosen
         return result
+
+    def scores_experts_first(self, X: Any) -> FloatArray:
+        """Scores (p, n), contiguous."""
+        return np.ascontiguousarray(self.decision_function(X).T)
 
     def decoder_settings(self) -> Settings:
         """Settings of the decoder, JSON-ready."""
@@ -145,3 +162,11 @@ class CostPolicy(Policy):
 def blocks(X: Any) -> list[slice]:
     """Slices of rows that cover X."""
     return [slice(start, start + BLOCK) for start in range(0, X.shape[0], BLOCK)]
+
+
+def thread_count() -> int:
+    """Threads to decode with: OMP_NUM_THREADS if it is set, else the cores we may use."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    if asked.isdigit() and int(asked) > 0:
+        return int(asked)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -7,7 +7,11 @@ from math import exp, isfinite
 import numpy as np
 
 from mild.arrays import FloatArray, IntArray
-from mild.decisions import argmax_last, stationary_experts_first
+from mild.decisions import (
+    argmax_last,
+    argmax_last_experts_first,
+    stationary_experts_first,
+)
 from mild.margins import margin_groups
 from mild.surrogates import Surrogate, parse_surrogate
 
@@ -29,16 +33,20 @@ class Decoder:
         self.rule = rule
         self.surrogate: Surrogate = parse_surrogate(surrogate)
         self.groups = margin_groups(margins)
-        self.by_argmax = rule == "argmax" or (self.surrogate.smooth and len(self.groups) == 1)
+        self.by_argmax = rule == "argmax" or len(self.groups) == 1 or not self.surrogate.smooth
         self._inverse = 1 / margins
         self._margin_list = [float(margin) for margin in margins]
         self._reach = -300.0 * float(margins.min())
 
     def choose(self, scores: FloatArray) -> IntArray:
         """Expert of each row of scores (m, p)."""
-        if self.by_argmax:
-            return argmax_last(scores)
-        return argmax_last(self.distribution(scores))
+        return self.choose_experts_first(np.ascontiguousarray(scores.T))
+
+    def choose_experts_first(self, scores: FloatArray) -> IntArray:
+        """Expert of each column of scores given experts first, (p, m)."""
+        if not self.by_argmax:
+            scores = stationary_experts_first(scores, self.margins, self.groups, self.surrogate)
+        return argmax_last_experts_first(scores)
 
     def distribution(self, scores: FloatArray) -> FloatArray:
         """Stationary distribution (m, p); the hinge has none: all mass on the largest score."""

@@ -76,7 +76,7 @@ def logistic_heads(
     weights: FloatArray,
     alpha: float,
     max_iter: int = 300,
-    tol: float = 1e-8,
+    tol: float = 1e-10,
 ) -> Heads:
     """Logistic regression on soft targets in [0, 1], all heads in one L-BFGS run.
 

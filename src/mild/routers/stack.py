@@ -131,6 +131,10 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
     def _splitter(self, n: int) -> Any:
         if isinstance(self.cv, bool) or not isinstance(self.cv, (int, np.integer)):
             return check_cv(self.cv)
+        if n < 3:
+            raise InvalidInputError(
+                f"StackRouter needs at least 3 rows, so that members see 2 of them; got {n} samples."
+            )
         if self.cv < 2:
             raise InvalidInputError(f"cv must be at least 2; got {self.cv}.")
         rng = check_random_state(self.random_state)

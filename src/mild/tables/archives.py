@@ -52,20 +52,21 @@ def read_archive(
 def _arrays(file: Path) -> dict[str, np.ndarray[Any, Any]]:
     """Every array that matters, or one sentence."""
     wanted = ("X", "costs", "feature_names", "expert_names")
-    name = "an array"
+    name = "it"
     try:
-        archive = np.load(file, allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise DataFileError(
-                "it is a single array; a .npz with the arrays X and costs is needed (np.savez)."
-            )
-        with archive:
+        # Opened here: np.load leaves a broken archive open.
+        with open(file, "rb") as stream:
+            archive = np.load(stream, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise DataFileError(
+                    "it is a single array; a .npz with the arrays X and costs is needed (np.savez)."
+                )
             found: dict[str, np.ndarray[Any, Any]] = {}
             for name in archive.files:
                 # Arrays of no interest may be anything; they are listed, not read.
                 found[name] = archive[name] if name in wanted else np.empty(0)
             return found
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise DataFileError(f"it is not a .npz archive, or it is cut off ({error}).") from error
     except ValueError as error:
         if isinstance(error, DataFileError):

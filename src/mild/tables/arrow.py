@@ -32,6 +32,8 @@ def read_arrow(
 ) -> Matrices:
     """Matrices from the columns of a table."""
     source = _open(file)
+    if source.num_rows == 0:
+        raise DataFileError("there must be at least one row; got none.")
     names = list(source.schema.names)
     twice = {name for name in names if names.count(name) > 1}
     if twice:
@@ -40,12 +42,11 @@ def read_arrow(
     feature_columns, cost_columns = split_columns(names, numeric, features, costs, need_costs)
     chosen = [*feature_columns, *cost_columns]
     others = [name for name in names if name not in set(chosen) and name not in set(numeric)]
-    table = _read(source, chosen if features is not None else [*chosen, *others])
-    if table.num_rows == 0:
-        raise DataFileError("there must be at least one row; got none.")
-    if features is None:
+    table = _read(source, chosen)
+    if features is None and isinstance(source, pa.Table):
+        # Parquet declares its types; those of a CSV are guessed.
         for name in others:
-            _refuse_damaged(name, table[name])
+            _refuse_damaged(name, source[name])
     return Matrices(
         _matrix(table, feature_columns),
         _matrix(table, cost_columns) if cost_columns else None,
@@ -70,6 +71,7 @@ class _Parquet:
     def __init__(self, file: Any) -> None:
         self.file = file
         self.schema = file.schema_arrow
+        self.num_rows = file.metadata.num_rows
 
     def select(self, names: list[str]) -> Any:
         """Table with these columns."""
@@ -116,7 +118,7 @@ def _numbers(name: str, column: Any) -> Any:
             f"column {name!r} must hold numbers; it holds {_type_name(column.type)}{shown}."
         )
     kind = pa.float32() if column.type == pa.float32() else pa.float64()
-    return column.cast(kind).to_numpy(zero_copy_only=False)
+    return column.cast(kind, safe=False).to_numpy()
 
 
 def _refuse_damaged(name: str, column: Any) -> None:

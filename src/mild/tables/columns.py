@@ -22,10 +22,10 @@ def choose_columns(what: str, wanted: str | Sequence[str], columns: Sequence[str
     ['age', 'f_1', 'f_0']
     """
     by_pattern = isinstance(wanted, str)
-    patterns = [part.strip() for part in wanted.split(",")] if by_pattern else list(wanted)
+    patterns = wanted.split(",") if isinstance(wanted, str) else wanted
     chosen: dict[str, None] = {}
-    for pattern in patterns:
-        if not pattern:
+    for pattern in [pattern.strip() if by_pattern else pattern for pattern in patterns]:
+        if by_pattern and not pattern:
             continue
         if pattern in columns:
             found = [pattern]

@@ -1,0 +1,110 @@
+"""The tables of the terminal: one block per setup and kind of experts, the cost types side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from rich import box
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from mild.datasets import SETUPS
+from mild.demo.blocks import REFERENCE, Block, Row
+from mild.demo.findings import caption, findings
+from mild.demo.run import DemoResults
+
+__all__ = ["block_tables", "render"]
+
+MARKS = {"better": "▲", "worse": "▼", "level": ""}
+YARDSTICKS = ("label", "constant", "oracle")
+
+METHOD_WIDTH = 23
+LOSS_WIDTH = 15
+#: Width of one share by its decimals.
+SHARE_WIDTH = {0: 3, 1: 5}
+
+
+def render(results: DemoResults, width: int) -> Iterator[RenderableType]:
+    """Everything the terminal shows, fit for ``width`` columns."""
+    for block in block_tables(results.blocks, width):
+        yield block
+        yield Text()
+    region = _table([results.region_block], width)
+    region.title = "Experts by region of a plane · labels say nothing"
+    yield region
+    yield Text()
+    yield Text(caption(results), style="dim")
+    yield Text()
+    yield Text("Findings", style="bold")
+    bullets = Table.grid(padding=(0, 1))
+    for sentence in findings(results):
+        bullets.add_row("•", Text(sentence))
+    yield Padding(bullets, (0, 0, 0, 1))
+
+
+def block_tables(blocks: Sequence[Block], width: int) -> Iterator[Table]:
+    """One table per setup and kind of experts; one per cost type where two do not fit."""
+    for (experts, setup), group in groupby(blocks, key=lambda block: (block.experts, block.setup)):
+        members = list(group)
+        parts = [members] if _needed(members, 0) <= width else [[block] for block in members]
+        for part in parts:
+            table = _table(part, width)
+            coverage = "-".join(map(str, SETUPS[setup]))
+            table.title = f"Setup {setup} ({coverage}) · {experts} experts"
+            yield table
+
+
+def _needed(blocks: Sequence[Block], digits: int) -> int:
+    """Columns of text that the blocks take side by side."""
+    share = SHARE_WIDTH[digits] + 1
+    return METHOD_WIDTH + sum(
+        1 + LOSS_WIDTH + 2 + share * len(block.expert_names) for block in blocks
+    )
+
+
+def _table(blocks: Sequence[Block], width: int) -> Table:
+    digits = 1 if _needed(blocks, 1) <= width else 0
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        title_style="bold",
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("method", no_wrap=True, width=METHOD_WIDTH)
+    for block in blocks:
+        numbers = " ".join(
+            f"{k:>{SHARE_WIDTH[digits]}}" for k in range(1, len(block.expert_names) + 1)
+        )
+        table.add_column(block.cost, justify="right", no_wrap=True, width=LOSS_WIDTH)
+        table.add_column("", no_wrap=True, width=1)
+        table.add_column(numbers, no_wrap=True, width=len(numbers))
+    for rows in zip(*(block.rows for block in blocks), strict=True):
+        cells = [Text(rows[0].label)]
+        for row in rows:
+            cells.append(Text(_loss(row), style="bold" if row.best else ""))
+            cells.append(_mark(row))
+            cells.append(Text(_shares(row, digits)))
+        table.add_row(*cells, style="dim" if rows[0].key in YARDSTICKS else None)
+    return table
+
+
+def _loss(row: Row) -> str:
+    return f"{row.mean:.4f}" + ("" if row.std is None else f" ± {row.std:.4f}")
+
+
+def _mark(row: Row) -> Text:
+    if row.best:
+        return Text("★", style="bold")
+    if row.key in (REFERENCE, "oracle"):
+        return Text()
+    return Text(MARKS[row.verdict])
+
+
+def _shares(row: Row, digits: int) -> str:
+    shares = 100 * row.shares.mean(axis=0)
+    return " ".join(f"{share:>{SHARE_WIDTH[digits]}.{digits}f}" for share in shares)

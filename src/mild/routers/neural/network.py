@@ -1,0 +1,112 @@
+"""The network: built or copied, placed on a device, started from an earlier one."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from mild.exceptions import InvalidInputError, OptionError
+from mild.policies import PerceptronPolicy, Policy
+from mild.routers.neural.policy import ModulePolicy
+from mild.routers.neural.problem import Problem, check_output
+
+__all__ = ["build_module", "find_device", "perceptron", "warm_start"]
+
+
+def find_device(name: Any) -> torch.device:
+    """The device of this name; "auto" is a CUDA device if there is one, else the CPU.
+
+    Examples
+    --------
+    >>> find_device("cpu")
+    device(type='cpu')
+    """
+    if isinstance(name, str) and name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise OptionError(
+            f"device must be 'auto' or a device of torch, such as 'cpu' or 'cuda'; got {name!r}."
+        ) from error
+    try:
+        # Reading a number back shows that the device is there and holds numbers.
+        torch.zeros(1, device=device).tolist()
+    except (RuntimeError, AssertionError, ImportError) as error:
+        raise OptionError(
+            f"device {str(name)!r} is not available on this machine; use 'auto' or 'cpu'."
+        ) from error
+    return device
+
+
+def perceptron(n_features: int, hidden: Sequence[int], n_experts: int) -> nn.Sequential:
+    """``x -> relu(W_1 x + b_1) -> ... -> W_L h + b_L``, the last layer 0 at first.
+
+    All experts then start equal, and permuting them permutes the trained network.
+
+    Examples
+    --------
+    >>> perceptron(2, (8,), 3)
+    Sequential(
+      (0): Linear(in_features=2, out_features=8, bias=True)
+      (1): ReLU()
+      (2): Linear(in_features=8, out_features=3, bias=True)
+    )
+    """
+    widths = [n_features, *map(int, hidden), n_experts]
+    layers: list[nn.Module] = []
+    for before, after in itertools.pairwise(widths):
+        layers += [nn.Linear(before, after), nn.ReLU()]
+    network = nn.Sequential(*layers[:-1])
+    for value in network[-1].parameters():
+        nn.init.zeros_(value)
+    return network
+
+
+def build_module(module: Any, hidden: Sequence[int], problem: Problem) -> nn.Module:
+    """The network to train, in float32 on the problem's device; what was given is not touched."""
+    n_features, n_experts = problem.n_features, problem.n_experts
+    if module is None:
+        network: Any = perceptron(n_features, hidden, n_experts)
+    elif isinstance(module, nn.Module):
+        network = copy.deepcopy(module)
+    elif callable(module):
+        network = module(n_features, n_experts)
+    else:
+        raise InvalidInputError(
+            f"module must be a torch.nn.Module, a callable (n_features, n_experts) that returns "
+            f"one, or None; got {type(module).__name__}."
+        )
+    if not isinstance(network, nn.Module):
+        raise InvalidInputError(
+            f"module must return a torch.nn.Module when called with (n_features, n_experts); "
+            f"got {type(network).__name__}."
+        )
+    network = network.to(problem.device, torch.float32)
+    # One look at a few rows: lazy layers learn their sizes, and wrong shapes show at once.
+    rows = problem.train[:2]
+    with torch.no_grad():
+        check_output(network.eval()(problem.inputs(rows)), len(rows), n_experts)
+    return network
+
+
+def warm_start(module: nn.Module, policy: Policy) -> None:
+    """Take the weights over from a policy whose network has the same names and shapes."""
+    state: dict[str, Tensor] = {}
+    if isinstance(policy, PerceptronPolicy):
+        for layer, (weight, bias) in enumerate(zip(policy.weights, policy.biases, strict=True)):
+            state[f"{2 * layer}.weight"] = torch.from_numpy(np.array(weight))
+            state[f"{2 * layer}.bias"] = torch.from_numpy(np.array(bias))
+    elif isinstance(policy, ModulePolicy):
+        state = policy.module.state_dict()
+    own = module.state_dict()
+    if {name: value.shape for name, value in own.items()} == {
+        name: value.shape for name, value in state.items()
+    }:
+        module.load_state_dict(state)

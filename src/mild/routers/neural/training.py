@@ -1,0 +1,199 @@
+"""Minibatch training with early stopping on the deferral loss.
+
+All randomness of an epoch (the order of the rows, dropout) comes from the seed and the number of the
+epoch: a run continued from a checkpoint needs no generator state to repeat itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import nn
+
+from mild.exceptions import InvalidInputError
+from mild.routers.neural.checkpoint import Checkpoint
+from mild.routers.neural.problem import Problem, check_output
+from mild.routers.neural.run import Run, is_finite
+
+__all__ = ["Settings", "learning_rate", "own_randomness", "train"]
+
+MOMENTUM = 0.9
+# One cycle: up for this share of the steps, from and down to these fractions of the largest rate.
+RISE, START, END = 0.3, 1 / 25, 1 / 25e4
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a network is trained; the meaning is NeuralRouter's."""
+
+    epochs: int
+    batch_size: int
+    lr: float
+    weight_decay: float
+    optimizer: str
+    schedule: str | None
+    patience: int
+    seed: int
+
+    @classmethod
+    def of(cls, router: Any, seed: int) -> Self:
+        """Settings of a router, as plain numbers."""
+        return cls(
+            int(router.epochs),
+            int(router.batch_size),
+            float(router.lr),
+            float(router.weight_decay),
+            router.optimizer,
+            router.schedule,
+            int(router.patience),
+            seed,
+        )
+
+
+def train(
+    module: nn.Module,
+    problem: Problem,
+    settings: Settings,
+    reseed: Callable[[int], None],
+    store: Checkpoint | None = None,
+    progress: Callable[[int, int, str], Any] | None = None,
+) -> Run:
+    """Train the module in place and leave it at its best epoch.
+
+    Parameters
+    ----------
+    reseed : seeds the generators that the module draws from
+    store : where every epoch is written to, and where the run may continue from
+    """
+    optimizer = _optimizer(module, settings)
+    run = Run() if store is None else store.read(module, optimizer, settings.epochs)
+    with torch.enable_grad():
+        while not run.is_over(settings.epochs, settings.patience):
+            record = _epoch(module, problem, settings, optimizer, run.epoch + 1, reseed)
+            if not is_finite(module, record):
+                run.diverged = True
+                break
+            run.add(record, module)
+            if store is not None:
+                store.write(run, module, optimizer)
+            if progress is not None:
+                progress(run.epoch, settings.epochs, _message(record))
+    if run.diverged and run.best is None:
+        raise InvalidInputError(
+            f"training diverged in epoch {run.epoch + 1}: loss or weights are not finite. "
+            f"Lower lr={settings.lr:g}, or scale the features."
+        )
+    if run.best is not None:
+        module.load_state_dict(run.best)
+    return run
+
+
+def _epoch(
+    module: nn.Module,
+    problem: Problem,
+    settings: Settings,
+    optimizer: torch.optim.Optimizer,
+    epoch: int,
+    reseed: Callable[[int], None],
+) -> dict[str, Any]:
+    """One pass over the training rows in batches whose sizes differ by at most one."""
+    rng = np.random.default_rng([settings.seed, epoch])
+    order = rng.permutation(problem.train)
+    reseed(int(rng.integers(2**63)))
+    steps = math.ceil(len(order) / settings.batch_size)
+    module.train()
+    rate = settings.lr
+    parts = []
+    for step, rows in enumerate(np.array_split(order, steps)):
+        if settings.schedule is not None:
+            rate = settings.lr * learning_rate((epoch - 1) * steps + step, settings.epochs * steps)
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+        optimizer.zero_grad()
+        scores = module(problem.inputs(rows))
+        check_output(scores, len(rows), problem.n_experts)
+        loss = problem.losses(scores, rows).mean()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        parts.append(loss.detach() * len(rows))
+    record: dict[str, Any] = {
+        "epoch": epoch,
+        "loss": float(torch.stack(parts).sum()) / len(order),
+        "learning_rate": rate,
+    }
+    if len(problem.validation):
+        record.update(problem.validate(module))
+    return record
+
+
+def learning_rate(step: int, steps: int) -> float:
+    """One cycle (Smith and Topin 2019): the rate of a step, counted from 0, as a share of the largest.
+
+    A cosine from 1/25 up to 1 over the first 30 % of the steps, then one down to almost 0.
+
+    Examples
+    --------
+    >>> [round(learning_rate(step, 11), 3) for step in (0, 2, 5, 10)]
+    [0.04, 0.96, 0.726, 0.0]
+    """
+    peak = RISE * steps - 1
+    if peak > 0 and step <= peak:
+        return _between(START, 1.0, step / peak)
+    peak = max(peak, 0.0)
+    return _between(1.0, END, (step - peak) / max(steps - 1 - peak, 1.0))
+
+
+def _between(start: float, end: float, part: float) -> float:
+    return end + (start - end) * (1 + math.cos(math.pi * part)) / 2
+
+
+@contextmanager
+def own_randomness(device: torch.device) -> Iterator[Callable[[int], None]]:
+    """Yield a function that seeds torch's generators, and put them back as they were at the end."""
+    generators = [torch.default_generator]
+    if device.type == "cuda":
+        index = torch.cuda.current_device() if device.index is None else device.index
+        generators.append(torch.cuda.default_generators[index])
+    states = [generator.get_state() for generator in generators]
+
+    def reseed(seed: int) -> None:
+        for generator in generators:
+            generator.manual_seed(seed)
+
+    try:
+        yield reseed
+    finally:
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state(state)
+
+
+def _optimizer(module: nn.Module, settings: Settings) -> torch.optim.Optimizer:
+    """Weight decay on matrices alone: biases are as free as a linear router's intercept."""
+    free = [value for value in module.parameters() if value.requires_grad]
+    if not free:
+        raise InvalidInputError("module must have parameters to train; got none.")
+    groups: list[dict[str, Any]] = [
+        {"params": [value for value in free if value.ndim >= 2]},
+        {"params": [value for value in free if value.ndim < 2], "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(
+            groups, settings.lr, momentum=MOMENTUM, weight_decay=settings.weight_decay
+        )
+    if settings.optimizer == "adam":
+        return torch.optim.Adam(groups, settings.lr, weight_decay=settings.weight_decay)
+    return torch.optim.AdamW(groups, settings.lr, weight_decay=settings.weight_decay)
+
+
+def _message(record: dict[str, Any]) -> str:
+    message = f"loss {record['loss']:.4f}"
+    if "validation_loss" in record:
+        message += f", validation {record['validation_loss']:.4f}"
+    return message
