@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import oracles
 from mild import decisions
 from mild.costs import reward_distribution, rewards
 from mild.decisions import (
@@ -398,7 +398,7 @@ def test_an_unknown_rule_suggests_the_nearest_one() -> None:
 
 
 def test_the_hinge_has_no_stationary_decoding_but_argmax() -> None:
-    with pytest.raises(UnsupportedError, match="needs a smooth surrogate.*Use rule='argmax'"):
+    with pytest.raises(UnsupportedError, match=r"needs a smooth surrogate.*Use rule='argmax'"):
         stationary_distribution([[0.0, 1.0]], surrogate="hinge")
     with pytest.raises(UnsupportedError, match="needs a smooth surrogate"):
         decide([[0.0, 1.0]], surrogate="hinge")

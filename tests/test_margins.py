@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import oracles
 import pytest
 from scipy import sparse
 
+import oracles
 from mild.costs import REWARDS
 from mild.exceptions import InvalidInputError, OptionError
 from mild.margins import (
@@ -52,7 +52,7 @@ def test_rows_without_information_have_no_reward_mass() -> None:
 
 
 def test_others_rewards_make_the_mass_nearly_uniform_and_best_counts_do_not() -> None:
-    costs = trio(np.random.default_rng(1)) + [0.5, 0.3, 0.1]
+    costs = trio(np.random.default_rng(1)) + np.array([0.5, 0.3, 0.1])
     spread = {
         (rewards, counts): np.ptp(np.log(expert_mass(costs, rewards, counts)))
         for rewards, counts in [("others", "reward"), ("contrast", "reward"), ("others", "best")]

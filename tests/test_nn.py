@@ -13,9 +13,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import oracles  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
+import oracles  # noqa: E402
 from mild import costs, decisions, losses, margins, metrics, nn  # noqa: E402
 from mild.exceptions import (  # noqa: E402
     InvalidInputError,
@@ -115,12 +115,13 @@ def test_a_zero_initialised_router_gets_the_right_first_gradient(surrogate: obje
 @every_surrogate
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("size", [1e3, 1e20])
-@pytest.mark.parametrize("p", [1, 2, 4, 100])
+@pytest.mark.parametrize("p", [1, 2, 4, 60])
 def test_mild_loss_at_extreme_scores_is_numpys_and_never_nan(
     surrogate: object, dtype: type, size: float, p: int
 ) -> None:
     rng = np.random.default_rng(5)
-    scores = (rng.choice([-1.0, 0.0, 1.0], (20, p)) * size).astype(dtype)
+    noise = rng.normal(size=(20, p)) * (rng.random((20, 1)) < 0.5)
+    scores = (rng.choice([-1.0, 0.0, 1.0], (20, p)) * size + noise).astype(dtype)
     rewards = rng.choice([0.0, 0.3, 1.0], (20, p)).astype(dtype)
     rewards[::5] = 0
     rho = rng.choice([0.1, 0.7, 1.9], p)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-import oracles
 import pytest
 
+import oracles
 from mild.exceptions import InvalidInputError, OptionError
 from mild.surrogates import SURROGATES, Surrogate, parse_surrogate
 

@@ -198,7 +198,9 @@ def _plain(
     for g, group in enumerate(groups):
         np.multiply(shifted, dtype.type(1 / group.margin), out=powers[g])
     np.exp(powers, out=powers)
-    totals = powers.sum(axis=1) if size == p or tau != 1 else None
+    totals = np.empty(0, dtype)
+    if size == p or tau != 1:
+        totals = powers.sum(axis=1)
     own = None
     if tau != 1:
         home = np.repeat(np.arange(size), [group.members.size for group in groups])

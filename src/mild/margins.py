@@ -195,7 +195,7 @@ def ratio_grid(
         vector = base * move
         vector *= base.sum() / vector.sum()
         seen.setdefault(tuple(np.round(vector, 12).tolist()))
-    return MarginGrid(tuple(seen))
+    return MarginGrid(tuple(seen)[:limit])
 
 
 def paper_grid(center: ArrayLike, step: float = 1.0, radius: float = 5.0) -> MarginGrid:

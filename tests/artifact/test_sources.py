@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from mild.artifact import load, save
 from mild.exceptions import InvalidInputError, UnsupportedError
+from mild.policies import ConstantPolicy
 from mild.routers.cascade import CascadeRouter
 from mild.routers.classifier import CostSensitiveClassifier
 from mild.routers.constant import ConstantRouter
@@ -86,6 +87,40 @@ def test_a_pipeline_of_scalers_decides_the_same_from_disk(mean, std, data, tmp_p
     assert back.metadata["estimator"]["class"] == "LinearRouter"
 
 
+def test_a_network_decides_the_same_from_disk_without_torch(data, tmp_path):
+    pytest.importorskip("torch")
+    from mild.routers.neural import NeuralRouter
+
+    X, costs = data[0].astype(np.float32), data[1].astype(np.float32)
+    router = NeuralRouter(hidden=(8,), epochs=2, random_state=0).fit(X, costs)
+    back = load(save(router, tmp_path / "router"))
+    assert back.metadata["kind"] == "perceptron"
+    np.testing.assert_array_equal(back.predict(X), router.predict(X))
+
+
+def test_a_module_of_ones_own_is_refused_with_the_reason(data, tmp_path):
+    torch = pytest.importorskip("torch")
+    from mild.routers.neural import NeuralRouter
+
+    X, costs = data[0].astype(np.float32), data[1].astype(np.float32)
+    router = NeuralRouter(module=torch.nn.Linear(4, 3), epochs=1, random_state=0).fit(X, costs)
+    with pytest.raises(UnsupportedError, match="weights are nothing without its code"):
+        save(router, tmp_path / "router")
+
+
+class OwnPolicy(ConstantPolicy):
+    """A policy that mild does not know."""
+
+    kind = "own"
+
+
+def test_a_policy_that_mild_does_not_know_is_refused(data, tmp_path):
+    router = ConstantRouter().fit(*data)
+    router.policy_ = OwnPolicy(np.ones(3), 4)
+    with pytest.raises(UnsupportedError, match="ConstantRouter decides by OwnPolicy, which cannot"):
+        save(router, tmp_path / "router")
+
+
 def test_a_search_over_a_pipeline_saves_its_best(data, tmp_path):
     X, costs = data
     pipeline = make_pipeline(StandardScaler(), LinearRouter())
@@ -138,7 +173,7 @@ def test_parameters_are_plain_json(data, tmp_path):
 
 REFUSED = [
     (make_pipeline(PCA(2), LinearRouter()), r"step 'pca' \(PCA\)\. Save the router alone"),
-    (RandomRouter(), "RandomRouter decides by RandomPolicy, which cannot be written"),
+    (RandomRouter(), "a random router is a yardstick and is not saved"),
     (OracleRouter(), "OracleRouter decides by costs that nobody knows"),
 ]
 

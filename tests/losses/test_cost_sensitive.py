@@ -7,9 +7,9 @@ import tracemalloc
 from collections.abc import Callable
 
 import numpy as np
-import oracles
 import pytest
 
+import oracles
 from mild.exceptions import InvalidInputError, OptionError
 from mild.losses import (
     cost_sensitive_loss,

@@ -6,11 +6,11 @@ import math
 import tracemalloc
 
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import oracles
 from mild.costs import rewards as make_rewards
 from mild.exceptions import InvalidInputError, OptionError
 from mild.losses import mild_loss, tdef_loss

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import oracles
 import pytest
 
+import oracles
 from mild.exceptions import InvalidInputError, OptionError
 from mild.losses import (
     class_dependent_temperature_loss,

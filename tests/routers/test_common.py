@@ -1,133 +1,31 @@
-"""What every router must do: scikit-learn's own checks, and ours with three experts.
-
-scikit-learn's checks reshape y to one column, so they see one expert only. To put a new router through
-all of this, add a ``Case`` to ``CASES``.
-"""
+"""What every router must do, checked with three experts; the list of routers is in router_cases.py."""
 
 from __future__ import annotations
 
 import pickle
 import warnings
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from router_cases import ALL, CASES
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mild.decisions import argmax_last
 from mild.exceptions import ConvergenceWarning, DegenerateDataWarning, InvalidInputError
 from mild.metrics import deferral_loss
-from mild.routers.base import BaseRouter
-from mild.routers.cascade import CascadeRouter
-from mild.routers.classifier import CostSensitiveClassifier
-from mild.routers.constant import ConstantRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.nearest import KNNRouter
 from mild.routers.oracle import OracleRouter
-from mild.routers.priced import PricedRouter
-from mild.routers.random import RandomRouter
-from mild.routers.regression import CostRegressionRouter
 from mild.routers.stack import StackRouter
 
 
-@dataclass(frozen=True)
-class Case:
-    """A router, and which of the common properties it does not have, by design."""
-
-    name: str
-    router: BaseRouter
-    grid: tuple[str, tuple[object, ...]]
-    # Whether the prediction does not depend on X, so that only shares or means matter.
-    constant: bool = False
-    # Whether the same input always gets the same expert.
-    deterministic: bool = True
-    # Whether a sample weight of 2 is the same as the row twice.
-    weights_are_copies: bool = True
-    # Whether the objective has kinks, at which a solver stops near the optimum and not in it.
-    kinked: bool = False
-    # Whether the largest entry of predict_proba is the choice.
-    decides_by_proba: bool = False
-
-
-def linear(name, kinked=False, by_proba=True, **options):
-    return Case(
-        f"linear-{name}",
-        LinearRouter(alpha=1e-2, tol=1e-10, max_iter=2000, **options),
-        ("alpha", (1e-3, 1e-1)),
-        kinked=kinked,
-        decides_by_proba=by_proba,
-    )
-
-
-CASES = [
-    linear("mild"),
-    linear("tdef", loss="tdef"),
-    Case("constant", ConstantRouter(), ("expert", (None, 0)), constant=True),
-    Case("regression", CostRegressionRouter(), ("alpha", (0.1, 10.0))),
-    Case("knn", KNNRouter(n_neighbors=7), ("n_neighbors", (3, 9))),
-    Case(
-        "random",
-        RandomRouter("best", random_state=0),
-        ("shares", ("best", "uniform")),
-        constant=True,
-        deterministic=False,
-    ),
-    Case("oracle", OracleRouter(), (None, ()), constant=True),
-    Case("cascade", CascadeRouter(), ("n_thresholds", (5, 9))),
-    Case("priced", PricedRouter(), ("alpha", (1e-3, 1e-1))),
-    Case("priced-ridge", PricedRouter("ridge"), ("alpha", (1e-3, 1e-1))),
-    Case(
-        "stack",
-        StackRouter(
-            [("linear", LinearRouter(tol=1e-10)), ("knn", KNNRouter(5))],
-            final_estimator=LinearRouter(tol=1e-10),
-            cv=3,
-        ),
-        ("knn__n_neighbors", (3, 7)),
-        weights_are_copies=False,
-        decides_by_proba=True,
-    ),
-]
-
-# Every loss, surrogate and decision of the linear router: the same code path in the checks at p = 1.
-LINEAR_CASES = [
-    linear("mild-argmax", decision="argmax", by_proba=False),
-    linear("tdef-argmax", loss="tdef", decision="argmax"),
-    linear("complement", rewards="complement"),
-    linear("contrast", rewards="contrast"),
-    linear("best-counts", counts="best", norms="rms"),
-    linear("uniform", margins="uniform"),
-    linear("ce", loss="ce"),
-    linear("cwce", loss="cwce"),
-    linear("ldam", loss="ldam"),
-    linear("logit-adjusted", loss="logit_adjusted"),
-    linear("temperature", loss="temperature"),
-    linear("exponential", surrogate="exponential"),
-    linear("exponential-argmax", surrogate="exponential", decision="argmax", by_proba=False),
-    linear("tau", surrogate=0.5),
-    linear("tau-argmax", surrogate=0.5, decision="argmax", by_proba=False),
-    linear("pairwise-logistic", surrogate="pairwise_logistic"),
-    linear("pairwise-exponential", surrogate="pairwise_exponential"),
-    linear("hinge", surrogate="hinge", rewards="contrast", decision="argmax", kinked=True),
-    linear("no-intercept", fit_intercept=False),
-]
-
-ALL = [*CASES, *LINEAR_CASES]
 N_EXPERTS = 3
-
-# scikit-learn expects (n_samples, 1) predictions from an estimator with a two-dimensional y, and that only
-# classifiers have predict_proba. Sparse input has a check of its own below.
-EXPECTED_FAILURES = {
-    "check_estimator_sparse_array": "a router predicts one expert per row, not one column",
-    "check_estimator_sparse_matrix": "a router predicts one expert per row, not one column",
-}
 
 
 def all_cases(cases=ALL):
@@ -149,37 +47,6 @@ def fitted(case, X, costs, sample_weight=None):
         if case.kinked:
             warnings.simplefilter("ignore", ConvergenceWarning)
         return clone(case.router).fit(X, costs, sample_weight)
-
-
-# --- scikit-learn's checks -------------------------------------------------------------------------
-
-
-def failures(estimator):
-    return EXPECTED_FAILURES if isinstance(estimator, BaseRouter) else {}
-
-
-@parametrize_with_checks(
-    [*(case.router for case in CASES), CostSensitiveClassifier()],
-    expected_failed_checks=failures,
-)
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-def test_passes_the_checks_of_scikit_learn(estimator, check):
-    check(estimator)
-
-
-@pytest.mark.slow
-@parametrize_with_checks(
-    [
-        *(case.router for case in LINEAR_CASES),
-        CostSensitiveClassifier("hinge"),
-        CostSensitiveClassifier(form="sum"),
-        CostSensitiveClassifier(form="log_sum"),
-        CostSensitiveClassifier(0.5, margins="uniform"),
-    ],
-    expected_failed_checks=failures,
-)
-def test_variants_pass_the_checks_of_scikit_learn(estimator, check):
-    check(estimator)
 
 
 # --- with scikit-learn's tools ---------------------------------------------------------------------
@@ -322,7 +189,9 @@ def test_permuting_experts_permutes_decisions(case):
     permuted = fitted(case, X, costs[:, order])
     close = 5e-2 if case.kinked else 2e-4
     assert_allclose(
-        permuted.predict_proba(X), router.predict_proba(X)[:, order], atol=1 if case.kinked else close
+        permuted.predict_proba(X),
+        router.predict_proba(X)[:, order],
+        atol=1 if case.kinked else close,
     )
     same = order[permuted.predict(X)] == router.predict(X)
     assert same.mean() > (0.9 if case.kinked else 0.98)
@@ -523,9 +392,9 @@ def test_refuses_nan_and_infinite_inputs(case, value):
     X, costs = problem()
     bad = X.copy()
     bad[3, 1] = value
-    with pytest.raises(ValueError, match="Input X contains (NaN|infinity)"):
+    with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
         clone(case.router).fit(bad, costs)
-    with pytest.raises(ValueError, match="Input X contains (NaN|infinity)"):
+    with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
         fitted(case, X, costs).predict(bad)
 
 
@@ -570,7 +439,7 @@ def test_refuses_weights_that_are_all_zero_negative_or_of_the_wrong_length(case)
     X, costs = problem()
     with pytest.raises(ValueError, match="zero"):
         clone(case.router).fit(X, costs, np.zeros(len(X)))
-    with pytest.raises(ValueError, match="[Nn]egative"):
+    with pytest.raises(ValueError, match=r"[Nn]egative"):
         clone(case.router).fit(X, costs, -np.ones(len(X)))
     with pytest.raises(ValueError, match="sample_weight"):
         clone(case.router).fit(X, costs, np.ones(len(X) - 1))

@@ -69,6 +69,9 @@ def source_of(router: Any) -> Source:
             "Save a ConstantRouter for the best constant."
         )
     if not isinstance(policy, Policy) or POLICIES.get(policy.kind) is not type(policy):
+        if isinstance(policy, Policy):
+            # A policy that cannot be written knows best why.
+            policy.state()
         raise UnsupportedError(
             f"{name} decides by {type(policy).__name__}, which cannot be written as JSON and "
             f"safetensors. Routers of the kinds {', '.join(sorted(POLICIES))} can."

@@ -112,7 +112,7 @@ def check_target(folder: str | os.PathLike[str], overwrite: bool) -> Path:
         raise OutputExistsError(f"{target} must be a folder; a file is there.")
     if not overwrite:
         raise OutputExistsError(
-            f"{target} exists; choose another folder, or allow overwriting to replace it."
+            f"{target} exists; choose another folder, or replace it (--overwrite, overwrite=True)."
         )
     try:
         present = {entry.name for entry in target.iterdir()}

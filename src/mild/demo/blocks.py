@@ -129,9 +129,7 @@ def gather(cells: Sequence[Cell], confidence: float) -> Block:
     clusters = np.concatenate([cell.rows for cell in cells])
 
     def compare(key: str, other: str) -> Interval:
-        return paired_interval(
-            pooled[key], pooled[other], confidence, RESAMPLES, clusters=clusters
-        )
+        return paired_interval(pooled[key], pooled[other], confidence, RESAMPLES, clusters=clusters)
 
     marked = _marked(cells, pooled, compare)
     rows = []
@@ -168,7 +166,7 @@ def gather(cells: Sequence[Cell], confidence: float) -> Block:
 
 
 def verdict_of(interval: Interval) -> str:
-    """"better" or "worse" (costs: less is better) where the interval excludes 0, else "level"."""
+    """ "better" or "worse" (costs: less is better) where the interval excludes 0, else "level"."""
     if not interval.decided:
         return "level"
     return "better" if interval.high < 0 else "worse"

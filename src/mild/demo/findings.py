@@ -41,7 +41,7 @@ def caption(results: DemoResults) -> str:
         f"least mean, and the {level} interval of its difference to every other row but the oracle's "
         f"lies below 0 (rows with the very same choices share the mark). ▲ better, ▼ worse than TDEF "
         f"by that interval; no mark: undecided. The interval is a paired bootstrap over the test "
-        f"rows of all splits, the same digit drawn together.\n"
+        f"rows of all splits, the same digit drawn together; each holds by itself.\n"
         f"All methods see the same 128 radial features. Linear methods: alpha from {alphas} by "
         f"{settings.folds}-fold cross-validation (LDAM: times its squared scale), kNN: k likewise. "
         f"MILD: logistic, others rewards, margins of mean 1; theory: best counts; tuned: each "

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from mild.datasets import COSTS, EXPERTS, SETUPS
 from mild.exceptions import InvalidInputError, check_option
 
-__all__ = ["DemoSettings", "choose"]
+__all__ = ["DemoSettings"]
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,40 @@ class DemoSettings:
             if getattr(self, name) < 1:
                 raise InvalidInputError(f"{name} must be at least 1; got {getattr(self, name)}.")
 
+    def changed(
+        self,
+        setups: Iterable[str] | None = None,
+        experts: Iterable[str] | None = None,
+        costs: Iterable[str] | None = None,
+        seeds: int | None = None,
+        jobs: int | None = None,
+    ) -> DemoSettings:
+        """The same with what is given in place of what was; names in their usual order, once each.
+
+        Examples
+        --------
+        >>> DemoSettings().changed(setups=["severe", "I"], seeds=3).setups
+        ('I', 'severe')
+        """
+        changes: dict[str, Any] = {}
+        for name, asked, known in (
+            ("setups", setups, tuple(SETUPS)),
+            ("experts", experts, EXPERTS),
+            ("costs", costs, COSTS),
+        ):
+            values = list(asked or ())
+            for value in values:
+                check_option(name, value, known)
+            if values:
+                changes[name] = tuple(value for value in known if value in values)
+        if seeds is not None:
+            changes["seeds"] = seeds
+        if jobs is not None:
+            changes["jobs"] = jobs
+        return replace(self, **changes)
+
     @classmethod
-    def quick(cls, jobs: int = 2) -> DemoSettings:
+    def quick(cls) -> DemoSettings:
         """A look in seconds: setups I and severe, two seeds, smaller grids."""
         return cls(
             setups=("I", "severe"),
@@ -63,13 +96,4 @@ class DemoSettings:
             alphas=(1e-5, 1e-4),
             neighbours=(5, 20),
             region_samples=1000,
-            jobs=jobs,
         )
-
-
-def choose(name: str, asked: Iterable[str] | None, known: tuple[str, ...]) -> tuple[str, ...]:
-    """The asked values in the order of ``known``, each once; all of them if none was asked."""
-    values = list(asked or known)
-    for value in values:
-        check_option(name, value, known)
-    return tuple(value for value in known if value in values)

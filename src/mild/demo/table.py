@@ -29,10 +29,10 @@ SHARE_WIDTH = {0: 3, 1: 5}
 
 def render(results: DemoResults, width: int) -> Iterator[RenderableType]:
     """Everything the terminal shows, fit for ``width`` columns."""
-    for block in block_tables(results.blocks, width):
-        yield block
+    for table in block_tables(results.blocks, width):
+        yield table
         yield Text()
-    region = _table([results.region_block], width)
+    region = _table([results.region_block], width, _decimals(results.blocks, width))
     region.title = "Experts by region of a plane · labels say nothing"
     yield region
     yield Text()
@@ -47,40 +47,50 @@ def render(results: DemoResults, width: int) -> Iterator[RenderableType]:
 
 def block_tables(blocks: Sequence[Block], width: int) -> Iterator[Table]:
     """One table per setup and kind of experts; one per cost type where two do not fit."""
+    digits = _decimals(blocks, width)
     for (experts, setup), group in groupby(blocks, key=lambda block: (block.experts, block.setup)):
         members = list(group)
         parts = [members] if _needed(members, 0) <= width else [[block] for block in members]
         for part in parts:
-            table = _table(part, width)
+            table = _table(part, width, digits)
             coverage = "-".join(map(str, SETUPS[setup]))
             table.title = f"Setup {setup} ({coverage}) · {experts} experts"
             yield table
 
 
 def _needed(blocks: Sequence[Block], digits: int) -> int:
-    """Columns of text that the blocks take side by side."""
+    """Columns of text that the blocks take side by side, one space between columns."""
     share = SHARE_WIDTH[digits] + 1
     return METHOD_WIDTH + sum(
         1 + LOSS_WIDTH + 2 + share * len(block.expert_names) for block in blocks
     )
 
 
-def _table(blocks: Sequence[Block], width: int) -> Table:
-    digits = 1 if _needed(blocks, 1) <= width else 0
+def _decimals(blocks: Sequence[Block], width: int) -> int:
+    """Decimals of the shares: one, if every table has the room for it."""
+    groups = groupby(blocks, key=lambda block: (block.experts, block.setup))
+    return int(all(_needed(list(group), 1) <= width for _, group in groups))
+
+
+def _table(blocks: Sequence[Block], width: int, digits: int) -> Table:
+    # Blocks stand apart where there is room.
+    gap = max(0, min(4, width - _needed(blocks, digits)))
     table = Table(
         box=box.SIMPLE_HEAD,
         title_justify="left",
         title_style="bold",
         show_edge=False,
         pad_edge=False,
-        padding=(0, 1, 0, 0),
+        padding=0,
     )
     table.add_column("method", no_wrap=True, width=METHOD_WIDTH)
-    for block in blocks:
+    for place, block in enumerate(blocks):
         numbers = " ".join(
             f"{k:>{SHARE_WIDTH[digits]}}" for k in range(1, len(block.expert_names) + 1)
         )
-        table.add_column(block.cost, justify="right", no_wrap=True, width=LOSS_WIDTH)
+        table.add_column(
+            block.cost, justify="right", no_wrap=True, width=LOSS_WIDTH + (gap if place else 0)
+        )
         table.add_column("", no_wrap=True, width=1)
         table.add_column(numbers, no_wrap=True, width=len(numbers))
     for rows in zip(*(block.rows for block in blocks), strict=True):

@@ -46,6 +46,7 @@ def linear_candidates(
     sample_weight: FloatArray | None,
     alphas: Sequence[float] | None,
     factors: Sequence[float],
+    max_margins: int,
     grid: str,
 ) -> tuple[list[Candidate], int]:
     """Margins around the base router's, times strengths; and how many margin vectors were dropped.
@@ -58,7 +59,7 @@ def linear_candidates(
     vectors: list[FloatArray | None] = [None]
     dropped = 0
     if base.loss == "mild" and costs.shape[1] > 1:
-        found = paper_grid(center) if grid == "paper" else ratio_grid(center, factors)
+        found = paper_grid(center) if grid == "paper" else ratio_grid(center, factors, max_margins)
         vectors = list(found)
         dropped = found.dropped
     strengths = (

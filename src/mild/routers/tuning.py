@@ -47,6 +47,7 @@ class RouterCV(BaseRouter):
     estimator : LinearRouter to search around; None for the default one
     alphas : strengths to try; None for 1e-4 to 1e-1 in steps of ten
     margin_factors : factors by which single margins are moved against the first one
+    max_margins : margin vectors at most; beyond, the full product gives way to single moves
     grid : "ratios", or "paper": step 1 on [rho* - 5, rho* + 5] per expert, at the estimator's alpha
         unless ``alphas`` is given
     families : None (linear only), "all", or names among linear, regression, knn, mlp, stack
@@ -77,6 +78,7 @@ class RouterCV(BaseRouter):
         *,
         alphas: Sequence[float] | None = None,
         margin_factors: Sequence[float] = (0.5, 1.0, 2.0),
+        max_margins: int = 81,
         grid: str = "ratios",
         families: Any = None,
         cv: Any = 5,
@@ -91,6 +93,7 @@ class RouterCV(BaseRouter):
         self.estimator = estimator
         self.alphas = alphas
         self.margin_factors = margin_factors
+        self.max_margins = max_margins
         self.grid = grid
         self.families = families
         self.cv = cv
@@ -143,7 +146,14 @@ class RouterCV(BaseRouter):
         self.dropped_margins_ = 0
         if not self._families or "linear" in self._families:
             found, self.dropped_margins_ = linear_candidates(
-                base, X, costs, sample_weight, self.alphas, self.margin_factors, self.grid
+                base,
+                X,
+                costs,
+                sample_weight,
+                self.alphas,
+                self.margin_factors,
+                self.max_margins,
+                self.grid,
             )
         found += family_candidates(self._families, self.alphas, self.random_state)
         if not found:

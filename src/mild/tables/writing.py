@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,7 +14,8 @@ from mild.exceptions import DataFileError, OutputExistsError
 __all__ = ["check_output", "write_columns", "write_csv"]
 
 SUFFIXES = (".csv", ".parquet", ".jsonl")
-Columns = Mapping[str, Sequence[Any]]
+# Lists or arrays of equal length.
+Columns = Mapping[str, Any]
 
 
 def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
@@ -28,7 +29,7 @@ def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
         raise OutputExistsError(f"{target} must be a file; a folder is there.")
     if target.exists() and not overwrite:
         raise OutputExistsError(
-            f"{target} exists; choose another file, or allow overwriting to replace it."
+            f"{target} exists; choose another file, or replace it (--overwrite, overwrite=True)."
         )
     if not target.parent.is_dir() or not os.access(target.parent, os.W_OK | os.X_OK):
         raise DataFileError(f"cannot write to {target}: {target.parent} is not a writable folder.")

@@ -1,0 +1,133 @@
+"""What the verbs say, where, and with which exit code."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+from mild.exceptions import MildError, MildWarning
+
+__all__ = ["INTERRUPTED", "emit", "note", "number", "print_table", "progress_bar", "reported"]
+
+# What a shell reports for a program that was ended by Ctrl-C.
+INTERRUPTED = 130
+
+
+def reported(verb: Callable[..., None]) -> Callable[..., None]:
+    """The verb with errors as one line: ``error: ...``, exit 1; with --json also on stdout.
+
+    Errors that mild does not know keep their traceback.
+    """
+
+    @functools.wraps(verb)
+    def run(**options: Any) -> None:
+        try:
+            with _plain_warnings():
+                verb(**options)
+        except MildError as error:
+            if options.get("as_json"):
+                typer.echo(json.dumps({"error": str(error)}, ensure_ascii=False))
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(1) from error
+        except KeyboardInterrupt as error:
+            if options.get("as_json"):
+                typer.echo(json.dumps({"error": "interrupted"}))
+            typer.echo("interrupted: nothing was written.", err=True)
+            raise typer.Exit(INTERRUPTED) from error
+
+    return run
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Warnings of mild as one line on stderr, each sentence once."""
+    said: set[str] = set()
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if not issubclass(category, MildWarning):
+                usual(message, category, *place, **more)
+            elif str(message) not in said:
+                said.add(str(message))
+                note(str(message), "warning")
+
+        warnings.simplefilter("always", MildWarning)
+        warnings.showwarning = show
+        yield
+
+
+def emit(result: Mapping[str, Any], as_json: bool, show: Callable[[], None]) -> None:
+    """Print a result: as JSON, alone on stdout, or as ``show`` does it."""
+    if as_json:
+        typer.echo(json.dumps(_plain(result), ensure_ascii=False, allow_nan=False))
+    else:
+        show()
+
+
+def note(text: str, kind: str = "note") -> None:
+    """One line on stderr."""
+    typer.echo(f"{kind}: {text}", err=True)
+
+
+def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on stdout: the first column to the left, the others to the right."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=escape(title), title_justify="left")
+    for place, name in enumerate(header):
+        table.add_column(escape(name), justify="right" if place else "left", overflow="fold")
+    for row in rows:
+        # Text, not markup: a name may hold brackets.
+        table.add_row(*(Text(cell) for cell in row))
+    console = Console(soft_wrap=False)
+    console.print(table)
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A number for people; a dash where there is none."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{value:.{digits}f}"
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[int, int, str], None] | None]:
+    """A bar on stderr, as a callback(done, total, message); None when stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=None)
+
+        def advance(done: int, total: int, message: str) -> None:
+            progress.update(task, completed=done, total=total, description=f"{what}, {message}")
+
+        yield advance
+
+
+def _plain(value: Any) -> Any:
+    """JSON-ready: arrays as lists, what is not finite as null."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    return value

@@ -1,0 +1,120 @@
+"""``mild demo``"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mild.cli import options as o
+from mild.cli.console import emit, note, progress_bar
+
+if TYPE_CHECKING:
+    from mild.demo.results import Draw
+    from mild.demo.settings import DemoSettings
+
+__all__ = ["demo"]
+
+
+def demo(
+    seeds: Annotated[
+        int | None, typer.Option(help="Number of random splits. Default: 5, quick: 2.")
+    ] = None,
+    setup: Annotated[
+        list[str] | None,
+        typer.Option(help="I, II, III or severe; may be repeated. Default: all, quick: I, severe."),
+    ] = None,
+    experts: Annotated[
+        list[str] | None, typer.Option(help="synthetic or real; may be repeated. Default: both.")
+    ] = None,
+    cost: Annotated[
+        list[str] | None,
+        typer.Option(help="error or error+coverage; may be repeated. Default: both."),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A look in seconds: smaller grids.")
+    ] = False,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", help="Worker processes. Default: one per core.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for JSON, CSV and figures.")
+    ] = Path("demo-results"),
+    as_json: o.AsJson = False,
+    no_figure: Annotated[bool, typer.Option("--no-figure", help="Draw no figures.")] = False,
+) -> None:
+    """Compare routers on the paper's expert setups, on scikit-learn's digits.
+
+    Setups I (7-2-1), II (5-2-2-1), III (4-2-2-1-1) and severe (9-1): experts that know so many of the
+    ten digits each, synthetic or trained; costs are errors, or errors plus the share of the digits that
+    the expert knows. TDEF, MILD (uniform, theory, tuned; argmax and stationary), CE, CWCE, LDAM, cost
+    regression, kNN, the best constant and the oracle; then a case in which experts specialise by region
+    of the input, and two pictures. A minute or two on two cores.
+
+    The folder must be new, empty, or an earlier demo's, whose files are replaced.
+
+    \b
+    Example:
+      mild demo
+      mild demo --quick
+      mild demo --setup III --experts real --seeds 10 --out setup-three
+    """
+    from mild.demo.results import check_folder, document, write_results
+    from mild.demo.run import run_demo
+
+    settings = _settings(seeds, setup, experts, cost, quick, jobs)
+    check_folder(out)
+    figures = {} if no_figure else _figures()
+    with progress_bar("demo") as progress:
+        results = run_demo(settings, progress)
+    written = write_results(results, out, figures)
+    for sentence, cells in results.warned.items():
+        note(f"in {cells} cell(s): {sentence}", "warning")
+
+    def show() -> None:
+        from rich.console import Console
+
+        from mild.demo.table import render
+
+        console = Console()
+        for part in render(results, console.width):
+            console.print(part)
+        names = ", ".join(path.name for path in written)
+        typer.echo(
+            f"\nSaved in {out}: {names}. {results.seconds:.0f} s with {settings.jobs} job(s)."
+        )
+
+    emit(document(results), as_json, show)
+
+
+def _settings(
+    seeds: int | None,
+    setup: list[str] | None,
+    experts: list[str] | None,
+    cost: list[str] | None,
+    quick: bool,
+    jobs: int | None,
+) -> DemoSettings:
+    """The settings that the options ask for."""
+    from joblib import cpu_count
+
+    from mild.demo.settings import DemoSettings
+
+    base = DemoSettings.quick() if quick else DemoSettings()
+    return base.changed(
+        setups=setup, experts=experts, costs=cost, seeds=seeds, jobs=jobs or cpu_count()
+    )
+
+
+def _figures() -> dict[str, Draw]:
+    """Figures to draw; a note and none at all where matplotlib is missing."""
+    from mild.demo.figures import check_matplotlib, draw_overview, draw_pictures
+    from mild.exceptions import MissingExtraError
+
+    try:
+        check_matplotlib()
+    except MissingExtraError as error:
+        note(str(error), "warning")
+        return {}
+    return {"overview.png": draw_overview, "pictures.png": draw_pictures}

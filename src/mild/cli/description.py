@@ -1,0 +1,125 @@
+"""A saved router in words and figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from mild.artifact import LoadedRouter
+from mild.cli.console import print_table
+
+__all__ = ["describe", "describe_tuning", "margins_of", "print_description"]
+
+
+def describe(router: LoadedRouter, folder: Path) -> dict[str, Any]:
+    """What ``mild show`` reports."""
+    meta = router.metadata
+    return {
+        "folder": str(folder),
+        "kind": meta["kind"],
+        "parts": parts_of(router.policy),
+        "experts": router.expert_names,
+        "margins": margins_of(router.policy),
+        "settings": meta["settings"],
+        "estimator": meta["estimator"],
+        "n_features": router.n_features,
+        "feature_names": router.feature_names,
+        "data": meta["data"],
+        "tensors": meta["tensors"],
+        "bytes": {file.name: file.stat().st_size for file in sorted(folder.iterdir())},
+        "mild_version": meta["mild_version"],
+        "created": meta["created"],
+        "schema_version": meta["schema_version"],
+    }
+
+
+def parts_of(policy: Any) -> list[str]:
+    """Kinds of the policies inside, outermost first."""
+    inside = [
+        *([policy.inner] if hasattr(policy, "inner") else []),
+        *getattr(policy, "members", []),
+        *([policy.final] if hasattr(policy, "final") else []),
+    ]
+    return [policy.kind, *(kind for part in inside for kind in parts_of(part))]
+
+
+def margins_of(policy: Any) -> list[float] | None:
+    """Margins of the policy that decides in the end; None if it has none."""
+    while not hasattr(policy, "decoder"):
+        policy = getattr(policy, "inner", None) or getattr(policy, "final", None)
+        if policy is None:
+            return None
+    return [float(margin) for margin in policy.decoder.margins]
+
+
+def print_description(report: dict[str, Any]) -> None:
+    """Tables of a report of ``describe``."""
+    data = report["data"]
+    estimator = report["estimator"]
+    facts = {
+        "kind": " > ".join(report["parts"]),
+        "fitted as": estimator["class"],
+        **{
+            key.replace("_", " "): _words(value)
+            for key, value in estimator.items()
+            if key.startswith("best_")
+        },
+        **{f"setting {key}": _words(value) for key, value in _settings(report).items()},
+        "features": str(report["n_features"]),
+        "data": "unknown"
+        if data is None
+        else f"{data['rows']} rows, fingerprint {data['fingerprint'][:16]}...",
+        "size": f"{sum(report['bytes'].values()):,} bytes",
+        "written": f"{report['created']} by mild {report['mild_version']}",
+        "schema": str(report["schema_version"]),
+    }
+    print_table(report["folder"], ["router", ""], [list(fact) for fact in facts.items()])
+    margins = report["margins"]
+    print_table(
+        "experts",
+        ["expert", "index", "margin"],
+        [
+            [name, str(k), "–" if margins is None else f"{margins[k]:.4g}"]
+            for k, name in enumerate(report["experts"])
+        ],
+    )
+    print_table(
+        "tensors",
+        ["tensor", "shape", "type"],
+        [
+            [name, " x ".join(map(str, entry["shape"])), entry["dtype"]]
+            for name, entry in report["tensors"].items()
+        ],
+    )
+
+
+def _words(value: Any) -> str:
+    """A setting for people: lists and objects without their brackets."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_words(entry)}" for key, entry in value.items())
+    if isinstance(value, list):
+        return " ".join(_words(entry) for entry in value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _settings(report: dict[str, Any]) -> dict[str, Any]:
+    """Settings of the policy that decides in the end."""
+    settings = report["settings"]
+    while "parts" in settings:
+        settings = settings["parts"][-1]["settings"]
+    return dict(settings)
+
+
+def describe_tuning(search: Any) -> dict[str, Any]:
+    """What a search found, and among what."""
+    return {
+        "best_family": search.best_family_,
+        "best_params": search.best_params_,
+        "interrupted": search.interrupted_,
+        "skipped_families": list(getattr(search, "skipped_families_", [])),
+        "dropped_margins": getattr(search, "dropped_margins_", 0),
+        "candidates": [
+            dict(zip(search.cv_results_, row, strict=True))
+            for row in zip(*search.cv_results_.values(), strict=True)
+        ],
+    }

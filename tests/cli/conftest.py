@@ -1,0 +1,84 @@
+"""Small tables with three experts, and a runner for the command line."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as parquet
+import pytest
+from typer.testing import CliRunner
+
+from mild.cli.app import build_app
+
+EXPERTS = ["small", "medium", "large"]
+
+
+def make_table(n, seed, noise=0.2):
+    """Columns of a table in which each expert is cheapest in its own region."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    costs = 1 + np.clip(X[:, :3] + rng.normal(size=(n, 3)) * noise, -1, None)
+    columns = {"id": [f"q{i}" for i in range(n)]}
+    columns |= {f"f_{j}": X[:, j] for j in range(4)}
+    return columns | {f"cost__{name}": costs[:, k] for k, name in enumerate(EXPERTS)}
+
+
+def write_table(columns, path):
+    """Write columns as .csv, .parquet or .npz."""
+    if path.suffix == ".csv":
+        arrow_csv.write_csv(pa.table(columns), path)
+    elif path.suffix == ".parquet":
+        parquet.write_table(pa.table(columns), path)
+    else:
+        features = [name for name in columns if name.startswith("f_")]
+        np.savez(
+            path,
+            X=np.column_stack([columns[name] for name in features]),
+            costs=np.column_stack([columns[f"cost__{name}"] for name in EXPERTS]),
+            feature_names=features,
+            expert_names=EXPERTS,
+        )
+    return path
+
+
+@pytest.fixture
+def tables(tmp_path):
+    """log.csv to fit on, new.csv to judge by."""
+    return SimpleNamespace(
+        log=write_table(make_table(240, 0), tmp_path / "log.csv"),
+        new=write_table(make_table(160, 1), tmp_path / "new.csv"),
+        folder=tmp_path,
+        write=lambda columns, name: write_table(columns, tmp_path / name),
+        make=make_table,
+    )
+
+
+@pytest.fixture
+def mild():
+    """Run ``mild`` in this process: ``mild("fit", path, ...)`` gives exit code, stdout, stderr."""
+    runner = CliRunner()
+
+    def run(*words):
+        result = runner.invoke(build_app(), [str(word) for word in words], prog_name="mild")
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return SimpleNamespace(
+            code=result.exit_code,
+            out=result.stdout,
+            err=result.stderr,
+            json=lambda: json.loads(result.stdout),
+        )
+
+    return run
+
+
+@pytest.fixture
+def fitted(mild, tables):
+    """Folder of a linear router fitted on log.csv."""
+    done = mild("fit", tables.log, "--out", tables.folder / "router")
+    assert done.code == 0, done.err
+    return tables.folder / "router"

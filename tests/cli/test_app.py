@@ -1,0 +1,93 @@
+"""The command as a whole: help, version, start-up time, real processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+import mild
+
+VERBS = ["fit", "tune", "evaluate", "predict", "show"]
+
+
+def run(*words, **options):
+    command = [sys.executable, "-m", "mild", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, **options)
+
+
+def test_help_names_every_verb():
+    done = run("--help")
+    assert done.returncode == 0
+    for verb in VERBS:
+        assert f"\n  {verb} " in done.stdout
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself_with_an_example_and_takes_json(verb, mild):
+    done = mild(verb, "--help")
+    assert done.code == 0
+    assert f"Example:\n    mild {verb} " in done.out
+    assert "--json" in done.out
+
+
+def test_the_version_is_the_package_s():
+    assert run("--version").stdout.strip() == f"mild {mild.__version__}"
+
+
+def test_no_words_show_the_help(mild):
+    assert "Usage: mild" in mild().out + mild().err
+
+
+def test_a_missing_option_is_a_usage_error(mild):
+    done = mild("fit", "log.csv")
+    assert done.code == 2
+    assert "--out" in done.err
+
+
+def test_help_opens_without_the_heavy_packages():
+    code = (
+        "import sys\n"
+        "sys.argv = ['mild', '--help']\n"
+        "from mild.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'numpy', 'sklearn', 'scipy', 'pyarrow', 'torch', 'rich', 'matplotlib'}\n"
+        "print(sorted(heavy & {name.split('.')[0] for name in sys.modules}), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr.strip() == "[]"
+
+
+def test_help_opens_fast():
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        run("--help")
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.5
+
+
+@pytest.mark.slow
+def test_a_whole_session_in_real_processes(tables):
+    folder = tables.folder
+    assert run("tune", "log.csv", "--out", "r", "--cv", "3", cwd=folder).returncode == 0
+    judged = run("evaluate", "new.csv", "--router", "r", "--json", cwd=folder)
+    assert json.loads(judged.stdout)["verdict"]["pays"] is True
+    chosen = run("predict", "new.csv", "--router", "r", cwd=folder)
+    assert len(chosen.stdout.splitlines()) == 161
+    assert run("show", "r", cwd=folder).returncode == 0
+    refused = run("fit", "log.csv", "--out", "r", "--json", cwd=folder)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("error: ")
+    assert "exists" in json.loads(refused.stdout)["error"]
+
+
+def test_a_reader_that_stops_early_does_no_harm(fitted, tables):
+    big = tables.write(tables.make(20_000, 2), "big.csv")
+    command = f"{sys.executable} -m mild predict {big} --router {fitted} | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.stdout.startswith('"expert"')
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,116 @@
+"""``mild evaluate``: figures and a plain verdict."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mild.artifact import load
+from mild.metrics import best_constant, deferral_loss
+from mild.tables import read_matrices
+
+
+def test_the_figures_are_those_of_the_metrics(mild, tables, fitted):
+    report = mild("evaluate", tables.new, "--router", fitted, "--json").json()
+    table = read_matrices(tables.new)
+    chosen = load(fitted).predict(table.X)
+    assert report["summary"]["loss"] == deferral_loss(table.costs, chosen)
+    assert report["summary"]["constant_loss"] == best_constant(table.costs).cost
+    assert report["rows"] == 160
+    assert report["experts"] == ["small", "medium", "large"]
+    assert report["same_data_as_fit"] is False
+    gap = report["summary"]["loss"] - report["summary"]["constant_loss"]
+    assert report["verdict"]["estimate"] == pytest.approx(gap)
+
+
+def test_a_good_router_pays(mild, tables, fitted):
+    done = mild("evaluate", tables.new, "--router", fitted)
+    assert done.code == 0
+    assert "Routing pays: per input it costs" in done.out
+    assert "always small" in done.out or "always medium" in done.out or "always large" in done.out
+    assert "oracle" in done.out
+
+
+def test_a_constant_does_not_pay(mild, tables):
+    mild("fit", tables.log, "--out", tables.folder / "c", "--router", "constant")
+    report = mild("evaluate", tables.log, "--router", tables.folder / "c", "--json").json()
+    assert report["verdict"]["pays"] is False
+    assert "Routing does not pay: per input it costs the same as" in report["verdict"]["sentence"]
+
+
+def test_a_router_that_does_harm_does_not_pay(mild, tables, fitted):
+    columns = tables.make(160, 1)
+    costs = [columns[f"cost__{name}"] for name in ("small", "medium", "large")]
+    for name, values in zip(("small", "medium", "large"), costs, strict=True):
+        columns[f"cost__{name}"] = 5 - values
+    report = mild("evaluate", tables.write(columns, "bad.csv"), "--router", fitted, "--json").json()
+    assert report["verdict"]["pays"] is False
+    assert report["verdict"]["low"] > 0
+    assert "more than always asking" in report["verdict"]["sentence"]
+
+
+def test_noise_cannot_be_told(mild, tables, fitted):
+    columns = tables.make(60, 1)
+    rng = np.random.default_rng(3)
+    for name in ("small", "medium", "large"):
+        columns[f"cost__{name}"] = rng.uniform(size=60)
+    report = mild(
+        "evaluate", tables.write(columns, "noise.csv"), "--router", fitted, "--json"
+    ).json()
+    assert report["verdict"]["pays"] is None
+    assert report["verdict"]["low"] < 0 < report["verdict"]["high"]
+    assert "It cannot be told whether routing pays" in report["verdict"]["sentence"]
+    assert "within the noise" in report["verdict"]["sentence"]
+
+
+def test_the_training_data_are_recognised(mild, tables, fitted):
+    done = mild("evaluate", tables.log, "--router", fitted, "--json")
+    assert done.json()["same_data_as_fit"] is True
+    assert "warning: the router was fitted on this very data" in done.err
+
+
+def test_columns_in_another_order_change_nothing(mild, tables, fitted):
+    columns = tables.make(160, 1)
+    shuffled = {name: columns[name] for name in reversed(columns)}
+    first = mild("evaluate", tables.new, "--router", fitted, "--json").json()
+    again = mild(
+        "evaluate", tables.write(shuffled, "again.csv"), "--router", fitted, "--json"
+    ).json()
+    assert first["summary"] == again["summary"]
+
+
+def test_unknown_costs_are_left_out_and_counted(mild, tables, fitted):
+    columns = tables.make(160, 1)
+    columns["cost__medium"][:] = np.nan
+    done = mild("evaluate", tables.write(columns, "gaps.csv"), "--router", fitted)
+    assert done.code == 0, done.err
+    assert "have no cost for the chosen expert" in done.err
+
+
+def test_too_few_known_rows_give_no_verdict(mild, tables, fitted):
+    columns = {name: values[:1] for name, values in tables.make(5, 1).items()}
+    report = mild("evaluate", tables.write(columns, "one.csv"), "--router", fitted, "--json").json()
+    assert report["verdict"]["pays"] is None
+    assert "too few rows (1)" in report["verdict"]["sentence"]
+
+
+def test_an_expert_without_costs_is_named(mild, tables, fitted):
+    columns = tables.make(20, 1)
+    del columns["cost__medium"]
+    done = mild("evaluate", tables.write(columns, "less.csv"), "--router", fitted)
+    assert done.code == 1
+    assert "'medium' has none, found small, large" in done.err
+
+
+def test_a_missing_feature_is_named(mild, tables, fitted):
+    columns = tables.make(20, 1)
+    del columns["f_2"]
+    done = mild("evaluate", tables.write(columns, "less.csv"), "--router", fitted)
+    assert done.code == 1
+    assert "'f_2' is none; did you mean" in done.err
+
+
+def test_a_folder_that_is_no_router_is_one_sentence(mild, tables):
+    done = mild("evaluate", tables.new, "--router", tables.folder / "nothing", "--json")
+    assert done.code == 1
+    assert "there is no such folder" in done.json()["error"]

@@ -1,0 +1,179 @@
+"""``mild fit``: a table in, a router on disk out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mild.artifact import fingerprint, load
+from mild.tables import read_matrices
+
+
+def test_a_router_is_fitted_saved_and_described(mild, tables):
+    done = mild("fit", tables.log, "--out", tables.folder / "router")
+    assert done.code == 0
+    assert "training rows (optimistic)" in done.out
+    assert "margins" in done.out
+    assert "left out, not numbers: id." in done.err
+    router = load(tables.folder / "router")
+    table = read_matrices(tables.log)
+    assert router.expert_names == ["small", "medium", "large"]
+    assert router.feature_names == ["f_0", "f_1", "f_2", "f_3"]
+    assert router.metadata["kind"] == "standardized"
+    assert router.metadata["data"] == {
+        "rows": 240,
+        "fingerprint": fingerprint(table.X, table.costs),
+    }
+
+
+def test_json_stands_alone_on_stdout(mild, tables):
+    result = mild("fit", tables.log, "--out", tables.folder / "router", "--json").json()
+    assert result["kind"] == "standardized"
+    assert len(result["margins"]) == 3
+    assert result["left_out"] == ["id"]
+    training = result["training"]
+    assert training["summary"]["loss"] < training["summary"]["constant_loss"]
+    assert "verdict" not in training
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "npz"])
+def test_every_format_gives_the_same_router(mild, tables, suffix):
+    file = tables.write(tables.make(240, 0), f"again.{suffix}")
+    assert mild("fit", file, "--out", tables.folder / suffix).code == 0
+    assert mild("fit", tables.log, "--out", tables.folder / "first").code == 0
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    np.testing.assert_array_equal(
+        load(tables.folder / suffix).decision_function(X),
+        load(tables.folder / "first").decision_function(X),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("linear", "linear"),
+        ("regression", "linear_costs"),
+        ("knn", "nearest"),
+        ("constant", "constant"),
+        ("cascade", "cascade"),
+    ],
+)
+def test_every_kind_of_router_can_be_fitted(mild, tables, name, kind):
+    done = mild(
+        "fit", tables.log, "--out", tables.folder / "r", "--router", name, "--no-standardize"
+    )
+    assert done.code == 0, done.err
+    assert load(tables.folder / "r").metadata["kind"] == kind
+
+
+def test_options_reach_the_router(mild, tables):
+    words = "--loss mild --rewards contrast --surrogate 0.5 --margins 1,2,0.5 --alpha 0.1"
+    words += " --decision argmax --seed 7 --no-standardize --json"
+    result = mild("fit", tables.log, "--out", tables.folder / "r", *words.split()).json()
+    params = result["estimator"]["params"]
+    expected = {
+        "loss": "mild",
+        "rewards": "contrast",
+        "surrogate": 0.5,
+        "margins": [1.0, 2.0, 0.5],
+        "alpha": 0.1,
+        "decision": "argmax",
+        "random_state": 7,
+    }
+    assert {key: params[key] for key in expected} == expected
+    assert result["margins"] == [1.0, 2.0, 0.5]
+    assert result["kind"] == "linear"
+
+
+def test_columns_are_chosen_by_pattern(mild, tables):
+    done = mild(
+        "fit",
+        tables.log,
+        "-o",
+        tables.folder / "r",
+        "--features",
+        "f_[01]",
+        "--costs",
+        "*all,*large",
+    )
+    assert done.code == 0, done.err
+    router = load(tables.folder / "r")
+    assert router.feature_names == ["f_0", "f_1"]
+    assert router.expert_names == ["small", "large"]
+
+
+def test_costs_that_are_missing_are_learned_from(mild, tables):
+    columns = tables.make(240, 0)
+    columns["cost__medium"][::2] = np.nan
+    file = tables.write(columns, "gaps.csv")
+    done = mild("fit", file, "--out", tables.folder / "r")
+    assert done.code == 0, done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("--router knnn", "router must be one of 'linear'"),
+        ("--router knnn", "Did you mean 'knn'?"),
+        ("--router knn --loss ce", "--loss is no option of a knn router; it takes --neighbors."),
+        ("--router constant --alpha 1", "--alpha is no option of a constant router"),
+        ("--neighbors 3", "--neighbors is no option of a linear router; it takes --loss"),
+        ("--loss mildd", "loss must be one of"),
+        ("--surrogate logistik", "Did you mean 'logistic'?"),
+        ("--margins 1,x,3", "margins must be theory, uniform, or numbers such as 1,2,0.5"),
+        ("--margins 1,2", "margins must have shape (n_experts,) = (3,); got (2,)"),
+        ("--margins 1,0,2", "margins must be positive and finite; got 0 for expert 1"),
+        ("--features zzz", "features must name columns of the file; 'zzz' is none"),
+        ("--features *", "is both"),
+        ("--features id", "column 'id' must hold numbers; it holds text such as 'q0'"),
+        ("--alpha -1", "alpha must be finite and non-negative; got -1.0"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(mild, tables, words, sentence):
+    done = mild("fit", tables.log, "--out", tables.folder / "r", *words.split())
+    assert done.code == 1
+    assert done.out == ""
+    assert done.err.count("\n") == 1
+    assert done.err.startswith("error: ")
+    assert sentence in done.err
+    assert not (tables.folder / "r").exists()
+
+
+def test_a_router_that_exists_is_replaced_only_on_request(mild, tables, fitted):
+    refused = mild("fit", tables.log, "--out", fitted, "--json")
+    assert refused.code == 1
+    assert "exists; choose another folder" in refused.json()["error"]
+    assert mild("fit", tables.log, "--out", fitted, "--router", "knn", "--overwrite").code == 0
+    assert load(fitted).metadata["estimator"]["class"] == "KNNRouter"
+
+
+def test_the_place_is_checked_before_the_fit(mild, tables, fitted, monkeypatch):
+    from mild.routers.linear import LinearRouter
+
+    def fail(self, *data):
+        raise AssertionError("fitted in vain")
+
+    monkeypatch.setattr(LinearRouter, "fit", fail)
+    assert "exists" in mild("fit", tables.log, "--out", fitted).err
+
+
+def test_negative_costs_are_named(mild, tables):
+    columns = tables.make(50, 0)
+    columns["cost__large"][7] = -1
+    done = mild("fit", tables.write(columns, "bad.csv"), "--out", tables.folder / "r")
+    assert "costs must be non-negative; got -1 in row 7, expert 2" in done.err
+
+
+def test_constant_costs_are_a_warning_and_a_router(mild, tables):
+    columns = tables.make(50, 0)
+    for name in ("small", "medium", "large"):
+        columns[f"cost__{name}"] = np.ones(50)
+    done = mild("fit", tables.write(columns, "flat.csv"), "--out", tables.folder / "r")
+    assert done.code == 0
+    assert "warning: every expert costs the same in every row" in done.err
+
+
+def test_one_expert_is_enough(mild, tables):
+    done = mild("fit", tables.log, "--out", tables.folder / "r", "--costs", "cost__small")
+    assert done.code == 0, done.err
+    assert load(tables.folder / "r").expert_names == ["small"]

@@ -1,0 +1,31 @@
+"""Words on the command line become values, or a sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from mild.cli.options import margins_value, number_list, surrogate_value
+from mild.exceptions import OptionError
+
+
+def test_nothing_given_stays_nothing():
+    assert margins_value(None) is None
+    assert surrogate_value(None) is None
+    assert number_list("alphas", None) is None
+
+
+def test_numbers_and_names_are_told_apart():
+    assert margins_value("uniform") == "uniform"
+    assert margins_value("1,2,0.5") == [1.0, 2.0, 0.5]
+    assert surrogate_value("0.5") == 0.5
+    assert surrogate_value("hinge") == "hinge"
+    assert number_list("alphas", "1e-3, 1e-2,") == [0.001, 0.01]
+
+
+def test_a_word_among_numbers_is_refused():
+    with pytest.raises(
+        OptionError, match=r"margins must be theory, uniform, or numbers.*'theorie'"
+    ):
+        margins_value("theorie")
+    with pytest.raises(OptionError, match=r"alphas must be numbers such as 1,2,0\.5; got '1,x'"):
+        number_list("alphas", "1,x")

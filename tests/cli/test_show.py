@@ -1,0 +1,47 @@
+"""``mild show``: what a router is."""
+
+from __future__ import annotations
+
+from mild.artifact import load
+
+
+def test_everything_that_matters_is_shown(mild, tables, fitted):
+    done = mild("show", fitted)
+    assert done.code == 0
+    for words in (
+        "standardized > linear",
+        "LinearRouter",
+        "stationary",
+        "240 rows, fingerprint",
+        "bytes",
+        "small",
+        "margin",
+        "0.coef",
+        "3 x 4",
+        "float64",
+    ):
+        assert words in done.out
+
+
+def test_json_holds_the_same(mild, fitted):
+    report = mild("show", fitted, "--json").json()
+    meta = load(fitted).metadata
+    for key in ("kind", "settings", "estimator", "data", "tensors", "created"):
+        assert report[key] == meta[key]
+    assert report["experts"] == ["small", "medium", "large"]
+    assert len(report["margins"]) == 3
+    assert set(report["bytes"]) == {"router.json", "tensors.safetensors"}
+
+
+def test_a_router_without_margins_has_none(mild, tables):
+    mild("fit", tables.log, "--out", tables.folder / "knn", "--router", "knn")
+    assert mild("show", tables.folder / "knn", "--json").json()["margins"] is None
+    assert "–" in mild("show", tables.folder / "knn").out
+
+
+def test_a_damaged_router_is_one_sentence(mild, fitted):
+    (fitted / "tensors.safetensors").write_bytes(b"")
+    done = mild("show", fitted, "--json")
+    assert done.code == 1
+    assert "does not match the checksum" in done.json()["error"]
+    assert done.err.startswith("error: cannot load a router from")

@@ -1,0 +1,171 @@
+"""``mild tune``: a search, its verdict, and what an interrupt leaves."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from mild.artifact import load
+from mild.routers.tuning import RouterCV
+from mild.tables import read_matrices
+
+QUICK = ["--cv", "2", "--alphas", "0.01,0.1", "--margin-factors", "1"]
+
+
+def test_a_search_is_saved_and_judged(mild, tables):
+    out = tables.folder / "r"
+    done = mild("tune", tables.log, "--out", out, *QUICK, "--candidates", "1")
+    assert done.code == 0, done.err
+    assert "best 1 of 2 candidates, 2 folds" in done.out
+    assert "Routing pays: per input it costs" in done.out
+    assert "always asking" in done.out
+    router = load(out)
+    assert router.metadata["estimator"]["class"] == "RouterCV"
+    assert router.expert_names == ["small", "medium", "large"]
+    assert "%" in done.out
+    assert "━━━" not in done.err, "a progress bar without a terminal"
+
+
+def test_json_holds_candidates_and_verdict(mild, tables):
+    result = mild("tune", tables.log, "--out", tables.folder / "r", *QUICK, "--json").json()
+    assert result["best_family"] == "linear"
+    assert result["best_params"]["alpha"] in (0.01, 0.1)
+    assert len(result["candidates"]) == 2
+    assert {"family", "params", "mean_cost", "standard_error"} <= set(result["candidates"][0])
+    assert result["verdict"]["pays"] is True
+    assert "always asking" in result["verdict"]["sentence"]
+    assert result["verdict"]["high"] < 0
+    assert (result["interrupted"], result["routes_as_constant"]) == (False, False)
+
+
+def test_the_search_is_that_of_the_library(mild, tables):
+    mild("tune", tables.log, "--out", tables.folder / "r", *QUICK, "--no-standardize")
+    table = read_matrices(tables.log)
+    search = RouterCV(alphas=[0.01, 0.1], margin_factors=[1.0], cv=2).fit(table.X, table.costs)
+    X = read_matrices(tables.new).X
+    np.testing.assert_array_equal(load(tables.folder / "r").predict(X), search.predict(X))
+
+
+def test_families_are_part_of_the_search(mild, tables):
+    result = mild(
+        "tune",
+        tables.log,
+        "--out",
+        tables.folder / "r",
+        *QUICK,
+        "--families",
+        "regression, knn",
+        "--json",
+    ).json()
+    assert {entry["family"] for entry in result["candidates"]} == {"regression", "knn"}
+
+
+def test_an_unknown_family_is_refused(mild, tables):
+    done = mild("tune", tables.log, "--out", tables.folder / "r", "--families", "linaer")
+    assert done.code == 1
+    assert "Did you mean 'linear'?" in done.err
+
+
+def test_the_paper_s_grid_is_an_option(mild, tables):
+    result = mild(
+        "tune", tables.log, "--out", tables.folder / "r", "--cv", "2", "--paper-grid", "--json"
+    ).json()
+    assert result["dropped_margins"] > 0
+    assert len({tuple(entry["params"]["margins"]) for entry in result["candidates"]}) > 10
+
+
+def test_safe_keeps_the_constant_where_routing_does_not_pay(mild, tables):
+    columns = tables.make(120, 0)
+    rng = np.random.default_rng(5)
+    for k, name in enumerate(("small", "medium", "large")):
+        columns[f"cost__{name}"] = rng.uniform(size=120) + 0.3 * k
+    file = tables.write(columns, "noise.csv")
+    result = mild("tune", file, "--out", tables.folder / "r", *QUICK, "--safe", "--json").json()
+    assert result["verdict"]["pays"] is not True
+    assert result["routes_as_constant"] is True
+    assert set(load(tables.folder / "r").predict(read_matrices(file).X)) == {0}
+    done = mild("tune", file, "--out", tables.folder / "r", *QUICK, "--safe", "--overwrite")
+    assert "(always small)" in done.out
+
+
+def test_more_folds_than_rows_are_refused(mild, tables):
+    done = mild("tune", tables.log, "--out", tables.folder / "r", "--cv", "1000")
+    assert done.code == 1
+    assert "cv must not exceed" in done.err
+    assert not (tables.folder / "r").exists()
+
+
+INTERRUPTING = """
+import sys
+import mild.routers.tuning as tuning
+judge, calls = tuning._judge_block, [0]
+
+def interrupting(*task):
+    calls[0] += 1
+    if calls[0] > {after}:
+        raise KeyboardInterrupt
+    return judge(*task)
+
+tuning._judge_block = interrupting
+sys.argv = ["mild", "tune", "log.csv", "--out", "r", "--cv", "2", "--json", "--families", "{families}"]
+from mild.cli import main
+main()
+"""
+
+
+def interrupted(folder, after, families="regression,knn"):
+    code = INTERRUPTING.format(after=after, families=families)
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_an_interrupt_keeps_what_was_found(tables):
+    done = interrupted(tables.folder, after=5)
+    assert done.returncode == 130, done.stderr
+    result = json.loads(done.stdout)
+    assert result["interrupted"] is True
+    assert 0 < len(result["candidates"]) < 7
+    assert "interrupted: the search was stopped; the best router so far is in" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert load(tables.folder / "r").n_experts == 3
+
+
+def test_an_interrupt_before_anything_was_found_writes_nothing(tables):
+    done = interrupted(tables.folder, after=0)
+    assert done.returncode == 130, done.stderr
+    assert json.loads(done.stdout) == {"error": "interrupted"}
+    assert "interrupted: nothing was written." in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tables.folder / "r").exists()
+
+
+@pytest.mark.slow
+def test_a_real_ctrl_c_ends_the_search_with_130(tables):
+    import signal
+    import time
+
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "sys.argv = ['mild', 'tune', 'log.csv', '--out', 'r', '--paper-grid', '--cv', '20']\n"
+        "print('ready', flush=True)\n"
+        "from mild.cli import main\nmain()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=tables.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    process.stdout.readline()
+    time.sleep(4)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "interrupted: " in errors
+    assert "Traceback" not in errors

@@ -1,0 +1,105 @@
+"""The routers that the common tests run over, each with the properties it lacks by design.
+
+To put a new router through ``routers/test_common.py`` and ``routers/test_estimator_checks.py``, add a
+``Case`` to ``CASES``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mild.routers.base import BaseRouter
+from mild.routers.cascade import CascadeRouter
+from mild.routers.constant import ConstantRouter
+from mild.routers.linear import LinearRouter
+from mild.routers.nearest import KNNRouter
+from mild.routers.oracle import OracleRouter
+from mild.routers.priced import PricedRouter
+from mild.routers.random import RandomRouter
+from mild.routers.regression import CostRegressionRouter
+from mild.routers.stack import StackRouter
+
+
+@dataclass(frozen=True)
+class Case:
+    """A router, and which of the common properties it does not have, by design."""
+
+    name: str
+    router: BaseRouter
+    grid: tuple[str, tuple[object, ...]]
+    # Whether the prediction does not depend on X, so that only shares or means matter.
+    constant: bool = False
+    # Whether the same input always gets the same expert.
+    deterministic: bool = True
+    # Whether a sample weight of 2 is the same as the row twice.
+    weights_are_copies: bool = True
+    # Whether the objective has kinks, at which a solver stops near the optimum and not in it.
+    kinked: bool = False
+    # Whether the largest entry of predict_proba is the choice.
+    decides_by_proba: bool = False
+
+
+def linear(name, kinked=False, by_proba=True, **options):
+    return Case(
+        f"linear-{name}",
+        LinearRouter(alpha=1e-2, tol=1e-10, max_iter=2000, **options),
+        ("alpha", (1e-3, 1e-1)),
+        kinked=kinked,
+        decides_by_proba=by_proba,
+    )
+
+
+CASES = [
+    linear("mild"),
+    linear("tdef", loss="tdef"),
+    Case("constant", ConstantRouter(), ("expert", (None, 0)), constant=True),
+    Case("regression", CostRegressionRouter(), ("alpha", (0.1, 10.0))),
+    Case("knn", KNNRouter(n_neighbors=7), ("n_neighbors", (3, 9))),
+    Case(
+        "random",
+        RandomRouter("best", random_state=0),
+        ("shares", ("best", "uniform")),
+        constant=True,
+        deterministic=False,
+    ),
+    Case("oracle", OracleRouter(), (None, ()), constant=True),
+    Case("cascade", CascadeRouter(), ("n_thresholds", (5, 9))),
+    Case("priced", PricedRouter(), ("alpha", (1e-3, 1e-1))),
+    Case("priced-ridge", PricedRouter("ridge"), ("alpha", (1e-3, 1e-1))),
+    Case(
+        "stack",
+        StackRouter(
+            [("linear", LinearRouter(tol=1e-10)), ("knn", KNNRouter(5))],
+            final_estimator=LinearRouter(tol=1e-10),
+            cv=3,
+        ),
+        ("knn__n_neighbors", (3, 7)),
+        weights_are_copies=False,
+        decides_by_proba=True,
+    ),
+]
+
+# Every loss, surrogate and decision of the linear router: the same code path in the checks at p = 1.
+LINEAR_CASES = [
+    linear("mild-argmax", decision="argmax", by_proba=False),
+    linear("tdef-argmax", loss="tdef", decision="argmax"),
+    linear("complement", rewards="complement"),
+    linear("contrast", rewards="contrast"),
+    linear("best-counts", counts="best", norms="rms"),
+    linear("uniform", margins="uniform"),
+    linear("ce", loss="ce"),
+    linear("cwce", loss="cwce"),
+    linear("ldam", loss="ldam"),
+    linear("logit-adjusted", loss="logit_adjusted"),
+    linear("temperature", loss="temperature"),
+    linear("exponential", surrogate="exponential"),
+    linear("exponential-argmax", surrogate="exponential", decision="argmax", by_proba=False),
+    linear("tau", surrogate=0.5),
+    linear("tau-argmax", surrogate=0.5, decision="argmax", by_proba=False),
+    linear("pairwise-logistic", surrogate="pairwise_logistic"),
+    linear("pairwise-exponential", surrogate="pairwise_exponential"),
+    linear("hinge", surrogate="hinge", rewards="contrast", decision="argmax", kinked=True),
+    linear("no-intercept", fit_intercept=False),
+]
+
+ALL = [*CASES, *LINEAR_CASES]

@@ -1,0 +1,44 @@
+"""scikit-learn's own checks. They reshape y to one column: one expert only; test_common.py has three."""
+
+from __future__ import annotations
+
+import pytest
+from router_cases import CASES, LINEAR_CASES
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from mild.routers.base import BaseRouter
+from mild.routers.classifier import CostSensitiveClassifier
+
+# scikit-learn expects (n_samples, 1) predictions from an estimator with a two-dimensional y, and that only
+# classifiers have predict_proba. Sparse input has a check of its own below.
+EXPECTED_FAILURES = {
+    "check_estimator_sparse_array": "a router predicts one expert per row, not one column",
+    "check_estimator_sparse_matrix": "a router predicts one expert per row, not one column",
+}
+
+
+def failures(estimator):
+    return EXPECTED_FAILURES if isinstance(estimator, BaseRouter) else {}
+
+
+@parametrize_with_checks(
+    [*(case.router for case in CASES), CostSensitiveClassifier()],
+    expected_failed_checks=failures,
+)
+def test_passes_the_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [
+        *(case.router for case in LINEAR_CASES),
+        CostSensitiveClassifier("hinge"),
+        CostSensitiveClassifier(form="sum"),
+        CostSensitiveClassifier(form="log_sum"),
+        CostSensitiveClassifier(0.5, margins="uniform"),
+    ],
+    expected_failed_checks=failures,
+)
+def test_variants_pass_the_checks_of_scikit_learn(estimator, check):
+    check(estimator)

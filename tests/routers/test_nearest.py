@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+from mild.exceptions import InvalidInputError
+from mild.routers.nearest import KNNRouter
+
+
+def problem(n=50, d=3, p=3, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, d)), rng.uniform(size=(n, p))
+
+
+def slow_costs(X, costs, weight, query, k):
+    """Neighbours one by one, each taking what is left of the k places."""
+    result = np.empty((len(query), costs.shape[1]))
+    for i, x in enumerate(query):
+        left = float(k)
+        total, mass = np.zeros(costs.shape[1]), np.zeros(costs.shape[1])
+        for j in np.argsort(((X - x) ** 2).sum(axis=1), kind="stable"):
+            part = min(left, weight[j])
+            left -= part
+            for e, cost in enumerate(costs[j]):
+                if not np.isnan(cost):
+                    total[e] += part * cost
+                    mass[e] += part
+        for e in range(costs.shape[1]):
+            known = ~np.isnan(costs[:, e])
+            mean = np.average(costs[known, e], weights=weight[known])
+            result[i, e] = total[e] / mass[e] if mass[e] > 0 else mean
+    return result
+
+
+@pytest.mark.parametrize("n_neighbors", [1, 4, 50])
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+def test_expected_costs_are_means_over_the_nearest_rows(n_neighbors, container):
+    X, costs = problem()
+    costs[np.random.default_rng(1).uniform(size=costs.shape) < 0.4] = np.nan
+    costs[np.isnan(costs).all(axis=1), 0] = 0.5
+    query = np.random.default_rng(2).normal(size=(20, 3))
+    router = KNNRouter(n_neighbors).fit(container(X), costs)
+    expected = slow_costs(X, costs, np.ones(50), query, n_neighbors)
+    assert_allclose(router.expected_costs(query), expected)
+    assert_allclose(router.expected_costs(sparse.csr_array(query)), expected)
+
+
+def test_neighbours_are_taken_until_their_weights_reach_the_number():
+    X, costs = problem()
+    weight = np.random.default_rng(3).uniform(0, 2.5, 50)
+    query = np.random.default_rng(2).normal(size=(20, 3))
+    router = KNNRouter(6).fit(X, costs, weight)
+    assert_allclose(router.expected_costs(query), slow_costs(X, costs, weight, query, 6))
+
+
+def test_neighbours_are_clipped_to_the_rows():
+    X, costs = problem(n=5)
+    router = KNNRouter(20).fit(X, costs)
+    assert router.n_neighbors_ == 5
+    assert_allclose(router.expected_costs(X), np.tile(costs.mean(axis=0), (5, 1)))
+
+
+def test_features_far_from_the_origin_keep_their_digits_in_float32():
+    X, costs = problem(n=300)
+    far = (X + 1000).astype(np.float32)
+    chosen = KNNRouter(1).fit(far, costs).expected_costs(far)
+    assert_allclose(chosen, costs, rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_neighbors", [0, -3, 2.5, "all", True])
+def test_refuses_a_bad_number_of_neighbours(n_neighbors):
+    with pytest.raises(InvalidInputError, match="n_neighbors must be an integer >= 1"):
+        KNNRouter(n_neighbors).fit(*problem())
+
+
+def test_rows_of_weight_zero_are_no_neighbours():
+    X, costs = problem()
+    weight = np.ones(50)
+    weight[:10] = 0
+    expected = KNNRouter(4).fit(X[10:], costs[10:]).expected_costs(X)
+    assert_array_equal(KNNRouter(4).fit(X, costs, weight).expected_costs(X), expected)

@@ -1,0 +1,234 @@
+"""RouterCV: what it searches, what it says, and that it keeps its word."""
+
+from __future__ import annotations
+
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+
+from mild.exceptions import (
+    DegenerateDataWarning,
+    InvalidInputError,
+    OptionError,
+    TuningInterruptedWarning,
+)
+from mild.metrics import deferral_loss
+from mild.policies import ConstantPolicy
+from mild.routers import tuning
+from mild.routers.linear import LinearRouter
+from mild.routers.tuning import RouterCV
+
+
+def specialists(n: int = 400, noise: float = 0.1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Three experts, each right where its feature is largest."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 5))
+    right = X[:, :3].argmax(axis=1)
+    costs = (np.arange(3) != right[:, None]).astype(float)
+    return X, np.abs(costs - (rng.random((n, 3)) < noise))
+
+
+def useless_features(n: int = 300, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Features that say nothing about the costs; expert 0 is best."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, 4)), (rng.random((n, 3)) < [0.3, 0.5, 0.6]).astype(float)
+
+
+FEW = {"alphas": (1e-3, 1e-2), "cv": 3}
+
+
+def test_a_problem_worth_routing_is_found_to_pay() -> None:
+    X, costs = specialists()
+    search = RouterCV(**FEW).fit(X, costs)
+    assert search.verdict_.pays is True
+    assert "pays" in search.verdict_.sentence
+    assert search.verdict_.high < 0
+    assert deferral_loss(costs, search.predict(X)) < 0.25
+
+
+def test_useless_features_are_not_found_to_pay_and_safe_routes_as_the_constant() -> None:
+    X, costs = useless_features()
+    search = RouterCV(safe=True, **FEW).fit(X, costs)
+    assert search.verdict_.pays is not True
+    assert isinstance(search.policy_, ConstantPolicy)
+    assert (search.predict(X) == 0).all()
+    assert RouterCV(safe=False, **FEW).fit(X, costs).policy_.kind == "linear"
+
+
+def test_safe_keeps_the_router_when_routing_pays() -> None:
+    X, costs = specialists()
+    assert RouterCV(safe=True, **FEW).fit(X, costs).policy_.kind == "linear"
+
+
+def test_every_ratio_and_strength_is_tried() -> None:
+    X, costs = specialists()
+    search = RouterCV(alphas=(1e-3, 1e-2), margin_factors=(0.5, 1, 2), cv=3).fit(X, costs)
+    params = search.cv_results_["params"]
+    assert len(params) == 9 * 2
+    assert len({entry["margins"] for entry in params}) == 9
+    assert all(np.isclose(sum(entry["margins"]), 3) for entry in params)
+
+
+def test_search_costs_equal_those_of_plain_cold_fits() -> None:
+    X, costs = specialists(300)
+    search = RouterCV(alphas=(1e-2,), cv=3, search_tol=1e-10).fit(X, costs)
+    folds = search._folds(X, costs)
+    for params, found in zip(
+        search.cv_results_["params"], search.cv_results_["mean_cost"], strict=True
+    ):
+        total = 0.0
+        for train, test in folds:
+            router = LinearRouter(tol=1e-10, **params).fit(X[train], costs[train])
+            total += costs[test, router.predict(X[test])].sum()
+        assert found == pytest.approx(total / len(X), abs=1.5 / len(X))
+
+
+def test_many_rows_start_from_a_sample_and_reach_the_same_solution(monkeypatch) -> None:
+    X, costs = specialists(600)
+    cold = LinearRouter(tol=1e-12).fit(X, costs)
+    monkeypatch.setattr("mild.routers.path.SAMPLE", 100)
+    sampled = LinearRouter(tol=1e-12).fit(X, costs)
+    np.testing.assert_allclose(sampled.coef_, cold.coef_, rtol=1e-4, atol=1e-5)
+    search = RouterCV(**FEW).fit(X, costs)
+    assert search.verdict_.pays is True
+
+
+def test_parallel_search_finds_what_sequential_search_finds() -> None:
+    X, costs = specialists(200)
+    one = RouterCV(**FEW).fit(X, costs)
+    two = RouterCV(n_jobs=2, **FEW).fit(X, costs)
+    threads = None
+    with joblib.parallel_config(backend="threading"):
+        threads = RouterCV(n_jobs=2, **FEW).fit(X, costs)
+    assert one.best_params_ == two.best_params_ == threads.best_params_
+    assert one.cv_results_["mean_cost"] == two.cv_results_["mean_cost"]
+
+
+def test_one_standard_error_prefers_the_simpler_candidate() -> None:
+    X, costs = specialists(200, noise=0.3)
+    simple = RouterCV(**FEW).fit(X, costs)
+    best = RouterCV(one_standard_error=False, **FEW).fit(X, costs)
+    means = simple.cv_results_["mean_cost"]
+    assert means[best.best_index_] == min(means)
+    assert means[simple.best_index_] >= means[best.best_index_]
+    assert simple.best_params_["alpha"] >= best.best_params_["alpha"]
+
+
+def test_the_papers_grid_drops_margins_that_are_not_positive_and_says_so() -> None:
+    X, costs = specialists(150)
+    search = RouterCV(
+        LinearRouter(margins="theory", total=1.0), grid="paper", cv=2, search_tol=1e-2
+    ).fit(X, costs)
+    kept = len(search.cv_results_["params"])
+    assert kept == 6**3
+    assert search.dropped_margins_ == 11**3 - kept
+
+
+def test_families_are_searched_and_stacked() -> None:
+    X, costs = specialists(200)
+    search = RouterCV(families=["linear", "regression", "knn", "stack"], alphas=(1e-2,), cv=3).fit(
+        X, costs
+    )
+    assert set(search.cv_results_["family"]) == {"linear", "regression", "knn", "stack"}
+    assert search.best_family_ in search.cv_results_["family"]
+    assert search.predict(X).shape == (200,)
+
+
+def test_one_family_alone_is_searched_without_the_linear_one() -> None:
+    X, costs = specialists(150)
+    search = RouterCV(families="knn", cv=3).fit(X, costs)
+    assert set(search.cv_results_["family"]) == {"knn"}
+
+
+def test_a_missing_package_leaves_its_family_out_and_says_so(monkeypatch) -> None:
+    monkeypatch.setattr("mild.routers.candidates.importlib.util.find_spec", lambda name: None)
+    X, costs = specialists(120)
+    search = RouterCV(families="all", alphas=(1e-2,), cv=2, margin_factors=(1.0,)).fit(X, costs)
+    assert search.skipped_families_ == ["mlp"]
+    assert "mlp" not in search.cv_results_["family"]
+
+
+def test_progress_is_reported_to_the_end() -> None:
+    X, costs = specialists(120)
+    seen: list[tuple[int, int]] = []
+    RouterCV(progress=lambda done, total, message: seen.append((done, total)), **FEW).fit(X, costs)
+    assert seen[-1][0] == seen[-1][1] == 18 * 3
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+
+def test_an_interrupt_keeps_what_was_found(monkeypatch) -> None:
+    X, costs = specialists(150)
+    calls = []
+
+    def stop(done: int, total: int, message: str) -> None:
+        calls.append(done)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(tuning, "BLOCK", 4)
+    with pytest.warns(TuningInterruptedWarning, match="candidate\\(s\\) were judged"):
+        search = RouterCV(progress=stop, **FEW).fit(X, costs)
+    assert search.interrupted_
+    assert len(search.cv_results_["params"]) == 4
+    assert search.predict(X).shape == (150,)
+
+
+def test_an_interrupt_before_anything_was_found_goes_through() -> None:
+    X, costs = specialists(120)
+
+    def stop(done: int, total: int, message: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        RouterCV(progress=stop, **FEW).fit(X, costs)
+
+
+def test_missing_costs_are_searched_with() -> None:
+    X, costs = specialists(300)
+    costs[np.random.default_rng(0).random(costs.shape) < 0.2] = np.nan
+    costs[np.isnan(costs).all(axis=1), 0] = 0.0
+    search = RouterCV(**FEW).fit(X, costs)
+    assert np.isfinite(search.cv_results_["mean_cost"]).all()
+    assert search.verdict_.pays is True
+
+
+def test_one_expert_and_equal_costs_are_answered() -> None:
+    X, _ = specialists(60)
+    assert (RouterCV(**FEW).fit(X, np.ones((60, 1))).predict(X) == 0).all()
+    with pytest.warns(DegenerateDataWarning, match="costs the same"):
+        search = RouterCV(**FEW).fit(X, np.ones((60, 3)))
+    assert search.verdict_.pays is False
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cv": 1}, "cv must be at least 2 folds; got 1"),
+        ({"cv": 500}, "cv must not exceed the number of samples"),
+        ({"confidence": 1.5}, "confidence must lie in"),
+        ({"alphas": (-1.0,)}, "alphas must be finite and non-negative"),
+        ({"families": ["stack"]}, "at least one family besides the stack"),
+        ({"estimator": object()}, "estimator must be a LinearRouter"),
+    ],
+)
+def test_bad_options_are_one_clear_sentence(options, message) -> None:
+    X, costs = specialists(60)
+    with pytest.raises(InvalidInputError, match=message):
+        RouterCV(**options).fit(X, costs)
+
+
+def test_unknown_names_are_met_with_a_suggestion() -> None:
+    X, costs = specialists(60)
+    with pytest.raises(OptionError, match="Did you mean 'ratios'"):
+        RouterCV(grid="ratio").fit(X, costs)
+    with pytest.raises(OptionError, match="Did you mean 'regression'"):
+        RouterCV(families=["regresion"]).fit(X, costs)
+
+
+def test_no_warning_is_given_on_an_ordinary_search() -> None:
+    X, costs = specialists(200)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        RouterCV(**FEW).fit(X, costs)

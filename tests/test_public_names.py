@@ -1,0 +1,91 @@
+"""The public face: which names there are, and what importing them costs."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import mild
+
+PUBLIC = [
+    "CascadeRouter",
+    "ConstantRouter",
+    "CostRegressionRouter",
+    "KNNRouter",
+    "LinearRouter",
+    "NeuralRouter",
+    "RouterCV",
+    "__version__",
+    "cost_matrix",
+    "decide",
+    "deferral_loss",
+    "expert_mass",
+    "load",
+    "mild_loss",
+    "reward_distribution",
+    "rewards",
+    "save",
+    "stationary_distribution",
+    "theory_margins",
+]
+
+
+def _parameters(function: object) -> list[str]:
+    return list(inspect.signature(function).parameters)  # type: ignore[arg-type]
+
+
+def test_the_public_names_are_pinned() -> None:
+    assert sorted(mild.__all__) == sorted(PUBLIC)
+    for name in PUBLIC:
+        assert getattr(mild, name) is not None
+        assert name in dir(mild)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no_such_name"):
+        mild.no_such_name  # noqa: B018
+
+
+def test_the_signatures_are_those_promised() -> None:
+    assert _parameters(mild.cost_matrix) == ["predictions", "labels", "betas"]
+    assert _parameters(mild.rewards) == ["costs", "kind", "scale"]
+    assert _parameters(mild.reward_distribution) == ["rewards"]
+    expected = ["scores", "rewards", "margins", "surrogate", "return_gradient"]
+    assert _parameters(mild.mild_loss) == expected
+    assert _parameters(mild.expert_mass) == ["costs", "rewards", "counts"]
+    assert _parameters(mild.theory_margins)[:3] == ["mass", "norms", "total"]
+    assert _parameters(mild.stationary_distribution) == ["scores", "margins", "surrogate"]
+    assert _parameters(mild.decide) == ["scores", "margins", "rule", "surrogate"]
+    assert _parameters(mild.deferral_loss)[:2] == ["costs", "chosen"]
+
+
+def _modules_after(code: str) -> set[str]:
+    script = f"import sys\n{code}\nprint('\\n'.join(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    return {line.split(".")[0] for line in done.stdout.split()}
+
+
+def test_importing_mild_imports_nothing_heavy() -> None:
+    loaded = _modules_after("import mild")
+    assert not loaded & {"numpy", "torch", "sklearn", "scipy", "pyarrow", "rich", "typer"}
+
+
+def test_the_numpy_functions_need_neither_scikit_learn_nor_scipy() -> None:
+    loaded = _modules_after("import mild; mild.decide([[0.0, 1.0]], [1.0, 2.0])")
+    assert not loaded & {"torch", "sklearn", "scipy"}
+
+
+def test_loading_an_artefact_and_deciding_needs_neither_scikit_learn_nor_scipy(tmp_path) -> None:
+    router = mild.LinearRouter(margins=(1.0, 2.0, 0.5)).fit(
+        [[0.0], [1.0], [2.0], [3.0]], [[0, 1, 2], [1, 0, 1], [1, 1, 0], [0, 2, 1]]
+    )
+    mild.save(router, tmp_path / "router")
+    loaded = _modules_after(
+        f"import mild; mild.load({str(tmp_path / 'router')!r}).predict([[1.0], [2.0]])"
+    )
+    assert not loaded & {"torch", "sklearn", "scipy", "pyarrow"}
