@@ -14,9 +14,9 @@ import mild
 VERBS = ["fit", "tune", "evaluate", "predict", "show"]
 
 
-def run(*words, **options):
+def run(*words):
     command = [sys.executable, "-m", "mild", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, **options)
+    return subprocess.run(command, capture_output=True, text=True)
 
 
 def test_help_names_every_verb():
@@ -72,14 +72,14 @@ def test_help_opens_fast():
 
 @pytest.mark.slow
 def test_a_whole_session_in_real_processes(tables):
-    folder = tables.folder
-    assert run("tune", "log.csv", "--out", "r", "--cv", "3", cwd=folder).returncode == 0
-    judged = run("evaluate", "new.csv", "--router", "r", "--json", cwd=folder)
+    router = tables.folder / "r"
+    assert run("tune", tables.log, "--out", router, "--cv", "3").returncode == 0
+    judged = run("evaluate", tables.new, "--router", router, "--json")
     assert json.loads(judged.stdout)["verdict"]["pays"] is True
-    chosen = run("predict", "new.csv", "--router", "r", cwd=folder)
+    chosen = run("predict", tables.new, "--router", router)
     assert len(chosen.stdout.splitlines()) == 161
-    assert run("show", "r", cwd=folder).returncode == 0
-    refused = run("fit", "log.csv", "--out", "r", "--json", cwd=folder)
+    assert run("show", router).returncode == 0
+    refused = run("fit", tables.log, "--out", router, "--json")
     assert refused.returncode == 1
     assert refused.stderr.startswith("error: ")
     assert "exists" in json.loads(refused.stdout)["error"]

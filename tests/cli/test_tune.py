@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -111,21 +113,21 @@ def interrupting(*task):
     return judge(*task)
 
 tuning._judge_block = interrupting
-sys.argv = ["mild", "tune", "log.csv", "--out", "r", "--cv", "2", "--json", "--families", "{families}"]
+sys.argv = {words}
 from mild.cli import main
 main()
 """
 
 
-def interrupted(folder, after, families="regression,knn"):
-    code = INTERRUPTING.format(after=after, families=families)
-    return subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=120
-    )
+def interrupted(tables, after):
+    words = f"mild tune {tables.log} --out {tables.folder / 'r'} --cv 2 --json"
+    words += " --families regression,knn"
+    code = INTERRUPTING.format(after=after, words=words.split())
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
 
 
 def test_an_interrupt_keeps_what_was_found(tables):
-    done = interrupted(tables.folder, after=5)
+    done = interrupted(tables, after=5)
     assert done.returncode == 130, done.stderr
     result = json.loads(done.stdout)
     assert result["interrupted"] is True
@@ -136,7 +138,7 @@ def test_an_interrupt_keeps_what_was_found(tables):
 
 
 def test_an_interrupt_before_anything_was_found_writes_nothing(tables):
-    done = interrupted(tables.folder, after=0)
+    done = interrupted(tables, after=0)
     assert done.returncode == 130, done.stderr
     assert json.loads(done.stdout) == {"error": "interrupted"}
     assert "interrupted: nothing was written." in done.stderr
@@ -146,24 +148,21 @@ def test_an_interrupt_before_anything_was_found_writes_nothing(tables):
 
 @pytest.mark.slow
 def test_a_real_ctrl_c_ends_the_search_with_130(tables):
-    import signal
-    import time
-
+    words = f"mild tune {tables.log} --out {tables.folder / 'r'} --paper-grid --cv 20".split()
     code = (
-        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "sys.argv = ['mild', 'tune', 'log.csv', '--out', 'r', '--paper-grid', '--cv', '20']\n"
+        "import signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from mild.cli.app import build_app\n"
+        f"sys.argv = {words}\n"
+        "app = build_app()\n"
         "print('ready', flush=True)\n"
-        "from mild.cli import main\nmain()"
+        "app()"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", code],
-        cwd=tables.folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     process.stdout.readline()
-    time.sleep(4)
+    time.sleep(3)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors

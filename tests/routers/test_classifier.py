@@ -1,5 +1,4 @@
 import numpy as np
-import oracles
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
@@ -7,6 +6,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
+import oracles
 from mild.exceptions import ConvergenceWarning, InvalidInputError, OptionError
 from mild.margins import theory_margins
 from mild.routers.classifier import CostSensitiveClassifier
@@ -102,7 +102,7 @@ def test_two_classes_with_unit_costs_and_equal_margins_are_logistic_regression()
 
 
 def test_labels_of_any_type_come_back():
-    X, y, costs = problem()
+    X, y, _ = problem()
     names = np.array(["zebra", "ant", "cat"])
     model = CostSensitiveClassifier().fit(X, names[y])
     assert model.classes_.tolist() == ["ant", "cat", "zebra"]

@@ -8,7 +8,6 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from router_cases import ALL, CASES
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -23,7 +22,7 @@ from mild.routers.linear import LinearRouter
 from mild.routers.nearest import KNNRouter
 from mild.routers.oracle import OracleRouter
 from mild.routers.stack import StackRouter
-
+from router_cases import ALL, CASES
 
 N_EXPERTS = 3
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from router_cases import CASES, LINEAR_CASES
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mild.routers.base import BaseRouter
 from mild.routers.classifier import CostSensitiveClassifier
+from router_cases import CASES, LINEAR_CASES
 
 # scikit-learn expects (n_samples, 1) predictions from an estimator with a two-dimensional y, and that only
 # classifiers have predict_proba. Sparse input has a check of its own below.

@@ -79,5 +79,5 @@ def test_refuses_an_expert_whose_rows_all_weigh_nothing():
     costs[1:, 1] = np.nan
     weight = np.ones(len(X))
     weight[0] = 0
-    with pytest.raises(InvalidInputError, match="row of positive weight .* expert 1 has none"):
+    with pytest.raises(InvalidInputError, match=r"row of positive weight .* expert 1 has none"):
         CostRegressionRouter().fit(X, costs, weight)

@@ -23,14 +23,20 @@ def demo(
     ] = None,
     setup: Annotated[
         list[str] | None,
-        typer.Option(help="I, II, III or severe; may be repeated. Default: all, quick: I, severe."),
+        typer.Option(
+            metavar="NAME",
+            help="I, II, III or severe; may be repeated. Default: all, quick: I and severe.",
+        ),
     ] = None,
     experts: Annotated[
-        list[str] | None, typer.Option(help="synthetic or real; may be repeated. Default: both.")
+        list[str] | None,
+        typer.Option(metavar="KIND", help="synthetic or real; may be repeated. Default: both."),
     ] = None,
     cost: Annotated[
         list[str] | None,
-        typer.Option(help="error or error+coverage; may be repeated. Default: both."),
+        typer.Option(
+            metavar="TYPE", help="error or error+coverage; may be repeated. Default: both."
+        ),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A look in seconds: smaller grids.")

@@ -71,9 +71,10 @@ def draw_overview(results: DemoResults, path: Path) -> None:
     figure.suptitle(
         "Deferral loss minus TDEF's on the digits: left of 0 is better", fontsize=13, x=0.5
     )
+    splits = "one split" if settings.seeds == 1 else f"{settings.seeds} splits"
     figure.supxlabel(
         f"difference with its {100 * settings.confidence:g} % paired interval over "
-        f"{settings.seeds} split(s) · blue: better, orange: worse, hollow: undecided · "
+        f"{splits} · blue: better, orange: worse, hollow: undecided · "
         f"an arrow: off the scale, with its value",
         fontsize=10,
     )

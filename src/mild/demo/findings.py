@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from mild.demo.blocks import Block, verdict_of
-from mild.demo.methods import METHODS
+from mild.demo.blocks import REFERENCE, Block, verdict_of
 from mild.demo.run import DemoResults
 
 __all__ = ["caption", "findings"]
-
-_LABELS = {method.key: method.label for method in METHODS}
 
 
 def findings(results: DemoResults) -> list[str]:
@@ -52,8 +49,17 @@ def caption(results: DemoResults) -> str:
 
 
 def _against_tdef(blocks: Sequence[Block]) -> str:
-    verdicts = [block.row("mild_tuned_stationary").verdict for block in blocks]
-    return f"MILD tuned, stationary, against TDEF: {_tally(verdicts)}."
+    key = "mild_tuned_stationary"
+    verdicts = [block.row(key).verdict for block in blocks]
+    sentence = f"MILD tuned, stationary, against TDEF: {_tally(verdicts)}."
+    gains = [block for block in blocks if block.row(key).verdict == "better"]
+    if not gains:
+        return sentence
+    most = min(gains, key=lambda block: block.row(key).mean - block.row(REFERENCE).mean)
+    return (
+        f"{sentence} The largest gain is from {most.row(REFERENCE).mean:.4f} to "
+        f"{most.row(key).mean:.4f} ({_name(most)})."
+    )
 
 
 def _margins(blocks: Sequence[Block]) -> str:
@@ -98,11 +104,12 @@ def _constant(blocks: Sequence[Block]) -> str:
 def _leaders(blocks: Sequence[Block]) -> str:
     leaders = Counter(block.leader.label for block in blocks)
     marked = sum(any(row.best for row in block.rows) for block in blocks)
-    who = ", ".join(f"{label} in {number}" for label, number in leaders.most_common())
+    who = "; ".join(f"{label}: {number}" for label, number in leaders.most_common())
     knn = [verdict_of(block.pairs["mild_tuned_stationary", "knn"]) for block in blocks]
     return (
-        f"Least mean loss: {who}; in {marked} of {_count(len(blocks), 'block')} the leader beats "
-        f"every other method. MILD tuned, stationary, against kNN: {_tally(knn)}."
+        f"Blocks in which a method has the least mean loss: {who}. In {marked} of "
+        f"{_count(len(blocks), 'block')} the leader beats every other method by its interval. MILD "
+        f"tuned, stationary, against kNN: {_tally(knn)}."
     )
 
 

@@ -8,8 +8,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from mild.demo.findings import caption, findings
 from mild.demo.methods import METHODS
 from mild.demo.pictures import LearnedRegions, Picture, segments
 from mild.demo.run import DemoResults
-from mild.exceptions import OutputExistsError
+from mild.exceptions import DataFileError, OutputExistsError
 from mild.metrics import Interval
 
 __all__ = ["FILES", "check_folder", "document", "write_results"]
@@ -36,8 +35,14 @@ Draw = Callable[[DemoResults, Path], None]
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a target that holds anything but an earlier demo's own files."""
+    """Refuse a target that holds anything but an earlier demo's own files, or cannot be written."""
     if not folder.exists():
+        parent = next(place for place in folder.absolute().parents if place.exists())
+        if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
+            raise DataFileError(
+                f"the output folder must be one that can be made; {parent} cannot be written to. "
+                f"Choose another --out."
+            )
         return
     if not folder.is_dir():
         raise OutputExistsError(
@@ -50,33 +55,32 @@ def check_folder(folder: Path) -> None:
             f"the output folder must be new, empty, or an earlier demo's; {folder} holds "
             f"{others[0]!r}{' and more' if len(others) > 1 else ''}. Choose another --out."
         )
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise DataFileError(f"the output folder must be writable; {folder} is not.")
 
 
 def write_results(
-    results: DemoResults, folder: Path, draw: dict[str, Draw] | None = None
+    results: DemoResults, folder: Path, draw: Mapping[str, Draw] | None = None
 ) -> list[Path]:
     """Write JSON, CSV and the figures in ``draw``; each file appears whole or not at all.
 
     Files of an earlier demo that this one does not write are removed: a folder tells of one run.
     """
     check_folder(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    writers: dict[str, Callable[[Path], None]] = {
-        "results.json": lambda path: _write_json(results, path),
-        "results.csv": lambda path: _write_csv(results, path),
-    }
-    for name, function in (draw or {}).items():
-        writers[name] = lambda path, function=function: function(results, path)  # type: ignore[misc]
-    written = []
-    for name, write in writers.items():
-        partial = folder / (name + PARTIAL)
-        write(partial)
-        os.replace(partial, folder / name)
-        written.append(folder / name)
-    for name in FILES:
-        if name not in writers:
-            (folder / name).unlink(missing_ok=True)
-    return written
+    writers: dict[str, Draw] = {"results.json": _write_json, "results.csv": _write_csv}
+    writers.update(draw or {})
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, write in writers.items():
+            partial = folder / (name + PARTIAL)
+            write(results, partial)
+            os.replace(partial, folder / name)
+        for name in FILES:
+            if name not in writers:
+                (folder / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise DataFileError(f"the results could not be written to {folder}: {error}.") from error
+    return [folder / name for name in writers]
 
 
 def document(results: DemoResults) -> dict[str, Any]:
@@ -84,7 +88,7 @@ def document(results: DemoResults) -> dict[str, Any]:
     settings = results.settings
     return {
         "schema": SCHEMA,
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "finished": results.finished,
         "seconds": round(results.seconds, 2),
         "data": {
             "digits": "scikit-learn's digits, 1,797 of 8 x 8 pixels divided by 16; stratified halves",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 from joblib import Parallel, delayed, parallel_config
@@ -32,6 +33,7 @@ class DemoResults:
     line, plane : the pictures
     warned : warnings that came up in training, each once, with the number of cells they came up in
     seconds : wall time
+    finished : when, in universal time
     """
 
     settings: DemoSettings
@@ -41,6 +43,7 @@ class DemoResults:
     plane: Picture
     warned: dict[str, int]
     seconds: float
+    finished: str
 
 
 def run_demo(settings: DemoSettings, progress: Progress | None = None) -> DemoResults:
@@ -53,11 +56,12 @@ def run_demo(settings: DemoSettings, progress: Progress | None = None) -> DemoRe
     todo = tasks(settings)
     total = len(todo) + 1
     cells: list[Cell] = []
+    report(0, total, "starting workers")
     with parallel_config(backend="loky", inner_max_num_threads=1):
         pool = Parallel(n_jobs=settings.jobs, return_as="generator")
         for done, part in enumerate(pool(delayed(run_task)(task, settings) for task in todo), 1):
             cells += part
-            report(done, total, f"setup {part[0].setup}, {part[0].experts}, seed {part[0].seed}")
+            report(done, total, f"{part[0].setup}, {part[0].experts}, seed {part[0].seed}")
         groups = _grouped(cells, settings)
         gathered = Parallel(n_jobs=settings.jobs)(
             delayed(gather)(group, settings.confidence) for group in groups
@@ -72,6 +76,7 @@ def run_demo(settings: DemoSettings, progress: Progress | None = None) -> DemoRe
         plane,
         _warnings(cells),
         time.perf_counter() - start,
+        datetime.now(UTC).isoformat(timespec="seconds"),
     )
 
 

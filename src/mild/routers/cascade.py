@@ -44,7 +44,7 @@ class CascadeRouter(BaseRouter):
         Where X carries each expert's own confidence. By default the confidence is learned: a logistic
         estimate, per expert, that it costs no more than the cheapest expert asked about that row.
     alpha : float, L2 strength of the learned confidence
-    n_thresholds : int, quantiles tried per expert; 'never stop here' is always tried too
+    n_thresholds : int, quantiles tried per expert; 'always' and 'never stop here' are tried too
     pay_for_asked : bool
         Whether a row also pays the prices of the experts that were asked before the one that answers,
         both when thresholds are chosen and in ``score``. Without ``prices`` there is nothing to pay.
@@ -245,17 +245,17 @@ def _best_threshold(
 
 
 def _cuts(values: FloatArray, weights: FloatArray, count: int) -> FloatArray:
-    """Thresholds just below ``count`` weighted quantiles: halfway down to the next lower value.
+    """Thresholds just below ``count`` weighted quantiles, and one below everything.
 
-    Halfway, so that rounding moves no row across; below the smallest value everything stops.
+    A threshold lies halfway down to the next lower value, so that rounding moves no row across.
     """
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     cumulative = np.cumsum(weights[order])
-    levels = np.arange(count) / count * cumulative[-1]
-    places = np.searchsorted(cumulative, levels, side="right").clip(max=len(ordered) - 1)
+    levels = (np.arange(count) + 0.5) / count * cumulative[-1]
+    quantiles = ordered[np.searchsorted(cumulative, levels).clip(max=len(ordered) - 1)]
     limit = np.finfo(values.dtype)
     apart = 100 * limit.eps * np.abs(ordered).max()
-    lower = np.searchsorted(ordered, ordered[places] - apart, side="left")
-    middle = (ordered[lower] + ordered[lower - 1]) / 2
-    return np.unique(np.where(lower > 0, middle, limit.min))
+    at = np.searchsorted(ordered, quantiles - apart)
+    at = at[at > 0]
+    return np.unique(np.append((ordered[at] + ordered[at - 1]) / 2, limit.min))

@@ -144,6 +144,6 @@ def _same_rows(known: np.ndarray[Any, np.dtype[np.bool_]]) -> Iterator[tuple[Int
 
 def _ridge_solver(X: Any, penalty: FloatArray) -> dict[str, Any]:
     """A direct solver where X is dense; without a penalty one that bears collinear features."""
-    if hasattr(X, "tocsr"):
-        return {"solver": "sparse_cg" if penalty.all() else "lsqr", "tol": 1e-10}
-    return {"solver": "cholesky" if penalty.all() else "svd"}
+    if not penalty.all():
+        return {"solver": "lsqr", "tol": 1e-12}
+    return {"solver": "sparse_cg", "tol": 1e-10} if hasattr(X, "tocsr") else {"solver": "cholesky"}

@@ -90,6 +90,7 @@ class Checkpoint:
     def read(self, module: nn.Module, optimizer: torch.optim.Optimizer, epochs: int) -> Run:
         """The run so far, its weights put into module and optimizer; a new run if there is none."""
         if not os.path.lexists(self.path):
+            self._check_place()
             return Run()
         try:
             header, tensors = self._open()
@@ -157,10 +158,22 @@ class Checkpoint:
                 f"or pass resume=False to start over."
             )
 
+    def _check_place(self) -> None:
+        """Say before the first epoch what writing would say after it."""
+        folder = self.path.parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._unwritable(error.strerror or str(error)) from error
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise self._unwritable(f"{folder} is not a writable folder")
+
+    def _unwritable(self, reason: str) -> ArtifactError:
+        return ArtifactError(f"cannot write checkpoint {self.path}: {reason}.")
+
     def _replace(self, content: bytes) -> None:
         fresh = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.new")
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 with open(fresh, "xb") as file:
                     file.write(content)
@@ -171,9 +184,7 @@ class Checkpoint:
                 with suppress(FileNotFoundError):
                     fresh.unlink()
         except OSError as error:
-            raise ArtifactError(
-                f"cannot write checkpoint {self.path}: {error.strerror or error}."
-            ) from error
+            raise self._unwritable(error.strerror or str(error)) from error
 
 
 def _restore(
