@@ -54,7 +54,7 @@ def test_the_signatures_are_those_promised() -> None:
     assert _parameters(mild.rewards) == ["costs", "kind", "scale"]
     assert _parameters(mild.reward_distribution) == ["rewards"]
     expected = ["scores", "rewards", "margins", "surrogate", "return_gradient"]
-    assert _parameters(mild.mild_loss) == expected
+    assert _parameters(mild.mild_loss)[:5] == expected
     assert _parameters(mild.expert_mass) == ["costs", "rewards", "counts"]
     assert _parameters(mild.theory_margins)[:3] == ["mass", "norms", "total"]
     assert _parameters(mild.stationary_distribution) == ["scores", "margins", "surrogate"]

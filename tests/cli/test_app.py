@@ -11,7 +11,7 @@ import pytest
 
 import mild
 
-VERBS = ["fit", "tune", "evaluate", "predict", "show"]
+VERBS = ["fit", "tune", "evaluate", "predict", "show", "demo"]
 
 
 def run(*words):
@@ -30,7 +30,7 @@ def test_help_names_every_verb():
 def test_every_verb_explains_itself_with_an_example_and_takes_json(verb, mild):
     done = mild(verb, "--help")
     assert done.code == 0
-    assert f"Example:\n    mild {verb} " in done.out
+    assert f"Example:\n    mild {verb}" in done.out
     assert "--json" in done.out
 
 
