@@ -96,7 +96,7 @@ def decide(
     f = check_scores(scores)
     rho = check_margins(margins, f.shape[1])
     kind = parse_surrogate(surrogate)
-    if rule == "argmax" or (kind.smooth and (rho == rho[0]).all()):
+    if rule == "argmax" or (kind.decodable and (rho == rho[0]).all()):
         return argmax_last(f)
     return argmax_last(stationary_distribution(f, rho, kind))
 
@@ -112,7 +112,7 @@ def stationary_distribution(
     ----------
     scores : (n_samples, n_experts) array
     margins : (n_experts,) positive; None for all ones
-    surrogate : any smooth surrogate; the hinge has no unique decoding and is refused
+    surrogate : any but the hinge and tau >= 2, which have no unique decoding and are refused
 
     Returns
     -------
@@ -126,10 +126,10 @@ def stationary_distribution(
     f = check_scores(scores)
     rho = check_margins(margins, f.shape[1])
     kind = parse_surrogate(surrogate)
-    if not kind.smooth:
+    if not kind.decodable:
         raise UnsupportedError(
-            "stationary decoding needs a smooth surrogate; the hinge has no unique decoding. "
-            "Use rule='argmax'."
+            "stationary decoding needs a surrogate whose minimiser determines a distribution: not the "
+            "hinge, nor tau >= 2. Use rule='argmax'."
         )
     result = np.empty_like(f)
     groups = margin_groups(rho)
@@ -150,10 +150,7 @@ def stationary_experts_first(
         return np.ones_like(scores)
     shifted = np.ascontiguousarray(scores) - scores.max(axis=0)
     if len(groups) == 1:
-        log_weights = shifted / margins[0].astype(scores.dtype) * (2 - surrogate.tau)
-        if surrogate.tau > 2:
-            log_weights -= log_weights.max(axis=0)
-        distribution = np.exp(log_weights, out=log_weights)
+        distribution = np.exp(shifted / margins[0].astype(scores.dtype) * (2 - surrogate.tau))
         return distribution / distribution.sum(axis=0)
     if p == 2:
         return _two_experts(shifted, margins, surrogate.tau)

@@ -33,8 +33,16 @@ class Surrogate:
 
     @property
     def smooth(self) -> bool:
-        """Whether scores determine a stationary distribution."""
+        """Whether the loss has a gradient everywhere."""
         return self.form != "hinge"
+
+    @property
+    def decodable(self) -> bool:
+        """Whether the scores of a minimiser determine the distribution it is the minimiser for.
+
+        The hinge has many; from tau = 2 on the point where the gradient vanishes is no minimum.
+        """
+        return self.smooth and self.tau < 2
 
     @property
     def convex(self) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from mild.arrays import FloatArray, IntArray
 from mild.exceptions import InvalidInputError
 from mild.policies import Policy
-from mild.policies.base import blocks
+from mild.policies.base import SPAN, blocks
 
 __all__ = ["LoadedRouter"]
 
@@ -104,13 +104,13 @@ class LoadedRouter:
         )
 
     def _collect(self, method: str, X: Any) -> Any:
-        """Check and decide block by block, so that X passes through the cache once."""
+        """Check and decide block by block, so that the check and the decision share the cache."""
         inputs = self._check_inputs(X)
         decide = getattr(self.policy, method)
         if inputs.shape[0] == 0:
             return decide(inputs)
         parts = []
-        for rows in blocks(inputs):
+        for rows in blocks(inputs, SPAN):
             part = inputs[rows]
             self._check_finite(part, rows.start)
             parts.append(decide(part))

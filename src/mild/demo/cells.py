@@ -85,7 +85,8 @@ def radial_features(X: FloatArray, gamma: float, n_components: int = 128) -> Nys
 
     With them a linear router draws curved borders. Every method sees the same ones.
     """
-    return Nystroem(kernel="rbf", gamma=gamma, n_components=n_components, random_state=0).fit(X)
+    kept = min(n_components, len(X))
+    return Nystroem(kernel="rbf", gamma=gamma, n_components=kept, random_state=0).fit(X)
 
 
 def _region_cell(task: Task, settings: DemoSettings) -> Cell:

@@ -45,7 +45,7 @@ def decide(
     f = _finite_scores(scores)
     rho = check_margins(margins, f)
     kind = parse_surrogate(surrogate)
-    if rule == "argmax" or (kind.smooth and len(rho.distinct) == 1):
+    if rule == "argmax" or (kind.decodable and len(rho.distinct) == 1):
         return argmax_last(f)
     return argmax_last(stationary_distribution(f, margins, kind))
 
@@ -78,10 +78,10 @@ def stationary_distribution(
     """
     f = _finite_scores(scores).detach()
     kind = parse_surrogate(surrogate)
-    if not kind.smooth:
+    if not kind.decodable:
         raise UnsupportedError(
-            "stationary decoding needs a smooth surrogate; the hinge has no unique decoding. "
-            "Use rule='argmax'."
+            "stationary decoding needs a surrogate whose minimiser determines a distribution: not the "
+            "hinge, nor tau >= 2. Use rule='argmax'."
         )
     work = f if f.device.type == "mps" else f.to(torch.float64)
     rho = check_margins(margins, work)

@@ -21,7 +21,7 @@ __all__ = ["BLOCK", "CostPolicy", "Policy", "ScorePolicy"]
 
 # Rows per block: scores and decoding work stay in cache, X is read once.
 BLOCK = 4096
-SPAN = 32768
+SPAN = 16384
 PART = 2048
 
 Settings = dict[str, Any]
@@ -109,17 +109,17 @@ class ScorePolicy(Policy):
 
     def predict(self, X: Any) -> IntArray:
         result = np.empty(X.shape[0], np.intp)
-        if self.decoder.by_argmax or X.shape[0] <= 2 * SPAN:
+        if self.decoder.by_argmax or X.shape[0] < SPAN // 2:
             for rows in blocks(X):
                 result[rows] = self.decoder.choose_experts_first(self.scores_experts_first(X[rows]))
             return result
         # BLAS threads make the scores of a span, then our threads decode it: they never compete.
         with ThreadPoolExecutor(thread_count()) as pool:
-            for start in range(0, X.shape[0], SPAN):
-                scores = self.scores_experts_first(X[start : start + SPAN])
+            for rows in blocks(X, SPAN):
+                scores = self.scores_experts_first(X[rows])
                 parts = [scores[:, at : at + PART] for at in range(0, scores.shape[1], PART)]
                 chosen = np.concatenate(list(pool.map(self.decoder.choose_experts_first, parts)))
-                result[start : start + SPAN] = chosen
+                result[rows] = chosen
         return result
 
     def scores_experts_first(self, X: Any) -> FloatArray:
@@ -159,9 +159,9 @@ class CostPolicy(Policy):
         return result
 
 
-def blocks(X: Any) -> list[slice]:
+def blocks(X: Any, size: int = BLOCK) -> list[slice]:
     """Slices of rows that cover X."""
-    return [slice(start, start + BLOCK) for start in range(0, X.shape[0], BLOCK)]
+    return [slice(start, start + size) for start in range(0, X.shape[0], size)]
 
 
 def thread_count() -> int:

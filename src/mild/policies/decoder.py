@@ -33,10 +33,11 @@ class Decoder:
         self.rule = rule
         self.surrogate: Surrogate = parse_surrogate(surrogate)
         self.groups = margin_groups(margins)
-        self.by_argmax = rule == "argmax" or len(self.groups) == 1 or not self.surrogate.smooth
+        self.by_argmax = rule == "argmax" or len(self.groups) == 1 or not self.surrogate.decodable
         self._inverse = 1 / margins
         self._margin_list = [float(margin) for margin in margins]
-        self._reach = -300.0 * float(margins.min())
+        # Beyond this gap, plain powers of the rates overflow.
+        self._reach = -300.0 * float(margins.min()) / max(1.0, abs(1 - self.surrogate.tau))
 
     def choose(self, scores: FloatArray) -> IntArray:
         """Expert of each row of scores (m, p)."""
@@ -49,8 +50,8 @@ class Decoder:
         return argmax_last_experts_first(scores)
 
     def distribution(self, scores: FloatArray) -> FloatArray:
-        """Stationary distribution (m, p); the hinge has none: all mass on the largest score."""
-        if not self.surrogate.smooth:
+        """Stationary distribution (m, p); where there is none, all mass on the largest score."""
+        if not self.surrogate.decodable:
             result = np.zeros_like(scores)
             result[np.arange(len(scores)), argmax_last(scores)] = 1
             return result

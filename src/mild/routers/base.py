@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from mild.arrays import FloatArray, IntArray, check_costs
 from mild.costs import cheapest
 from mild.exceptions import DegenerateDataWarning, InvalidInputError
-from mild.metrics import chosen_costs
+from mild.metrics import deferral_loss
 from mild.policies import Policy
 
 __all__ = ["BaseRouter"]
@@ -36,12 +36,12 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
     n_experts_: int
     expert_names_: list[str]
 
-    def fit(self, X: Any, costs: Any, sample_weight: Any = None) -> Self:
-        """Learn from inputs X (n_samples, n_features) and costs (n_samples, n_experts).
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn from inputs X (n_samples, n_features) and costs y (n_samples, n_experts).
 
-        NaN in ``costs`` means that this expert was never asked about this row.
+        NaN in the costs means that this expert was never asked about this row.
         """
-        inputs, matrix, weight = self._check_fit(X, costs, sample_weight)
+        inputs, matrix, weight = self._check_fit(X, y, sample_weight)
         self.policy_ = self._fit(inputs, matrix, weight)
         return self
 
@@ -54,7 +54,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
     ) -> tuple[Any, FloatArray, FloatArray | None]:
         if costs is None:
             raise InvalidInputError(
-                f"{type(self).__name__} requires y (the costs) to be passed, but the target y is None."
+                f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
         names = [str(name) for name in getattr(costs, "columns", [])]
         inputs = validate_data(
@@ -83,44 +83,50 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
                 raise InvalidInputError("sample_weight must not be all zero.")
         return inputs, matrix, weight
 
-    def _warn_if_degenerate(self, costs: FloatArray) -> None:
-        """One warning when the data leave nothing to choose between."""
+    def _warn_if_degenerate(self, costs: FloatArray, by_label: bool = False) -> None:
+        """Warn when the data leave nothing, or for label-based losses not everything, to learn."""
         if costs.shape[1] == 1:
             return
-        spread = np.nanmax(costs, axis=1) - np.nanmin(costs, axis=1)
-        if not spread.any():
+        if not (np.nanmax(costs, axis=1) > np.nanmin(costs, axis=1)).any():
             warnings.warn(
                 "every expert costs the same in every row: there is nothing to learn, any choice is "
                 "as good as another.",
                 DegenerateDataWarning,
                 stacklevel=4,
             )
+        idle = np.flatnonzero(np.bincount(cheapest(costs), minlength=costs.shape[1]) == 0)
+        if by_label and idle.size:
+            warnings.warn(
+                f"expert(s) {', '.join(map(str, idle))} are never cheapest: a label-based loss learns "
+                f"nothing about them.",
+                DegenerateDataWarning,
+                stacklevel=4,
+            )
 
     def predict(self, X: Any) -> IntArray:
         """Index of the chosen expert for each row."""
-        return self.policy_.predict(self._check_inputs(X))
+        inputs = self._check_inputs(X)
+        return self.policy_.predict(inputs)
 
     def decision_function(self, X: Any) -> FloatArray:
         """Scores (n_samples, n_experts), larger is better."""
-        return self.policy_.decision_function(self._check_inputs(X))
+        inputs = self._check_inputs(X)
+        return self.policy_.decision_function(inputs)
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Stationary distribution: each expert's share of the expected reward."""
-        return self.policy_.predict_proba(self._check_inputs(X))
+        inputs = self._check_inputs(X)
+        return self.policy_.predict_proba(inputs)
 
     def expected_costs(self, X: Any) -> FloatArray:
         """Expected cost of each expert, where the router has learned it."""
-        return self.policy_.expected_costs(self._check_inputs(X))
+        inputs = self._check_inputs(X)
+        return self.policy_.expected_costs(inputs)
 
-    def score(self, X: Any, costs: Any, sample_weight: Any = None) -> float:
-        """Minus the mean cost of the chosen experts, over the rows in which that cost is known."""
-        matrix = check_costs(np.asarray(costs))
-        known = chosen_costs(matrix, self.predict(X))
-        weight = np.ones(len(known)) if sample_weight is None else np.asarray(sample_weight)
-        weight = weight * ~np.isnan(known)
-        if not weight.any():
-            raise InvalidInputError("no row has a known cost for the chosen expert.")
-        return -float(np.average(np.nan_to_num(known), weights=weight))
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Minus the mean cost y of the chosen experts, over the rows in which it is known."""
+        chosen = self.predict(X)
+        return -deferral_loss(np.asarray(y), chosen, sample_weight, missing="skip")
 
     def without(self, expert: int | str) -> Self:
         """The router with one expert gone, by index or name, without a refit."""
@@ -171,9 +177,3 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         tags.target_tags.positive_only = True
         tags.input_tags.sparse = True
         return tags
-
-
-def never_cheapest(costs: FloatArray) -> IntArray:
-    """Experts that are cheapest in no row (ties to the lowest index)."""
-    counts = np.bincount(cheapest(costs), minlength=costs.shape[1])
-    return np.flatnonzero(counts == 0)

@@ -11,12 +11,11 @@ from mild.arrays import FloatArray
 from mild.decisions import DECISIONS
 from mild.exceptions import (
     ConvergenceWarning,
-    DegenerateDataWarning,
     InvalidInputError,
     check_option,
 )
 from mild.policies import Decoder, LinearPolicy
-from mild.routers.base import BaseRouter, never_cheapest
+from mild.routers.base import BaseRouter
 from mild.routers.objective import single_blas_thread
 from mild.routers.path import LinearPath
 from mild.routers.solver import Solution
@@ -135,16 +134,7 @@ class LinearRouter(BaseRouter):
             previous = np.column_stack([self.coef_, self.intercept_])
             if previous.shape == (costs.shape[1], X.shape[1] + 1):
                 start = previous
-        self._warn_if_degenerate(costs)
-        if self.loss in LABEL_LOSSES:
-            idle = never_cheapest(costs)
-            if idle.size and costs.shape[1] > 1:
-                warnings.warn(
-                    f"expert(s) {', '.join(map(str, idle))} are never cheapest: a label-based loss "
-                    f"learns nothing about them.",
-                    DegenerateDataWarning,
-                    stacklevel=3,
-                )
+        self._warn_if_degenerate(costs, by_label=self.loss in LABEL_LOSSES)
         return self._fit_from(X, costs, sample_weight, start=start)
 
     def _fit_from(

@@ -31,12 +31,13 @@ MAX_TRIALS = 25
 
 @dataclass(frozen=True)
 class Solution:
-    """Where the solver stopped."""
+    """Where the solver stopped; ``gap`` is the estimated relative suboptimality of its start."""
 
     W: FloatArray
     value: float
     n_iter: int
     converged: bool
+    gap: float = 0.0
 
 
 class Preconditioner:
@@ -102,6 +103,7 @@ def minimise(
     values = deque([value], maxlen=PATIENCE)
     converged = False
     iteration = 0
+    first_gap = 0.5 * float(gradient @ gradient) / max(abs(value), 1e-12)
     for iteration in range(max_iter + 1):
         gap = 0.5 * float(gradient @ gradient)
         level = tol * max(abs(value), 1e-12)
@@ -123,7 +125,8 @@ def minimise(
             pairs.append((change, turn, curvature))
         v, gradient = v_new, new_gradient
         values.append(value)
-    return Solution(preconditioner.to_weights(v.reshape(shape)), value, iteration, converged)
+    W = preconditioner.to_weights(v.reshape(shape))
+    return Solution(W, value, iteration, converged, first_gap)
 
 
 def _direction(

@@ -289,7 +289,7 @@ class _Search:
         try:
             for fold, block, costs in stream:
                 test = data.folds[fold][1]
-                outcome[np.ix_(test, block)] = costs
+                outcome[test[:, None], block] = costs
                 judged[block] += 1
                 done += len(block)
                 if self.progress is not None:

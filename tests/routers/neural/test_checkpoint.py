@@ -60,6 +60,7 @@ def killer(epoch):
 
 def router(path=None, module=None, **options):
     settings = {"hidden": (8,), "epochs": EPOCHS, "batch_size": 16, "lr": 0.02, "patience": 4}
+    settings["device"] = "cpu"
     return NeuralRouter(module, checkpoint=path, **{**settings, **options})
 
 
@@ -126,7 +127,7 @@ def test_a_process_that_was_killed_can_be_continued(tmp_path):
         "def stop(epoch, epochs, message):\n"
         "    if epoch == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
         f"NeuralRouter(hidden=(8,), epochs={EPOCHS}, batch_size=16, lr=0.02, patience=4,\n"
-        f"    checkpoint={str(path)!r}, progress=stop).fit(data['arr_0'], data['arr_1'])\n"
+        f"    checkpoint={str(path)!r}, progress=stop, device='cpu').fit(data['arr_0'], data['arr_1'])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr

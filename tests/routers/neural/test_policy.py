@@ -24,8 +24,8 @@ def three_experts(n=90, seed=0):
 
 
 def quick(module=None, **options):
-    options = {"hidden": (8,), "epochs": 5, "batch_size": 32, "lr": 0.01, **options}
-    return NeuralRouter(module, **options)
+    defaults = {"hidden": (8,), "epochs": 5, "batch_size": 32, "lr": 0.01, "device": "cpu"}
+    return NeuralRouter(module, **{**defaults, **options})
 
 
 class Dropout(nn.Module):

@@ -21,6 +21,10 @@ def two_experts(n):
     return X, np.column_stack([X[:, 0] > 0.5, X[:, 0] <= 0.5]).astype(float)
 
 
+def on_cpu(module=None, **options):
+    return NeuralRouter(module, device="cpu", **options)
+
+
 SEEN: list[list[float]] = []
 
 
@@ -37,7 +41,7 @@ class Watcher(nn.Linear):
 def test_every_epoch_sees_every_row_once_in_batches_of_nearly_equal_size(n, batch_size, sizes):
     SEEN.clear()
     X, costs = two_experts(n)
-    NeuralRouter(Watcher, epochs=2, batch_size=batch_size, validation_fraction=0).fit(X, costs)
+    on_cpu(Watcher, epochs=2, batch_size=batch_size, validation_fraction=0).fit(X, costs)
     assert [len(batch) for batch in SEEN] == sizes * 2
     epochs = [[*chain(*SEEN[: len(sizes)])], [*chain(*SEEN[len(sizes) :])]]
     for rows in epochs:
@@ -48,7 +52,7 @@ def test_every_epoch_sees_every_row_once_in_batches_of_nearly_equal_size(n, batc
 def test_rows_held_out_are_never_trained_on():
     SEEN.clear()
     X, costs = two_experts(40)
-    NeuralRouter(Watcher, epochs=3, validation_fraction=0.25).fit(X, costs)
+    on_cpu(Watcher, epochs=3, validation_fraction=0.25).fit(X, costs)
     assert len({round(value, 6) for value in chain(*SEEN)}) == 30
 
 
@@ -74,20 +78,18 @@ def test_the_shortest_cycles_have_a_rate_too(steps):
 
 def test_the_schedule_ends_near_zero_and_the_constant_rate_is_constant():
     X, costs = two_experts(20)
-    cycle = NeuralRouter(epochs=20, lr=0.1, schedule="onecycle", validation_fraction=0).fit(
-        X, costs
-    )
+    cycle = on_cpu(epochs=20, lr=0.1, schedule="onecycle", validation_fraction=0).fit(X, costs)
     rates = [record["learning_rate"] for record in cycle.history_]
     assert rates[-1] == pytest.approx(0.1 / 25e4)
     assert max(rates) == pytest.approx(0.1)
-    flat = NeuralRouter(epochs=3, lr=0.1).fit(X, costs)
+    flat = on_cpu(epochs=3, lr=0.1).fit(X, costs)
     assert [record["learning_rate"] for record in flat.history_] == [0.1] * 3
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
 def test_every_optimizer_lowers_the_loss(optimizer):
     X, costs = two_experts(40)
-    router = NeuralRouter(optimizer=optimizer, lr=0.02, epochs=30, batch_size=20).fit(X, costs)
+    router = on_cpu(optimizer=optimizer, lr=0.02, epochs=30, batch_size=20).fit(X, costs)
     assert router.history_[-1]["loss"] < 0.8 * router.history_[0]["loss"]
 
 
@@ -95,7 +97,7 @@ def test_every_optimizer_lowers_the_loss(optimizer):
 def test_weight_decay_shrinks_matrices_and_spares_biases(optimizer):
     X, _ = two_experts(20)
     module = nn.Linear(1, 2)
-    router = NeuralRouter(
+    router = on_cpu(
         module, optimizer=optimizer, weight_decay=0.1, lr=0.1, epochs=3, validation_fraction=0,
         rewards="contrast",
     )  # fmt: skip
@@ -107,7 +109,7 @@ def test_weight_decay_shrinks_matrices_and_spares_biases(optimizer):
 
 def test_the_loss_of_the_first_epoch_is_that_of_equal_scores():
     X, costs = two_experts(20)
-    router = NeuralRouter(epochs=1, batch_size=20, validation_fraction=0, margins="uniform")
+    router = on_cpu(epochs=1, batch_size=20, validation_fraction=0, margins="uniform")
     assert router.fit(X, costs).history_[0]["loss"] == pytest.approx(np.log(2))
 
 

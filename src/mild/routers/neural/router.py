@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mild.arrays import FloatArray
-from mild.exceptions import ConvergenceWarning, DegenerateDataWarning, MissingExtraError
+from mild.exceptions import ConvergenceWarning, MissingExtraError
 from mild.policies import Decoder, ScorePolicy
-from mild.routers.base import BaseRouter, never_cheapest
+from mild.routers.base import BaseRouter
 from mild.routers.neural.options import check_options
 from mild.routers.targets import LABEL_LOSSES, Targets, training_targets
 
@@ -165,16 +165,7 @@ class NeuralRouter(BaseRouter):
                 'run: pip install "mild-learn[neural]".'
             ) from error
         seed = check_options(self)
-        self._warn_if_degenerate(costs)
-        if self.loss in LABEL_LOSSES:
-            idle = never_cheapest(costs)
-            if idle.size and costs.shape[1] > 1:
-                warnings.warn(
-                    f"expert(s) {', '.join(map(str, idle))} are never cheapest: a label-based loss "
-                    f"learns nothing about them.",
-                    DegenerateDataWarning,
-                    stacklevel=3,
-                )
+        self._warn_if_degenerate(costs, by_label=self.loss in LABEL_LOSSES)
         targets = training_targets(self, X, costs, sample_weight)
         policy, run = self._train(X, costs, sample_weight, targets, seed)
         if run.diverged:
@@ -206,9 +197,7 @@ class NeuralRouter(BaseRouter):
         from mild.routers.neural.training import Settings, own_randomness, train
 
         device = find_device(self.device)
-        # At tau = 2 and beyond stationary scores maximise the risk.
-        rule = "argmax" if targets.surrogate.tau >= 2 else self.decision
-        decoder = Decoder(targets.margins, rule, targets.surrogate)
+        decoder = Decoder(targets.margins, self.decision, targets.surrogate)
         held_out = float(self.validation_fraction)
         problem = Problem(X, costs, sample_weight, targets, decoder, held_out, seed, device)
         with own_randomness(device) as reseed:

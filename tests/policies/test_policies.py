@@ -1,0 +1,247 @@
+"""What every policy must do, kind by kind."""
+
+import json
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+from mild.exceptions import InvalidInputError
+from mild.policies import (
+    POLICIES,
+    CascadePolicy,
+    ConstantPolicy,
+    Decoder,
+    LinearCostPolicy,
+    LinearPolicy,
+    NearestPolicy,
+    PerceptronPolicy,
+    PricedPolicy,
+    StackPolicy,
+    StandardizedPolicy,
+)
+from mild.policies.base import BLOCK
+
+D, P = 4, 3
+
+
+def make(dtype=np.float64):
+    rng = np.random.default_rng(0)
+
+    def draw(*shape):
+        return rng.normal(size=shape).astype(dtype)
+
+    costs = np.abs(draw(30, P))
+    costs[::4, 1] = np.nan
+    linear = LinearPolicy(
+        draw(P, D), draw(P), Decoder(np.array([0.5, 1.0, 1.5]), "stationary", "logistic")
+    )
+    regression = LinearCostPolicy(draw(P, D), draw(P))
+    policies = {
+        "linear": linear,
+        "linear-argmax": LinearPolicy(
+            draw(P, D), draw(P), Decoder(np.array([0.5, 1.0, 1.5]), "argmax", 0.5)
+        ),
+        "perceptron": PerceptronPolicy(
+            [draw(6, D), draw(5, 6), draw(P, 5)],
+            [draw(6), draw(5), draw(P)],
+            Decoder(np.array([1.0, 1.0, 2.0]), "stationary", "pairwise_logistic"),
+        ),
+        "linear_costs": regression,
+        "nearest": NearestPolicy(draw(30, D), costs, 5, np.ones(30, dtype), draw(D)),
+        "nearest-weighted": NearestPolicy(
+            draw(30, D), costs, 5, rng.uniform(0.1, 2, 30).astype(dtype)
+        ),
+        "constant": ConstantPolicy(np.abs(draw(P)), D),
+        "constant-named": ConstantPolicy(np.abs(draw(P)), D, 2),
+        "priced": PricedPolicy(
+            draw(P, D), draw(P), draw(P, D), draw(P), np.abs(draw(P)), 0.5, "logistic", 2.0
+        ),
+        "priced-ridge": PricedPolicy(
+            draw(P, D), draw(P), draw(P, D), draw(P), np.abs(draw(P)), 0.5, "ridge"
+        ),
+        "cascade": CascadePolicy(
+            draw(P, D), draw(P), np.array([2, 0, 1]), np.array([0.7, 0.4], dtype), None, D
+        ),
+        "cascade-columns": CascadePolicy(
+            np.zeros((0, D), dtype),
+            np.zeros(0, dtype),
+            np.array([1, 2, 0]),
+            np.array([0.5, 0.1], dtype),
+            np.array([3, 0, 1]),
+            D,
+        ),
+        "standardized": StandardizedPolicy(draw(D), np.abs(draw(D)) + 0.5, linear),
+        "stack": StackPolicy(
+            [linear, regression],
+            LinearPolicy(draw(P, 2 * P), draw(P), Decoder(np.ones(P), "stationary", "logistic")),
+        ),
+    }
+    return policies
+
+
+KINDS = pytest.mark.parametrize("kind", list(make()))
+
+
+def inputs(n=60, dtype=np.float64):
+    return np.random.default_rng(1).normal(size=(n, D)).astype(dtype)
+
+
+@KINDS
+def test_state_is_json_and_arrays_and_builds_the_same_policy(kind):
+    policy = make()[kind]
+    settings, tensors = policy.state()
+    assert all(isinstance(tensor, np.ndarray) for tensor in tensors.values())
+    copy = POLICIES[policy.kind].from_state(json.loads(json.dumps(settings)), dict(tensors))
+    X = inputs()
+    assert type(copy) is type(policy)
+    assert (copy.n_features, copy.n_experts) == (D, P)
+    assert_array_equal(copy.predict(X), policy.predict(X))
+    assert_array_equal(copy.decision_function(X), policy.decision_function(X))
+    assert_array_equal(copy.predict_proba(X), policy.predict_proba(X))
+    again, arrays = copy.state()
+    assert again == settings
+    assert set(arrays) == set(tensors)
+
+
+def test_every_registered_kind_is_tested_here():
+    assert {policy.kind for policy in make().values()} == set(POLICIES)
+
+
+@KINDS
+@pytest.mark.parametrize("n", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 3])
+def test_block_boundaries_change_nothing(kind, n):
+    policy = make()[kind]
+    X = inputs(n)
+    chosen = policy.predict(X)
+    assert chosen.shape == (n,)
+    assert chosen.dtype == np.intp
+    assert policy.predict_proba(X).shape == (n, P)
+    assert policy.decision_function(X).shape == (n, P)
+    for start in {0, max(0, BLOCK - 3), max(0, n - 5)}:
+        part = slice(start, start + 5)
+        assert_array_equal(policy.predict(X[part]), chosen[part])
+        assert_allclose(
+            policy.predict_proba(X[part]), policy.predict_proba(X)[part], rtol=1e-9, atol=1e-12
+        )
+
+
+def test_very_long_batches_are_decided_as_short_ones():
+    policy = make()["linear"]
+    X = inputs(70_001)
+    whole = policy.predict(X)
+    parts = [policy.predict(X[start : start + 1000]) for start in range(0, len(X), 1000)]
+    assert_array_equal(whole, np.concatenate(parts))
+
+
+@KINDS
+def test_one_input_is_decided_as_in_a_batch(kind):
+    policy = make()[kind]
+    X = inputs(200)
+    assert [policy.decide_one(x) for x in X] == policy.predict(X).tolist()
+
+
+@KINDS
+def test_float32_stays_float32(kind):
+    policy = make(np.float32)[kind]
+    X = inputs(dtype=np.float32)
+    assert policy.decision_function(X).dtype == np.float32
+    assert policy.predict_proba(X).dtype == np.float32
+    assert_allclose(policy.predict_proba(X).sum(axis=1), 1, rtol=1e-5)
+
+
+@KINDS
+@pytest.mark.parametrize("container", [sparse.csr_array, sparse.csr_matrix])
+def test_sparse_rows_are_decided_as_dense_ones(kind, container):
+    policy = make()[kind]
+    X = inputs()
+    X[np.abs(X) < 0.4] = 0
+    assert_array_equal(policy.predict(container(X)), policy.predict(X))
+    assert_allclose(policy.predict_proba(container(X)), policy.predict_proba(X), atol=1e-12)
+
+
+@KINDS
+def test_without_an_expert_two_are_left_and_the_policy_is_as_it_was(kind):
+    policy = make()[kind]
+    X = inputs()
+    before = policy.predict(X)
+    for expert in range(P):
+        left = policy.without(expert)
+        assert left.n_experts == 2
+        assert left.predict_proba(X).shape == (len(X), 2)
+        assert set(left.predict(X)) <= {0, 1}
+        settings, tensors = left.state()
+        copy = POLICIES[left.kind].from_state(settings, tensors)
+        assert_array_equal(copy.predict(X), left.predict(X))
+    assert_array_equal(policy.predict(X), before)
+
+
+@KINDS
+def test_without_refuses_what_is_not_there_and_the_last_expert(kind):
+    policy = make()[kind]
+    for expert in (-1, P):
+        with pytest.raises(InvalidInputError, match=r"expert must be an index in \[0, 3\)"):
+            policy.without(expert)
+    with pytest.raises(InvalidInputError, match="at least one expert"):
+        policy.without(0).without(0).without(0)
+
+
+@pytest.mark.parametrize("kind", ["linear_costs", "nearest", "constant", "priced", "priced-ridge"])
+def test_dropping_an_expert_leaves_the_costs_of_the_others_alone(kind):
+    policy = make()[kind]
+    X = inputs()
+    left = policy.without(1)
+    assert_allclose(left.expected_costs(X), policy.expected_costs(X)[:, [0, 2]])
+
+
+def test_the_cascade_keeps_its_order_and_thresholds_when_an_expert_goes():
+    policy = make()["cascade"]
+    X = inputs(300)
+    confidence = policy.confidence(X)
+    left = policy.without(0)
+    expected = np.where(confidence[:, 2] >= 0.7, 1, 0)
+    assert_array_equal(left.predict(X), expected)
+    first_gone = policy.without(2)
+    assert_array_equal(first_gone.predict(X), np.where(confidence[:, 0] >= 0.4, 0, 1))
+
+
+def test_the_cascade_score_singles_out_its_choice_also_for_huge_confidences():
+    policy = make()["cascade-columns"]
+    X = inputs() * 1e20
+    assert_array_equal(policy.decision_function(X).argmax(axis=1), policy.predict(X))
+
+
+def test_expected_costs_that_are_all_zero_give_a_uniform_distribution():
+    policy = ConstantPolicy(np.zeros(P), D)
+    assert_allclose(policy.predict_proba(inputs(2)), 1 / P)
+
+
+def test_negative_expected_costs_count_as_zero_in_the_distribution():
+    policy = LinearCostPolicy(np.zeros((2, D)), np.array([-1.0, 2.0]))
+    assert_allclose(policy.predict_proba(inputs(1)), [[1.0, 0.0]])
+    assert_array_equal(policy.predict(inputs(1)), [0])
+
+
+def test_the_same_sums_of_prices_and_errors_tie_to_the_highest_index():
+    zero = np.zeros((P, D))
+    policy = PricedPolicy(zero, np.zeros(P), zero, np.zeros(P), np.zeros(P), 1.0, "ridge")
+    assert_array_equal(policy.predict(inputs(3)), 2)
+
+
+def test_scaled_inputs_and_stacks_pass_expected_costs_on():
+    rng = np.random.default_rng(2)
+    inner = LinearCostPolicy(rng.normal(size=(P, D)), rng.normal(size=P))
+    mean, scale = rng.normal(size=D), rng.uniform(1, 2, D)
+    X = inputs()
+    scaled = StandardizedPolicy(mean, scale, inner)
+    assert_allclose(scaled.expected_costs(X), inner.expected_costs((X - mean) / scale))
+    last = LinearCostPolicy(rng.normal(size=(P, P)), rng.normal(size=P))
+    stack = StackPolicy([scaled], last)
+    assert_allclose(stack.expected_costs(X), last.expected_costs(scaled.predict_proba(X)))
+
+
+def test_new_prices_reach_through_scaled_inputs():
+    policy = StandardizedPolicy(np.zeros(D), np.ones(D), make()["priced"])
+    dear = policy.with_prices(betas=[0.0, 0.0, 1e6])
+    assert not (dear.predict(inputs()) == 2).any()
