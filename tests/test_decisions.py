@@ -400,8 +400,8 @@ def test_an_unknown_rule_suggests_the_nearest_one() -> None:
 
 
 def test_the_hinge_has_no_stationary_decoding_but_argmax() -> None:
-    with pytest.raises(UnsupportedError, match=r"needs a smooth surrogate.*Use rule='argmax'"):
+    with pytest.raises(UnsupportedError, match=r"not the hinge.*Use rule='argmax'"):
         stationary_distribution([[0.0, 1.0]], surrogate="hinge")
-    with pytest.raises(UnsupportedError, match="needs a smooth surrogate"):
+    with pytest.raises(UnsupportedError, match="not the hinge"):
         decide([[0.0, 1.0]], surrogate="hinge")
     assert decide([[0.0, 1.0]], rule="argmax", surrogate="hinge")[0] == 1

@@ -561,7 +561,7 @@ def test_unknown_options_suggest_the_nearest_one(call: Callable, message: str) -
 
 
 def test_the_hinge_has_no_stationary_decoding() -> None:
-    with pytest.raises(UnsupportedError, match="needs a smooth surrogate"):
+    with pytest.raises(UnsupportedError, match="not the hinge"):
         nn.stationary_distribution(F, surrogate="hinge")
 
 

@@ -41,9 +41,9 @@ def caption(results: DemoResults) -> str:
         f"rows of all splits, the same digit drawn together; each holds by itself.\n"
         f"All methods see the same 128 radial features. Linear methods: alpha from {alphas} by "
         f"{settings.folds}-fold cross-validation (LDAM: times its squared scale), kNN: k likewise. "
-        f"MILD: logistic, others rewards, margins of mean 1; theory: best counts; tuned: each "
-        f"ratio to the first margin times {factors} around the theory of reward counts, searched "
-        f"for the rule it decides by. With equal margins the two rules agree. Real experts' costs "
+        f"MILD: logistic, others rewards, margins of mean 1; theory: best counts; tuned: margins of "
+        f"reward counts times {factors} (all combinations up to 81, else one margin at a time), "
+        f"searched for the rule it decides by. With equal margins the two rules agree. Real experts' costs "
         f"are taken on the rows they learned from, as in the paper."
     )
 

@@ -21,7 +21,8 @@ class DemoSettings:
     setups, experts, costs : which of the digits scenarios
     seeds : how many splits, with random states 0, 1, ...
     alphas : L2 strengths searched for every linear method
-    margin_factors : factors searched on each margin ratio of the tuned MILD
+    margin_factors : factors on the margins of the tuned MILD: all combinations of the ratios to the
+        first where they are at most 81, else one margin at a time
     neighbours : numbers of neighbours searched for kNN
     folds : folds of the cross-validation on the training half
     region_samples : points of the region case, half to train and half to test
@@ -34,7 +35,7 @@ class DemoSettings:
     costs: tuple[str, ...] = COSTS
     seeds: int = 5
     alphas: tuple[float, ...] = (1e-5, 1e-4, 1e-3)
-    margin_factors: tuple[float, ...] = (0.5, 1.0, 2.0)
+    margin_factors: tuple[float, ...] = (0.5, 0.7, 1.0, 1.4, 2.0)
     neighbours: tuple[int, ...] = (3, 5, 10, 20, 40)
     folds: int = 3
     region_samples: int = 2000
@@ -94,6 +95,7 @@ class DemoSettings:
             setups=("I", "severe"),
             seeds=2,
             alphas=(1e-5, 1e-4),
+            margin_factors=(0.5, 1.0, 2.0),
             neighbours=(5, 20),
             region_samples=1000,
         )

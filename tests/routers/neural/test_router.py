@@ -103,7 +103,7 @@ def test_takes_every_surrogate_convex_or_not(surrogate):
 def test_from_tau_two_on_the_largest_score_decides():
     X, costs = three_experts()
     router = quick(surrogate=2.5, margins=(0.5, 1, 2)).fit(X, costs)
-    assert router.policy_.decoder.rule == "argmax"
+    assert router.policy_.decoder.by_argmax
     assert (
         quick(surrogate=1.5, margins=(0.5, 1, 2)).fit(X, costs).policy_.decoder.rule == "stationary"
     )
