@@ -13,11 +13,13 @@ from mild.routers.cascade import CascadeRouter
 from mild.routers.constant import ConstantRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.nearest import KNNRouter
+from mild.routers.neural import NeuralRouter
 from mild.routers.oracle import OracleRouter
 from mild.routers.priced import PricedRouter
 from mild.routers.random import RandomRouter
 from mild.routers.regression import CostRegressionRouter
 from mild.routers.stack import StackRouter
+from mild.routers.tuning import RouterCV
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,20 @@ CASES = [
             cv=3,
         ),
         ("knn__n_neighbors", (3, 7)),
+        weights_are_copies=False,
+        decides_by_proba=True,
+    ),
+    Case(
+        "neural",
+        NeuralRouter(hidden=(16,), epochs=20, batch_size=32, lr=0.05, device="cpu"),
+        ("hidden", ((8,), (16,))),
+        weights_are_copies=False,
+        decides_by_proba=True,
+    ),
+    Case(
+        "search",
+        RouterCV(LinearRouter(tol=1e-10), alphas=(1e-2,), cv=2, search_tol=1e-8),
+        ("one_standard_error", (True, False)),
         weights_are_copies=False,
         decides_by_proba=True,
     ),

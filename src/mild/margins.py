@@ -53,7 +53,12 @@ def expert_mass(costs: ArrayLike, rewards: str = "others", counts: str = "reward
 
 
 def expert_norms(
-    X: Any, costs: ArrayLike, kind: str = "rms", rewards: str = "others", counts: str = "reward"
+    X: Any,
+    costs: ArrayLike,
+    kind: str = "rms",
+    rewards: str = "others",
+    counts: str = "reward",
+    sample_weight: FloatArray | None = None,
 ) -> FloatArray:
     """Feature norm ``X_k`` of each expert: the largest or the root mean square, over its samples.
 
@@ -68,13 +73,15 @@ def expert_norms(
     squared = X.multiply(X).sum(axis=1) if hasattr(X, "multiply") else np.square(X).sum(axis=1)
     squared = np.asarray(squared, dtype=np.float64).reshape(-1, 1)
     weight = membership(array, rewards, counts)
+    rows = np.ones(len(array)) if sample_weight is None else sample_weight
+    weight = weight * rows[:, None]
     mass = weight.sum(axis=0)
     if kind == "max":
         norms = np.where(weight > 0, squared, 0).max(axis=0)
-        overall = squared.max()
+        overall = squared[rows > 0].max()
     else:
         norms = (weight * squared).sum(axis=0) / np.where(mass > 0, mass, 1)
-        overall = squared.mean()
+        overall = np.average(squared[:, 0], weights=rows)
     return np.sqrt(np.where(mass > 0, norms, overall))
 
 

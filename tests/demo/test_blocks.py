@@ -50,6 +50,20 @@ def test_beating_all_but_one_earns_no_mark():
     assert not any(row.best for row in block.rows)
 
 
+def test_a_winner_of_too_few_splits_earns_no_mark():
+    cells = make_cells({"knn": 0.9}, repeats=5)
+    assert gather(cells, 0.95).row("knn").best
+    for cell in cells[:2]:
+        cell.routings["knn"].chosen[:] = 1
+    for cell in cells[2:]:
+        cell.routings["knn"].chosen[:] = 0
+    block = gather(cells, 0.95)
+    # Better on the whole, but in three of five splits only.
+    assert block.leader.key == "knn"
+    assert block.row("knn").verdict == "better"
+    assert not block.row("knn").best
+
+
 def test_twins_share_the_mark():
     cells = make_cells({"knn": 0.9, "ce": 0.9})
     for cell in cells:

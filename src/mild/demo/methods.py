@@ -58,7 +58,7 @@ METHODS = (
     Method("ldam", "LDAM", "label-distribution-aware margins"),
     Method("regression", "cost regression", "predicts every cost, takes the least"),
     Method("knn", "kNN", "mean costs of the nearest rows"),
-    Method("label", "true label only", "cheapest expert of the row's true class", compete=False),
+    Method("label", "true label only", "cheapest expert of the row's true class"),
     Method("constant", "best constant", "the expert that is cheapest in training"),
     Method("oracle", "oracle", "cheapest expert of every test row", compete=False),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -23,7 +23,7 @@ from mild.losses import cost_sensitive_loss, log_sum_loss
 from mild.losses.cost_sensitive import check_pair_costs
 from mild.margins import theory_margins, uniform_margins
 from mild.routers.heads import check_strength
-from mild.routers.objective import LinearObjective, RowLoss, single_blas_thread
+from mild.routers.objective import LinearObjective, single_blas_thread
 from mild.routers.solver import (
     SAMPLE,
     Preconditioner,
@@ -135,7 +135,7 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
         def best(loss: Callable[..., Any], start: FloatArray, tol: float) -> Solution:
             objective = LinearObjective(
-                X, cast(RowLoss, PairLoss(costs.T, labels, loss)), self.alpha, threads=threads
+                X, PairLoss(costs.T, labels, loss), self.alpha, threads=threads
             )
             return minimise(objective, preconditioner, start, tol, self.max_iter)
 
@@ -227,7 +227,7 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
 @dataclass(frozen=True)
 class PairLoss:
-    """Mean cost-sensitive loss over blocks; takes the place of ``RowLoss`` in a LinearObjective.
+    """Mean cost-sensitive loss over blocks; a ``BlockLoss`` for a LinearObjective.
 
     ``rewards`` are the costs ``c(x_i, k_i, .)``, classes first, (p, n).
     """

@@ -9,14 +9,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from sklearn.linear_model import Ridge
 
 from mild.arrays import FloatArray, IntArray
 from mild.exceptions import ConvergenceWarning, InvalidInputError
-from mild.routers.objective import LinearObjective, RowLoss, single_blas_thread
+from mild.routers.objective import LinearObjective, single_blas_thread
 from mild.routers.solver import SAMPLE, Preconditioner, minimise, sample_rows, second_moments
 
 __all__ = ["Heads", "LogisticLoss", "check_strength", "logistic_heads", "observed", "ridge_heads"]
@@ -93,7 +93,7 @@ def logistic_heads(
     moments = second_moments(X[rows], share.mean(axis=1)[rows])
     preconditioner = Preconditioner(moments, 0.25, alpha)
     with single_blas_thread() as threads:
-        objective = LinearObjective(X, cast(RowLoss, loss), alpha, threads=threads)
+        objective = LinearObjective(X, loss, alpha, threads=threads)
         solution = minimise(objective, preconditioner, np.zeros(objective.shape), tol, max_iter)
     if not solution.converged:
         warnings.warn(
@@ -110,7 +110,7 @@ def logistic_heads(
 class LogisticLoss:
     """``rewards * log(1 + e^-f) + penalties * log(1 + e^f)`` of every expert, experts first.
 
-    Takes the place of ``RowLoss`` in a ``LinearObjective``; here experts do not compete.
+    A ``BlockLoss`` for a ``LinearObjective``; here experts do not compete.
     """
 
     rewards: FloatArray

@@ -134,6 +134,8 @@ class LinearRouter(BaseRouter):
             previous = np.column_stack([self.coef_, self.intercept_])
             if previous.shape == (costs.shape[1], X.shape[1] + 1):
                 start = previous
+                if not self.fit_intercept:
+                    start[:, -1] = 0
         self._warn_if_degenerate(costs, by_label=self.loss in LABEL_LOSSES)
         return self._fit_from(X, costs, sample_weight, start=start)
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -27,9 +27,18 @@ from mild.losses.deferral import accumulate_loss
 from mild.margins import MarginGroup
 from mild.surrogates import Surrogate
 
-__all__ = ["LinearObjective", "RowLoss", "single_blas_thread"]
+__all__ = ["BlockLoss", "LinearObjective", "RowLoss", "single_blas_thread"]
 
 BLOCK = 1024
+
+
+class BlockLoss(Protocol):
+    """What the objective needs of a loss: rewards of shape (p, n), and blocks evaluated."""
+
+    @property
+    def rewards(self) -> FloatArray: ...
+
+    def evaluate(self, scores: FloatArray, rows: slice) -> tuple[float, FloatArray]: ...
 
 
 @dataclass(frozen=True)
@@ -90,7 +99,7 @@ class LinearObjective:
     """Value and gradient of F at ``W`` (p, d + 1), the last column being the intercept."""
 
     X: Any
-    loss: RowLoss
+    loss: BlockLoss
     alpha: float
     fit_intercept: bool = True
     threads: int = 1

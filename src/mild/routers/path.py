@@ -69,10 +69,10 @@ class LinearPath:
     ) -> Solution:
         """Minimise the objective of ``targets`` to the relative tolerance ``tol``."""
         loss = self._row_loss(targets)
-        preconditioner = Preconditioner(self.moments, targets.curvature(), alpha)
+        preconditioner = Preconditioner(self.moments, targets.curvature(), alpha, fit_intercept)
         every = LinearObjective(self.X, loss, alpha, fit_intercept, threads)
         if start is None:
-            start = self._start(targets, loss, preconditioner, every, max_iter)
+            start = self._start(loss, preconditioner, every, max_iter)
             if self._trust > 0 and tol >= LOOSE:
                 self._trust -= 1
                 self.solution = start
@@ -85,53 +85,24 @@ class LinearPath:
 
     def _start(
         self,
-        targets: Targets,
         loss: RowLoss,
         preconditioner: Preconditioner,
         every: LinearObjective,
         max_iter: int,
     ) -> FloatArray:
-        zero = np.zeros(every.shape)
         if not self.sampled:
-            if self.solution is None and targets.surrogate.form == "hinge":
-                # All scores tie at zero, where a subgradient need not point downhill.
-                return self._logistic_start(targets, preconditioner, every, zero, max_iter)
-            return zero if self.solution is None else self.solution
+            if self.solution is None:
+                return _first_start(every, loss, preconditioner, max_iter)
+            return self.solution
         weight = float(loss.rewards[:, self.rows].sum())
-        few = LinearObjective(
-            self.sample,
-            loss.take(self.rows, 1 / max(weight, 1e-300)),
-            every.alpha,
-            every.fit_intercept,
-            every.threads,
-        )
+        part = loss.take(self.rows, 1 / max(weight, 1e-300))
+        few = replace(every, X=self.sample, loss=part)
         before = self.sample_solution
-        begin = zero if before is None else before
-        if before is None and targets.surrogate.form == "hinge":
-            begin = self._logistic_start(targets, preconditioner, few, zero, max_iter)
+        begin = _first_start(few, part, preconditioner, max_iter) if before is None else before
         self.sample_solution = minimise(few, preconditioner, begin, SAMPLE_TOL, max_iter).W
         if before is None or self.solution is None:
             return self.sample_solution
         return self.solution + self.sample_solution - before
-
-    def _logistic_start(
-        self,
-        targets: Targets,
-        preconditioner: Preconditioner,
-        objective: LinearObjective,
-        zero: FloatArray,
-        max_iter: int,
-    ) -> FloatArray:
-        smooth = RowLoss(
-            objective.loss.rewards,
-            objective.loss.asked,
-            objective.loss.groups,
-            Surrogate("comp_sum", 1.0),
-        )
-        stand_in = LinearObjective(
-            objective.X, smooth, objective.alpha, objective.fit_intercept, objective.threads
-        )
-        return minimise(stand_in, preconditioner, zero, 1e-3, max_iter).W
 
     def _row_loss(self, targets: Targets) -> RowLoss:
         """The loss with experts first; neighbours that share rewards share the arrays."""
@@ -162,3 +133,14 @@ class LinearPath:
         same = key == self._key and self._last is not None
         self._key = key
         return self._last[0] if same and self._last is not None else None
+
+
+def _first_start(
+    objective: LinearObjective, loss: RowLoss, preconditioner: Preconditioner, max_iter: int
+) -> FloatArray:
+    """Zero; for the hinge the logistic solution: at zero all scores tie and no step need go down."""
+    zero = np.zeros(objective.shape)
+    if loss.surrogate.form != "hinge":
+        return zero
+    stand_in = replace(objective, loss=replace(loss, surrogate=Surrogate("comp_sum", 1.0)))
+    return minimise(stand_in, preconditioner, zero, 1e-3, max_iter).W

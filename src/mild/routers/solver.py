@@ -50,11 +50,16 @@ class Preconditioner:
     alpha : L2 strength
     """
 
-    def __init__(self, moments: FloatArray, curvature: float, alpha: float) -> None:
+    def __init__(
+        self, moments: FloatArray, curvature: float, alpha: float, fit_intercept: bool = True
+    ) -> None:
         self.dense = moments.ndim == 2
         ridge = np.full(len(moments), 2 * alpha)
         ridge[-1] = 0
         scaled = moments * curvature
+        if self.dense and not fit_intercept:
+            # A coupled intercept would move with the weights.
+            scaled[-1, :-1] = scaled[:-1, -1] = 0
         if self.dense:
             scaled[np.diag_indices_from(scaled)] += ridge
             self.factor = _lower_factor(scaled)
@@ -186,8 +191,11 @@ def second_moments(X: Any, weights: FloatArray) -> FloatArray:
     """Weighted mean of ``[x 1]^T [x 1]``; only its diagonal for sparse or very wide X."""
     total = max(float(weights.sum()), 1e-300)
     if hasattr(X, "tocsr") or X.shape[1] > DENSE_LIMIT:
-        squares = X.multiply(X) if hasattr(X, "multiply") else np.square(X)
-        return np.append(np.asarray(squares.T @ weights).ravel(), total) / total
+        if hasattr(X, "tocsr"):
+            diagonal = np.asarray(X.multiply(X).T @ weights).ravel()
+        else:
+            diagonal = np.einsum("ij,ij,i->j", X, X, weights)
+        return np.append(diagonal, total) / total
     size = X.shape[1] + 1
     moments = np.zeros((size, size))
     for start in range(0, X.shape[0], 1024):
@@ -199,13 +207,16 @@ def second_moments(X: Any, weights: FloatArray) -> FloatArray:
 
 
 def _lower_factor(moments: FloatArray) -> FloatArray:
-    """Cholesky factor; a growing ridge if rounding or collinear features spoil it."""
+    """Cholesky factor, in units of each feature; a growing ridge if collinear features spoil it."""
     diagonal = np.diag_indices_from(moments)
-    jitter = 1e-7 * max(float(np.trace(moments)) / len(moments), 1e-30)
-    for _ in range(12):
-        moments[diagonal] += jitter
+    scale = np.sqrt(moments[diagonal])
+    scale[scale == 0] = 1
+    unit = moments / np.outer(scale, scale)
+    jitter = 1e-7
+    for _ in range(8):
+        unit[diagonal] += jitter
         try:
-            return cholesky(moments, lower=True, check_finite=False)
+            return scale[:, None] * cholesky(unit, lower=True, check_finite=False)
         except LinAlgError:
             jitter *= 10
-    return np.diag(np.sqrt(moments[diagonal]))
+    return np.diag(scale)

@@ -104,7 +104,13 @@ def training_targets(
         return _label_targets(options.loss, costs, weight, mask)
     margins = training_margins(options, X, costs, weight)
     kind = "complement" if options.loss == "tdef" else options.rewards
-    raw = make_rewards(costs, check_option("rewards", kind, REWARDS), options.cost_scale)
+    scale = options.cost_scale
+    if scale is None and kind == "complement" and not weight.all():
+        # Rows that weigh nothing must not set the scale of those that do.
+        costs = np.where(
+            weight[:, None] > 0, costs, np.minimum(costs, np.nanmax(costs[weight > 0]))
+        )
+    raw = make_rewards(costs, check_option("rewards", kind, REWARDS), scale)
     return Targets(
         _unit_sum(raw, weight), mask, margins, parse_surrogate(options.surrogate), weight
     )
@@ -130,7 +136,7 @@ def training_margins(
         return uniform_margins(p, options.total)
     norms = None
     if options.norms != "none":
-        norms = expert_norms(X, costs, options.norms, options.rewards, options.counts)
+        norms = expert_norms(X, costs, options.norms, options.rewards, options.counts, weight)
         norms = np.maximum(norms, 1e-12)
     return theory_margins(mass, norms, options.total, options.share_below)
 
