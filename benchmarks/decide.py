@@ -43,8 +43,8 @@ def run(repeats: int = 5, rows: int = 1_000_000) -> Report:
     times = interleave(
         {
             "product": lambda: seconds(lambda: big @ columns),
-            "argmax": lambda: seconds(lambda: routers["argmax"].policy.predict(big)),
-            "stationary": lambda: seconds(lambda: routers["stationary"].policy.predict(big)),
+            "argmax": lambda: seconds(lambda: routers["argmax"].predict(big)),
+            "stationary": lambda: seconds(lambda: routers["stationary"].predict(big)),
         },
         repeats,
     )

@@ -41,7 +41,7 @@ __all__ = [
 DECISIONS = ("stationary", "argmax")
 
 # Rows per block in batch decoding: the working set stays in cache.
-BLOCK = 2048
+BLOCK = 8192
 
 
 def argmax_last(values: FloatArray) -> IntArray:

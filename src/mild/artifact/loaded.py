@@ -10,8 +10,8 @@ import numpy as np
 
 from mild.arrays import FloatArray, IntArray
 from mild.exceptions import InvalidInputError
-from mild.policies import Policy
-from mild.policies.base import SPAN, blocks
+from mild.policies import Policy, ScorePolicy
+from mild.policies.base import blocks
 
 __all__ = ["LoadedRouter"]
 
@@ -65,6 +65,8 @@ class LoadedRouter:
 
     def predict(self, X: Any) -> IntArray:
         """Index of the chosen expert for each row of X (n_samples, n_features)."""
+        if isinstance(self.policy, ScorePolicy):
+            return self.policy.predict(self._check_inputs(X), self._check_finite)
         return self._collect("predict", X).astype(np.intp, copy=False)
 
     def predict_proba(self, X: Any) -> FloatArray:
@@ -110,7 +112,7 @@ class LoadedRouter:
         if inputs.shape[0] == 0:
             return decide(inputs)
         parts = []
-        for rows in blocks(inputs, SPAN):
+        for rows in blocks(inputs):
             part = inputs[rows]
             self._check_finite(part, rows.start)
             parts.append(decide(part))

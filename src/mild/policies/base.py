@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, Self
 
@@ -19,10 +19,11 @@ from mild.policies.decoder import Decoder
 
 __all__ = ["BLOCK", "CostPolicy", "Policy", "ScorePolicy"]
 
-# Rows per block: scores and decoding work stay in cache, X is read once.
-BLOCK = 4096
-SPAN = 16384
-PART = 2048
+# Rows per block: the block and its scores stay in cache. Scores at most that wait to be decoded.
+BLOCK = 16384
+WAITING = 16_000_000
+
+Inspect = Callable[[Any, int], None]
 
 Settings = dict[str, Any]
 Tensors = dict[str, FloatArray]
@@ -94,6 +95,8 @@ class ScorePolicy(Policy):
     """Scores plus a decoder."""
 
     decoder: Decoder
+    # Whether finite scores prove that the input was finite.
+    scores_tell: ClassVar[bool] = False
 
     @abstractmethod
     def decision_function(self, X: Any) -> FloatArray: ...
@@ -107,19 +110,32 @@ class ScorePolicy(Policy):
             result[rows] = part
         return np.empty((0, self.n_experts)) if result is None else result
 
-    def predict(self, X: Any) -> IntArray:
+    def predict(self, X: Any, inspect: Inspect | None = None) -> IntArray:
+        """Expert of each row; ``inspect(block, first_row)`` sees every block that may be unsound."""
+        choose = self.decoder.choose_experts_first
+
+        def score(rows: slice) -> FloatArray:
+            block = X[rows]
+            scores = self.scores_experts_first(block)
+            if inspect is not None and not (self.scores_tell and np.isfinite(scores.sum())):
+                inspect(block, rows.start)
+            return scores
+
         result = np.empty(X.shape[0], np.intp)
-        if self.decoder.by_argmax or X.shape[0] < SPAN // 2:
+        if self.decoder.by_argmax or X.shape[0] <= BLOCK:
             for rows in blocks(X):
-                result[rows] = self.decoder.choose_experts_first(self.scores_experts_first(X[rows]))
+                result[rows] = choose(score(rows))
             return result
-        # BLAS threads make the scores of a span, then our threads decode it: they never compete.
+        # First all scores of a span, then all its decisions: BLAS keeps its threads spinning for a
+        # while, and they would compete with ours.
+        every = blocks(X)
+        size = max(1, WAITING // (BLOCK * self.n_experts))
         with ThreadPoolExecutor(thread_count()) as pool:
-            for rows in blocks(X, SPAN):
-                scores = self.scores_experts_first(X[rows])
-                parts = [scores[:, at : at + PART] for at in range(0, scores.shape[1], PART)]
-                chosen = np.concatenate(list(pool.map(self.decoder.choose_experts_first, parts)))
-                result[rows] = chosen
+            for first in range(0, len(every), size):
+                span = every[first : first + size]
+                scores = [score(rows) for rows in span]
+                for rows, chosen in zip(span, pool.map(choose, scores), strict=True):
+                    result[rows] = chosen
         return result
 
     def scores_experts_first(self, X: Any) -> FloatArray:
@@ -159,9 +175,9 @@ class CostPolicy(Policy):
         return result
 
 
-def blocks(X: Any, size: int = BLOCK) -> list[slice]:
+def blocks(X: Any) -> list[slice]:
     """Slices of rows that cover X."""
-    return [slice(start, start + size) for start in range(0, X.shape[0], size)]
+    return [slice(start, start + BLOCK) for start in range(0, X.shape[0], BLOCK)]
 
 
 def thread_count() -> int:

@@ -19,6 +19,7 @@ class LinearPolicy(ScorePolicy):
     """``f(x, k) = coef_k . x + intercept_k``."""
 
     kind = "linear"
+    scores_tell = True
 
     def __init__(self, coef: FloatArray, intercept: FloatArray, decoder: Decoder) -> None:
         self.coef = np.ascontiguousarray(coef)
