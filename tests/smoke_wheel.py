@@ -20,7 +20,7 @@ def main() -> None:
     costs = np.column_stack([X[:, 0] < 0, X[:, 0] > 0, np.full(300, 0.4)]).astype(float)
     router = mild.LinearRouter().fit(X, costs)
     loss = mild.deferral_loss(costs, router.predict(X))
-    assert loss < 0.1, loss
+    assert loss < 0.2 < costs.mean(axis=0).min(), loss
     command = Path(sys.executable).with_name("mild")
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data.npz"
