@@ -16,7 +16,7 @@ from mild.exceptions import (
 )
 from mild.metrics import deferral_loss
 from mild.policies import ConstantPolicy
-from mild.routers import tuning
+from mild.routers import search as search_module
 from mild.routers.linear import LinearRouter
 from mild.routers.tuning import RouterCV
 
@@ -167,7 +167,7 @@ def test_an_interrupt_keeps_what_was_found(monkeypatch) -> None:
         if len(calls) == 4:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(tuning, "BLOCK", 4)
+    monkeypatch.setattr(search_module, "BLOCK", 4)
     with pytest.warns(TuningInterruptedWarning, match="candidate\\(s\\) were judged"):
         search = RouterCV(progress=stop, **FEW).fit(X, costs)
     assert search.interrupted_

@@ -50,6 +50,7 @@ def judge(
     chosen: int,
     constant_cost: float,
     constant_expert: int,
+    constant_name: str,
     confidence: float,
     random_state: Any,
 ) -> Verdict:
@@ -65,17 +66,15 @@ def judge(
     )
     if high < 0:
         pays: bool | None = True
-        sentence = (
-            f"Routing pays: {-estimate:.4f} less than always expert {constant_expert} ({basis})."
-        )
+        sentence = f"Routing pays: {-estimate:.4f} less than always {constant_name} ({basis})."
     elif estimate >= 0 or low > -1e-12:
         pays = False
-        sentence = f"Routing does not pay: nothing beats always expert {constant_expert} ({basis})."
+        sentence = f"Routing does not pay: nothing beats always {constant_name} ({basis})."
     else:
         pays = None
         sentence = (
-            f"It cannot be told whether routing pays: {-estimate:.4f} less than always expert "
-            f"{constant_expert}, within the noise ({basis})."
+            f"It cannot be told whether routing pays: {-estimate:.4f} less than always "
+            f"{constant_name}, within the noise ({basis})."
         )
     return Verdict(
         pays,

@@ -1,0 +1,136 @@
+"""Judging candidates on held-out rows: folds, tasks and what an interrupt leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import clone
+
+from mild.arrays import FloatArray, IntArray
+from mild.metrics import best_constant, chosen_costs
+from mild.policies import Policy
+from mild.routers.base import BaseRouter
+from mild.routers.candidates import Candidate
+from mild.routers.linear import LinearRouter
+from mild.routers.path import LinearPath
+
+__all__ = ["Progress", "Search", "SearchData"]
+
+Progress = Callable[[int, int, str], None]
+# Linear candidates of one fold that share a path.
+BLOCK = 16
+
+
+@dataclass(frozen=True)
+class SearchData:
+    """Rows and folds of a search."""
+
+    X: Any
+    costs: FloatArray
+    sample_weight: FloatArray | None
+    folds: list[tuple[IntArray, IntArray]]
+
+    def means(self, outcome: FloatArray) -> FloatArray:
+        """Weighted mean cost of each column, over rows in which it is known."""
+        weight = np.ones(len(outcome)) if self.sample_weight is None else self.sample_weight
+        known = ~np.isnan(outcome)
+        total = (weight[:, None] * known).sum(axis=0)
+        return (weight[:, None] * np.where(known, outcome, 0)).sum(axis=0) / np.maximum(
+            total, 1e-300
+        )
+
+    def constant_costs(self) -> FloatArray:
+        """Cost per row of the constant that each fold's training part would choose."""
+        result = np.full(len(self.costs), np.nan)
+        for train, test in self.folds:
+            weight = None if self.sample_weight is None else self.sample_weight[train]
+            result[test] = self.costs[test, best_constant(self.costs[train], weight).expert]
+        return result
+
+
+class Search:
+    """Runs candidates over folds; an interrupt keeps the candidates that every fold has judged."""
+
+    def __init__(
+        self, data: SearchData, tol: float, n_jobs: int | None, progress: Progress | None
+    ) -> None:
+        self.data = data
+        self.tol = tol
+        self.n_jobs = n_jobs
+        self.progress = progress
+        self.interrupted = False
+
+    def run(self, candidates: list[Candidate]) -> FloatArray:
+        """Out-of-fold cost (n, candidates) of each candidate's choices; NaN where not judged."""
+        data = self.data
+        outcome = np.full((len(data.costs), len(candidates)), np.nan)
+        judged = np.zeros(len(candidates), dtype=int)
+        tasks = [(fold, block) for block in _blocks(candidates) for fold in range(len(data.folds))]
+        total = len(candidates) * len(data.folds)
+        done = 0
+        stream: Iterator[tuple[int, list[int], FloatArray]] = Parallel(
+            n_jobs=self.n_jobs, return_as="generator_unordered"
+        )(
+            delayed(_judge_block)(
+                data, fold, block, [candidates[i].router for i in block], self.tol
+            )
+            for fold, block in tasks
+        )
+        try:
+            for fold, block, costs in stream:
+                test = data.folds[fold][1]
+                outcome[test[:, None], block] = costs
+                judged[block] += 1
+                done += len(block)
+                if self.progress is not None:
+                    self.progress(done, total, f"fold {fold + 1}")
+        except KeyboardInterrupt:
+            if not (judged == len(data.folds)).any():
+                raise
+            self.interrupted = True
+        outcome[:, judged < len(data.folds)] = np.nan
+        return outcome
+
+
+def _blocks(candidates: list[Candidate]) -> list[list[int]]:
+    """Runs of linear candidates that share a path; others one by one."""
+    blocks: list[list[int]] = []
+    for index, candidate in enumerate(candidates):
+        joins = (
+            bool(blocks)
+            and len(blocks[-1]) < BLOCK
+            and candidate.family == "linear"
+            and candidates[blocks[-1][-1]].family == "linear"
+        )
+        if joins:
+            blocks[-1].append(index)
+        else:
+            blocks.append([index])
+    return blocks
+
+
+def _judge_block(
+    data: SearchData, fold: int, block: list[int], routers: list[BaseRouter], tol: float
+) -> tuple[int, list[int], FloatArray]:
+    """Costs (n_test, len(block)) of the routers' choices on one fold's held-out rows."""
+    train, test = data.folds[fold]
+    X, costs = data.X[train], data.costs[train]
+    weight = None if data.sample_weight is None else data.sample_weight[train]
+    held_out = data.X[test]
+    path = None
+    columns = []
+    for template in routers:
+        router = clone(template)
+        if isinstance(router, LinearRouter):
+            if path is None:
+                path = LinearPath(X, np.ones(len(train)) if weight is None else weight)
+            router.set_params(tol=max(tol, router.tol))
+            policy: Policy = router._fit_from(X, costs, weight, path=path)
+        else:
+            policy = router.fit(X, costs, sample_weight=weight).policy_
+        columns.append(chosen_costs(data.costs[test], policy.predict(held_out)))
+    return fold, block, np.column_stack(columns)
