@@ -103,8 +103,8 @@ def test_more_folds_than_rows_are_refused(mild, tables):
 
 INTERRUPTING = """
 import sys
-import mild.routers.tuning as tuning
-judge, calls = tuning._judge_block, [0]
+import mild.routers.search as search
+judge, calls = search._judge_block, [0]
 
 def interrupting(*task):
     calls[0] += 1
@@ -112,7 +112,7 @@ def interrupting(*task):
         raise KeyboardInterrupt
     return judge(*task)
 
-tuning._judge_block = interrupting
+search._judge_block = interrupting
 sys.argv = {words}
 from mild.cli import main
 main()
