@@ -23,9 +23,9 @@ from mild.surrogates import Surrogate
 
 __all__ = ["LinearPath"]
 
-# A tolerance is loose, and unchecked starts allowed, where a sample's own tolerance is well below it.
-SAMPLE_TOL = 1e-4
-LOOSE = 5 * SAMPLE_TOL
+# A sample is solved this well; where a search asks for much less, some starts go unchecked.
+SAMPLE_TOL = 3e-5
+LOOSE = 10 * SAMPLE_TOL
 TRUST = 3
 
 

@@ -51,7 +51,8 @@ class RouterCV(BaseRouter):
         standard error
     safe : route as the best constant when nothing beats it by more than its interval
     confidence : of that interval, which holds for all candidates at once
-    search_tol : solver tolerance while searching; the final fit uses the estimator's own
+    search_tol : solver tolerance while searching among many rows; with few rows it is 1e-5, since
+        strengths differ in flat directions first, and the final fit uses the estimator's own
     n_jobs : joblib workers (any joblib back end serves, Ray and Dask included)
     progress : callable(done, total, message) or None
     random_state : int
@@ -80,7 +81,7 @@ class RouterCV(BaseRouter):
         one_standard_error: bool = True,
         safe: bool = False,
         confidence: float = 0.95,
-        search_tol: float = 1e-3,
+        search_tol: float = 3e-4,
         n_jobs: int | None = None,
         progress: Progress | None = None,
         random_state: Any = 0,
