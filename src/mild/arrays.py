@@ -23,6 +23,7 @@ __all__ = [
     "check_margins",
     "check_rewards",
     "check_scores",
+    "expert_vector",
     "float_matrix",
 ]
 
@@ -131,6 +132,19 @@ def check_margins(margins: ArrayLike | None, n_experts: int) -> FloatArray:
         bad = int(np.flatnonzero(~(np.isfinite(array) & (array > 0)))[0])
         raise InvalidInputError(
             f"margins must be positive and finite; got {array[bad]:g} for expert {bad}."
+        )
+    return array
+
+
+def expert_vector(name: str, values: ArrayLike, n_experts: int) -> FloatArray:
+    """Return finite, non-negative float64 numbers, one per expert."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{name} must be numbers; got {values!r}.") from error
+    if array.shape != (n_experts,) or not (np.isfinite(array).all() and (array >= 0).all()):
+        raise InvalidInputError(
+            f"{name} must be {n_experts} finite, non-negative numbers; got {values!r}."
         )
     return array
 

@@ -157,7 +157,6 @@ def stationary_experts_first(
     if surrogate.form == "pairwise":
         return _pairwise(scores, margins, surrogate.tau)
     limit = 40.0 if scores.dtype == np.float32 else 300.0
-    limit /= max(1.0, abs(1 - surrogate.tau))
     wide = shifted.min(axis=0) < -limit * groups[0].margin
     if not wide.any():
         return _plain(shifted, margins, groups, surrogate.tau)

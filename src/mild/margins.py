@@ -25,6 +25,7 @@ __all__ = [
     "margin_groups",
     "paper_grid",
     "ratio_grid",
+    "squared_norms",
     "theory_margins",
     "uniform_margins",
 ]
@@ -59,6 +60,7 @@ def expert_norms(
     rewards: str = "others",
     counts: str = "reward",
     sample_weight: FloatArray | None = None,
+    scale: float | None = None,
 ) -> FloatArray:
     """Feature norm ``X_k`` of each expert: the largest or the root mean square, over its samples.
 
@@ -70,9 +72,8 @@ def expert_norms(
     array = check_costs(costs)
     if kind == "none":
         return np.ones(array.shape[1])
-    squared = X.multiply(X).sum(axis=1) if hasattr(X, "multiply") else np.square(X).sum(axis=1)
-    squared = np.asarray(squared, dtype=np.float64).reshape(-1, 1)
-    weight = membership(array, rewards, counts)
+    squared = squared_norms(X)[:, None]
+    weight = membership(array, rewards, counts, scale)
     rows = np.ones(len(array)) if sample_weight is None else sample_weight
     weight = weight * rows[:, None]
     mass = weight.sum(axis=0)
@@ -85,10 +86,26 @@ def expert_norms(
     return np.sqrt(np.where(mass > 0, norms, overall))
 
 
-def membership(costs: FloatArray, rewards: str, counts: str) -> FloatArray:
+def squared_norms(X: Any) -> FloatArray:
+    """Squared Euclidean norm of each row, (n_samples,), of an array or a sparse matrix.
+
+    Examples
+    --------
+    >>> squared_norms([[3.0, 4.0]])
+    array([25.])
+    """
+    if hasattr(X, "multiply"):
+        return np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).reshape(-1)
+    # Not np.square(X): that would be a second X.
+    return np.asarray(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+
+
+def membership(
+    costs: FloatArray, rewards: str, counts: str, scale: float | None = None
+) -> FloatArray:
     """Weight (n_samples, n_experts) with which each sample counts for each expert."""
     if counts == "reward":
-        return reward_distribution(make_rewards(costs, rewards)).astype(np.float64)
+        return reward_distribution(make_rewards(costs, rewards, scale)).astype(np.float64)
     result = np.zeros(costs.shape)
     result[np.arange(len(costs)), cheapest(costs)] = 1
     return result
@@ -161,7 +178,10 @@ def margin_groups(margins: FloatArray) -> list[MarginGroup]:
 
 @dataclass(frozen=True)
 class MarginGrid:
-    """Margin vectors to try, and how many were dropped because an entry was not positive."""
+    """Margin vectors to try, and how many were left out.
+
+    ``dropped`` counts vectors with an entry that was not positive, or beyond the limit.
+    """
 
     margins: tuple[tuple[float, ...], ...]
     dropped: int = 0
@@ -181,8 +201,19 @@ def ratio_grid(
     For a linear router the scale of the margins is redundant with the regularisation, so only
     ratios are searched: the first margin stays, every other is multiplied by each factor, and the
     vector is scaled back to its sum. Beyond ``limit`` vectors the full product gives way to a walk
-    along one ratio at a time.
+    along one ratio at a time. A walk longer than ``limit`` is cut there: the last experts' moves are
+    left out, and ``dropped`` says how many vectors went.
+
+    Examples
+    --------
+    >>> grid = ratio_grid([1.0] * 8, limit=16)
+    >>> len(grid), grid.dropped
+    (16, 1)
     """
+    if not (isinstance(limit, (int, np.integer)) and limit >= 1):
+        raise InvalidInputError(
+            f"max_margins (limit) must be an integer of at least 1; got {limit!r}."
+        )
     base = check_margins(center, np.asarray(center).size)
     steps = check_margins(factors, np.asarray(factors).size)
     p = base.size
@@ -197,12 +228,14 @@ def ratio_grid(
                     move = np.ones(p)
                     move[k] = step
                     moves.append(move)
-    seen: dict[tuple[float, ...], None] = {}
+    seen: dict[tuple[float, ...], tuple[float, ...]] = {}
     for move in moves:
         vector = base * move
         vector *= base.sum() / vector.sum()
-        seen.setdefault(tuple(np.round(vector, 12).tolist()))
-    return MarginGrid(tuple(seen)[:limit])
+        # Logarithms of shares: a margin of 1e-13 differs from its half, whatever the sum is.
+        key = np.round(np.log(vector) - np.log(vector.sum()), 9)
+        seen.setdefault(tuple(key.tolist()), tuple(vector.tolist()))
+    return MarginGrid(tuple(seen.values())[:limit], dropped=max(0, len(seen) - limit))
 
 
 def paper_grid(center: ArrayLike, step: float = 1.0, radius: float = 5.0) -> MarginGrid:

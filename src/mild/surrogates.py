@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 
 from mild.exceptions import InvalidInputError, OptionError, check_option
 
@@ -73,11 +74,14 @@ def parse_surrogate(value: object) -> Surrogate:
         return value
     if isinstance(value, bool) or value is None:
         raise OptionError(f"surrogate must be a name or a number tau >= 0; got {value!r}.")
-    if isinstance(value, (int, float)):
+    if isinstance(value, Real):
         if not (math.isfinite(value) and value >= 0):
             raise InvalidInputError(f"surrogate tau must be finite and >= 0; got {value}.")
         return Surrogate("comp_sum", float(value))
-    name = check_option("surrogate", value, SURROGATES)
+    try:
+        name = check_option("surrogate", value, SURROGATES)
+    except OptionError as error:
+        raise OptionError(f"{error} It may be a name or a number tau >= 0.") from None
     if name == "hinge":
         return Surrogate("hinge")
     form = "pairwise" if name.startswith("pairwise") else "comp_sum"

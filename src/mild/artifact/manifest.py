@@ -97,6 +97,15 @@ def _parsed(text: str) -> dict[str, Any]:
     def refuse_constant(constant: str) -> Any:
         raise ArtifactError(f"{MANIFEST_FILE} must hold finite numbers; got {constant}.")
 
+    def read_integer(digits: str) -> int:
+        try:
+            return int(digits)
+        except ValueError as error:
+            raise ArtifactError(
+                f"{MANIFEST_FILE} must hold integers of ordinary size; got one of {len(digits)} "
+                f"characters."
+            ) from error
+
     def refuse_twice(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         content = dict(pairs)
         if len(content) != len(pairs):
@@ -106,7 +115,12 @@ def _parsed(text: str) -> dict[str, Any]:
     if not text.strip():
         raise ArtifactError(f"{MANIFEST_FILE} is empty.")
     try:
-        content = json.loads(text, parse_constant=refuse_constant, object_pairs_hook=refuse_twice)
+        content = json.loads(
+            text,
+            parse_int=read_integer,
+            parse_constant=refuse_constant,
+            object_pairs_hook=refuse_twice,
+        )
     except json.JSONDecodeError as error:
         raise ArtifactError(
             f"{MANIFEST_FILE} is not valid JSON (line {error.lineno}, column {error.colno}: "

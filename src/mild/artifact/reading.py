@@ -92,7 +92,11 @@ def _looks_pickled(file: Path) -> bool:
         end = stream.read(1)
     if start.startswith(b"PK\x03\x04"):
         return b"data.pkl" in start
-    return bool(BINARY_PICKLE.match(start) or (end == b"." and TEXT_PICKLE.match(start)))
+    if BINARY_PICKLE.match(start):
+        # The length of a safetensors header, such as 1152, can begin with the same two bytes.
+        length = int.from_bytes(start[:8], "little")
+        return not (start[8:9] == b"{" and 8 + length <= file.stat().st_size)
+    return bool(end == b"." and TEXT_PICKLE.match(start))
 
 
 def _text(file: Path) -> str:

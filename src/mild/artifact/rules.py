@@ -33,6 +33,8 @@ Tensors = Mapping[str, FloatArray]
 Sizes = dict[str, int]
 
 FORMS = ("comp_sum", "pairwise", "hinge")
+# Below this a float holds every integer exactly.
+LARGEST = 2**53
 
 
 def check_tensors(
@@ -117,8 +119,9 @@ def check_integer(
     settings: dict[str, Any], name: str, low: int, high: int | None, prefix: str
 ) -> int:
     value = settings[name]
-    if type(value) is not int or value < low or (high is not None and value > high):
-        rule = f"at least {low}" if high is None else f"in [{low}, {high}]"
+    most = LARGEST - 1 if high is None else high
+    if type(value) is not int or not low <= value <= most:
+        rule = f"in [{low}, 2**53)" if high is None else f"in [{low}, {high}]"
         raise ArtifactError(f"setting {prefix}{name} must be an integer {rule}; got {value!r}.")
     return value
 
@@ -158,7 +161,10 @@ def split(tensors: Tensors, prefix: str) -> tuple[Tensors, Tensors]:
 
 
 def is_number(value: object) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
+    """Finite, and an integer only if a float holds it exactly."""
+    if type(value) is int:
+        return abs(value) < LARGEST
+    return type(value) is float and math.isfinite(value)
 
 
 def are_integers(values: object) -> bool:

@@ -1,4 +1,4 @@
-"""Router to folder: complete or not at all."""
+"""Router to folder: never half of one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def save(
 ) -> Path:
     """Write a fitted router to a folder, as JSON and safetensors.
 
-    The folder appears complete or not at all: it is written beside its place and then renamed.
+    The folder appears complete or not at all: it is written beside its place and then renamed. On
+    ``overwrite`` the old one is first renamed away, so that for a moment neither is in place; a
+    process killed there leaves the old router complete beside it, as ``.NAME.MARK.old`` (NAME the
+    folder's, MARK eight random digits), and the new one as ``.NAME.MARK.new``.
 
     Parameters
     ----------
@@ -154,7 +157,11 @@ def _described_data(X: Any, costs: Any) -> dict[str, Any]:
 
 
 def _write(target: Path, files: Mapping[str, bytes]) -> None:
-    """Write beside the target, make it durable, then rename: readers see the old or the new."""
+    """Write beside the target, make it durable, then rename.
+
+    Readers see the old router, for a moment between two renames none, then the new one. A kill in
+    that moment leaves the old one as ``.NAME.MARK.old`` and the new one as ``.NAME.MARK.new``.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     mark = secrets.token_hex(4)
     fresh = target.with_name(f".{target.name}.{mark}.new")

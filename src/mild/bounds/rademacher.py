@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from mild.arrays import FloatArray, check_margins, float_matrix
 from mild.exceptions import InvalidInputError, check_option
+from mild.margins import squared_norms
 
 __all__ = [
     "FEATURE_NORMS",
@@ -57,9 +58,7 @@ def feature_norms(X: Any, intercept: bool = True) -> FloatArray:
     array([5.])
     """
     features = check_features(X)
-    squares = features.multiply(features) if hasattr(features, "multiply") else features**2
-    squared = np.asarray(squares.sum(axis=1), dtype=np.float64).reshape(-1)
-    return np.sqrt(squared + float(intercept))
+    return np.sqrt(squared_norms(features) + float(intercept))
 
 
 def rademacher_closed_form(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from typing import Annotated
 
 import typer
 
 from mild.cli.console import reported
+from mild.cli.demo import demo
 from mild.cli.evaluate import evaluate
 from mild.cli.fit import fit
 from mild.cli.predict import predict
@@ -29,10 +28,8 @@ def build_app() -> typer.Typer:
         rich_markup_mode=None,
     )
     app.callback()(_mild)
-    for verb in (fit, tune, evaluate, predict, show):
+    for verb in (fit, tune, evaluate, predict, show, demo):
         app.command(verb.__name__)(reported(verb))
-    if importlib.util.find_spec("mild.cli.demo") is not None:
-        app.command("demo")(reported(importlib.import_module("mild.cli.demo").demo))
     return app
 
 

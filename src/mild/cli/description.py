@@ -116,8 +116,8 @@ def describe_tuning(search: Any) -> dict[str, Any]:
         "best_family": search.best_family_,
         "best_params": search.best_params_,
         "interrupted": search.interrupted_,
-        "skipped_families": list(getattr(search, "skipped_families_", [])),
-        "dropped_margins": getattr(search, "dropped_margins_", 0),
+        "skipped_families": list(search.skipped_families_),
+        "dropped_margins": search.dropped_margins_,
         "candidates": [
             dict(zip(search.cv_results_, row, strict=True))
             for row in zip(*search.cv_results_.values(), strict=True)

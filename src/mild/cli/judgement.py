@@ -9,7 +9,13 @@ import numpy as np
 
 from mild.arrays import FloatArray, IntArray
 from mild.cli.console import note, number, print_table
-from mild.metrics import chosen_costs, constant_losses, paired_interval, summary
+from mild.metrics import (
+    chosen_costs,
+    constant_losses,
+    linearised_rows,
+    paired_interval,
+    summary,
+)
 
 __all__ = ["judge", "print_judgement", "verdict"]
 
@@ -21,16 +27,18 @@ def judge(
     result = summary(costs, chosen, missing="skip")
     paid = chosen_costs(costs, chosen)
     constant = costs[:, result.constant_expert]
-    both = ~(np.isnan(paid) | np.isnan(constant))
+    both = np.column_stack([paid, constant])
+    known = int((~np.isnan(both)).sum(axis=0).min())
     found: dict[str, Any] = {"estimate": None, "low": None, "high": None}
     pays = None
-    if both.sum() >= 2:
-        interval = paired_interval(paid[both], constant[both], confidence, random_state=seed)
+    if known >= 2:
+        rows = linearised_rows(both)
+        interval = paired_interval(rows[:, 0], rows[:, 1], confidence, random_state=seed)
         found = {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
         if interval.high < 0 or interval.low >= 0:
             pays = interval.high < 0
     name = expert_names[result.constant_expert]
-    found |= {"rows": int(both.sum()), "confidence": confidence}
+    found |= {"rows": known, "confidence": confidence}
     return {
         "rows": result.n_samples,
         "experts": list(expert_names),
@@ -59,7 +67,7 @@ def verdict(pays: bool | None, constant: str, found: Mapping[str, Any]) -> dict[
     gap = found["estimate"]
     if gap is None:
         reason = (
-            f": too few rows ({found['rows']}) have a known cost for both the router's choice and "
+            f": too few rows ({found['rows']}) have a known cost for the router's choice or for "
             f"{constant!r}."
         )
     else:

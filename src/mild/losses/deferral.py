@@ -147,11 +147,17 @@ def accumulate_loss(
     np.maximum(scores, scores.dtype.type(floor * 0.5), out=scores)
     if surrogate.form == "hinge":
         return _hinge(scores, rewards, groups, gradient)
-    if surrogate.form == "pairwise":
-        return _pairwise(scores, rewards, groups, surrogate.tau, gradient)
-    if surrogate.tau == 1:
+    if surrogate.form == "comp_sum" and surrogate.tau == 1:
         return _logistic(scores, rewards, groups, gradient)
-    return _comp_sum(scores, rewards, groups, surrogate.tau, gradient)
+    loss = _pairwise if surrogate.form == "pairwise" else _comp_sum
+    with np.errstate(divide="ignore", over="ignore"):
+        if gradient is None:
+            return loss(scores, rewards, groups, surrogate.tau)
+        # Slopes are summed as logarithms: at tau < 1 single terms overflow where sums do not.
+        log_up, log_down = np.full((2, *scores.shape), -np.inf, scores.dtype)
+        values = loss(scores, rewards, groups, surrogate.tau, (log_up, log_down))
+    gradient += _exp_difference(log_up, log_down)
+    return values
 
 
 def _logistic(
@@ -194,31 +200,27 @@ def _comp_sum(
     rewards: FloatArray,
     groups: list[MarginGroup],
     tau: float,
-    gradient: FloatArray | None,
+    log_slopes: tuple[FloatArray, FloatArray] | None = None,
 ) -> FloatArray:
-    """Gradients are summed as logarithms: at tau < 1 single terms overflow where sums do not."""
+    """One function of the sum over rivals; logarithms of slopes up and down go to ``log_slopes``."""
     gap = shifted.dtype.type(1 - tau)
     values = np.zeros(shifted.shape[1], shifted.dtype)
-    log_up = np.full_like(shifted, -np.inf) if gradient is not None else None
-    log_down = np.full_like(shifted, -np.inf) if gradient is not None else None
-    with np.errstate(divide="ignore", over="ignore"):
-        for group in groups:
-            z = shifted / shifted.dtype.type(group.margin)
-            log_total = np.log(np.exp(z).sum(axis=0))
-            own = rewards[group.members]
-            growth = gap * (log_total - z[group.members])
-            phi = np.expm1(growth) / gap
-            values += np.multiply(own, phi, out=np.zeros_like(own), where=own > 0).sum(axis=0)
-            if log_up is not None and log_down is not None:
-                log_margin = np.log(shifted.dtype.type(group.margin))
-                log_down[group.members] = np.log(own) - log_margin + growth
-                # growth_k + z_j - log_total, arranged so that equal scores cancel exactly at 1e20.
-                exponent = np.where(own > 0, -gap * z[group.members], -np.inf)
-                pivot = np.maximum(exponent.max(axis=0), np.finfo(z.dtype).min)
-                rest = np.log((own * np.exp(exponent - pivot)).sum(axis=0)) - log_margin
-                np.logaddexp(log_up, (z + pivot) - tau * log_total + rest, out=log_up)
-    if gradient is not None and log_up is not None and log_down is not None:
-        gradient += _exp_difference(log_up, log_down)
+    for group in groups:
+        z = shifted / shifted.dtype.type(group.margin)
+        log_total = np.log(np.exp(z).sum(axis=0))
+        own = rewards[group.members]
+        growth = gap * (log_total - z[group.members])
+        phi = np.expm1(growth) / gap
+        values += np.multiply(own, phi, out=np.zeros_like(own), where=own > 0).sum(axis=0)
+        if log_slopes is not None:
+            log_up, log_down = log_slopes
+            log_margin = np.log(shifted.dtype.type(group.margin))
+            log_down[group.members] = np.log(own) - log_margin + growth
+            # growth_k + z_j - log_total, arranged so that equal scores cancel exactly at 1e20.
+            exponent = np.where(own > 0, -gap * z[group.members], -np.inf)
+            pivot = np.maximum(exponent.max(axis=0), np.finfo(z.dtype).min)
+            rest = np.log((own * np.exp(exponent - pivot)).sum(axis=0)) - log_margin
+            np.logaddexp(log_up, (z + pivot) - tau * log_total + rest, out=log_up)
     return values
 
 
@@ -227,7 +229,7 @@ def _pairwise(
     rewards: FloatArray,
     groups: list[MarginGroup],
     tau: float,
-    gradient: FloatArray | None,
+    log_slopes: tuple[FloatArray, FloatArray] | None = None,
 ) -> FloatArray:
     """Sum over rivals k' of Phi_tau(exp(v)), v = (f_k' - f_k) / rho_k: one expert at a time.
 
@@ -235,25 +237,21 @@ def _pairwise(
     """
     gap = scores.dtype.type(1 - tau)
     values = np.zeros(scores.shape[1], scores.dtype)
-    log_up = np.full_like(scores, -np.inf) if gradient is not None else None
-    log_down = np.full_like(scores, -np.inf) if gradient is not None else None
-    with np.errstate(divide="ignore", over="ignore"):
-        for group in groups:
-            for k in group.members:
-                v = (scores - scores[k]) / scores.dtype.type(group.margin)
-                own = rewards[k]
-                softplus = np.logaddexp(v, 0)
-                phi = softplus if gap == 0 else np.expm1(gap * softplus) / gap
-                phi[k] = 0
-                total = phi.sum(axis=0)
-                values += np.multiply(own, total, out=np.zeros_like(own), where=own > 0)
-                if log_up is not None and log_down is not None:
-                    log_slope = np.log(own) - np.log(group.margin) + (v - tau * softplus)
-                    log_slope[k] = -np.inf
-                    log_down[k] = np.logaddexp.reduce(log_slope, axis=0)
-                    np.logaddexp(log_up, log_slope, out=log_up)
-    if gradient is not None and log_up is not None and log_down is not None:
-        gradient += _exp_difference(log_up, log_down)
+    for group in groups:
+        for k in group.members:
+            v = (scores - scores[k]) / scores.dtype.type(group.margin)
+            own = rewards[k]
+            softplus = np.logaddexp(v, 0)
+            phi = softplus if gap == 0 else np.expm1(gap * softplus) / gap
+            phi[k] = 0
+            total = phi.sum(axis=0)
+            values += np.multiply(own, total, out=np.zeros_like(own), where=own > 0)
+            if log_slopes is not None:
+                log_up, log_down = log_slopes
+                log_slope = np.log(own) - np.log(group.margin) + (v - tau * softplus)
+                log_slope[k] = -np.inf
+                log_down[k] = np.logaddexp.reduce(log_slope, axis=0)
+                np.logaddexp(log_up, log_slope, out=log_up)
     return values
 
 

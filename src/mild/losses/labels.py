@@ -9,13 +9,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.arrays import FloatArray, IntArray, check_labels, check_scores
+from mild.arrays import FloatArray, IntArray, check_labels, check_scores, expert_vector
 from mild.exceptions import InvalidInputError, check_option
 
 __all__ = [
     "class_dependent_temperature_loss",
     "class_weights",
     "cross_entropy_loss",
+    "floored_counts",
     "ldam_loss",
     "ldam_margins",
     "logit_adjusted_loss",
@@ -41,7 +42,8 @@ def cross_entropy_loss(
     """
     f = check_scores(scores)
     y = check_labels(labels, *f.shape)
-    return _softmax_loss(f, y, _per_expert("weights", weights, f.shape[1])[y], return_gradient)
+    per_row = None if weights is None else expert_vector("weights", weights, f.shape[1])[y]
+    return _softmax_loss(f, y, per_row, return_gradient)
 
 
 def class_weights(counts: ArrayLike) -> FloatArray:
@@ -59,9 +61,21 @@ def class_weights(counts: ArrayLike) -> FloatArray:
     return weights
 
 
+def floored_counts(counts: ArrayLike, n_experts: int | None = None) -> FloatArray:
+    """Counts with 0 raised to one sample, or to the smallest positive count if that is less.
+
+    Examples
+    --------
+    >>> floored_counts([5, 0]), floored_counts([0.5, 0])
+    (array([5., 1.]), array([0.5, 0.5]))
+    """
+    n = _counts(counts, n_experts)
+    return np.maximum(n, min(1.0, n[n > 0].min()))
+
+
 def ldam_margins(counts: ArrayLike, max_margin: float = 0.5) -> FloatArray:
-    """``Delta_k`` proportional to ``n_k^(-1/4)``, the largest ``max_margin``; n_k = 0 as 1."""
-    raw = np.maximum(_counts(counts), 1) ** -0.25
+    """``Delta_k`` proportional to ``n_k^(-1/4)`` of floored counts, the largest ``max_margin``."""
+    raw = floored_counts(counts) ** -0.25
     return raw * (max_margin / raw.max())
 
 
@@ -96,15 +110,15 @@ def logit_adjusted_loss(
     """Logit adjustment (Menon et al. 2021): cross-entropy of ``f + strength * log prior``."""
     f = check_scores(scores)
     y = check_labels(labels, *f.shape)
-    n = np.maximum(_counts(counts, f.shape[1]), 1)
+    n = floored_counts(counts, f.shape[1])
     return _softmax_loss(
         f + (strength * np.log(n / n.sum())).astype(f.dtype), y, None, return_gradient
     )
 
 
 def temperatures(counts: ArrayLike, gamma: float = 0.3) -> FloatArray:
-    """Class-dependent temperatures ``(n_max / n_k)^gamma``; n_k = 0 as 1."""
-    n = np.maximum(_counts(counts), 1)
+    """Class-dependent temperatures ``(n_max / n_k)^gamma`` of floored counts."""
+    n = floored_counts(counts)
     return (n.max() / n) ** gamma
 
 
@@ -168,18 +182,6 @@ def _rescaled(result: Result, factor: float | FloatArray) -> Result:
     if isinstance(result, tuple):
         return result[0], result[1] * np.asarray(factor, dtype=result[1].dtype)
     return result
-
-
-def _per_expert(name: str, values: ArrayLike | None, n_experts: int) -> FloatArray:
-    try:
-        array = np.ones(n_experts) if values is None else np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{name} must be numbers; got {values!r}.") from error
-    if array.shape != (n_experts,) or not (np.isfinite(array).all() and (array >= 0).all()):
-        raise InvalidInputError(
-            f"{name} must be {n_experts} finite, non-negative numbers; got {values!r}."
-        )
-    return array
 
 
 def _counts(counts: ArrayLike, n_experts: int | None = None) -> FloatArray:

@@ -3,6 +3,7 @@
 Two tie rules, on purpose: a router's choice goes to the highest index, the oracle's to the lowest.
 """
 
+from mild.metrics.linearised import linearised_rows
 from mild.metrics.loss import (
     BestConstant,
     best_constant,
@@ -42,6 +43,7 @@ __all__ = [
     "expert_shares",
     "frontier",
     "headroom",
+    "linearised_rows",
     "oracle_loss",
     "oracle_shares",
     "paired_interval",

@@ -64,7 +64,7 @@ def stationary_distribution(
     ----------
     scores : (n_samples, n_experts) tensor
     margins : (n_experts,) positive; None for all ones
-    surrogate : any smooth surrogate; the hinge has no unique decoding and is refused
+    surrogate : any but the hinge and tau >= 2, which have no unique decoding and are refused
 
     Returns
     -------

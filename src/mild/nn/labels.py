@@ -42,7 +42,7 @@ def ldam_loss(
     """LDAM (Cao et al. 2019): cross-entropy of ``scale * (f - Delta_y at y)``.
 
     ``Delta_k`` is proportional to ``n_k^(-1/4)``, the largest being ``max_margin``; n_k = 0 counts
-    as 1.
+    as 1, or as the smallest positive count if that is less.
 
     Examples
     --------
@@ -102,10 +102,10 @@ def _negative_log_softmax(f: Tensor, y: Tensor) -> Tensor:
 
 
 def _counts(counts: Vector, like: Tensor) -> Tensor:
-    """Counts per expert, absent ones as 1."""
+    """Counts per expert, absent ones as 1 or as the smallest positive count if that is less."""
     array = check_vector("counts", counts, like)
     if not bool((torch.isfinite(array) & (array >= 0)).all() and array.any()):
         raise InvalidInputError(
             f"counts must be non-negative, one per expert, not all zero; got {array.tolist()}."
         )
-    return array.clamp(min=1)
+    return torch.maximum(array, array[array > 0].min().clamp(max=1))

@@ -139,14 +139,9 @@ class PricedPolicy(CostPolicy):
             )
         if betas is None:
             return self._copy(self.price_coef, self.price_intercept, self.betas, weight)
-        new = np.asarray(betas, dtype=np.float64)
-        if new.shape != (self.n_experts,) or not (np.isfinite(new).all() and (new >= 0).all()):
-            raise InvalidInputError(
-                f"betas must be {self.n_experts} finite, non-negative numbers; got {betas!r}."
-            )
+        new = expert_vector("betas", betas, self.n_experts).astype(self.betas.dtype)
         zero = np.zeros_like(self.price_coef)
-        betas_of_kind = new.astype(self.betas.dtype)
-        return self._copy(zero, np.zeros_like(self.price_intercept), betas_of_kind, weight)
+        return self._copy(zero, np.zeros_like(self.price_intercept), new, weight)
 
     def _copy(
         self, coef: FloatArray, intercept: FloatArray, betas: FloatArray, weight: float

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import exp, isfinite
-
 import numpy as np
 
 from mild.arrays import FloatArray, IntArray
@@ -37,7 +35,7 @@ class Decoder:
         self._inverse = 1 / margins
         self._margin_list = [float(margin) for margin in margins]
         # Beyond this gap, plain powers of the rates overflow.
-        self._reach = -300.0 * float(margins.min()) / max(1.0, abs(1 - self.surrogate.tau))
+        self._reach = -300.0 * float(margins.min())
 
     def choose(self, scores: FloatArray) -> IntArray:
         """Expert of each row of scores (m, p)."""
@@ -97,9 +95,4 @@ def _eliminate(rows: list[list[float]], margins: list[float], tau: float) -> lis
         masses.append(sum([masses[h] * rows[h][g] for h in range(g)]))
     if tau != 1:
         masses = [mass * share ** (1 - tau) for mass, share in zip(masses, own, strict=True)]
-    return masses if isfinite(sum(masses)) else _rescued(masses)
-
-
-def _rescued(masses: list[float]) -> list[float]:
-    """A nearly absorbing chain can overflow: the experts that did hold all the mass."""
-    return [1.0 if not isfinite(mass) else exp(-1e3) for mass in masses]
+    return masses

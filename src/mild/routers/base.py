@@ -88,12 +88,14 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         if costs.shape[1] == 1:
             return
         if not (np.nanmax(costs, axis=1) > np.nanmin(costs, axis=1)).any():
-            warnings.warn(
-                "every expert costs the same in every row: there is nothing to learn, any choice is "
-                "as good as another.",
-                DegenerateDataWarning,
-                stacklevel=4,
+            reason = (
+                "in no row do two experts that were asked differ in cost: a loss that compares experts "
+                "within a row learns nothing; CostRegressionRouter and KNNRouter do."
+                if np.isnan(costs).any()
+                else "every expert costs the same in every row: there is nothing to learn, any choice "
+                "is as good as another."
             )
+            warnings.warn(reason, DegenerateDataWarning, stacklevel=4)
         idle = np.flatnonzero(np.bincount(cheapest(costs), minlength=costs.shape[1]) == 0)
         if by_label and idle.size:
             warnings.warn(

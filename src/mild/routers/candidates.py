@@ -14,6 +14,7 @@ from mild.arrays import FloatArray
 from mild.exceptions import InvalidInputError, check_option
 from mild.margins import paper_grid, ratio_grid
 from mild.routers.base import BaseRouter
+from mild.routers.heads import check_strength
 from mild.routers.linear import LinearRouter
 from mild.routers.nearest import KNNRouter
 from mild.routers.regression import CostRegressionRouter
@@ -62,11 +63,7 @@ def linear_candidates(
         found = paper_grid(center) if grid == "paper" else ratio_grid(center, factors, max_margins)
         vectors = list(found)
         dropped = found.dropped
-    strengths = (
-        list(ALPHAS) if alphas is None and grid == "ratios" else list(alphas or [base.alpha])
-    )
-    if not strengths or not all(np.isfinite(a) and a >= 0 for a in strengths):
-        raise InvalidInputError(f"alphas must be finite and non-negative; got {alphas!r}.")
+    strengths = _strengths(alphas, ALPHAS if grid == "ratios" else (base.alpha,))
     candidates = []
     for place, vector in enumerate(vectors):
         distance = 0.0
@@ -101,7 +98,7 @@ def family_candidates(
 ) -> list[Candidate]:
     """Candidates of every family but the stack, which is made from the best of the others."""
     found: list[Candidate] = []
-    strengths = list(ALPHAS if alphas is None else alphas)
+    strengths = _strengths(alphas, ALPHAS)
     if "linear" in families:
         for kind in ("others", "complement", "contrast"):
             base = LinearRouter("mild", rewards=kind, margins="uniform")
@@ -147,6 +144,15 @@ def _linear(
         )
         for alpha in alphas
     ]
+
+
+def _strengths(alphas: Sequence[float] | None, default: Sequence[float]) -> list[float]:
+    if alphas is None:
+        return list(default)
+    strengths = [check_strength("alphas", alpha) for alpha in alphas]
+    if not strengths:
+        raise InvalidInputError("alphas must hold at least one strength; got none.")
+    return strengths
 
 
 def _as_names(families: Any) -> Sequence[str]:

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from mild.arrays import FloatArray, IntArray
+from mild.arrays import FloatArray, IntArray, expert_vector
 from mild.exceptions import InvalidInputError
 from mild.metrics import chosen_costs
 from mild.metrics.rows import known_rows, row_weights
@@ -148,17 +148,7 @@ class CascadeRouter(BaseRouter):
         return paid
 
     def _prices(self, p: int) -> FloatArray:
-        if self.prices is None:
-            return np.zeros(p)
-        try:
-            prices = np.asarray(self.prices, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise InvalidInputError(f"prices must be numbers; got {self.prices!r}.") from error
-        if prices.shape != (p,) or not (np.isfinite(prices).all() and (prices >= 0).all()):
-            raise InvalidInputError(
-                f"prices must be {p} finite, non-negative numbers; got {self.prices!r}."
-            )
-        return prices
+        return np.zeros(p) if self.prices is None else expert_vector("prices", self.prices, p)
 
     def _order(self, means: FloatArray) -> IntArray:
         if self.order is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from mild.exceptions import (
 )
 from mild.policies import Decoder, LinearPolicy
 from mild.routers.base import BaseRouter
+from mild.routers.heads import check_strength
 from mild.routers.objective import single_blas_thread
 from mild.routers.path import LinearPath
 from mild.routers.solver import Solution
@@ -187,9 +189,12 @@ class LinearRouter(BaseRouter):
             )
         if self.sampling is not None:
             check_option("sampling", self.sampling, ("over", "under"))
-        for name in ("alpha", "tol"):
-            value = getattr(self, name)
-            if not (np.isfinite(value) and value >= 0):
-                raise InvalidInputError(f"{name} must be finite and non-negative; got {value!r}.")
-        if not self.max_iter >= 1:
-            raise InvalidInputError(f"max_iter must be at least 1; got {self.max_iter!r}.")
+        for name in ("alpha", "tol", "share_below"):
+            check_strength(name, getattr(self, name))
+        for name in ("total", "cost_scale"):
+            if getattr(self, name) is not None:
+                check_strength(name, getattr(self, name))
+        if not (isinstance(self.max_iter, Integral) and self.max_iter >= 1):
+            raise InvalidInputError(
+                f"max_iter must be an integer of at least 1; got {self.max_iter!r}."
+            )

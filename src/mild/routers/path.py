@@ -90,12 +90,12 @@ class LinearPath:
         every: LinearObjective,
         max_iter: int,
     ) -> FloatArray:
-        if not self.sampled:
+        weight = float(loss.rewards[:, self.rows].sum()) if self.sampled else 0.0
+        if weight == 0:
             if self.solution is None:
                 return _first_start(every, loss, preconditioner, max_iter)
             return self.solution
-        weight = float(loss.rewards[:, self.rows].sum())
-        part = loss.take(self.rows, 1 / max(weight, 1e-300))
+        part = loss.take(self.rows, 1 / weight)
         few = replace(every, X=self.sample, loss=part)
         before = self.sample_solution
         begin = _first_start(few, part, preconditioner, max_iter) if before is None else before
@@ -110,6 +110,7 @@ class LinearPath:
         if self._last is not None and self._last[0].rewards is targets.rewards:
             loss = replace(self._last[1], groups=groups)
         else:
+            self._trust = 0
             dtype = self.X.dtype
             loss = RowLoss(
                 np.ascontiguousarray(targets.rewards.T, dtype=dtype),

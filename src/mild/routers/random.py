@@ -8,7 +8,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
-from mild.arrays import FloatArray, IntArray
+from mild.arrays import FloatArray, IntArray, expert_vector
 from mild.decisions import argmax_last
 from mild.exceptions import InvalidInputError, UnsupportedError, check_option
 from mild.metrics import oracle_shares
@@ -66,15 +66,9 @@ class RandomRouter(BaseRouter):
             if check_option("shares", self.shares, ("uniform", "best")) == "uniform":
                 return np.ones(p)
             return oracle_shares(costs, sample_weight)
-        try:
-            shares = np.asarray(self.shares, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise InvalidInputError(f"shares must be numbers; got {self.shares!r}.") from error
-        good = shares.shape == (p,) and np.isfinite(shares).all() and (shares >= 0).all()
-        if not (good and shares.any()):
-            raise InvalidInputError(
-                f"shares must be {p} finite, non-negative numbers, not all zero; got {self.shares!r}."
-            )
+        shares = expert_vector("shares", self.shares, p)
+        if not shares.any():
+            raise InvalidInputError(f"shares must be positive somewhere; got {self.shares!r}.")
         return shares
 
     def __sklearn_tags__(self) -> Any:

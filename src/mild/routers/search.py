@@ -11,7 +11,7 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 
 from mild.arrays import FloatArray, IntArray
-from mild.metrics import best_constant, chosen_costs
+from mild.metrics import best_constant, chosen_costs, linearised_rows
 from mild.policies import Policy
 from mild.routers.base import BaseRouter
 from mild.routers.candidates import Candidate
@@ -36,14 +36,9 @@ class SearchData:
     sample_weight: FloatArray | None
     folds: list[tuple[IntArray, IntArray]]
 
-    def means(self, outcome: FloatArray) -> FloatArray:
-        """Weighted mean cost of each column, over rows in which it is known."""
-        weight = np.ones(len(outcome)) if self.sample_weight is None else self.sample_weight
-        known = ~np.isnan(outcome)
-        total = (weight[:, None] * known).sum(axis=0)
-        return (weight[:, None] * np.where(known, outcome, 0)).sum(axis=0) / np.maximum(
-            total, 1e-300
-        )
+    def rows(self, outcome: FloatArray) -> FloatArray:
+        """Out-of-fold costs (n, m) as rows with plain means, whatever is weighted or missing."""
+        return linearised_rows(outcome, self.sample_weight)
 
     def constant_costs(self) -> FloatArray:
         """Cost per row of the constant that each fold's training part would choose."""
@@ -58,13 +53,20 @@ class Search:
     """Runs candidates over folds; an interrupt keeps the candidates that every fold has judged."""
 
     def __init__(
-        self, data: SearchData, tol: float, n_jobs: int | None, progress: Progress | None
+        self,
+        data: SearchData,
+        tol: float,
+        n_jobs: int | None,
+        progress: Progress | None,
+        n_candidates: int,
     ) -> None:
         self.data = data
         self.tol = tol
         self.n_jobs = n_jobs
         self.progress = progress
         self.interrupted = False
+        self.done = 0
+        self.total = n_candidates * len(data.folds)
 
     def run(self, candidates: list[Candidate]) -> FloatArray:
         """Out-of-fold cost (n, candidates) of each candidate's choices; NaN where not judged."""
@@ -72,8 +74,6 @@ class Search:
         outcome = np.full((len(data.costs), len(candidates)), np.nan)
         judged = np.zeros(len(candidates), dtype=int)
         tasks = [(fold, block) for block in _blocks(candidates) for fold in range(len(data.folds))]
-        total = len(candidates) * len(data.folds)
-        done = 0
         stream: Iterator[tuple[int, list[int], FloatArray]] = Parallel(
             n_jobs=self.n_jobs, return_as="generator_unordered"
         )(
@@ -87,9 +87,9 @@ class Search:
                 test = data.folds[fold][1]
                 outcome[test[:, None], block] = costs
                 judged[block] += 1
-                done += len(block)
+                self.done += len(block)
                 if self.progress is not None:
-                    self.progress(done, total, f"fold {fold + 1}")
+                    self.progress(self.done, self.total, f"fold {fold + 1}")
         except KeyboardInterrupt:
             if not (judged == len(data.folds)).any():
                 raise

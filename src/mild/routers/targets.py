@@ -11,7 +11,13 @@ from mild.arrays import BoolArray, FloatArray, check_margins
 from mild.costs import REWARDS, cheapest
 from mild.costs import rewards as make_rewards
 from mild.exceptions import check_option
-from mild.losses.labels import class_weights, ldam_margins, resampling_weights, temperatures
+from mild.losses.labels import (
+    class_weights,
+    floored_counts,
+    ldam_margins,
+    resampling_weights,
+    temperatures,
+)
 from mild.margins import (
     COUNTS,
     NORMS,
@@ -102,18 +108,21 @@ def training_targets(
     mask = None if asked.all() else asked
     if options.loss in LABEL_LOSSES:
         return _label_targets(options.loss, costs, weight, mask)
-    margins = training_margins(options, X, costs, weight)
     kind = "complement" if options.loss == "tdef" else options.rewards
-    scale = options.cost_scale
-    if scale is None and kind == "complement" and not weight.all():
-        # Rows that weigh nothing must not set the scale of those that do.
-        costs = np.where(
-            weight[:, None] > 0, costs, np.minimum(costs, np.nanmax(costs[weight > 0]))
-        )
-    raw = make_rewards(costs, check_option("rewards", kind, REWARDS), scale)
+    costs = _within_scale(costs, weight)
+    margins = training_margins(options, X, costs, weight)
+    raw = make_rewards(costs, check_option("rewards", kind, REWARDS), options.cost_scale)
     return Targets(
         _unit_sum(raw, weight), mask, margins, parse_surrogate(options.surrogate), weight
     )
+
+
+def _within_scale(costs: FloatArray, weight: FloatArray) -> FloatArray:
+    """Costs in which rows that weigh nothing do not set the scale of those that do."""
+    if weight.all():
+        return costs
+    largest = np.nanmax(costs[weight > 0])
+    return np.where(weight[:, None] > 0, costs, np.minimum(costs, largest))
 
 
 def training_margins(
@@ -131,12 +140,15 @@ def training_margins(
     check_option("counts", options.counts, COUNTS)
     check_option("norms", options.norms, NORMS)
     check_option("rewards", options.rewards, REWARDS)
-    mass = (membership(costs, options.rewards, options.counts) * weight[:, None]).sum(axis=0)
+    member = membership(costs, options.rewards, options.counts, options.cost_scale)
+    mass = (member * weight[:, None]).sum(axis=0)
     if not mass.any():
         return uniform_margins(p, options.total)
     norms = None
     if options.norms != "none":
-        norms = expert_norms(X, costs, options.norms, options.rewards, options.counts, weight)
+        norms = expert_norms(
+            X, costs, options.norms, options.rewards, options.counts, weight, options.cost_scale
+        )
         norms = np.maximum(norms, 1e-12)
     return theory_margins(mass, norms, options.total, options.share_below)
 
@@ -154,7 +166,7 @@ def _label_targets(
         scale = np.full(p, LDAM_SCALE)
         own_offset = -LDAM_SCALE * ldam_margins(counts)
     elif loss == "logit_adjusted":
-        floored = np.maximum(counts, 1)
+        floored = floored_counts(counts)
         offset = np.log(floored / floored.sum())
     elif loss == "temperature":
         scale = 1 / temperatures(counts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.model_selection import KFold, check_cv
 
 from mild.arrays import FloatArray, IntArray
 from mild.exceptions import InvalidInputError, TuningInterruptedWarning
-from mild.metrics import best_constant, constant_losses
+from mild.metrics import best_constant
 from mild.policies import ConstantPolicy, Policy
 from mild.routers.base import BaseRouter
 from mild.routers.candidates import (
@@ -22,6 +23,7 @@ from mild.routers.candidates import (
     linear_candidates,
     parse_families,
 )
+from mild.routers.constant import mean_costs
 from mild.routers.linear import LinearRouter
 from mild.routers.search import Progress, Search, SearchData
 from mild.routers.stack import StackRouter
@@ -45,7 +47,9 @@ class RouterCV(BaseRouter):
     max_margins : margin vectors at most; beyond, the full product gives way to single moves
     grid : "ratios", or "paper": step 1 on [rho* - 5, rho* + 5] per expert, at the estimator's alpha
         unless ``alphas`` is given
-    families : None (linear only), "all", or names among linear, regression, knn, mlp, stack
+    families : None (linear only), "all", or names among linear, regression, knn, mlp, stack; the stack
+        takes the best of each family by the folds it is then judged on, so its own cost is a little
+        flattered
     cv : number of folds, or a scikit-learn splitter
     one_standard_error : take the simplest candidate whose paired difference to the best is within one
         standard error
@@ -102,17 +106,27 @@ class RouterCV(BaseRouter):
         self.random_state = random_state
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
-        if not 0 < self.confidence < 1:
+        if not (isinstance(self.confidence, Real) and 0 < self.confidence < 1):
             raise InvalidInputError(f"confidence must lie in (0, 1); got {self.confidence!r}.")
         self._warn_if_degenerate(costs)
+        if sample_weight is not None:
+            # Only ratios matter; a mean of 1 keeps families comparable that count weights as copies.
+            sample_weight = sample_weight / sample_weight[sample_weight > 0].mean()
         data = SearchData(X, costs, sample_weight, self._folds(X, costs))
         candidates = self._candidates(X, costs, sample_weight)
-        search = Search(data, self.search_tol, self.n_jobs, self.progress)
+        stacked = "stack" in self._families and len(candidates) > 1
+        search = Search(
+            data, self.search_tol, self.n_jobs, self.progress, len(candidates) + stacked
+        )
         outcome = search.run(candidates)
-        if "stack" in self._families and not search.interrupted and len(candidates) > 1:
+        if stacked and not search.interrupted:
             stack = self._stack(candidates, outcome, data)
-            candidates = [*candidates, stack]
-            outcome = np.column_stack([outcome, search.run([stack])])
+            try:
+                judged = search.run([stack])
+            except KeyboardInterrupt:
+                search.interrupted = True
+            else:
+                candidates, outcome = [*candidates, stack], np.column_stack([outcome, judged])
         return self._choose(candidates, outcome, data, search.interrupted)
 
     def _folds(self, X: Any, costs: FloatArray) -> list[tuple[IntArray, IntArray]]:
@@ -162,7 +176,7 @@ class RouterCV(BaseRouter):
         self, candidates: list[Candidate], outcome: FloatArray, data: SearchData
     ) -> Candidate:
         """Stack of the best candidate of each family."""
-        means = data.means(outcome)
+        means = data.rows(outcome).mean(axis=0)
         best: dict[str, int] = {}
         for index, candidate in enumerate(candidates):
             if candidate.family not in best or means[index] < means[best[candidate.family]]:
@@ -178,24 +192,22 @@ class RouterCV(BaseRouter):
         data: SearchData,
         interrupted: bool,
     ) -> Policy:
-        tried = np.flatnonzero(~np.isnan(outcome).all(axis=0))
-        candidates = [candidates[i] for i in tried]
-        outcome = outcome[:, tried]
-        means = data.means(outcome)
-        best = int(np.argmin(means))
-        spread = outcome - outcome[:, [best]]
-        error = np.nanstd(spread, axis=0) / math.sqrt(len(outcome))
-        index = best
+        rows = data.rows(outcome)
+        tried = np.flatnonzero(~np.isnan(rows).any(axis=0))
+        candidates, rows = [candidates[i] for i in tried], rows[:, tried]
+        constant = data.rows(data.constant_costs()[:, None])[:, 0]
+        means = rows.mean(axis=0)
+        root = math.sqrt(len(rows))
+        index = int(np.argmin(means))
         if self.one_standard_error:
-            near = np.flatnonzero(means - means[best] <= error)
+            error = (rows - rows[:, [index]]).std(axis=0) / root
+            near = np.flatnonzero(means - means[index] <= error)
             index = int(min(near, key=lambda i: (candidates[i].complexity, means[i])))
-        constant = data.constant_costs()
-        differences = outcome - constant[:, None]
         expert = best_constant(data.costs, data.sample_weight).expert
         self.verdict_: Verdict = judge(
-            differences,
+            rows,
+            constant,
             index,
-            float(np.nanmean(constant)),
             expert,
             self.expert_names_[expert],
             self.confidence,
@@ -209,8 +221,8 @@ class RouterCV(BaseRouter):
             "family": [candidate.family for candidate in candidates],
             "params": [candidate.params for candidate in candidates],
             "mean_cost": means.tolist(),
-            "standard_error": (np.nanstd(outcome, axis=0) / math.sqrt(len(outcome))).tolist(),
-            "difference": np.nanmean(differences, axis=0).tolist(),
+            "standard_error": (rows.std(axis=0) / root).tolist(),
+            "difference": (means - constant.mean()).tolist(),
         }
         if interrupted:
             warnings.warn(
@@ -224,7 +236,6 @@ class RouterCV(BaseRouter):
         router.expert_names_ = self.expert_names_
         self.best_router_: BaseRouter = router
         if self.safe and self.verdict_.pays is not True:
-            return ConstantPolicy(
-                constant_losses(data.costs, data.sample_weight), data.X.shape[1], expert
-            )
+            means = mean_costs(data.costs, data.sample_weight).astype(data.X.dtype)
+            return ConstantPolicy(means, data.X.shape[1], expert)
         return router.policy_

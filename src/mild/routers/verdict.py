@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from mild.arrays import FloatArray
 from mild.metrics import simultaneous_intervals
 
@@ -46,24 +44,26 @@ class Verdict:
 
 
 def judge(
-    differences: FloatArray,
+    rows: FloatArray,
+    constant_rows: FloatArray,
     chosen: int,
-    constant_cost: float,
     constant_expert: int,
     constant_name: str,
     confidence: float,
     random_state: Any,
 ) -> Verdict:
-    """Verdict on candidate ``chosen`` from out-of-fold differences (n, m) to the constant."""
-    known = ~np.isnan(differences).any(axis=1)
-    rows = differences[known]
-    found = simultaneous_intervals(rows, confidence, random_state)
+    """Verdict on candidate ``chosen`` from out-of-fold costs, as ``linearised_rows`` gives them.
+
+    Parameters
+    ----------
+    rows : (n, m) costs of the candidates' choices
+    constant_rows : (n,) costs of the constant
+    """
+    found = simultaneous_intervals(rows - constant_rows[:, None], confidence, random_state)
     estimate = float(found.estimate[chosen])
     low, high = float(found.low[chosen]), float(found.high[chosen])
-    m = differences.shape[1]
-    basis = (
-        f"{confidence:.0%} interval {low:+.4f} to {high:+.4f}, {m} candidate(s), {len(rows)} rows"
-    )
+    n, m = rows.shape
+    basis = f"{confidence:.0%} interval {low:+.4f} to {high:+.4f}, {m} candidate(s), {n} rows"
     if high < 0:
         pays: bool | None = True
         sentence = f"Routing pays: {-estimate:.4f} less than always {constant_name} ({basis})."
@@ -82,10 +82,10 @@ def judge(
         estimate,
         low,
         high,
-        constant_cost + estimate,
-        constant_cost,
+        float(rows[:, chosen].mean()),
+        float(constant_rows.mean()),
         constant_expert,
         m,
-        len(rows),
+        n,
         confidence,
     )
