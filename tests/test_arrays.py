@@ -14,6 +14,7 @@ from mild.arrays import (
     check_margins,
     check_rewards,
     check_scores,
+    expert_vector,
     float_matrix,
 )
 from mild.exceptions import InvalidInputError
@@ -47,9 +48,19 @@ def test_margins_default_to_ones_and_a_number_is_meant_for_all() -> None:
     np.testing.assert_array_equal(check_margins(0.5, 2), [0.5, 0.5])
 
 
+def test_an_expert_vector_is_float64_one_number_per_expert() -> None:
+    vector = expert_vector("prices", [0, 2], 2)
+    np.testing.assert_array_equal(vector, [0.0, 2.0])
+    assert vector.dtype == np.float64
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: expert_vector("prices", [1], 2), r"prices must be 2 finite, .*numbers; got \[1\]"),
+        (lambda: expert_vector("prices", [1, -1], 2), r"must be 2 finite, non-negative numbers"),
+        (lambda: expert_vector("prices", [1, np.nan], 2), r"must be 2 finite, non-negative"),
+        (lambda: expert_vector("prices", ["a", 1], 2), r"prices must be numbers; got \['a', 1\]"),
         (lambda: check_costs(np.zeros((128, 3)), 64), r"= \(64, 3\); got \(128, 3\)"),
         (lambda: check_costs([[1.0], [2.0, 3.0]]), r"costs must hold numbers"),
         (lambda: check_costs(np.zeros((2, 2, 2))), r"got 3 dimension\(s\), shape \(2, 2, 2\)"),

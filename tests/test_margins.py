@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from mild.margins import (
     margin_groups,
     paper_grid,
     ratio_grid,
+    squared_norms,
     theory_margins,
     uniform_margins,
 )
@@ -177,6 +179,45 @@ def test_ratio_grid_walks_one_ratio_at_a_time_beyond_its_limit() -> None:
     assert sorted(moved.tolist()) == [0] + [1] * 16
 
 
+def test_ratio_grid_counts_what_its_limit_cuts_off() -> None:
+    whole = [vector.tolist() for vector in ratio_grid(np.ones(8))]
+    grid = ratio_grid(np.ones(8), limit=16)
+    assert [vector.tolist() for vector in grid] == whole[:16]
+    assert grid.dropped == 1
+
+
+def test_ratio_grid_neither_rounds_tiny_margins_nor_loses_their_neighbours() -> None:
+    grid = ratio_grid([1e-13, 1.0])
+    ratios = [vector[1] / vector[0] for vector in grid]
+    np.testing.assert_allclose(ratios, [0.5e13, 1e13, 2e13])
+
+
+def test_ratio_grid_holds_no_vector_twice() -> None:
+    # Halving the one margin is doubling the other: 5 moves, 3 ratios.
+    assert len(ratio_grid([0.1, 0.7], limit=2, factors=(0.5, 1.0, 2.0))) == 2
+    assert ratio_grid([0.1, 0.7], limit=2, factors=(0.5, 1.0, 2.0)).dropped == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_expert_norms_make_no_copy_of_the_inputs(dtype: type) -> None:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(5000, 400)).astype(dtype)
+    costs = rng.random((5000, 2))
+    tracemalloc.start()
+    norms = expert_norms(X, costs)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < X.nbytes / 4
+    assert norms == pytest.approx(np.sqrt([400, 400]), rel=0.01)
+
+
+def test_squared_norms_are_the_same_for_dense_and_sparse_and_summed_in_float64() -> None:
+    X = np.random.default_rng(5).normal(size=(20, 6)).astype(np.float32)
+    exact = np.square(X.astype(np.float64)).sum(axis=1)
+    np.testing.assert_allclose(squared_norms(X), exact, rtol=1e-14)
+    np.testing.assert_allclose(squared_norms(sparse.csr_array(X)), exact, rtol=1e-6)
+
+
 def test_ratio_grid_of_one_expert_is_its_margin() -> None:
     np.testing.assert_array_equal(list(ratio_grid([0.7])), [[0.7]])
 
@@ -217,6 +258,8 @@ def test_paper_grid_reaches_its_radius_despite_rounding() -> None:
         (lambda: paper_grid([1.0], step=0), r"step must be positive and radius non-negative"),
         (lambda: paper_grid([0.0]), r"margins must be positive and finite; got 0 for expert 0"),
         (lambda: paper_grid([9.0] * 6), r"at most 1,000,000 vectors; got 1,771,561 for 6 experts"),
+        (lambda: ratio_grid([1.0], limit=0), r"max_margins \(limit\) must be an integer of at l"),
+        (lambda: ratio_grid([1.0], limit=2.5), r"max_margins \(limit\) must .* 1; got 2.5"),
         (lambda: ratio_grid([1.0, -2.0]), r"margins must be positive and finite; got -2 for exp"),
     ],
 )

@@ -309,6 +309,21 @@ def test_label_losses_agree_with_numpy(
     np.testing.assert_allclose(gradient, slope, atol=tolerance * 100)
 
 
+@pytest.mark.parametrize("counts", [[0.05, 0.001, 0.003, 0.012], [0.05, 0.0, 0.003, 0.012]])
+@pytest.mark.parametrize(
+    "name", ["ldam_loss", "logit_adjusted_loss", "class_dependent_temperature_loss"]
+)
+def test_label_losses_agree_with_numpy_on_counts_below_one(name: str, counts: list[float]) -> None:
+    rng = np.random.default_rng(14)
+    scores, labels = rng.normal(size=(40, 4)), rng.integers(0, 4, 40)
+    values = getattr(nn, name)(tensor(scores), tensor(labels), counts)
+    np.testing.assert_allclose(values, getattr(losses, name)(scores, labels, counts), rtol=1e-10)
+    # Only ratios of the counts matter, an absent expert having the smallest.
+    large = [1000 * max(count, min(filter(None, counts))) for count in counts]
+    same = getattr(nn, name)(tensor(scores), tensor(labels), large)
+    np.testing.assert_allclose(values, same, rtol=1e-10)
+
+
 def pair_data(size: float, dtype: type) -> tuple[np.ndarray, ...]:
     rng = np.random.default_rng(14)
     kind = rng.normal(size=(40, 4)) if size == 1 else rng.choice([-1.0, 0.0, 1.0], (40, 4))

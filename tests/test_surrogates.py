@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 import oracles
@@ -22,6 +23,8 @@ from mild.surrogates import SURROGATES, Surrogate, parse_surrogate
         (0, "comp_sum", 0.0),
         (0.25, "comp_sum", 0.25),
         (1.7, "comp_sum", 1.7),
+        (np.float32(0.5), "comp_sum", 0.5),
+        (np.int64(0), "comp_sum", 0.0),
     ],
 )
 def test_names_and_numbers_are_read(name: object, form: str, tau: float) -> None:
@@ -67,6 +70,8 @@ def test_only_the_hinge_is_not_smooth_and_only_large_tau_is_not_convex() -> None
 
 def test_an_unknown_name_suggests_the_nearest_one() -> None:
     with pytest.raises(OptionError, match=r"surrogate must be one of .*Did you mean 'logistic'\?"):
+        parse_surrogate("logistics")
+    with pytest.raises(OptionError, match="a name or a number tau >= 0"):
         parse_surrogate("logistics")
 
 

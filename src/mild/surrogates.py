@@ -75,9 +75,10 @@ def parse_surrogate(value: object) -> Surrogate:
     if isinstance(value, bool) or value is None:
         raise OptionError(f"surrogate must be a name or a number tau >= 0; got {value!r}.")
     if isinstance(value, Real):
-        if not (math.isfinite(value) and value >= 0):
+        tau = float(value)
+        if not (math.isfinite(tau) and tau >= 0):
             raise InvalidInputError(f"surrogate tau must be finite and >= 0; got {value}.")
-        return Surrogate("comp_sum", float(value))
+        return Surrogate("comp_sum", tau)
     try:
         name = check_option("surrogate", value, SURROGATES)
     except OptionError as error:

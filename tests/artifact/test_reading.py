@@ -6,13 +6,14 @@ import json
 import pickle
 import subprocess
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from mild.artifact import LoadedRouter, load, save
 from mild.exceptions import ArtifactError
-from mild.policies import POLICIES
+from mild.policies import POLICIES, Decoder, PerceptronPolicy
 
 NAMES = ["small", "medium", "large"]
 
@@ -36,6 +37,20 @@ def test_what_a_stack_without_an_expert_decides_comes_back(policies, inputs, tmp
     router = load(save(smaller, tmp_path / "router"))
     assert router.expert_names == ["small", "large"]
     np.testing.assert_array_equal(router.predict(inputs), smaller.predict(inputs))
+
+
+def test_a_safetensors_header_that_begins_like_a_pickle_is_not_one(tmp_path):
+    rng = np.random.default_rng(0)
+    sizes = [3, 128, 128, 128, 128, 128, 2]
+    policy = PerceptronPolicy(
+        [rng.normal(size=(b, a)).astype(np.float32) for a, b in pairwise(sizes)],
+        [rng.normal(size=size).astype(np.float32) for size in sizes[1:]],
+        Decoder(np.ones(2), "argmax", "logistic"),
+    )
+    folder = save(LoadedRouter(policy, ["a", "b"]), tmp_path / "router")
+    assert (folder / "tensors.safetensors").read_bytes().startswith(b"\x80\x03")
+    X = rng.normal(size=(10, 3)).astype(np.float32)
+    np.testing.assert_array_equal(load(folder).predict(X), policy.predict(X))
 
 
 def test_deciding_from_disk_imports_neither_sklearn_nor_scipy_nor_torch_nor_pyarrow(saved):
@@ -111,6 +126,18 @@ def test_numbers_that_json_does_not_have_are_refused(saved):
     text = (saved / "router.json").read_text()
     (saved / "router.json").write_text(text.replace('"n_features": 4', '"n_features": NaN'))
     assert "finite numbers; got NaN" in refusal(saved)
+
+
+@pytest.mark.parametrize("digits", [401, 5001])
+@pytest.mark.parametrize("key", ["price_weight", "error_scale"])
+def test_a_huge_integer_is_refused(policies, tmp_path, key, digits):
+    folder = save(LoadedRouter(policies["priced"], NAMES), tmp_path / "router")
+    content = json.loads((folder / "router.json").read_text())
+    content["settings"][key] = "HERE"
+    text = json.dumps(content).replace('"HERE"', "9" * digits)
+    (folder / "router.json").write_text(text)
+    sentence = f"{key} must be finite" if digits == 401 else "got one of 5001 characters"
+    assert sentence in refusal(folder)
 
 
 def test_a_newer_schema_asks_for_an_upgrade(saved, damage):

@@ -34,6 +34,13 @@ def test_every_verb_explains_itself_with_an_example_and_takes_json(verb, mild):
     assert "--json" in done.out
 
 
+def test_the_demo_is_a_verb_like_the_others(monkeypatch):
+    from mild.cli.app import build_app
+
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert [command.name for command in build_app().registered_commands] == VERBS
+
+
 def test_the_version_is_the_package_s():
     assert run("--version").stdout.strip() == f"mild {mild.__version__}"
 

@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from mild.artifact import load
+from mild.cli.description import describe_tuning
 from mild.routers.tuning import RouterCV
 from mild.tables import read_matrices
 
@@ -78,6 +80,23 @@ def test_the_paper_s_grid_is_an_option(mild, tables):
     ).json()
     assert result["dropped_margins"] > 0
     assert len({tuple(entry["params"]["margins"]) for entry in result["candidates"]}) > 10
+
+
+@pytest.mark.parametrize("missing", ["skipped_families_", "dropped_margins_"])
+def test_a_search_that_lacks_an_attribute_is_not_described_as_if_it_had_it(missing):
+    search = SimpleNamespace(
+        best_family_="linear",
+        best_params_={},
+        interrupted_=False,
+        skipped_families_=["knn"],
+        dropped_margins_=3,
+        cv_results_={"family": ["linear"]},
+    )
+    assert describe_tuning(search)["skipped_families"] == ["knn"]
+    assert describe_tuning(search)["dropped_margins"] == 3
+    delattr(search, missing)
+    with pytest.raises(AttributeError, match=missing):
+        describe_tuning(search)
 
 
 def test_safe_keeps_the_constant_where_routing_does_not_pay(mild, tables):

@@ -18,6 +18,7 @@ from mild.losses import (
     logit_adjusted_loss,
     resampling_weights,
 )
+from mild.losses.labels import floored_counts, temperatures
 
 COUNTS = [50, 0, 3, 12]
 WEIGHTS = [0.5, 1.0, 4.0, 0.0]
@@ -141,6 +142,23 @@ def test_class_weights_average_to_one_over_samples_and_absent_experts_get_none()
 def test_ldam_margins_fall_with_the_fourth_root_of_the_count() -> None:
     margins = ldam_margins([16, 1, 81, 0])
     np.testing.assert_allclose(margins, [0.25, 0.5, 0.5 / 3, 0.5])
+
+
+@pytest.mark.parametrize("factor", [1e-6, 0.01, 100.0])
+def test_the_scale_of_the_counts_changes_nothing(factor: float) -> None:
+    scores, labels = draw()
+    counts = np.array([50.0, 1.0, 3.0, 12.0])
+    np.testing.assert_allclose(ldam_margins(factor * counts), ldam_margins(counts))
+    np.testing.assert_allclose(temperatures(factor * counts), temperatures(counts))
+    for loss in (ldam_loss, logit_adjusted_loss, class_dependent_temperature_loss):
+        np.testing.assert_allclose(
+            loss(scores, labels, factor * counts), loss(scores, labels, counts)
+        )
+
+
+def test_an_absent_expert_counts_as_one_sample_or_as_the_smallest_count_below_one() -> None:
+    np.testing.assert_array_equal(floored_counts([3, 0, 7]), [3, 1, 7])
+    np.testing.assert_array_equal(floored_counts([0.3, 0, 0.2]), [0.3, 0.2, 0.2])
 
 
 def test_logit_adjustment_with_equal_counts_is_cross_entropy() -> None:

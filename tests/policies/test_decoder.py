@@ -64,6 +64,19 @@ def test_one_input_is_decided_as_in_a_batch_for_any_scores(drawn, surrogate):
         assert decoder.choose_one(scores) == decoder.choose(scores[None])[0]
 
 
+@pytest.mark.parametrize("surrogate", ["logistic", "exponential", 0.5, 1.9])
+def test_gaps_at_the_reach_of_plain_powers_do_not_overflow(surrogate):
+    rng = np.random.default_rng(3)
+    for p in (2, 3, 6):
+        for _ in range(200):
+            margins = np.exp(rng.uniform(-4, 4, p))
+            decoder = Decoder(margins, "stationary", surrogate)
+            scores = rng.choice([0.0, 1e-3, 0.5, 1.0], p) * -299.9 * margins.min()
+            weights = decoder.distribution(scores[None])
+            if clear(weights)[0]:
+                assert decoder.choose_one(scores) == weights.argmax()
+
+
 @pytest.mark.parametrize("surrogate", ["logistic", "exponential", 0.5, "pairwise_logistic"])
 def test_decides_for_the_largest_entry_of_the_exact_distribution(surrogate):
     margins = np.array([0.3, 0.9, 0.9, 2.0])

@@ -89,6 +89,7 @@ def test_a_new_price_weight_scales_the_price_head():
     [
         ([1, 2], None, "betas must be 3 finite, non-negative numbers"),
         ([1, 2, -1], None, "betas must be 3 finite, non-negative numbers"),
+        (["a", "b", "c"], None, "betas must be numbers"),
         (None, -1, "price_weight must be finite and non-negative"),
         (None, np.nan, "price_weight must be finite and non-negative"),
     ],

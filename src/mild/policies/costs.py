@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from mild.arrays import FloatArray
+from mild.arrays import FloatArray, expert_vector
 from mild.exceptions import InvalidInputError
 from mild.policies.base import CostPolicy
 
