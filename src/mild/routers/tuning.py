@@ -69,7 +69,7 @@ class RouterCV(BaseRouter):
     verdict_ : Verdict, with a sentence
     interrupted_ : whether the search was stopped early
     skipped_families_ : families left out because a package is missing
-    dropped_margins_ : margin vectors of the paper's grid that were not positive
+    dropped_margins_ : margin vectors left out: not positive in the paper's grid, or beyond max_margins
     """
 
     def __init__(
