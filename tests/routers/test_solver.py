@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -58,9 +60,20 @@ def test_turned_variables_go_there_and_back(moments):
 def test_the_factor_squares_to_curvature_and_penalty_without_one_on_the_intercept():
     objective = problem()
     moments = second_moments(objective.X, np.ones(200))
-    factor = Preconditioner(moments, 0.3, 0.05).factor
+    turn = Preconditioner(moments, 0.3, 0.05)
+    factor = turn.to_variables(np.eye(6))
     expected = 0.3 * moments + np.diag([0.1] * 5 + [0.0])
     assert_allclose(factor @ factor.T, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e6])
+def test_offsets_of_the_features_change_neither_the_optimum_nor_the_work(offset):
+    objective = problem()
+    plain = minimise(objective, preconditioner(objective), np.zeros(objective.shape), 1e-10, 500)
+    moved = replace(objective, X=objective.X + offset)
+    found = minimise(moved, preconditioner(moved), np.zeros(objective.shape), 1e-10, 500)
+    assert found.value == pytest.approx(plain.value, rel=1e-8)
+    assert found.n_iter <= 2 * plain.n_iter
 
 
 def test_collinear_and_empty_features_do_no_harm():

@@ -45,7 +45,7 @@ def save(
     Parameters
     ----------
     router : fitted router, Pipeline of StandardScaler steps and a router, RouterCV, LoadedRouter
-    folder : where to; must not exist, unless ``overwrite``
+    folder : where to; must not exist or be empty, unless ``overwrite``
     expert_names : one name per expert; None for those the router knows
     feature_names : one name per feature; None for those the router knows, if any
     data : (X, costs) the router was fitted on, for the fingerprint; None to leave it out
@@ -101,10 +101,14 @@ def save(
 
 
 def check_target(folder: str | os.PathLike[str], overwrite: bool) -> Path:
-    """Resolve a folder to write to; refuse one that holds something else or cannot be made.
+    """Resolve a folder to write to: a new one, an empty one, or with ``overwrite`` a router's.
 
     Call it before a long fit: it says at once what ``save`` would say at the end.
     """
+    if not os.fspath(folder).strip():
+        raise InvalidInputError(
+            f"the folder to write to must have a name; got {os.fspath(folder)!r}."
+        )
     target = Path(os.path.realpath(folder))
     if not os.path.lexists(target):
         parent = next(parent for parent in target.parents if os.path.lexists(parent))
@@ -113,14 +117,18 @@ def check_target(folder: str | os.PathLike[str], overwrite: bool) -> Path:
         return target
     if not target.is_dir():
         raise OutputExistsError(f"{target} must be a folder; a file is there.")
-    if not overwrite:
-        raise OutputExistsError(
-            f"{target} exists; choose another folder, or replace it (--overwrite, overwrite=True)."
-        )
     try:
         present = {entry.name for entry in target.iterdir()}
     except OSError as error:
         raise ArtifactError(f"cannot write to {target}: {error.strerror or error}.") from error
+    # Whoever stands in a folder that is replaced is left in one that is gone.
+    usable = not present and target != Path(os.path.realpath(os.curdir))
+    if not overwrite and not usable:
+        raise OutputExistsError(
+            f"{target} exists; choose another folder, or replace it (--overwrite, overwrite=True)."
+        )
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise ArtifactError(f"cannot write to {target}: {target.parent} is not a writable folder.")
     strangers = sorted(present - {MANIFEST_FILE, TENSORS_FILE})
     if strangers:
         raise OutputExistsError(

@@ -7,7 +7,7 @@ import json
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -78,21 +78,57 @@ def note(text: str, kind: str = "note") -> None:
     typer.echo(f"{kind}: {text}", err=True)
 
 
-def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on stdout: the first column to the left, the others to the right."""
+def print_table(
+    title: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    unbroken: Collection[str] = (),
+) -> None:
+    """A table on stdout: the first column to the left, the others to the right.
+
+    Columns named in ``unbroken`` stay on one line and the others break between words, wherever
+    the terminal is wide enough for that.
+    """
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
     from rich.text import Text
 
+    console = Console(soft_wrap=False)
+    # A column takes two blanks and a line besides its text, and one more line ends the table.
+    room = console.width - 3 * len(header) - 1
+    widths = _widths(header, rows, unbroken, room)
     table = Table(title=escape(title), title_justify="left")
-    for place, name in enumerate(header):
-        table.add_column(escape(name), justify="right" if place else "left", overflow="fold")
+    for place, (name, width) in enumerate(zip(header, widths, strict=True)):
+        table.add_column(
+            escape(name), justify="right" if place else "left", overflow="fold", width=width
+        )
     for row in rows:
         # Text, not markup: a name may hold brackets.
         table.add_row(*(Text(cell) for cell in row))
-    console = Console(soft_wrap=False)
     console.print(table)
+
+
+def _widths(
+    header: Sequence[str], rows: Sequence[Sequence[str]], unbroken: Collection[str], room: int
+) -> list[int | None]:
+    """Widths in which no word is broken; all None where there is no room for that."""
+    from rich.cells import cell_len
+
+    columns = list(zip(header, *rows, strict=True))
+    widths = [max(map(cell_len, cells)) for cells in columns]
+    least = [
+        width
+        if cells[0] in unbroken
+        else max((cell_len(word) for cell in cells for word in cell.split()), default=0)
+        for cells, width in zip(columns, widths, strict=True)
+    ]
+    if sum(least) > room:
+        return [None] * len(header)
+    while sum(widths) > room:
+        slack = [width - low for width, low in zip(widths, least, strict=True)]
+        widths[slack.index(max(slack))] -= 1
+    return list(widths)
 
 
 def number(value: float | None, digits: int = 4) -> str:

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from mild.artifact import LoadedRouter
 from mild.cli.console import print_table
 
-__all__ = ["describe", "describe_tuning", "margins_of", "print_description"]
+__all__ = [
+    "describe",
+    "describe_tuning",
+    "feature_line",
+    "margins_of",
+    "print_description",
+    "surrogate_words",
+]
+
+# What the fit was told; the other losses know no rewards and no margins.
+TOLD = ("loss", "rewards", "margins", "counts", "alpha")
+TOLD_TO_OTHER_LOSSES = ("loss", "alpha")
 
 
 def describe(router: LoadedRouter, folder: Path) -> dict[str, Any]:
@@ -56,16 +68,16 @@ def print_description(report: dict[str, Any]) -> None:
     """Tables of a report of ``describe``."""
     data = report["data"]
     estimator = report["estimator"]
+    settings = {
+        **{key: value for key, value in estimator.items() if key.startswith("best_")},
+        **_told(report),
+        **_settings(report),
+    }
     facts = {
         "kind": " > ".join(report["parts"]),
         "fitted as": estimator["class"],
-        **{
-            key.replace("_", " "): _words(value)
-            for key, value in estimator.items()
-            if key.startswith("best_")
-        },
-        **{f"setting {key}": _words(value) for key, value in _settings(report).items()},
-        "features": str(report["n_features"]),
+        **{key.replace("_", " "): _words(value) for key, value in settings.items()},
+        "features": feature_line(report["feature_names"], report["n_features"]),
         "data": "unknown"
         if data is None
         else f"{data['rows']} rows, fingerprint {data['fingerprint'][:16]}...",
@@ -103,11 +115,62 @@ def _words(value: Any) -> str:
 
 
 def _settings(report: dict[str, Any]) -> dict[str, Any]:
-    """Settings of the policy that decides in the end."""
+    """Settings of the policy that decides in the end, those that are set."""
     settings = report["settings"]
     while "parts" in settings:
         settings = settings["parts"][-1]["settings"]
-    return dict(settings)
+    settings = dict(settings)
+    # Told already, in a row of its own.
+    settings.pop("n_features", None)
+    if "surrogate" in settings:
+        settings["surrogate"] = surrogate_words(*settings["surrogate"])
+    return {key: value for key, value in settings.items() if value is not None}
+
+
+def _told(report: dict[str, Any]) -> dict[str, Any]:
+    """What the fit was told and made use of, less what a search found by itself."""
+    estimator = report["estimator"]
+    params = estimator.get("params") or {}
+    found = estimator.get("best_params") or {}
+    if "best_family" in estimator:
+        # Only a linear router is told anything, and a safe search may have kept a constant.
+        searched = estimator["best_family"] == "linear" and report["margins"] is not None
+        inner = (params.get("estimator") or {}) if searched else {}
+        params = {**inner.get("params", {}), **found} if searched else {}
+    used = TOLD if params.get("loss", "mild") == "mild" else TOLD_TO_OTHER_LOSSES
+    if params.get("margins") != "theory":
+        used = tuple(key for key in used if key != "counts")
+    return {key: params[key] for key in used if params.get(key) is not None and key not in found}
+
+
+def surrogate_words(form: str, tau: float) -> str:
+    """Name of a surrogate as a policy stores it.
+
+    Examples
+    --------
+    >>> surrogate_words("comp_sum", 1.0), surrogate_words("comp_sum", 0.5)
+    ('logistic', 'tau 0.5')
+    >>> surrogate_words("pairwise", 0.0), surrogate_words("hinge", 1.0)
+    ('pairwise exponential', 'hinge')
+    """
+    if form == "hinge":
+        return form
+    name = {1.0: "logistic", 0.0: "exponential"}.get(float(tau), f"tau {tau:.4g}")
+    return name if form == "comp_sum" else f"{form} {name}"
+
+
+def feature_line(names: Sequence[str] | None, count: int, most: int = 12) -> str:
+    """Features by name, not more of them than can be read.
+
+    Examples
+    --------
+    >>> feature_line(["id", "age", "length"], 3, most=2), feature_line(None, 4)
+    ('id, age (+ 1 more)', '4, unnamed')
+    """
+    if names is None:
+        return f"{count}, unnamed"
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" (+ {rest} more)" if rest > 0 else "")
 
 
 def describe_tuning(search: Any) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def fit(
     """
     from mild.artifact import load, save
     from mild.artifact.writing import check_target
-    from mild.cli.description import margins_of
+    from mild.cli.description import feature_line, margins_of
     from mild.cli.judgement import judge, print_judgement
     from mild.cli.routers import build_router
     from mild.tables import read_matrices
@@ -85,10 +85,12 @@ def fit(
         "kind": saved.metadata["kind"],
         "estimator": saved.metadata["estimator"],
         "n_features": saved.n_features,
+        "features": table.feature_names,
         "left_out": table.left_out,
         "margins": margins_of(saved.policy),
         "training": report,
     }
+    note(feature_line(table.feature_names, saved.n_features), "features")
     if table.left_out:
         note(f"left out, not numbers: {', '.join(table.left_out)}.")
 

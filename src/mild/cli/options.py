@@ -34,7 +34,10 @@ __all__ = [
 Data = Annotated[
     Path, typer.Argument(help="Table: .npz (arrays X, costs), .parquet or .csv.", metavar="DATA")
 ]
-Out = Annotated[Path, typer.Option("--out", "-o", help="Folder to write the router to.")]
+# Text, not a path: a path does not tell nothing at all from the current folder.
+Out = Annotated[
+    str, typer.Option("--out", "-o", metavar="PATH", help="Folder to write the router to.")
+]
 RouterFolder = Annotated[Path, typer.Option("--router", "-r", help="Folder of a saved router.")]
 Features = Annotated[
     str | None,
@@ -103,10 +106,10 @@ def surrogate_value(text: str | None) -> Any:
 
 
 def number_list(name: str, text: str | None, rule: str = "numbers such as 1,2,0.5") -> Any:
-    """Comma-separated numbers; None stays None."""
+    """Comma-separated numbers, a comma behind the last allowed; None stays None."""
     if text is None:
         return None
     try:
-        return [float(part) for part in text.split(",") if part.strip()]
+        return [float(part) for part in text.strip().removesuffix(",").split(",")]
     except ValueError:
         raise OptionError(f"{name} must be {rule}; got {text!r}.") from None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
@@ -63,11 +64,14 @@ def tune(
     """
     from mild.artifact import save
     from mild.artifact.writing import check_target
-    from mild.cli.description import describe_tuning
+    from mild.cli.description import describe_tuning, feature_line
     from mild.cli.judgement import verdict
     from mild.cli.routers import build_search
+    from mild.exceptions import OptionError
     from mild.tables import read_matrices
 
+    if candidates < 1:
+        raise OptionError(f"candidates must be at least 1; got {candidates}.")
     choices = {
         "loss": loss,
         "rewards": rewards,
@@ -104,11 +108,13 @@ def tune(
     name = table.expert_names[found["constant_expert"]]
     result = {
         "router": str(folder),
+        "features": table.feature_names,
         "left_out": table.left_out,
         **describe_tuning(tuner),
         "verdict": {**found, **verdict(found["pays"], name, found | {"rows": found["n_rows"]})},
         "routes_as_constant": safe and found["pays"] is not True,
     }
+    note(feature_line(table.feature_names, table.X.shape[1]), "features")
     if table.left_out:
         note(f"left out, not numbers: {', '.join(table.left_out)}.")
     if result["skipped_families"]:
@@ -116,19 +122,12 @@ def tune(
 
     def show() -> None:
         ranked = sorted(result["candidates"], key=lambda entry: entry["mean_cost"])
+        columns = _columns(ranked, candidates)
         print_table(
             f"best {min(candidates, len(ranked))} of {len(ranked)} candidates, {cv} folds",
-            ["family", "mean cost", "± se", "minus constant", "parameters"],
-            [
-                [
-                    entry["family"],
-                    number(entry["mean_cost"]),
-                    number(entry["standard_error"]),
-                    number(entry["difference"]),
-                    ", ".join(f"{key} {_short(value)}" for key, value in entry["params"].items()),
-                ]
-                for entry in ranked[:candidates]
-            ],
+            list(columns),
+            list(zip(*columns.values(), strict=True)),
+            unbroken=("family", "mean cost", "± se"),
         )
         typer.echo(result["verdict"]["sentence"])
         kept = f"always {name}" if result["routes_as_constant"] else tuner.best_family_
@@ -140,7 +139,32 @@ def tune(
         raise typer.Exit(INTERRUPTED)
 
 
+def _columns(ranked: Sequence[Mapping[str, Any]], most: int) -> dict[str, list[str]]:
+    """Columns of the table of candidates, less those that would say nothing."""
+    listed = ranked[:most]
+    columns = {
+        "family": [entry["family"] for entry in listed],
+        "mean cost": [number(entry["mean_cost"]) for entry in listed],
+        "± se": [number(entry["standard_error"]) for entry in listed],
+        "minus constant": [number(entry["difference"]) for entry in listed],
+        "margins": [_short(entry["params"].get("margins", "")) for entry in listed],
+        "parameters": [
+            ", ".join(
+                f"{key} {_short(value)}"
+                for key, value in entry["params"].items()
+                if key != "margins"
+            )
+            for entry in listed
+        ],
+    }
+    if len({entry["family"] for entry in ranked}) == 1:
+        del columns["family"]
+    if not any(columns["margins"]):
+        del columns["margins"]
+    return columns
+
+
 def _short(value: object) -> str:
     if isinstance(value, (list, tuple)):
-        return "[" + " ".join(_short(entry) for entry in value) + "]"
+        return " ".join(_short(entry) for entry in value)
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -38,9 +38,10 @@ class RoutingSummary:
     entropy : entropy of the shares, 1 for an even split
     constant_expert, constant_loss : best constant and its mean cost
     oracle_loss : mean cost of the cheapest expert of each row
-    headroom : ``constant_loss - oracle_loss``
+    headroom : ``constant_loss - oracle_loss``; with missing costs means over different rows, too
     headroom_captured : ``(constant_loss - loss) / headroom``; 0 for the best constant, 1 for
-        the oracle, negative for a router worse than the constant, NaN if there is no headroom
+        the oracle, negative for a router worse than the constant; NaN if there is no headroom,
+        and if any cost is missing: the three means are then over different rows
     shuffled_control : expected cost of the same shares dealt at random
     """
 
@@ -94,6 +95,8 @@ def summary(
     constant = best_constant(array, sample_weight)
     oracle = oracle_loss(array, sample_weight)
     gap = constant.cost - oracle
+    # A gap of rounding size is no headroom.
+    comparable = gap > 1e-12 * constant.cost and not np.isnan(array).any()
     return RoutingSummary(
         n_samples=len(array),
         n_known=int((~np.isnan(chosen_costs(array, chosen))).sum()),
@@ -107,8 +110,7 @@ def summary(
         constant_loss=constant.cost,
         oracle_loss=oracle,
         headroom=gap,
-        # A gap of rounding size is no headroom.
-        headroom_captured=(constant.cost - loss) / gap if gap > 1e-12 * constant.cost else np.nan,
+        headroom_captured=(constant.cost - loss) / gap if comparable else np.nan,
         shuffled_control=shuffled_control(array, chosen, sample_weight),
     )
 

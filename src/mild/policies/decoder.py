@@ -28,10 +28,11 @@ class Decoder:
 
     def __init__(self, margins: FloatArray, rule: str, surrogate: object) -> None:
         self.margins = margins
-        self.rule = rule
         self.surrogate: Surrogate = parse_surrogate(surrogate)
+        # What has no decoding is decided by the largest score, and says so.
+        self.rule = rule if self.surrogate.decodable else "argmax"
         self.groups = margin_groups(margins)
-        self.by_argmax = rule == "argmax" or len(self.groups) == 1 or not self.surrogate.decodable
+        self.by_argmax = self.rule == "argmax" or len(self.groups) == 1
         self._inverse = 1 / margins
         self._margin_list = [float(margin) for margin in margins]
         # Beyond this gap, plain powers of the rates overflow.

@@ -6,6 +6,7 @@ import copy
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -57,14 +58,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
         names = [str(name) for name in getattr(costs, "columns", [])]
-        inputs = validate_data(
-            self,
-            X,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_min_samples=2,
-            order="C",
-        )
+        inputs = self._validated(X, ensure_min_samples=2, order="C")
         raw = np.asarray(costs)
         if raw.ndim == 1:
             raise InvalidInputError(
@@ -125,6 +119,10 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         inputs = self._check_inputs(X)
         return self.policy_.expected_costs(inputs)
 
+    def decide_one(self, x: FloatArray) -> int:
+        """Expert for one float vector (n_features,). Nothing is checked: this is the fast path."""
+        return self.policy_.decide_one(x)
+
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Minus the mean cost y of the chosen experts, over the rows in which it is known."""
         chosen = self.predict(X)
@@ -160,13 +158,22 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
                     f"expert must be one of {', '.join(self.expert_names_)}; got {expert!r}."
                 )
             return self.expert_names_.index(expert)
+        if isinstance(expert, bool) or not isinstance(expert, Integral):
+            raise InvalidInputError(f"expert must be an index or a name; got {expert!r}.")
         return int(expert)
 
     def _check_inputs(self, X: Any) -> Any:
         check_is_fitted(self, "policy_")
-        return validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
-        )
+        return self._validated(X, reset=False)
+
+    def _validated(self, X: Any, **options: Any) -> Any:
+        """X as scikit-learn checks it, its errors as ours."""
+        try:
+            return validate_data(
+                self, X, accept_sparse="csr", dtype=[np.float64, np.float32], **options
+            )
+        except ValueError as error:
+            raise InvalidInputError(str(error)) from error
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -85,6 +85,8 @@ def parse_families(families: Any) -> tuple[list[str], list[str]]:
     if families is None:
         return [], []
     asked = list(FAMILIES) if families == "all" else list(_as_names(families))
+    if not asked:
+        raise InvalidInputError("families must name at least one family, or be None; got none.")
     for name in asked:
         check_option("families", name, FAMILIES)
     has_torch = importlib.util.find_spec("torch") is not None

@@ -148,6 +148,7 @@ class LinearRouter(BaseRouter):
         sample_weight: FloatArray | None,
         start: FloatArray | None = None,
         path: LinearPath | None = None,
+        search_tol: float | None = None,
     ) -> LinearPolicy:
         """Fit from a starting point, or as the next step of a path that a search walks."""
         self._check_options()
@@ -165,7 +166,13 @@ class LinearRouter(BaseRouter):
                     self.max_iter,
                     threads,
                     start,
+                    search_tol,
                 )
+        if not np.isfinite(solution.W).all():
+            raise InvalidInputError(
+                "the fit did not stay finite: the features or margins span too many orders of "
+                "magnitude. Scale the features, or raise the smallest margin."
+            )
         if not solution.converged and path is None:
             warnings.warn(
                 f"LinearRouter stopped after {solution.n_iter} iterations before the tolerance "

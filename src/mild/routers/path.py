@@ -23,9 +23,11 @@ from mild.surrogates import Surrogate
 
 __all__ = ["LinearPath"]
 
-# A sample is solved this well; where a search asks for much less, some starts go unchecked.
-SAMPLE_TOL = 3e-5
-LOOSE = 10 * SAMPLE_TOL
+# A sample is solved this well before a single fit, or ten times better than a search asks for.
+SAMPLE_TOL = 1e-4
+# Tolerance of a search among few rows, where evaluations are cheap.
+FINE = 1e-5
+# How many starts a search takes unchecked after one that proved four times better than asked.
 TRUST = 3
 
 
@@ -35,7 +37,7 @@ class LinearPath:
     With many rows every problem is first solved on a sample of them, which costs little. A first
     problem starts where its sample ended; a later one where the last one ended, moved as the sample's
     solution moved from that problem to this. A neighbour in a search then needs one evaluation over all
-    rows, or none: after a start that proved four times better than asked, the next few starts of a loose
+    rows, or none: after a start that proved four times better than asked, the next few starts of a
     search are taken as they are.
 
     Parameters
@@ -56,6 +58,7 @@ class LinearPath:
         self._last: tuple[Targets, RowLoss] | None = None
         self._key: tuple[Any, ...] | None = None
         self._trust = 0
+        self._zero_value: float | None = None
 
     def solve(
         self,
@@ -66,40 +69,63 @@ class LinearPath:
         max_iter: int,
         threads: int,
         start: FloatArray | None = None,
+        search_tol: float | None = None,
     ) -> Solution:
-        """Minimise the objective of ``targets`` to the relative tolerance ``tol``."""
+        """Minimise the objective of ``targets`` to the relative tolerance ``tol``.
+
+        With ``search_tol`` it is a step of a search: among many rows the tolerance is that share of what
+        there is to learn, the distance from the value at zero weights.
+        """
         loss = self._row_loss(targets)
         preconditioner = Preconditioner(self.moments, targets.curvature(), alpha, fit_intercept)
         every = LinearObjective(self.X, loss, alpha, fit_intercept, threads)
-        if start is None:
-            start = self._start(loss, preconditioner, every, max_iter)
-            if self._trust > 0 and tol >= LOOSE:
+        part = self._sample_objective(loss, every)
+        if search_tol is None or part is None:
+            if search_tol is not None:
+                tol = max(tol, min(search_tol, FINE))
+            if start is None:
+                start = self._start(part, preconditioner, every, SAMPLE_TOL, max_iter, 0.0)
+            solution = minimise(every, preconditioner, start, tol, max_iter)
+            self._trust = 0
+        else:
+            if self._zero_value is None:
+                self._zero_value = part(np.zeros(part.shape))[0]
+            zero_value = self._zero_value
+            moved = self.solution is not None
+            tol_few = search_tol / 10
+            start = self._start(part, preconditioner, every, tol_few, max_iter, zero_value)
+            if self._trust > 0:
                 self._trust -= 1
-                self.solution = start
-                return Solution(start, np.nan, 0, True)
-        moved = self.solution is not None and self.sampled
-        solution = minimise(every, preconditioner, start, tol, max_iter)
-        self._trust = TRUST if moved and solution.gap <= tol / 4 else 0
+                solution = Solution(start, np.nan, 0, True)
+            else:
+                solution = minimise(every, preconditioner, start, search_tol, max_iter, zero_value)
+                self._trust = TRUST if moved and solution.gap <= search_tol / 4 else 0
         self.solution = solution.W
         return solution
 
-    def _start(
-        self,
-        loss: RowLoss,
-        preconditioner: Preconditioner,
-        every: LinearObjective,
-        max_iter: int,
-    ) -> FloatArray:
+    def _sample_objective(self, loss: RowLoss, every: LinearObjective) -> LinearObjective | None:
+        """The objective on the sample; None if there is no sample, or nothing in it to learn from."""
         weight = float(loss.rewards[:, self.rows].sum()) if self.sampled else 0.0
         if weight == 0:
+            return None
+        return replace(every, X=self.sample, loss=loss.take(self.rows, 1 / weight))
+
+    def _start(
+        self,
+        few: LinearObjective | None,
+        preconditioner: Preconditioner,
+        every: LinearObjective,
+        tol: float,
+        max_iter: int,
+        reference: float,
+    ) -> FloatArray:
+        if few is None:
             if self.solution is None:
-                return _first_start(every, loss, preconditioner, max_iter)
+                return _first_start(every, preconditioner, max_iter)
             return self.solution
-        part = loss.take(self.rows, 1 / weight)
-        few = replace(every, X=self.sample, loss=part)
         before = self.sample_solution
-        begin = _first_start(few, part, preconditioner, max_iter) if before is None else before
-        self.sample_solution = minimise(few, preconditioner, begin, SAMPLE_TOL, max_iter).W
+        begin = _first_start(few, preconditioner, max_iter) if before is None else before
+        self.sample_solution = minimise(few, preconditioner, begin, tol, max_iter, reference).W
         if before is None or self.solution is None:
             return self.sample_solution
         return self.solution + self.sample_solution - before
@@ -111,6 +137,7 @@ class LinearPath:
             loss = replace(self._last[1], groups=groups)
         else:
             self._trust = 0
+            self._zero_value = None
             dtype = self.X.dtype
             loss = RowLoss(
                 np.ascontiguousarray(targets.rewards.T, dtype=dtype),
@@ -137,11 +164,12 @@ class LinearPath:
 
 
 def _first_start(
-    objective: LinearObjective, loss: RowLoss, preconditioner: Preconditioner, max_iter: int
+    objective: LinearObjective, preconditioner: Preconditioner, max_iter: int
 ) -> FloatArray:
     """Zero; for the hinge the logistic solution: at zero all scores tie and no step need go down."""
     zero = np.zeros(objective.shape)
-    if loss.surrogate.form != "hinge":
+    loss = objective.loss
+    if not isinstance(loss, RowLoss) or loss.surrogate.form != "hinge":
         return zero
     stand_in = replace(objective, loss=replace(loss, surrogate=Surrogate("comp_sum", 1.0)))
     return minimise(stand_in, preconditioner, zero, 1e-3, max_iter).W

@@ -23,8 +23,6 @@ __all__ = ["Progress", "Search", "SearchData"]
 Progress = Callable[[int, int, str], None]
 # Linear candidates of one fold that share a path.
 BLOCK = 16
-# Tolerance on few rows, where evaluations are cheap.
-FINE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -130,9 +128,7 @@ def _judge_block(
         if isinstance(router, LinearRouter):
             if path is None:
                 path = LinearPath(X, np.ones(len(train)) if weight is None else weight)
-            loose = tol if path.sampled else min(tol, FINE)
-            router.set_params(tol=max(loose, router.tol))
-            policy: Policy = router._fit_from(X, costs, weight, path=path)
+            policy: Policy = router._fit_from(X, costs, weight, path=path, search_tol=tol)
         else:
             policy = router.fit(X, costs, sample_weight=weight).policy_
         columns.append(chosen_costs(data.costs[test], policy.predict(held_out)))

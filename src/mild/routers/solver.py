@@ -41,7 +41,10 @@ class Solution:
 
 
 class Preconditioner:
-    """``W = V L^-1`` with ``L L^T = curvature * moments + 2 alpha I``.
+    """Turned variables ``V = W F`` with ``F F^T = curvature * moments + 2 alpha I``.
+
+    Dense: weights act on centred features, so that offsets of the features do no harm. With mean m and
+    ``L L^T = curvature * covariance + 2 alpha I``, ``V = (W L, (W m + b) sqrt(curvature))``.
 
     Parameters
     ----------
@@ -54,34 +57,45 @@ class Preconditioner:
         self, moments: FloatArray, curvature: float, alpha: float, fit_intercept: bool = True
     ) -> None:
         self.dense = moments.ndim == 2
-        ridge = np.full(len(moments), 2 * alpha)
-        ridge[-1] = 0
-        scaled = moments * curvature
-        if self.dense and not fit_intercept:
-            # A coupled intercept would move with the weights.
-            scaled[-1, :-1] = scaled[:-1, -1] = 0
+        self.root = float(np.sqrt(curvature))
         if self.dense:
-            scaled[np.diag_indices_from(scaled)] += ridge
-            self.factor = _lower_factor(scaled)
+            # A coupled intercept would move with the weights, so there must be one to move.
+            self.mean = moments[-1, :-1] if fit_intercept else np.zeros(len(moments) - 1)
+            spread = curvature * (moments[:-1, :-1] - np.outer(self.mean, self.mean))
+            diagonal = np.diag_indices_from(spread)
+            rounding = 1e-13 * curvature * moments[:-1, :-1][diagonal]
+            spread[diagonal] = np.maximum(spread[diagonal], rounding) + 2 * alpha
+            self.factor = _lower_factor(spread)
         else:
-            scaled += ridge
+            scaled = moments * curvature
+            scaled[:-1] += 2 * alpha
             self.factor = np.sqrt(np.maximum(scaled, 1e-8 * max(scaled.max(), 1e-30)))
 
     def to_weights(self, V: FloatArray) -> FloatArray:
-        """W from V: ``W = V L^-1``."""
+        """W from V."""
         if not self.dense:
             return V / self.factor
-        return solve_triangular(self.factor, V.T, lower=True, trans="T", check_finite=False).T
+        W = np.empty_like(V)
+        W[:, :-1] = self._solve(V[:, :-1], "T")
+        W[:, -1] = V[:, -1] / self.root - W[:, :-1] @ self.mean
+        return W
 
     def to_variables(self, W: FloatArray) -> FloatArray:
-        """V from W: ``V = W L``."""
-        return W * self.factor if not self.dense else W @ self.factor
+        """V from W."""
+        if not self.dense:
+            return W * self.factor
+        offset = (W[:, :-1] @ self.mean + W[:, -1]) * self.root
+        return np.column_stack([W[:, :-1] @ self.factor, offset])
 
     def turn_gradient(self, G: FloatArray) -> FloatArray:
-        """Gradient in V from the gradient in W: ``G L^-T``."""
+        """Gradient in V from the gradient in W."""
         if not self.dense:
             return G / self.factor
-        return solve_triangular(self.factor, G.T, lower=True, check_finite=False).T
+        centred = G[:, :-1] - np.outer(G[:, -1], self.mean)
+        return np.column_stack([self._solve(centred, "N"), G[:, -1] / self.root])
+
+    def _solve(self, rows: FloatArray, trans: str) -> FloatArray:
+        return solve_triangular(self.factor, rows.T, lower=True, trans=trans, check_finite=False).T
 
 
 def minimise(
@@ -90,8 +104,11 @@ def minimise(
     start: FloatArray,
     tol: float,
     max_iter: int,
+    reference: float = 0.0,
 ) -> Solution:
     """L-BFGS in the turned variables until the estimated relative suboptimality is below ``tol``.
+
+    Relative to the value, or to its distance from ``reference``, such as the value at zero weights.
 
     The first trial step is 1, which the preconditioner makes about right: a good start costs one
     evaluation, a fair one two. A weak Wolfe search keeps the hinge's kinks from trapping it.
@@ -108,10 +125,10 @@ def minimise(
     values = deque([value], maxlen=PATIENCE)
     converged = False
     iteration = 0
-    first_gap = 0.5 * float(gradient @ gradient) / max(abs(value), 1e-12)
+    first_gap = 0.5 * float(gradient @ gradient) / max(abs(value - reference), 1e-12)
     for iteration in range(max_iter + 1):
         gap = 0.5 * float(gradient @ gradient)
-        level = tol * max(abs(value), 1e-12)
+        level = tol * max(abs(value - reference), 1e-9 * abs(value), 1e-12)
         if gap <= level or (len(values) == PATIENCE and values[0] - value <= level * 0.1):
             converged = True
             break

@@ -55,8 +55,8 @@ class RouterCV(BaseRouter):
         standard error
     safe : route as the best constant when nothing beats it by more than its interval
     confidence : of that interval, which holds for all candidates at once
-    search_tol : solver tolerance while searching among many rows; with few rows it is 1e-5, since
-        strengths differ in flat directions first, and the final fit uses the estimator's own
+    search_tol : how well candidates are solved among many rows, as a share of what there is to learn;
+        with few rows it is 1e-5 of the value, and the final fit uses the estimator's own tolerance
     n_jobs : joblib workers (any joblib back end serves, Ray and Dask included)
     progress : callable(done, total, message) or None
     random_state : int
@@ -85,7 +85,7 @@ class RouterCV(BaseRouter):
         one_standard_error: bool = True,
         safe: bool = False,
         confidence: float = 0.95,
-        search_tol: float = 3e-4,
+        search_tol: float = 5e-3,
         n_jobs: int | None = None,
         progress: Progress | None = None,
         random_state: Any = 0,
@@ -108,6 +108,10 @@ class RouterCV(BaseRouter):
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
         if not (isinstance(self.confidence, Real) and 0 < self.confidence < 1):
             raise InvalidInputError(f"confidence must lie in (0, 1); got {self.confidence!r}.")
+        if self.n_jobs == 0:
+            raise InvalidInputError("n_jobs must not be 0; -1 takes every core.")
+        if not np.size(self.margin_factors):
+            raise InvalidInputError("margin_factors must hold at least one factor; got none.")
         self._warn_if_degenerate(costs)
         if sample_weight is not None:
             # Only ratios matter; a mean of 1 keeps families comparable that count weights as copies.

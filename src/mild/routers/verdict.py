@@ -69,7 +69,10 @@ def judge(
         sentence = f"Routing pays: {-estimate:.4f} less than always {constant_name} ({basis})."
     elif estimate >= 0 or low > -1e-12:
         pays = False
-        sentence = f"Routing does not pay: nothing beats always {constant_name} ({basis})."
+        sentence = (
+            f"Routing does not pay, as far as {n} rows can tell: nothing beats always "
+            f"{constant_name} ({basis})."
+        )
     else:
         pays = None
         sentence = (

@@ -58,9 +58,12 @@ def split_columns(
     else:
         cost_columns = [name for name in columns if name.startswith(COST_PREFIX)]
         if need_costs and not cost_columns:
+            end = "."
+            if len(columns) == 1 and ";" in columns[0]:
+                end = "; is the separator ';'? Columns must be separated by commas."
             raise DataFileError(
                 f"there must be cost columns, named {COST_PREFIX}<expert> or by --costs; found "
-                f"{listed(columns)}."
+                f"{listed(columns)}{end}"
             )
     if features is not None:
         feature_columns = choose_columns("features", features, columns)
