@@ -266,19 +266,6 @@ def test_score_skips_rows_whose_chosen_expert_was_not_asked(case):
 
 
 @all_cases()
-def test_one_decision_is_that_of_a_batch_of_one():
-    X, costs = problem()
-    router = LinearRouter(margins=(0.5, 1.0, 2.0)).fit(X, costs)
-    assert [router.decide_one(x) for x in X[:20]] == router.predict(X[:20]).tolist()
-
-
-@pytest.mark.parametrize("expert", [True, 1.0, None, [0, 1]])
-def test_an_expert_to_drop_is_an_index_or_a_name(expert):
-    X, costs = problem()
-    with pytest.raises(InvalidInputError, match="expert must be an index or a name"):
-        LinearRouter().fit(X, costs).without(expert)
-
-
 def test_without_drops_an_expert_by_index_or_name(case):
     X, costs = problem()
     router = fitted(case, X, costs)
@@ -464,3 +451,16 @@ def test_refuses_another_number_of_features(case):
     X, costs = problem()
     with pytest.raises(ValueError, match="4 features"):
         fitted(case, X, costs).predict(X[:, :3])
+
+
+def test_one_decision_is_that_of_a_batch_of_one():
+    X, costs = problem()
+    router = LinearRouter(margins=(0.5, 1.0, 2.0)).fit(X, costs)
+    assert [router.decide_one(x) for x in X[:20]] == router.predict(X[:20]).tolist()
+
+
+@pytest.mark.parametrize("expert", [True, 1.0, None, [0, 1]])
+def test_an_expert_to_drop_is_an_index_or_a_name(expert):
+    X, costs = problem()
+    with pytest.raises(InvalidInputError, match="expert must be an index or a name"):
+        LinearRouter().fit(X, costs).without(expert)
