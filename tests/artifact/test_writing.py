@@ -100,10 +100,22 @@ def test_a_folder_that_exists_is_refused_unless_overwriting(router, tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["router"]
 
 
-def test_an_empty_folder_is_refused_too(router, tmp_path):
+def test_an_empty_folder_is_filled(router, tmp_path):
     (tmp_path / "router").mkdir()
-    with pytest.raises(OutputExistsError):
-        save(router, tmp_path / "router")
+    assert load(save(router, tmp_path / "router")).n_experts == router.n_experts
+    assert [entry.name for entry in tmp_path.iterdir()] == ["router"]
+
+
+def test_an_empty_folder_that_one_stands_in_is_not_replaced(router, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OutputExistsError, match="exists; choose another folder"):
+        save(router, ".")
+
+
+@pytest.mark.parametrize("name", ["", "  "])
+def test_a_folder_without_a_name_is_refused(router, name):
+    with pytest.raises(InvalidInputError, match="must have a name"):
+        save(router, name)
 
 
 def test_overwriting_never_deletes_other_files(router, tmp_path):

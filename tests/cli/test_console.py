@@ -103,3 +103,17 @@ def test_the_bar_goes_to_stderr(monkeypatch, capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "fold 2" in captured.err
+
+
+def test_numbers_stay_whole_in_a_table_too_narrow_for_long_words(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "27")
+    rows = [["uncharacteristically", "-0.7070"]]
+    print_table("t", ["parameters", "difference"], rows, unbroken=["difference"])
+    lines = capsys.readouterr().out.splitlines()
+    assert any("-0.7070" in line for line in lines)
+    assert max(map(len, lines)) <= 27
+
+
+def test_a_table_of_no_rows_is_a_header(capsys):
+    print_table("t", ["expert", "share"], [])
+    assert "share" in capsys.readouterr().out

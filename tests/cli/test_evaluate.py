@@ -114,3 +114,17 @@ def test_a_folder_that_is_no_router_is_one_sentence(mild, tables):
     done = mild("evaluate", tables.new, "--router", tables.folder / "nothing", "--json")
     assert done.code == 1
     assert "there is no such folder" in done.json()["error"]
+
+
+def test_with_missing_costs_the_share_of_the_gain_is_a_dash(mild, tables, fitted):
+    columns = tables.make(160, 1)
+    columns["cost__medium"][::3] = np.nan
+    file = tables.write(columns, "gaps.csv")
+    (line,) = [
+        line
+        for line in mild("evaluate", file, "--router", fitted).out.splitlines()
+        if "share of the possible gain" in line
+    ]
+    assert "–" in line
+    report = mild("evaluate", file, "--router", fitted, "--json").json()
+    assert report["summary"]["headroom_captured"] is None

@@ -122,6 +122,8 @@ def test_costs_that_are_missing_are_learned_from(mild, tables):
         ("--surrogate logistik", "Did you mean 'logistic'?"),
         ("--margins 1,x,3", "margins must be theory, uniform, or numbers such as 1,2,0.5"),
         ("--margins 1,2", "margins must have shape (n_experts,) = (3,); got (2,)"),
+        ("--margins 1,,2,3", "or numbers such as 1,2,0.5; got '1,,2,3'"),
+        ("--surrogate abc", "It may be a name or a number tau >= 0."),
         ("--margins 1,0,2", "margins must be positive and finite; got 0 for expert 1"),
         ("--features zzz", "features must name columns of the file; 'zzz' is none"),
         ("--features *", "is both"),
@@ -177,3 +179,40 @@ def test_one_expert_is_enough(mild, tables):
     done = mild("fit", tables.log, "--out", tables.folder / "r", "--costs", "cost__small")
     assert done.code == 0, done.err
     assert load(tables.folder / "r").expert_names == ["small"]
+
+
+def test_the_features_are_named_so_that_an_id_among_them_is_seen(mild, tables):
+    columns = tables.make(60, 0)
+    columns["id"] = np.arange(60)
+    file = tables.write(columns, "numbered.csv")
+    done = mild("fit", file, "--out", tables.folder / "r", "--json")
+    assert done.json()["features"] == ["id", "f_0", "f_1", "f_2", "f_3"]
+    assert "features: id, f_0, f_1, f_2, f_3\n" in done.err
+
+
+def test_of_many_features_the_first_are_named(mild, tables):
+    columns = tables.make(60, 0)
+    columns |= {f"g_{j}": np.arange(60.0) * j for j in range(11)}
+    done = mild("fit", tables.write(columns, "wide.csv"), "--out", tables.folder / "r")
+    assert "g_7 (+ 3 more)\n" in done.err
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_a_folder_without_a_name_is_refused(mild, tables, name):
+    done = mild("fit", tables.log, "--out", name)
+    assert done.code == 1
+    assert done.err == f"error: the folder to write to must have a name; got {name!r}.\n"
+
+
+def test_an_empty_folder_is_as_good_as_a_new_one(mild, tables):
+    (tables.folder / "r").mkdir()
+    assert mild("fit", tables.log, "--out", tables.folder / "r").code == 0
+    assert load(tables.folder / "r").n_experts == 3
+
+
+def test_semicolons_are_recognised(mild, tables):
+    file = tables.folder / "semicolons.csv"
+    file.write_text(tables.log.read_text().replace(",", ";"))
+    done = mild("fit", file, "--out", tables.folder / "r")
+    assert done.code == 1
+    assert done.err.endswith("is the separator ';'? Columns must be separated by commas.\n")

@@ -29,3 +29,9 @@ def test_a_word_among_numbers_is_refused():
         margins_value("theorie")
     with pytest.raises(OptionError, match=r"alphas must be numbers such as 1,2,0\.5; got '1,x'"):
         number_list("alphas", "1,x")
+
+
+@pytest.mark.parametrize("text", ["1,,2", ",1", "1,2,,", "", ","])
+def test_a_gap_among_numbers_is_refused(text):
+    with pytest.raises(OptionError, match="alphas must be numbers"):
+        number_list("alphas", text)

@@ -187,3 +187,35 @@ def test_a_real_ctrl_c_ends_the_search_with_130(tables):
     assert process.returncode == 130, errors
     assert "interrupted: " in errors
     assert "Traceback" not in errors
+
+
+def test_the_table_names_a_family_only_where_there_are_several(mild, tables):
+    out = tables.folder / "r"
+    one = mild("tune", tables.log, "--out", out, *QUICK).out
+    assert "family" not in one.split()
+    assert "margins" in one
+    two = ["--families", "linear,regression", "--overwrite"]
+    assert "family" in mild("tune", tables.log, "--out", out, *QUICK, *two).out.split()
+
+
+@pytest.mark.parametrize("width", ["60", "80"])
+def test_the_table_breaks_no_word(mild, tables, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", width)
+    done = mild("tune", tables.log, "--out", tables.folder / "r", *QUICK)
+    words = set(done.out.split())
+    assert {"mean", "cost", "constant", "margins", "parameters", "alpha", "0.01"} <= words
+    result = mild("tune", tables.log, "--out", tables.folder / "j", *QUICK, "--json").json()
+    for entry in result["candidates"]:
+        assert {f"{margin:.4g}" for margin in entry["params"]["margins"]} <= words
+        assert {f"{entry['mean_cost']:.4f}", f"{entry['difference']:.4f}"} <= words
+
+
+def test_no_candidates_to_list_are_refused(mild, tables):
+    done = mild("tune", tables.log, "--out", tables.folder / "r", "--candidates", "0")
+    assert (done.code, done.err) == (1, "error: candidates must be at least 1; got 0.\n")
+
+
+def test_the_features_are_named(mild, tables):
+    done = mild("tune", tables.log, "--out", tables.folder / "r", *QUICK, "--json")
+    assert done.json()["features"] == ["f_0", "f_1", "f_2", "f_3"]
+    assert "features: f_0, f_1, f_2, f_3\n" in done.err

@@ -83,6 +83,16 @@ def test_missing_costs_are_refused_or_skipped_and_counted():
     assert (result.n_samples, result.n_known, result.loss) == (3, 2, 1.25)
 
 
+def test_means_over_different_rows_give_no_share_of_the_headroom():
+    costs = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 3.0]])
+    assert summary(costs, [0, 1, 0]).headroom_captured == 1
+    costs[2, 1] = NAN
+    result = summary(costs, [0, 1, 0], missing="skip")
+    assert result.headroom > 0
+    assert np.isnan(result.headroom_captured)
+    assert result.as_dict()["headroom_captured"] is None
+
+
 def test_every_public_name_exists():
     assert sorted(metrics.__all__) == metrics.__all__
     for name in metrics.__all__:

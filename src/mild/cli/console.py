@@ -19,6 +19,8 @@ __all__ = ["INTERRUPTED", "emit", "note", "number", "print_table", "progress_bar
 
 # What a shell reports for a program that was ended by Ctrl-C.
 INTERRUPTED = 130
+# In a table without room for long words, those up to this length stay whole.
+SHORT = 6
 
 
 def reported(verb: Callable[..., None]) -> Callable[..., None]:
@@ -86,7 +88,7 @@ def print_table(
 ) -> None:
     """A table on stdout: the first column to the left, the others to the right.
 
-    Columns named in ``unbroken`` stay on one line and the others break between words, wherever
+    Cells break between words, and those of the columns named in ``unbroken`` not at all, as far as
     the terminal is wide enough for that.
     """
     from rich.console import Console
@@ -112,17 +114,21 @@ def print_table(
 def _widths(
     header: Sequence[str], rows: Sequence[Sequence[str]], unbroken: Collection[str], room: int
 ) -> list[int | None]:
-    """Widths in which no word is broken; all None where there is no room for that."""
+    """Widths in which no word is broken, or only long ones; all None where there is no room."""
     from rich.cells import cell_len
 
     columns = list(zip(header, *rows, strict=True))
     widths = [max(map(cell_len, cells)) for cells in columns]
-    least = [
-        width
-        if cells[0] in unbroken
-        else max((cell_len(word) for cell in cells for word in cell.split()), default=0)
-        for cells, width in zip(columns, widths, strict=True)
+    words = [
+        [cells[0].split(), cells[1:] if cells[0] in unbroken else " ".join(cells[1:]).split()]
+        for cells in columns
     ]
+    least = [max(map(cell_len, [*title, *body]), default=0) for title, body in words]
+    if sum(least) > room:
+        least = [
+            max(map(cell_len, body), default=0) if name in unbroken else min(low, SHORT)
+            for name, low, (_, body) in zip(header, least, words, strict=True)
+        ]
     if sum(least) > room:
         return [None] * len(header)
     while sum(widths) > room:

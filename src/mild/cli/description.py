@@ -137,7 +137,7 @@ def _told(report: dict[str, Any]) -> dict[str, Any]:
         searched = estimator["best_family"] == "linear" and report["margins"] is not None
         inner = (params.get("estimator") or {}) if searched else {}
         params = {**inner.get("params", {}), **found} if searched else {}
-    used = TOLD if params.get("loss", "mild") == "mild" else TOLD_TO_OTHER_LOSSES
+    used: tuple[str, ...] = TOLD if params.get("loss", "mild") == "mild" else TOLD_TO_OTHER_LOSSES
     if params.get("margins") != "theory":
         used = tuple(key for key in used if key != "counts")
     return {key: params[key] for key in used if params.get(key) is not None and key not in found}

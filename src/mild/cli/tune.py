@@ -127,7 +127,7 @@ def tune(
             f"best {min(candidates, len(ranked))} of {len(ranked)} candidates, {cv} folds",
             list(columns),
             list(zip(*columns.values(), strict=True)),
-            unbroken=("family", "mean cost", "± se"),
+            unbroken=("family", "mean cost", "± se", "minus constant"),
         )
         typer.echo(result["verdict"]["sentence"])
         kept = f"always {name}" if result["routes_as_constant"] else tuner.best_family_
