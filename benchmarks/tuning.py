@@ -14,7 +14,7 @@ from mild.routers import LinearRouter, RouterCV
 FACTORS = (0.5, 1.0, 2.0)
 
 
-def run(repeats: int = 3) -> Report:
+def run(repeats: int = 5) -> Report:
     """Measure and return the table."""
     X, costs = planted()
     base = LinearRouter(counts="best")
@@ -46,4 +46,4 @@ def run(repeats: int = 3) -> Report:
 
 
 if __name__ == "__main__":
-    print(run(int(sys.argv[1]) if len(sys.argv) > 1 else 3).markdown())
+    print(run(int(sys.argv[1]) if len(sys.argv) > 1 else 5).markdown())
