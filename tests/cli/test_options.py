@@ -24,7 +24,8 @@ def test_numbers_and_names_are_told_apart():
 
 def test_a_word_among_numbers_is_refused():
     with pytest.raises(
-        OptionError, match=r"margins must be theory, uniform, or numbers.*'theorie'"
+        OptionError,
+        match=r"margins must be theory, uniform, or numbers.*'theorie'.*Did you mean 'theory'",
     ):
         margins_value("theorie")
     with pytest.raises(OptionError, match=r"alphas must be numbers such as 1,2,0\.5; got '1,x'"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -88,7 +89,9 @@ def margins_value(text: str | None) -> Any:
     """
     if text is None or text in ("theory", "uniform"):
         return text
-    return number_list("margins", text, "theory, uniform, or numbers such as 1,2,0.5")
+    close = difflib.get_close_matches(text, ("theory", "uniform"), n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return number_list("margins", text, "theory, uniform, or numbers such as 1,2,0.5", hint)
 
 
 def surrogate_value(text: str | None) -> Any:
@@ -105,11 +108,13 @@ def surrogate_value(text: str | None) -> Any:
         return text
 
 
-def number_list(name: str, text: str | None, rule: str = "numbers such as 1,2,0.5") -> Any:
+def number_list(
+    name: str, text: str | None, rule: str = "numbers such as 1,2,0.5", hint: str = ""
+) -> Any:
     """Comma-separated numbers, a comma behind the last allowed; None stays None."""
     if text is None:
         return None
     try:
         return [float(part) for part in text.strip().removesuffix(",").split(",")]
     except ValueError:
-        raise OptionError(f"{name} must be {rule}; got {text!r}.") from None
+        raise OptionError(f"{name} must be {rule}; got {text!r}.{hint}") from None
