@@ -300,6 +300,8 @@ def test_one_expert_and_equal_costs_are_answered() -> None:
         ({"alphas": ("x",)}, "alphas must be a number"),
         ({"confidence": "a"}, "confidence must lie in"),
         ({"n_jobs": 0}, "n_jobs must not be 0"),
+        ({"search_tol": "a"}, "search_tol must be a number"),
+        ({"search_tol": -1.0}, "search_tol must be finite and non-negative"),
         ({"margin_factors": ()}, "margin_factors must hold at least one factor"),
         ({"families": []}, "families must name at least one family"),
         ({"families": ["stack"]}, "at least one family besides the stack"),

@@ -24,6 +24,7 @@ from mild.routers.candidates import (
     parse_families,
 )
 from mild.routers.constant import mean_costs
+from mild.routers.heads import check_strength
 from mild.routers.linear import LinearRouter
 from mild.routers.search import Progress, Search, SearchData
 from mild.routers.stack import StackRouter
@@ -108,6 +109,7 @@ class RouterCV(BaseRouter):
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
         if not (isinstance(self.confidence, Real) and 0 < self.confidence < 1):
             raise InvalidInputError(f"confidence must lie in (0, 1); got {self.confidence!r}.")
+        check_strength("search_tol", self.search_tol)
         if self.n_jobs == 0:
             raise InvalidInputError("n_jobs must not be 0; -1 takes every core.")
         if not np.size(self.margin_factors):
