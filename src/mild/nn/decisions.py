@@ -20,7 +20,7 @@ BLOCK = 8_000_000
 
 def decide(
     scores: Tensor,
-    margins: Vector | float | None = None,
+    margins: Vector | float | Margins | None = None,
     rule: str = "stationary",
     surrogate: object = "logistic",
 ) -> Tensor:
@@ -51,7 +51,7 @@ def decide(
 
 
 def stationary_distribution(
-    scores: Tensor, margins: Vector | float | None = None, surrogate: object = "logistic"
+    scores: Tensor, margins: Vector | float | Margins | None = None, surrogate: object = "logistic"
 ) -> Tensor:
     """The reward distribution for which each row of scores is the exact minimiser.
 

@@ -38,7 +38,7 @@ __all__ = ["mild_loss", "tdef_loss"]
 def mild_loss(
     scores: Tensor,
     rewards: Tensor,
-    margins: Vector | float | None = None,
+    margins: Vector | float | Margins | None = None,
     surrogate: object = "logistic",
     *,
     asked: Tensor | None = None,

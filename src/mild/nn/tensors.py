@@ -106,9 +106,20 @@ def check_vector(name: str, values: Vector, like: Tensor) -> Tensor:
     return array
 
 
-def check_margins(margins: Vector | float | None, like: Tensor) -> Margins:
-    """Return positive margins, one per expert; None stands for all ones, a number for all equal."""
+def check_margins(margins: Vector | float | Margins | None, like: Tensor) -> Margins:
+    """Return positive margins, one per expert; None stands for all ones, a number for all equal.
+
+    Margins that went through here once are taken as they are: a training step that passes them on
+    copies nothing to the device.
+    """
     n_experts = like.shape[1]
+    if isinstance(margins, Margins):
+        if margins.per_expert.shape != (n_experts,):
+            raise InvalidInputError(
+                f"margins must have shape (n_experts,) = ({n_experts},); "
+                f"got {tuple(margins.per_expert.shape)}."
+            )
+        return margins
     if margins is None:
         margins = 1.0
     try:

@@ -200,12 +200,21 @@ def _restore(
         state.setdefault(int(number), {})[entry] = value
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
+    _lay_out_alike(optimizer)
     run = Run(int(header["epoch"]), int(header["best_epoch"]), list(header["history"]))
     if run.history and "validation_loss" in run.history[-1]:
         device = next(module.parameters()).device
         best = "module." if run.best_epoch == run.epoch else "best."
         run.best = {name: value.to(device) for name, value in _under(best, tensors).items()}
     return run
+
+
+def _lay_out_alike(optimizer: torch.optim.Optimizer) -> None:
+    """Give the optimiser's tensors the memory layout of their weights, which fused steps rely on."""
+    for weight, entries in optimizer.state.items():
+        for name, value in entries.items():
+            if isinstance(value, Tensor) and value.shape == weight.shape:
+                entries[name] = torch.empty_like(weight, dtype=value.dtype).copy_(value)
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -1,0 +1,85 @@
+"""How a network is trained: the paper's 200 epochs, or 16 with a learning rate that rises and falls."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from mild.exceptions import InvalidInputError, check_option
+
+__all__ = ["PROTOCOLS", "SCHEDULES", "Protocol", "get_protocol"]
+
+SCHEDULES = ("constant", "one-cycle")
+CHANGED = ", changed"
+LEAST = {"epochs": 1, "batch_size": 2, "width": 1}
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Settings of one training; results are labelled with ``name``.
+
+    Attributes
+    ----------
+    epochs, batch_size : ints; every epoch is a new order of the images in full batches, and the
+        fewer than ``batch_size`` images that are left over wait for another epoch
+    lr, weight_decay : Adam's, the decay added to the gradient
+    schedule : "constant", or "one-cycle": up to ``lr`` for 30 % of the steps, then down to nothing
+    augment : random crops from 4 padded pixels (fewer for small images), and mirror images where a
+        mirror image means the same
+    width : channels of the first stage; ResNet-18 has 64
+
+    Examples
+    --------
+    >>> PROTOCOLS["fast"].changed(epochs=2, width=None).name
+    'fast, changed'
+    >>> PROTOCOLS["fast"].changed(epochs=16) == PROTOCOLS["fast"]
+    True
+    """
+
+    name: str
+    epochs: int
+    batch_size: int
+    lr: float
+    weight_decay: float
+    schedule: str
+    augment: bool
+    width: int = 64
+
+    def __post_init__(self) -> None:
+        check_option("schedule", self.schedule, SCHEDULES)
+        for field, least in LEAST.items():
+            value = getattr(self, field)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InvalidInputError(f"{field} must be an integer >= {least}; got {value!r}.")
+        if not (math.isfinite(self.lr) and self.lr > 0):
+            raise InvalidInputError(f"lr must be positive and finite; got {self.lr}.")
+        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
+            raise InvalidInputError(
+                f"weight_decay must be non-negative and finite; got {self.weight_decay}."
+            )
+
+    def changed(self, **fields: Any) -> Protocol:
+        """The protocol with other fields (None keeps one), named so that nobody takes it for this."""
+        new = {name: value for name, value in fields.items() if value is not None}
+        result = dataclasses.replace(self, **new)
+        if result == self or "name" in new:
+            return result
+        return dataclasses.replace(result, name=self.name.removesuffix(CHANGED) + CHANGED)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for a results file."""
+        return dataclasses.asdict(self)
+
+
+#: "paper" is the paper's (section 6); whether it augmented the images is not said there.
+PROTOCOLS = {
+    "paper": Protocol("paper", 200, 1024, 1e-3, 1e-3, "constant", augment=True),
+    "fast": Protocol("fast", 16, 1024, 2e-3, 1e-3, "one-cycle", augment=True),
+}
+
+
+def get_protocol(name: str) -> Protocol:
+    """A protocol by its name: "paper" or "fast"."""
+    return PROTOCOLS[check_option("protocol", name, PROTOCOLS)]

@@ -1,0 +1,138 @@
+"""One optimiser step: plain, or compiled and recorded as a CUDA graph that is then replayed."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from mild.reproduce.images.feed import ImageFeed
+from mild.reproduce.images.network import Backbone, Network
+
+__all__ = ["Loss", "Stepper", "make_optimizer", "make_stepper"]
+
+#: Scores (b, n_outputs) and the rows they belong to, (b,), to one loss per row, (b,).
+Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+
+# Compiling takes about twenty seconds the first time; steps saved below this many do not pay for it.
+STEPS_WORTH_COMPILING = 200
+WARM_UP = 3
+
+_compiled: Any = None
+
+
+class Stepper:
+    """Takes one step per call; ``total`` on the device adds up the losses."""
+
+    def __init__(
+        self,
+        network: Network,
+        optimizer: torch.optim.Optimizer,
+        feed: ImageFeed,
+        loss: Loss,
+        batch_size: int,
+        forward: Callable[[Backbone, Tensor], Tensor],
+    ) -> None:
+        self.network = network
+        self.optimizer = optimizer
+        self.feed = feed
+        self.loss = loss
+        self.forward = forward
+        self.device = feed.pixels.device
+        self.plan = torch.zeros(4, batch_size, dtype=torch.int64, device=self.device)
+        self.total = torch.zeros((), device=self.device)
+
+    def __call__(self, plan: Tensor, lr: float) -> None:
+        """One step on the batch that ``plan`` (4, batch_size) describes."""
+        self.plan.copy_(plan, non_blocking=True)
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(lr)
+            else:
+                group["lr"] = lr
+        self.run()
+
+    def run(self) -> None:
+        """The step itself, on what lies in ``self.plan``."""
+        self.optimizer.zero_grad(set_to_none=True)
+        images = self.feed.batch(self.plan)
+        with torch.autocast(self.device.type, torch.bfloat16, self.device.type == "cuda"):
+            features = self.forward(self.network.backbone, images)
+        scores = self.network.head(features.float())
+        value = self.loss(scores, self.plan[0]).mean()
+        value.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        self.total.add_(value.detach())
+
+
+class GraphStepper(Stepper):
+    """The same, recorded once as a CUDA graph: the launches of a step cost nothing any more."""
+
+    def record(self) -> None:
+        """Record the step; weights, statistics and the optimiser are left as they were."""
+        kept = [value.clone() for value in self._state()]
+        known = len(kept)
+        side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UP):
+                Stepper.run(self)
+        torch.cuda.current_stream(self.device).wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            Stepper.run(self)
+        with torch.no_grad():
+            for place, value in enumerate(self._state()):
+                # What the optimiser made during the warm-up starts at zero.
+                value.copy_(kept[place]) if place < known else value.zero_()
+            self.total.zero_()
+        self._replay = graph.replay
+
+    def run(self) -> None:
+        self._replay()
+
+    def _state(self) -> list[Tensor]:
+        """All tensors that a step changes, in an order that only ever grows at its end."""
+        state = [*self.network.parameters(), *self.network.buffers()]
+        for entries in self.optimizer.state.values():
+            state += [value for value in entries.values() if isinstance(value, Tensor)]
+        return state
+
+
+def make_optimizer(network: Network, lr: float, weight_decay: float) -> torch.optim.Adam:
+    """Adam, its learning rate on the device where steps are recorded there."""
+    cuda = next(network.parameters()).device.type == "cuda"
+    rate: float | Tensor = torch.tensor(lr, device="cuda") if cuda else lr
+    return torch.optim.Adam(
+        network.parameters(), rate, weight_decay=weight_decay, fused=True, capturable=cuda
+    )
+
+
+def make_stepper(
+    network: Network,
+    optimizer: torch.optim.Optimizer,
+    feed: ImageFeed,
+    loss: Loss,
+    batch_size: int,
+    steps: int,
+) -> Stepper:
+    """The quickest way to take so many steps on this device."""
+    if feed.pixels.device.type != "cuda":
+        return Stepper(network, optimizer, feed, loss, batch_size, Backbone.forward)
+    forward = _compiled_forward() if steps >= STEPS_WORTH_COMPILING else Backbone.forward
+    stepper = GraphStepper(network, optimizer, feed, loss, batch_size, forward)
+    stepper.record()
+    return stepper
+
+
+def _compiled_forward() -> Callable[[Backbone, Tensor], Tensor]:
+    """The backbone compiled once for all networks; plain where there is no compiler."""
+    global _compiled
+    if _compiled is None:
+        found = importlib.util.find_spec("triton") is not None
+        _compiled = torch.compile(Backbone.forward, dynamic=False) if found else Backbone.forward
+    result: Callable[[Backbone, Tensor], Tensor] = _compiled
+    return result

@@ -1,0 +1,205 @@
+"""Train a ResNet-18 on images by any loss on its scores; a killed run goes on where it was.
+
+All randomness of an epoch comes from the seed and the number of the epoch: a run continued from a
+checkpoint needs no generator state to repeat itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mild.exceptions import InvalidInputError
+from mild.reproduce.images.feed import ImageFeed, check_images
+from mild.reproduce.images.network import Network, make_network
+from mild.reproduce.images.protocol import Protocol
+from mild.reproduce.images.steps import Loss, Stepper, make_optimizer, make_stepper
+from mild.routers.neural.checkpoint import Checkpoint
+from mild.routers.neural.run import Run, is_finite
+from mild.routers.neural.training import learning_rate
+
+__all__ = ["TrainedNetwork", "best_device", "train_network"]
+
+CHECKPOINT_SECONDS = 30.0
+JUDGED_AT_ONCE = 2000
+
+
+class TrainedNetwork:
+    """What training gave.
+
+    Attributes
+    ----------
+    network, feed : the network and the feed it was trained from, which knows how inputs are scaled
+    history : one record per epoch
+    seconds : wall time of the epochs run in this process, start-up and recording left out
+    images_per_second : images of those epochs over that time; 0 when none was left to run
+    """
+
+    def __init__(
+        self, network: Network, feed: ImageFeed, run: Run, seconds: float, images_seen: int
+    ) -> None:
+        self.network = network
+        self.feed = feed
+        self.history = run.history
+        self.seconds = seconds
+        self.images_per_second = images_seen / seconds if images_seen else 0.0
+
+    @property
+    def n_outputs(self) -> int:
+        """How many scores an image gets."""
+        return self.network.head.out_features
+
+    def scores(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Scores (n, n_outputs) of images as they are."""
+        return self._judge(images, lambda features: self.network.head(features))
+
+    def features(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Features (n, 8 * width) that the head scores."""
+        return self._judge(images, lambda features: features)
+
+    def _judge(
+        self, images: NDArray[np.uint8], finish: Callable[[Tensor], Tensor]
+    ) -> NDArray[np.float32]:
+        kind = self.feed.pixels.device.type
+        parts = []
+        self.network.eval()
+        with torch.no_grad(), _repeatable():
+            for batch in self.feed.batches(images, JUDGED_AT_ONCE):
+                with torch.autocast(kind, torch.bfloat16, kind == "cuda"):
+                    features = self.network.backbone(batch)
+                parts.append(finish(features.float()).cpu())
+        return torch.cat(parts).numpy()
+
+
+def train_network(
+    images: NDArray[np.uint8],
+    n_outputs: int,
+    loss: Loss,
+    protocol: Protocol,
+    seed: int,
+    *,
+    flip: bool,
+    device: str | torch.device = "cpu",
+    checkpoint: Path | None = None,
+    identity: Mapping[str, Any] | None = None,
+    progress: Callable[[int, int, str], Any] | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> TrainedNetwork:
+    """Train a network of ``protocol.width`` on images.
+
+    Parameters
+    ----------
+    images : uint8 array (n, height, width, channels)
+    n_outputs : number of scores per image
+    loss : function of scores (b, n_outputs) and rows (b,), both on the device, that gives one value
+        per row; ``rows`` index into ``images``. It must not wait for the device or copy to it: the
+        step may be recorded as a CUDA graph.
+    seed : for the first weights, the order of the images and the crops
+    flip : whether a mirror image means the same
+    checkpoint : file that is written at most every ``checkpoint_seconds`` and continued from
+    identity : what a checkpoint must have been made with, beside images, protocol and seed, to be
+        continued; JSON-ready
+    progress : called with epochs done, epochs in all and a message
+
+    Departs from the paper: bfloat16 with float32 weights on a GPU; float32 elsewhere.
+    """
+    check_images(images)
+    place = torch.device(device)
+    feed = ImageFeed(images, protocol.augment, flip, place)
+    network = make_network(feed.channels, n_outputs, protocol.width, seed).to(place)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimizer = make_optimizer(network, protocol.lr, protocol.weight_decay)
+    store = None
+    run = Run()
+    if checkpoint is not None:
+        store = Checkpoint(checkpoint, _identity(images, n_outputs, protocol, seed, identity), True)
+        run = store.read(network, optimizer, protocol.epochs)
+    with _repeatable():
+        seconds, seen = _train(
+            network, optimizer, feed, loss, protocol, seed, run, store, progress, checkpoint_seconds
+        )
+    return TrainedNetwork(network, feed, run, seconds, seen)
+
+
+def _train(
+    network: Network,
+    optimizer: torch.optim.Optimizer,
+    feed: ImageFeed,
+    loss: Loss,
+    protocol: Protocol,
+    seed: int,
+    run: Run,
+    store: Checkpoint | None,
+    progress: Callable[[int, int, str], Any] | None,
+    checkpoint_seconds: float,
+) -> tuple[float, int]:
+    """The epochs that are left; wall time and images of them."""
+    batch_size = min(protocol.batch_size, feed.n_images)
+    steps = feed.n_images // batch_size
+    left = protocol.epochs - run.epoch
+    if left <= 0:
+        return 0.0, 0
+    network.train()
+    stepper = make_stepper(network, optimizer, feed, loss, batch_size, left * steps)
+    start = written = time.monotonic()
+    while run.epoch < protocol.epochs:
+        record = _epoch(stepper, protocol, seed, run.epoch, batch_size, steps)
+        if not is_finite(network, record):
+            raise InvalidInputError(
+                f"training diverged in epoch {run.epoch + 1}: loss or weights are not finite. "
+                f"Lower the learning rate {protocol.lr:g}."
+            )
+        run.add(record, network)
+        now = time.monotonic()
+        over = run.epoch == protocol.epochs
+        if store is not None and not over and now - written >= checkpoint_seconds:
+            store.write(run, network, optimizer)
+            written = time.monotonic()
+        if progress is not None:
+            progress(run.epoch, protocol.epochs, f"loss {record['loss']:.4f}")
+    return time.monotonic() - start, left * steps * batch_size
+
+
+def _epoch(
+    stepper: Stepper, protocol: Protocol, seed: int, epoch: int, batch_size: int, steps: int
+) -> dict[str, Any]:
+    plans = stepper.feed.plan(seed, epoch, batch_size).to(stepper.device, non_blocking=True)
+    stepper.total.zero_()
+    rate = protocol.lr
+    for step in range(steps):
+        if protocol.schedule == "one-cycle":
+            rate = protocol.lr * learning_rate(epoch * steps + step, protocol.epochs * steps)
+        stepper(plans[step], rate)
+    return {"epoch": epoch + 1, "loss": float(stepper.total) / steps, "learning_rate": rate}
+
+
+def _identity(
+    images: NDArray[np.uint8],
+    n_outputs: int,
+    protocol: Protocol,
+    seed: int,
+    more: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    options = protocol.as_dict()
+    options |= {"seed": seed, "images": list(images.shape), "n_outputs": n_outputs}
+    return options | dict(more or {})
+
+
+@contextmanager
+def _repeatable() -> Iterator[None]:
+    """Convolutions of which two runs give the same bits; torch's settings come back at the end."""
+    with torch.backends.cudnn.flags(enabled=True, benchmark=True, deterministic=True):
+        yield
+
+
+def best_device() -> str:
+    """ "cuda" where there is a GPU that torch can use, otherwise "cpu"."""
+    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,0 +1,129 @@
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from mild.exceptions import ArtifactError, InvalidInputError
+from mild.reproduce.images import training
+from mild.reproduce.images.network import make_network
+from mild.reproduce.images.protocol import PROTOCOLS
+from mild.reproduce.images.training import train_network
+
+SMALL = PROTOCOLS["fast"].changed(epochs=4, width=4, batch_size=32)
+
+
+def make_problem(n=96, seed=0):
+    """Bright and dark images, in noise: two classes that a small network tells apart."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 2, size=n)
+    images = rng.integers(0, 100, size=(n, 8, 8, 1)) + 120 * labels[:, None, None, None]
+    return images.astype(np.uint8), torch.as_tensor(labels)
+
+
+def train(images, labels, protocol=SMALL, seed=0, **more):
+    def loss(scores, rows):
+        return cross_entropy(scores, labels[rows], reduction="none")
+
+    return train_network(images, 2, loss, protocol, seed, flip=False, **more)
+
+
+def test_a_network_learns_what_its_loss_asks_for():
+    images, labels = make_problem()
+    network = train(images, labels, SMALL.changed(epochs=12, lr=5e-3))
+    new, truth = make_problem(seed=1)
+    assert network.n_outputs == 2
+    assert network.scores(new).shape == (96, 2)
+    assert (network.scores(new).argmax(axis=1) == truth.numpy()).mean() > 0.95
+    assert network.history[-1]["loss"] < network.history[0]["loss"]
+    assert network.images_per_second > 0
+
+
+def test_scores_are_the_head_on_the_features():
+    images, labels = make_problem()
+    network = train(images, labels, SMALL.changed(epochs=1))
+    features = network.features(images)
+    assert features.shape == (96, 32)
+    head = network.network.head
+    expected = features @ head.weight.detach().numpy().T + head.bias.detach().numpy()
+    np.testing.assert_allclose(network.scores(images), expected, atol=1e-5)
+
+
+def test_the_same_seed_gives_the_same_scores_and_another_does_not():
+    images, labels = make_problem()
+    first, again, other = (train(images, labels, seed=seed).scores(images) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("killed_after", [1, 3])
+def test_a_killed_run_resumed_is_the_unbroken_one(tmp_path, killed_after):
+    images, labels = make_problem()
+    unbroken = train(images, labels)
+
+    def kill(done, total, message):
+        if done == killed_after:
+            raise KeyboardInterrupt
+
+    file = tmp_path / "run.safetensors"
+    with pytest.raises(KeyboardInterrupt):
+        train(images, labels, checkpoint=file, progress=kill, checkpoint_seconds=0)
+    seen = []
+    resumed = train(
+        images,
+        labels,
+        checkpoint=file,
+        progress=lambda done, total, message: seen.append(done),
+        checkpoint_seconds=0,
+    )
+    assert seen[0] == killed_after + 1
+    np.testing.assert_array_equal(resumed.scores(images), unbroken.scores(images))
+    assert resumed.history == unbroken.history
+
+
+def test_a_checkpoint_of_another_run_is_not_continued(tmp_path):
+    images, labels = make_problem()
+    file = tmp_path / "run.safetensors"
+    train(images, labels, checkpoint=file, checkpoint_seconds=0, identity={"key": "a"})
+    with pytest.raises(ArtifactError, match="another run"):
+        train(images, labels, checkpoint=file, identity={"key": "b"})
+
+
+def test_checkpoints_are_no_more_frequent_than_asked(tmp_path):
+    images, labels = make_problem()
+    file = tmp_path / "run.safetensors"
+    train(images, labels, checkpoint=file, checkpoint_seconds=1000)
+    assert not file.exists()
+
+
+def test_divergence_is_said_in_one_sentence():
+    images, _ = make_problem()
+
+    def loss(scores, rows):
+        return scores.sum(dim=1) * float("nan")
+
+    with pytest.raises(InvalidInputError, match="diverged in epoch 1"):
+        train_network(images, 2, loss, SMALL, 0, flip=False)
+
+
+def test_fewer_images_than_a_batch_are_one_batch():
+    images, labels = make_problem(n=10)
+    network = train(images, labels, SMALL.changed(batch_size=1024))
+    assert np.isfinite(network.scores(images)).all()
+
+
+def test_first_weights_depend_on_the_seed_alone_and_leave_torch_as_it_was():
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    first = make_network(3, 2, width=4, seed=1)
+    assert torch.equal(torch.rand(1), expected)
+    again = make_network(3, 2, width=4, seed=1)
+    pairs = zip(first.parameters(), again.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.skipif(training.best_device() == "cpu", reason="needs a CUDA GPU")
+def test_a_recorded_step_is_the_plain_one():
+    images, labels = make_problem()
+    on_gpu = train(images, labels.to("cuda"), device="cuda").scores(images)
+    np.testing.assert_allclose(on_gpu, train(images, labels).scores(images), atol=0.1)
