@@ -1,10 +1,10 @@
-"""One optimiser step: plain, or compiled and recorded as a CUDA graph that is then replayed."""
+"""One optimiser step: plain, or recorded as a CUDA graph that is then replayed."""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -17,11 +17,9 @@ __all__ = ["Loss", "Stepper", "make_optimizer", "make_stepper"]
 #: Scores (b, n_outputs) and the rows they belong to, (b,), to one loss per row, (b,).
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
-# Compiling takes about twenty seconds the first time; steps saved below this many do not pay for it.
-STEPS_WORTH_COMPILING = 200
 WARM_UP = 3
-
-_compiled: Any = None
+# The fused kernels work on blocks of channels: powers of two from here on.
+LEAST_FUSED_WIDTH = 16
 
 
 class Stepper:
@@ -117,22 +115,21 @@ def make_stepper(
     feed: ImageFeed,
     loss: Loss,
     batch_size: int,
-    steps: int,
+    width: int,
 ) -> Stepper:
-    """The quickest way to take so many steps on this device."""
+    """The quickest way to take steps on this device."""
     if feed.pixels.device.type != "cuda":
         return Stepper(network, optimizer, feed, loss, batch_size, Backbone.forward)
-    forward = _compiled_forward() if steps >= STEPS_WORTH_COMPILING else Backbone.forward
-    stepper = GraphStepper(network, optimizer, feed, loss, batch_size, forward)
+    stepper = GraphStepper(network, optimizer, feed, loss, batch_size, _forward_on_cuda(width))
     stepper.record()
     return stepper
 
 
-def _compiled_forward() -> Callable[[Backbone, Tensor], Tensor]:
-    """The backbone compiled once for all networks; plain where there is no compiler."""
-    global _compiled
-    if _compiled is None:
-        found = importlib.util.find_spec("triton") is not None
-        _compiled = torch.compile(Backbone.forward, dynamic=False) if found else Backbone.forward
-    result: Callable[[Backbone, Tensor], Tensor] = _compiled
-    return result
+def _forward_on_cuda(width: int) -> Callable[[Backbone, Tensor], Tensor]:
+    """The backbone with fused kernels; torch's own where they do not fit or Triton is missing."""
+    fits = width >= LEAST_FUSED_WIDTH and width & (width - 1) == 0
+    if not fits or importlib.util.find_spec("triton") is None:
+        return Backbone.forward
+    from mild.reproduce.images.fused import fused_forward
+
+    return fused_forward

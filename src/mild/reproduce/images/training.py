@@ -148,7 +148,7 @@ def _train(
     if left <= 0:
         return 0.0, 0
     network.train()
-    stepper = make_stepper(network, optimizer, feed, loss, batch_size, left * steps)
+    stepper = make_stepper(network, optimizer, feed, loss, batch_size, protocol.width)
     start = written = time.monotonic()
     while run.epoch < protocol.epochs:
         record = _epoch(stepper, protocol, seed, run.epoch, batch_size, steps)
