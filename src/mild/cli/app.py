@@ -11,6 +11,7 @@ from mild.cli.demo import demo
 from mild.cli.evaluate import evaluate
 from mild.cli.fit import fit
 from mild.cli.predict import predict
+from mild.cli.reproduce import build_reproduce
 from mild.cli.show import show
 from mild.cli.tune import tune
 
@@ -30,6 +31,7 @@ def build_app() -> typer.Typer:
     app.callback()(_mild)
     for verb in (fit, tune, evaluate, predict, show, demo):
         app.command(verb.__name__)(reported(verb))
+    app.add_typer(build_reproduce())
     return app
 
 

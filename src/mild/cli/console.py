@@ -21,12 +21,17 @@ __all__ = ["INTERRUPTED", "emit", "note", "number", "print_table", "progress_bar
 INTERRUPTED = 130
 # In a table without room for long words, those up to this length stay whole.
 SHORT = 6
+# The time that is left is judged by the steps of so many seconds; a single one may take minutes.
+STEADY = 3600.0
 
 
-def reported(verb: Callable[..., None]) -> Callable[..., None]:
+def reported(
+    verb: Callable[..., None], interrupted: str = "nothing was written."
+) -> Callable[..., None]:
     """The verb with errors as one line: ``error: ...``, exit 1; with --json also on stdout.
 
-    Errors that mild does not know keep their traceback.
+    ``interrupted`` is what Ctrl-C leaves, in words; options may stand in it: ``{results}``. Errors that
+    mild does not know keep their traceback.
     """
 
     @functools.wraps(verb)
@@ -42,7 +47,7 @@ def reported(verb: Callable[..., None]) -> Callable[..., None]:
         except KeyboardInterrupt as error:
             if options.get("as_json"):
                 typer.echo(json.dumps({"error": "interrupted"}))
-            typer.echo("interrupted: nothing was written.", err=True)
+            typer.echo(f"interrupted: {interrupted.format_map(options)}", err=True)
             raise typer.Exit(INTERRUPTED) from error
 
     return run
@@ -150,15 +155,22 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int, str], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
+    from rich.console import Console, Group
+    from rich.live import Live
     from rich.progress import Progress
+    from rich.text import Text
 
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=None)
+    console = Console(stderr=True)
+    bar = Progress(console=console, speed_estimate_period=STEADY)
+    task = bar.add_task(what, total=None)
+    # Beneath the bar: a long message would leave none of it.
+    said = Text("")
 
-        def advance(done: int, total: int, message: str) -> None:
-            progress.update(task, completed=done, total=total, description=f"{what}, {message}")
+    def advance(done: int, total: int, message: str) -> None:
+        bar.update(task, completed=done, total=total)
+        said.plain = message
 
+    with Live(Group(bar, said), console=console, transient=True):
         yield advance
 
 

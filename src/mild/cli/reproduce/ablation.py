@@ -1,0 +1,87 @@
+"""``mild reproduce ablation``"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mild.cli.options import AsJson
+from mild.cli.reproduce import options as o
+from mild.cli.reproduce.experiment import chosen_methods, chosen_setups, run_experiment
+from mild.cli.reproduce.settings import Settings, takes_settings
+from mild.exceptions import OptionError
+
+__all__ = ["ablation"]
+
+
+@takes_settings
+def ablation(
+    *,
+    dataset: Annotated[str, typer.Option(metavar="NAME", help="As for table1.")] = "cifar10",
+    setup: Annotated[
+        str | None, typer.Option(metavar="NAME", help="I, II, III or severe. Default: I.")
+    ] = None,
+    coverage: Annotated[
+        str | None,
+        typer.Option(metavar="SHARES", help="Another split, in place of --setup: 0.6,0.3,0.1."),
+    ] = None,
+    experts: Annotated[str, typer.Option(metavar="KIND", help="synthetic or real.")] = "synthetic",
+    cost: Annotated[
+        str, typer.Option(metavar="TYPE", help="error, or cost (error plus the expert's coverage).")
+    ] = "error",
+    method: Annotated[
+        list[str] | None,
+        typer.Option(metavar="METHOD", help="As for table1. Default: every reading, and TDEF."),
+    ] = None,
+    robustness: Annotated[
+        bool,
+        typer.Option("--robustness", help="Also margins around the theory's; for setup I alone."),
+    ] = False,
+    seeds: o.Seeds = 3,
+    protocol: o.ProtocolName = "fast",
+    settings: Settings,
+    holdout: o.Holdout = False,
+    expert_seed: o.ExpertSeed = 0,
+    expert_protocol: o.ExpertProtocol = None,
+    results: o.Results = Path("results/ablation.jsonl"),
+    cache_dir: o.CacheDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Every reading of the paper on one cell, beside TDEF.
+
+    Rewards (others, complement, contrast), counts (reward, best) and the sum of the margins (1, or 1 or 3
+    per expert), by both decisions; uniform margins; TDEF.
+
+    \b
+    Example:
+      mild reproduce ablation --data-dir data
+      mild reproduce ablation --robustness
+      mild reproduce ablation --dataset digits --epochs 2 --width 8 --seeds 1
+    """
+    from mild.reproduce.methods import ABLATION, ROBUSTNESS
+
+    if robustness and (coverage or setup or "I") != "I":
+        raise OptionError(
+            f"--robustness must go with setup I, around whose theory its margins lie; got "
+            f"{coverage or setup}."
+        )
+    methods = chosen_methods(method) or ABLATION
+    run_experiment(
+        "ablation",
+        settings,
+        protocol,
+        results,
+        cache_dir,
+        as_json,
+        datasets=(dataset,),
+        setups=chosen_setups(setup and [setup], coverage and [coverage]),
+        experts=(experts,),
+        costs=(cost,),
+        methods=(*methods, *ROBUSTNESS) if robustness else methods,
+        seeds=seeds,
+        holdout=holdout,
+        expert_seed=expert_seed,
+        expert_protocol=expert_protocol,
+    )

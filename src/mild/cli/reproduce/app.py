@@ -1,0 +1,48 @@
+"""The verbs of ``mild reproduce``, put together."""
+
+from __future__ import annotations
+
+import typer
+
+from mild.cli.console import reported
+from mild.cli.reproduce.ablation import ablation
+from mild.cli.reproduce.classifier import classifier
+from mild.cli.reproduce.fetch import fetch
+from mild.cli.reproduce.people import people
+from mild.cli.reproduce.severe import severe
+from mild.cli.reproduce.show import show
+from mild.cli.reproduce.table1 import table1
+from mild.cli.reproduce.table2 import table2
+
+__all__ = ["build_reproduce"]
+
+RESUMED = "finished cells are in {results}; run the same command again to go on."
+FETCHED = "what has arrived is kept in {data_dir}; run the same command again to go on."
+
+
+def build_reproduce() -> typer.Typer:
+    """The group, as a value."""
+    group = typer.Typer(
+        name="reproduce",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    group.callback()(_reproduce)
+    group.command("fetch")(reported(fetch, FETCHED))
+    for verb in (table1, table2, severe, ablation, people, classifier):
+        group.command(verb.__name__)(reported(verb, RESUMED))
+    group.command("show")(reported(show))
+    return group
+
+
+def _reproduce() -> None:
+    """The paper's image experiments, ours beside its figures.
+
+    \b
+    mild reproduce fetch cifar10     get the data
+    mild reproduce table1            run cells of Table 1; what is finished is kept
+    mild reproduce show              ours beside the paper's, from the results files
+
+    Training wants torch (the extra "images") and a GPU; fetch and show need neither.
+    """

@@ -1,0 +1,76 @@
+"""``mild reproduce classifier``"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mild.cli.console import emit, number, print_table, progress_bar
+from mild.cli.options import AsJson
+from mild.cli.reproduce import options as o
+from mild.cli.reproduce.experiment import check_torch
+from mild.cli.reproduce.settings import Settings, takes_settings
+
+__all__ = ["classifier"]
+
+
+@takes_settings
+def classifier(
+    *,
+    dataset: o.Datasets = None,
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="fast or paper; may be repeated. Default: fast."),
+    ] = None,
+    settings: Settings,
+    seeds: Annotated[int, typer.Option(help="Number of runs per protocol.")] = 1,
+    results: o.Results = Path("results/classifier.json"),
+    as_json: AsJson = False,
+) -> None:
+    """Accuracy of a plain classifier: what a protocol is worth.
+
+    \b
+    Example:
+      mild reproduce classifier --protocol fast --protocol paper --data-dir data
+      mild reproduce classifier --dataset digits --epochs 5 --width 8 --batch-size 128
+    """
+    check_torch()
+    from mild.reproduce.classifier import run_classifier
+    from mild.reproduce.data import load_images
+
+    protocols = [settings.changed(name) for name in protocol or ("fast",)]
+    records = []
+    for name in dataset or ("cifar10",):
+        images = load_images(name, settings.data_dir)
+        for asked in protocols:
+            with progress_bar(f"{name}, {asked.name}") as progress:
+                records += run_classifier(
+                    images,
+                    asked,
+                    seeds,
+                    results,
+                    device=settings.device,
+                    checkpoint_dir=settings.checkpoints(results),
+                    progress=progress,
+                )
+
+    def show() -> None:
+        rows = [
+            [
+                record["cell"]["dataset"],
+                record["cell"]["protocol"]["name"],
+                str(record["cell"]["protocol"]["epochs"]),
+                str(record["cell"]["seed"]),
+                number(100 * record["accuracy"], 2),
+                f"{record['training']['seconds']:,.1f}",
+                f"{record['training']['images_per_second']:,.0f}",
+            ]
+            for record in records
+        ]
+        header = ["data", "protocol", "epochs", "seed", "accuracy %", "seconds", "images/s"]
+        print_table("Plain classifier, test images", header, rows)
+        typer.echo(f"Kept in {results}.")
+
+    emit({"results": str(results), "records": records}, as_json, show)

@@ -1,0 +1,114 @@
+"""From the words on the command line to a request, its run and its tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from mild.cli.console import emit, progress_bar
+from mild.cli.reproduce.settings import Settings
+from mild.exceptions import MissingExtraError, OptionError
+
+if TYPE_CHECKING:
+    from mild.reproduce.experts.setups import Setup
+    from mild.reproduce.methods import Method
+    from mild.reproduce.summary import Block
+
+__all__ = ["check_torch", "chosen_methods", "chosen_setups", "run_experiment"]
+
+
+def run_experiment(
+    table: str,
+    settings: Settings,
+    protocol: str,
+    results: Path,
+    cache_dir: Path | None,
+    as_json: bool,
+    *,
+    expert_protocol: str | None = None,
+    **fields: Any,
+) -> None:
+    """Run what a verb asks for and print its tables; fields that are None stay the table's own."""
+    check_torch()
+    from mild.cli.reproduce.report import document, print_blocks
+    from mild.reproduce.images.protocol import get_protocol
+    from mild.reproduce.requests import Request
+    from mild.reproduce.run import reproduce
+
+    request = Request.of(
+        table,
+        results=results,
+        protocol=settings.changed(protocol),
+        expert_protocol=get_protocol(expert_protocol) if expert_protocol else None,
+        data_dir=settings.data_dir,
+        cache_dir=cache_dir or _user_cache(),
+        checkpoint_dir=settings.checkpoints(results),
+        device=settings.device,
+        **fields,
+    )
+    with progress_bar(table) as progress:
+        records = reproduce(request, progress)
+    blocks = _merged(results, {record["key"] for record in records})
+
+    def show() -> None:
+        print_blocks(blocks)
+        count = "1 training" if len(records) == 1 else f"{len(records)} trainings"
+        typer.echo(f"\n{count} in {results}; to see them again: mild reproduce show {results}")
+
+    emit({"results": str(results), **document(blocks)}, as_json, show)
+
+
+def _merged(results: Path, keys: set[str]) -> list[Block]:
+    """Blocks with a record of these keys; what was run for them before is in them, too."""
+    from mild.reproduce.results import read_records
+    from mild.reproduce.summary import summarise
+
+    return [
+        block
+        for block in summarise(read_records(results))
+        if any(record["key"] in keys for record in block.records)
+    ]
+
+
+def chosen_setups(
+    setup: Sequence[str] | None, coverage: Sequence[str] | None
+) -> tuple[Setup, ...] | None:
+    """Setups by their names or coverages; None where neither is given."""
+    from mild.reproduce.experts.setups import get_setup, parse_coverage
+
+    if setup and coverage:
+        raise OptionError(
+            f"--coverage must stand in place of --setup; got --setup {setup[0]} and --coverage "
+            f"{coverage[0]}. Leave one of them out."
+        )
+    if coverage:
+        return tuple(parse_coverage(text) for text in coverage)
+    return tuple(get_setup(name) for name in setup) if setup else None
+
+
+def chosen_methods(texts: Sequence[str] | None) -> tuple[Method, ...] | None:
+    """Methods by their names; None where none is given."""
+    from mild.reproduce.methods import Method
+
+    return tuple(Method.parse(text) for text in texts) if texts else None
+
+
+def check_torch() -> None:
+    """Say in one sentence what to install if torch is missing."""
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(
+            "the image experiments need torch, which is not installed. "
+            "Install it with: pip install 'mild-learn[images]'."
+        ) from error
+
+
+def _user_cache() -> Path:
+    """One folder for all results: what lies there is named by its content."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "mild"

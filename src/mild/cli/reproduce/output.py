@@ -1,0 +1,96 @@
+"""Files that ``mild reproduce show`` writes: whole or not at all, and never over others by accident."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from mild.exceptions import DataFileError, OptionError, OutputExistsError, check_option
+
+if TYPE_CHECKING:
+    from mild.reproduce.summary import Block
+
+__all__ = ["FORMATS", "as_text", "check_files", "chosen_format", "figures", "write_files"]
+
+#: What makes a file of a given name.
+Write: TypeAlias = Callable[[Path], object]
+
+FORMATS = ("terminal", "markdown", "latex", "csv")
+ENDINGS = {".md": "markdown", ".tex": "latex", ".csv": "csv"}
+
+
+def chosen_format(name: str | None, out: Path | None) -> str:
+    """The format asked for, or that of the file's ending, or "terminal".
+
+    Examples
+    --------
+    >>> chosen_format(None, Path("table1.tex")), chosen_format(None, None)
+    ('latex', 'terminal')
+    """
+    if name is not None:
+        check_option("format", name, FORMATS)
+    if out is None:
+        return name or "terminal"
+    form = name or ENDINGS.get(out.suffix.lower())
+    if form is None or form == "terminal":
+        raise OptionError(
+            f"a file must hold markdown, latex or csv, by --format or by its ending "
+            f"({', '.join(ENDINGS)}); got {name or out.name!r}."
+        )
+    return form
+
+
+def as_text(blocks: Sequence[Block], form: str) -> str:
+    """The blocks in a format for files."""
+    from mild.reproduce.formats import to_csv, to_latex, to_markdown
+
+    return {"markdown": to_markdown, "latex": to_latex, "csv": to_csv}[form](blocks)
+
+
+def figures(blocks: Sequence[Block], target: Path) -> dict[Path, Write]:
+    """The figure of a table at ``target``; of several tables, one each, named after them."""
+    from mild.reproduce.figures import check_matplotlib, draw_table
+
+    if target.suffix.lower() != ".png":
+        raise OptionError(f"a figure must be a .png file; got {target.name!r}.")
+    check_matplotlib()
+    tables = {name: list(each) for name, each in groupby(blocks, lambda block: block.table)}
+    return {
+        target if len(tables) == 1 else target.with_stem(f"{target.stem}-{name}"): partial(
+            draw_table, shown
+        )
+        for name, shown in tables.items()
+    }
+
+
+def check_files(targets: Sequence[Path], overwrite: bool) -> None:
+    """Refuse, before any work, files that could not be written at the end."""
+    for target in targets:
+        if target.is_dir():
+            raise OutputExistsError(f"{target} must be a file; a folder is there.")
+        if target.exists() and not overwrite:
+            raise OutputExistsError(
+                f"{target} exists; choose another file, or replace it (--overwrite)."
+            )
+        if not target.parent.is_dir() or not os.access(target.parent, os.W_OK | os.X_OK):
+            raise DataFileError(
+                f"cannot write to {target}: {target.parent} is not a writable folder."
+            )
+
+
+def write_files(writers: dict[Path, Write]) -> None:
+    """Make each file under another name, and rename it when it is done."""
+    for target, write in writers.items():
+        fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}.new")
+        try:
+            write(fresh)
+            os.replace(fresh, target)
+        except OSError as error:
+            raise DataFileError(f"cannot write to {target}: {error.strerror or error}.") from error
+        finally:
+            fresh.unlink(missing_ok=True)

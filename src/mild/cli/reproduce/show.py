@@ -1,0 +1,87 @@
+"""``mild reproduce show``"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mild.cli.console import emit, note
+from mild.cli.options import AsJson
+
+__all__ = ["show"]
+
+
+def show(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILE", help="Results files or folders. Default: results."),
+    ] = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="table1, table2, severe, ablation or people; may be repeated. Default: all.",
+        ),
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="terminal, markdown, latex or csv. Default: by the ending of --out, or terminal.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="File to write: .md, .tex or .csv."),
+    ] = None,
+    figure: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Figure to draw, .png; of several tables, FILE-table1.png ..."
+        ),
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="Of the intervals of MILD minus TDEF.")] = 0.95,
+    simultaneous: Annotated[
+        bool, typer.Option("--simultaneous", help="Let the intervals of a block hold jointly.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", "--force", help="Replace files that are there.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Set ours beside the paper's figures, from results files.
+
+    Mean and standard deviation over seeds, shares of the experts, the difference from the paper in
+    standard errors, and the interval of each method's loss minus TDEF's, paired over seeds.
+
+    \b
+    Example:
+      mild reproduce show
+      mild reproduce show results/table1.jsonl --out table1.md --figure table1.png
+      mild reproduce show --table ablation --format latex
+    """
+    from mild.cli.reproduce.output import as_text, check_files, chosen_format, figures, write_files
+    from mild.cli.reproduce.report import document, print_blocks, read_blocks
+
+    chosen = chosen_format(form, out)
+    check_files([out] if out else [], overwrite)
+    blocks = read_blocks(files or [Path("results")], table, confidence, simultaneous)
+    writers = figures(blocks, figure) if figure else {}
+    check_files(list(writers), overwrite)
+    if out:
+        text = as_text(blocks, chosen)
+        writers[out] = lambda fresh: fresh.write_text(text, encoding="utf-8")
+    write_files(writers)
+
+    def say() -> None:
+        if out is None and chosen == "terminal":
+            print_blocks(blocks)
+        elif out is None:
+            typer.echo(as_text(blocks, chosen), nl=False)
+
+    emit({**document(blocks), "written": [str(path) for path in writers]}, as_json, say)
+    for path in writers:
+        note(f"{path} is written.")

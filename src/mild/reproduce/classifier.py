@@ -1,0 +1,108 @@
+"""How well a protocol trains a plain classifier: what the short protocol gives up against the paper's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mild.exceptions import DataFileError, InvalidInputError
+from mild.reproduce.data import ImageData
+from mild.reproduce.experts.trained import train_classifier
+from mild.reproduce.files import replace_json
+from mild.reproduce.images.protocol import Protocol
+from mild.reproduce.results import cell_key
+from mild.reproduce.routing import forget_checkpoint
+from mild.reproduce.run import choose_device, training_facts
+from mild.reproduce.surroundings import commit, hardware, versions
+
+__all__ = ["classifier_records", "run_classifier"]
+
+SCHEMA = 1
+
+
+def run_classifier(
+    data: ImageData,
+    protocol: Protocol,
+    seeds: int,
+    results: Path,
+    *,
+    device: str = "auto",
+    checkpoint_dir: Path | None = None,
+    progress: Callable[[int, int, str], Any] | None = None,
+) -> list[dict[str, Any]]:
+    """Test accuracy of a network trained with the cross-entropy on classes, per seed.
+
+    Records are kept in ``results``, a JSON file of their own; a seed that is there is not run again.
+
+    Parameters
+    ----------
+    data : images with classes
+    protocol : how to train
+    seeds : how many: 0 to seeds - 1
+    progress : called as ``progress(done, total, message)``
+    """
+    if seeds < 1:
+        raise InvalidInputError(f"seeds must be an integer of at least 1; got {seeds!r}.")
+    place = choose_device(device)
+    kept = {record["key"]: record for record in classifier_records(results)}
+    found = []
+    for seed in range(seeds):
+        cell = {
+            "table": "classifier",
+            "dataset": data.name,
+            "data": data.digest(),
+            "protocol": protocol.as_dict(),
+            "seed": seed,
+        }
+        key = cell_key(cell)
+        if key not in kept:
+            network = train_classifier(
+                data.train_images,
+                data.train_labels,
+                data.n_classes,
+                protocol,
+                seed,
+                flip=data.flip,
+                device=place,
+                checkpoint=checkpoint_dir and checkpoint_dir / f"{key}.safetensors",
+                identity={"key": key},
+                progress=progress,
+            )
+            answers = np.argmax(network.scores(data.test_images), axis=1)
+            kept[key] = {
+                "schema": SCHEMA,
+                "key": key,
+                "cell": cell,
+                "accuracy": float((answers == data.test_labels).mean()),
+                "training": training_facts(network),
+                "versions": versions(),
+                "hardware": hardware(place),
+                "commit": commit(),
+                "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+                "note": data.note,
+            }
+            replace_json(results, list(kept.values()))
+            forget_checkpoint(checkpoint_dir, key)
+        found.append(kept[key])
+    return found
+
+
+def classifier_records(path: Path) -> list[dict[str, Any]]:
+    """Records of a file that ``run_classifier`` wrote; none where there is no file yet."""
+    if not path.exists():
+        return []
+    try:
+        records: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        if any(record["schema"] != SCHEMA for record in records):
+            raise ValueError("another schema")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataFileError(
+            f"{path} must hold records of classifiers as this version writes them; it cannot be read "
+            f"({error}). Name another file."
+        ) from error
+    return records

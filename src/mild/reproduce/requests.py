@@ -1,0 +1,189 @@
+"""What to reproduce: one table, its data sets, experts, costs, methods and seeds, and where things lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from mild.exceptions import InvalidInputError, check_option
+from mild.reproduce.data import DATASETS, PEOPLE
+from mild.reproduce.experts import COSTS, Setup, get_setup
+from mild.reproduce.images.protocol import PROTOCOLS, Protocol
+from mild.reproduce.methods import ABLATION, Method
+
+__all__ = ["DEVICES", "EXPERTS", "TABLES", "Request", "Table"]
+
+EXPERTS = ("synthetic", "real", "people")
+DEVICES = ("auto", "cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a table consists of when nothing else is asked for."""
+
+    datasets: tuple[str, ...]
+    setups: tuple[str, ...]
+    experts: tuple[str, ...]
+    costs: tuple[str, ...]
+    methods: tuple[Method, ...]
+
+
+_USUAL = tuple(Method.parse(text) for text in ("tdef", "mild", "tuned"))
+_IMAGES = ("cifar10", "cifar100", "svhn", "tiny-imagenet")
+
+TABLES = {
+    "table1": Table(_IMAGES, ("I", "II", "III"), ("synthetic",), COSTS, _USUAL),
+    "table2": Table(_IMAGES, ("I", "II", "III"), ("real",), COSTS, _USUAL),
+    "severe": Table(_IMAGES[:3], ("severe",), ("synthetic", "real"), ("error",), _USUAL),
+    "people": Table(("cifar10",), (), ("people",), COSTS, _USUAL),
+    "ablation": Table(("cifar10",), ("I",), ("synthetic",), ("error",), ABLATION),
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """A table to reproduce, or a part of one. It checks itself.
+
+    Parameters
+    ----------
+    table : one of TABLES
+    datasets : names of data sets
+    setups : who knows what; none for people
+    experts : among "synthetic", "real" and "people"; people alone, and in their own table
+    costs : among "error" and "cost"
+    methods : what to compare
+    seeds : how many: 0 to seeds - 1
+    protocol : how routers are trained
+    results : JSON lines file that every finished training is added to
+    data_dir : folder of the data sets; digits need none
+    cache_dir : folder of trained experts and of what tuning found; None keeps the latter beside the
+        results, and trains experts anew each time
+    checkpoint_dir : folder of unfinished trainings; None to lose them in a kill
+    device : "auto", "cpu" or "cuda"
+    holdout : whether trained experts and the router learn from disjoint halves
+    expert_seed : seed of trained experts
+    people_file : annotations of the training images, for the table "people"
+    expert_protocol : how experts are trained; None for ``protocol``
+    """
+
+    table: str
+    datasets: tuple[str, ...]
+    setups: tuple[Setup, ...]
+    experts: tuple[str, ...]
+    costs: tuple[str, ...]
+    methods: tuple[Method, ...]
+    seeds: int
+    protocol: Protocol
+    results: Path
+    data_dir: Path | None = None
+    cache_dir: Path | None = None
+    checkpoint_dir: Path | None = None
+    device: str = "auto"
+    holdout: bool = False
+    expert_seed: int = 0
+    people_file: Path | None = None
+    expert_protocol: Protocol | None = None
+
+    def __post_init__(self) -> None:
+        check_option("table", self.table, TABLES)
+        check_option("device", self.device, DEVICES)
+        for name, known in (("datasets", DATASETS), ("experts", EXPERTS), ("costs", COSTS)):
+            for value in _each(name, getattr(self, name)):
+                check_option(name, value, known)
+        _each("methods", [method.text for method in self.methods])
+        _check_count("seeds", self.seeds, 1)
+        _check_count("expert_seed", self.expert_seed, 0)
+        if self.results.is_dir():
+            raise InvalidInputError(
+                f"results must be a file; {self.results} is a folder. Name a file in it."
+            )
+        self._check_people()
+        if not self.with_people:
+            _each("setups", [setup.name for setup in self.setups])
+        for method in self.methods:
+            for setup in self.setups:
+                _check_margins(method, setup)
+
+    @classmethod
+    def of(cls, table: str, *, results: Path, **fields: Any) -> Self:
+        """The table as it is in the paper, by the protocol "fast" with five seeds, but for ``fields``.
+
+        A field that is None stays as it is in the table.
+
+        Examples
+        --------
+        >>> request = Request.of("severe", results=Path("severe.jsonl"), datasets=("digits",))
+        >>> request.experts, [method.text for method in request.methods][0]
+        (('synthetic', 'real'), 'tdef')
+        """
+        usual = TABLES[check_option("table", table, TABLES)]
+        values: dict[str, Any] = {
+            "datasets": usual.datasets,
+            "setups": tuple(get_setup(name) for name in usual.setups),
+            "experts": usual.experts,
+            "costs": usual.costs,
+            "methods": usual.methods,
+            "seeds": 5,
+            "protocol": PROTOCOLS["fast"],
+        }
+        values |= {name: value for name, value in fields.items() if value is not None}
+        return cls(table=table, results=results, **values)
+
+    @property
+    def with_people(self) -> bool:
+        """Whether the experts are people."""
+        return "people" in self.experts
+
+    @property
+    def tuning_dir(self) -> Path:
+        """Folder of what tuning found."""
+        if self.cache_dir is not None:
+            return self.cache_dir / "tuning"
+        return self.results.with_name(f"{self.results.stem}-tuning")
+
+    def _check_people(self) -> None:
+        alone = tuple(self.experts) == ("people",)
+        if alone != (self.table == "people") or (self.with_people and not alone):
+            raise InvalidInputError(
+                f"people must be the experts of the table 'people', and of no other; got experts "
+                f"{', '.join(self.experts)} in the table {self.table!r}."
+            )
+        if not self.with_people:
+            return
+        if self.people_file is None:
+            raise InvalidInputError(
+                "people_file must name a .npz file of annotations for the table 'people'; got none. "
+                "Pass --people-file."
+            )
+        if self.setups:
+            raise InvalidInputError(
+                f"setups must be left out for the table 'people', whose experts know no classes of "
+                f"their own; got {self.setups[0].name}."
+            )
+        for name in self.datasets:
+            check_option("datasets with people", name, PEOPLE)
+
+
+def _each(name: str, values: Sequence[str]) -> Sequence[str]:
+    """The values, if there are any and each is there once."""
+    if isinstance(values, str) or not values:
+        raise InvalidInputError(f"{name} must name at least one; got {values!r}.")
+    for value in values:
+        if list(values).count(value) > 1:
+            raise InvalidInputError(f"{name} must be named once each; got {value!r} twice.")
+    return values
+
+
+def _check_count(name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidInputError(f"{name} must be an integer of at least {least}; got {value!r}.")
+
+
+def _check_margins(method: Method, setup: Setup) -> None:
+    if isinstance(method.margins, tuple) and len(method.margins) != len(setup.coverage):
+        raise InvalidInputError(
+            f"margins must be one number per expert, {len(setup.coverage)} in setup {setup.name}; "
+            f"got {len(method.margins)} in {method.text}."
+        )

@@ -1,0 +1,131 @@
+"""One routing problem: images and what each expert costs on them; a network is trained to route."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mild.reproduce.experts.answers import ExpertAnswers, expert_costs, largest_cost
+from mild.reproduce.images.training import TrainedNetwork, train_network
+from mild.reproduce.methods import Method
+from mild.reproduce.objective import Objective, make_objective
+
+if TYPE_CHECKING:
+    from mild.reproduce.data.images import ImageData
+    from mild.reproduce.images.protocol import Protocol
+
+__all__ = ["RoutingProblem", "Tell", "forget_checkpoint", "routing_problem"]
+
+#: Told in words what is being done.
+Tell: TypeAlias = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class RoutingProblem:
+    """What a router is trained and judged on, and how.
+
+    Attributes
+    ----------
+    images : (n, height, width, channels), those that the router may train on
+    costs : (n, n_experts) on them
+    test_images, test_costs : the same for the test
+    largest : largest possible cost
+    flip : whether a mirror image means the same
+    protocol, device : how and where networks are trained
+    checkpoints : folder of unfinished trainings, or None
+    """
+
+    images: NDArray[np.uint8]
+    costs: NDArray[np.float32]
+    test_images: NDArray[np.uint8]
+    test_costs: NDArray[np.float32]
+    largest: float
+    flip: bool
+    protocol: Protocol
+    device: str
+    checkpoints: Path | None = None
+
+    def train(
+        self,
+        method: Method,
+        seed: int,
+        key: str,
+        rows: NDArray[np.int64] | None = None,
+        tell: Tell | None = None,
+    ) -> tuple[TrainedNetwork, Objective]:
+        """Train a network on ``rows`` (default: all); ``key`` names the training's checkpoint.
+
+        The checkpoint stays until ``forget``: the caller knows when the result is safe.
+        """
+        images = self.images if rows is None else self.images[rows]
+        costs = self.costs if rows is None else self.costs[rows]
+        objective = make_objective(method, costs, self.largest, self.device)
+        network = train_network(
+            images,
+            costs.shape[1],
+            objective.loss,
+            self.protocol,
+            seed,
+            flip=self.flip,
+            device=self.device,
+            checkpoint=self._checkpoint(key),
+            identity=_identity(key, objective),
+            progress=_epochs(tell),
+        )
+        return network, objective
+
+    def forget(self, key: str) -> None:
+        """Remove the checkpoint of a training whose result is safe."""
+        forget_checkpoint(self.checkpoints, key)
+
+    def _checkpoint(self, key: str) -> Path | None:
+        return None if self.checkpoints is None else self.checkpoints / f"{key}.safetensors"
+
+
+def forget_checkpoint(folder: Path | None, key: str) -> None:
+    """Remove the checkpoint of a training, if there is one."""
+    if folder is not None:
+        with suppress(OSError):
+            (folder / f"{key}.safetensors").unlink()
+
+
+def routing_problem(
+    data: ImageData,
+    answers: ExpertAnswers,
+    cost: str,
+    protocol: Protocol,
+    device: str,
+    checkpoints: Path | None = None,
+) -> RoutingProblem:
+    """The problem of routing ``data`` among the experts, for one cost type."""
+    rows = answers.router_rows
+    everything = len(rows) == len(data.train_labels)
+    costs = expert_costs(answers.train, data.train_labels, answers.prices, cost)
+    return RoutingProblem(
+        images=data.train_images if everything else data.train_images[rows],
+        costs=costs if everything else costs[rows],
+        test_images=data.test_images,
+        test_costs=expert_costs(answers.test, data.test_labels, answers.prices, cost),
+        largest=largest_cost(answers.prices, cost),
+        flip=data.flip,
+        protocol=protocol,
+        device=device,
+        checkpoints=checkpoints,
+    )
+
+
+def _epochs(tell: Tell | None) -> Callable[[int, int, str], None] | None:
+    if tell is None:
+        return None
+    return lambda done, total, message: tell(f"epoch {done} of {total}, {message}")
+
+
+def _identity(key: str, objective: Objective) -> Mapping[str, Any]:
+    margins = objective.margins
+    return {"key": key, "margins": None if margins is None else list(margins)}

@@ -1,0 +1,151 @@
+"""Run the cells of a request; each finished one is added to the results file before the next."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from mild.exceptions import DataFileError, InvalidInputError
+from mild.reproduce.cells import Cell, plan
+from mild.reproduce.experts import ExpertAnswers
+from mild.reproduce.images.training import TrainedNetwork, best_device
+from mild.reproduce.outcomes import outcomes, reference
+from mild.reproduce.records import SCHEMA
+from mild.reproduce.requests import Request
+from mild.reproduce.results import append_record, cell_key, records_by_key
+from mild.reproduce.routing import (
+    RoutingProblem,
+    Tell,
+    forget_checkpoint,
+    routing_problem,
+)
+from mild.reproduce.supply import Supply
+from mild.reproduce.surroundings import commit, hardware, versions
+from mild.reproduce.tuning import TUNING_SEED, TuningFile, found_method, tune
+
+__all__ = ["Progress", "choose_device", "reproduce", "training_facts"]
+
+#: Called with how many cells are done, how many there are, and what is being done.
+Progress: TypeAlias = Callable[[int, int, str], Any]
+
+
+def reproduce(request: Request, progress: Progress | None = None) -> list[dict[str, Any]]:
+    """Records of all cells of a request, in their order.
+
+    A cell that the results file holds already is not run again. An interrupt or a kill leaves what is
+    finished in the file; a cell that was under way goes on from its checkpoint next time.
+
+    Parameters
+    ----------
+    request : what to run
+    progress : called as ``progress(done, total, message)``, also while a cell is trained
+    """
+    device = choose_device(request.device)
+    _check_place(request.results)
+    finished = records_by_key(request.results)
+    supply = Supply(request, device)
+    cells = plan(request)
+    records = []
+    for done, cell in enumerate(cells):
+        tell = _teller(progress, done, len(cells), cell)
+        tell("")
+        entry = supply.entry(cell)
+        key = cell_key(entry)
+        if key in finished:
+            # A kill between the record and its checkpoint's end leaves the latter behind.
+            forget_checkpoint(request.checkpoint_dir, key)
+        else:
+            finished[key] = _run_cell(cell, entry, key, request, supply, device, tell)
+        records.append(finished[key])
+    if progress is not None:
+        progress(len(cells), len(cells), "done")
+    return records
+
+
+def _run_cell(
+    cell: Cell,
+    entry: dict[str, Any],
+    key: str,
+    request: Request,
+    supply: Supply,
+    device: str,
+    tell: Tell,
+) -> dict[str, Any]:
+    def problem(seed: int) -> tuple[RoutingProblem, ExpertAnswers, str]:
+        data, answers = supply.scenario(cell, seed, lambda done, total, said: tell(said))
+        checkpoints = request.checkpoint_dir
+        found = routing_problem(data, answers, cell.cost, cell.protocol, device, checkpoints)
+        return found, answers, data.note
+
+    chosen = None
+    if cell.method.searched:
+        file = TuningFile(request.tuning_dir, entry)
+        chosen = tune(cell.method, lambda: problem(TUNING_SEED)[0], file, tell)
+    task, answers, note = problem(cell.seed)
+    network, objective = task.train(found_method(cell.method, chosen), cell.seed, key, tell=tell)
+    record = {
+        "schema": SCHEMA,
+        "key": key,
+        "cell": entry,
+        "margins": None if objective.margins is None else list(objective.margins),
+        "outcomes": outcomes(network.scores(task.test_images), task.test_costs, objective.margins),
+        "reference": reference(task.test_costs),
+        "chosen": chosen,
+        "experts": {
+            "names": list(answers.names),
+            "prices": answers.prices.tolist(),
+            "notes": dict(answers.notes),
+        },
+        "training": training_facts(network),
+        "versions": versions(),
+        "hardware": hardware(device),
+        "commit": commit(),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "note": note,
+    }
+    append_record(request.results, record)
+    task.forget(key)
+    return record
+
+
+def training_facts(network: TrainedNetwork) -> dict[str, float]:
+    """How long a training took in this process, how fast it was, and where its loss ended."""
+    return {
+        "seconds": round(network.seconds, 3),
+        "images_per_second": round(network.images_per_second, 1),
+        "final_loss": float(network.history[-1]["loss"]),
+    }
+
+
+def choose_device(name: str) -> str:
+    """The device that "auto" stands for here; an error where there is no GPU to be had."""
+    best = best_device()
+    if name == "cuda" and best != "cuda":
+        raise InvalidInputError("device must be 'cpu' or 'auto' here: torch finds no GPU.")
+    return best if name == "auto" else name
+
+
+def _teller(progress: Progress | None, done: int, total: int, cell: Cell) -> Tell:
+    if progress is None:
+        return lambda said: None
+    report = progress
+    return lambda said: report(done, total, f"{cell.title}: {said}" if said else cell.title)
+
+
+def _check_place(results: Path) -> None:
+    """Say before the first training what writing would say after it."""
+    folder = results.absolute().parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataFileError(
+            f"results must lie in a folder that can be made; {folder} cannot: "
+            f"{error.strerror or error}."
+        ) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise DataFileError(
+            f"results must lie in a folder that can be written to; {folder} cannot."
+        )

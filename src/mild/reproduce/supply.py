@@ -1,0 +1,119 @@
+"""Images and experts of cells: loaded when first needed, kept while neighbours need them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from mild.exceptions import InvalidInputError
+from mild.reproduce.cells import Cell
+from mild.reproduce.data import ImageData, PeopleFile, check_people, load_images, read_people
+from mild.reproduce.experts import (
+    ExpertAnswers,
+    people_scenario,
+    synthetic_answers,
+    trained_answers,
+)
+from mild.reproduce.experts.people import DEFAULT_COLUMNS
+from mild.reproduce.requests import Request
+
+__all__ = ["Supply"]
+
+# The classifier beside people is small: of 50,000 images it sees these many.
+CLASSIFIER_ROWS = 4000
+# The current scenario and the one of the seed that tuning takes.
+KEPT = 2
+
+
+class Supply:
+    """Data and experts of the cells of one request."""
+
+    def __init__(self, request: Request, device: str) -> None:
+        self.request = request
+        self.device = device
+        self._data: tuple[str, ImageData] | None = None
+        self._people: tuple[str, PeopleFile] | None = None
+        self._scenarios: dict[tuple[Any, ...], tuple[ImageData, ExpertAnswers]] = {}
+
+    def entry(self, cell: Cell) -> dict[str, Any]:
+        """The cell of a record."""
+        data = self._images(cell.dataset)
+        if cell.experts != "people":
+            return cell.as_dict(data.digest())
+        people = self._annotations(cell.dataset)
+        columns = {name: people.columns[name] for name in self._columns(people)}
+        # The file alone decides these, so that a cell can be known before its classifier is trained.
+        right = [round(float((said == people.truth).mean()), 4) for said in columns.values()]
+        digest = hashlib.sha256()
+        for name, said in columns.items():
+            digest.update(f"{name} {said.size};".encode() + said.astype("<i8").tobytes())
+        more = {"coverage": right, "people": digest.hexdigest()[:16]}
+        return cell.as_dict(data.digest()) | more
+
+    def scenario(
+        self, cell: Cell, seed: int, progress: Callable[[int, int, str], Any]
+    ) -> tuple[ImageData, ExpertAnswers]:
+        """Images and answers of a cell's experts; ``seed`` draws synthetic ones."""
+        drawn = seed if cell.experts == "synthetic" else None
+        key = (cell.dataset, cell.experts, cell.setup, drawn)
+        found = self._scenarios.pop(key, None)
+        if found is None:
+            found = self._scenario(cell, seed, progress)
+        while len(self._scenarios) >= KEPT:
+            del self._scenarios[next(iter(self._scenarios))]
+        self._scenarios[key] = found
+        return found
+
+    def _scenario(
+        self, cell: Cell, seed: int, progress: Callable[[int, int, str], Any]
+    ) -> tuple[ImageData, ExpertAnswers]:
+        data = self._images(cell.dataset)
+        if cell.experts == "synthetic":
+            return data, synthetic_answers(data, cell.setup, seed)
+        if cell.expert_protocol is None or cell.expert_seed is None:
+            raise InvalidInputError(
+                f"{cell.experts} experts need a protocol and a seed of their own."
+            )
+        where: dict[str, Any] = {
+            "seed": cell.expert_seed,
+            "cache_dir": self.request.cache_dir,
+            "device": self.device,
+            "progress": progress,
+        }
+        if cell.experts == "real":
+            return data, trained_answers(
+                data, cell.setup, cell.expert_protocol, holdout=cell.holdout, **where
+            )
+        people = self._annotations(cell.dataset)
+        return people_scenario(
+            data,
+            people,
+            cell.expert_protocol,
+            columns=self._columns(people),
+            classifier_rows=min(CLASSIFIER_ROWS, len(data.train_labels) // 10),
+            **where,
+        )
+
+    def _images(self, dataset: str) -> ImageData:
+        if self._data is None or self._data[0] != dataset:
+            # Let go of the old ones first: two sets of images need not be held at once.
+            self._data = None
+            self._scenarios.clear()
+            self._data = dataset, load_images(dataset, self.request.data_dir)
+        return self._data[1]
+
+    def _annotations(self, dataset: str) -> PeopleFile:
+        if self.request.people_file is None:
+            raise InvalidInputError("people_file must name a .npz file of annotations; got none.")
+        if self._people is None or self._people[0] != dataset:
+            people = read_people(self.request.people_file, dataset)
+            check_people(people, self._images(dataset))
+            self._people = dataset, people
+        return self._people[1]
+
+    @staticmethod
+    def _columns(people: PeopleFile) -> list[str]:
+        """Columns of single people, or all there are."""
+        usual = DEFAULT_COLUMNS.get(people.dataset, ())
+        return [name for name in usual if name in people.columns] or sorted(people.columns)

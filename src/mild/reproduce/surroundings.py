@@ -1,0 +1,78 @@
+"""Where a result was made: package versions, the machine, the commit of the source."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+
+import mild
+
+__all__ = ["commit", "hardware", "versions"]
+
+GIT_SECONDS = 5.0
+# Says the commit of a copy of the source that git knows nothing of.
+COMMIT_VARIABLE = "MILD_COMMIT"
+
+
+def versions() -> dict[str, str]:
+    """Python, mild and the packages that numbers depend on."""
+    found = {"python": platform.python_version(), "mild": mild.__version__}
+    for name in ("numpy", "scikit-learn"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    found["torch"] = str(torch.__version__)
+    if torch.version.cuda is not None:
+        found["cuda"] = str(torch.version.cuda)
+    return found
+
+
+def hardware(device: str) -> str:
+    """Name of the GPU, or of the processor where there is none in use."""
+    if torch.device(device).type == "cuda":
+        return str(torch.cuda.get_device_name(torch.device(device)))
+    source = Path("/proc/cpuinfo")
+    if source.exists():
+        for line in source.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or f"{platform.machine()} processor"
+
+
+@cache
+def commit() -> str | None:
+    """Commit that the source is at, with "+" if it was changed since.
+
+    Outside a checkout it is what the environment variable MILD_COMMIT says; None without that.
+    """
+    here = Path(__file__).resolve()
+    # A package installed into somebody else's checkout is not of their commit.
+    if _git(here.parent, "ls-files", "--error-unmatch", here.name) is None:
+        return os.environ.get(COMMIT_VARIABLE)
+    found = _git(here.parent, "rev-parse", "HEAD")
+    if found is None:
+        return None
+    changed = _git(here.parent, "status", "--porcelain", "--untracked-files=no", "--", ".")
+    return f"{found}+" if changed else found
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", *words],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=GIT_SECONDS,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

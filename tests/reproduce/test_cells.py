@@ -1,0 +1,60 @@
+import json
+from itertools import pairwise
+from pathlib import Path
+
+from mild.reproduce.cells import plan
+from mild.reproduce.images.protocol import PROTOCOLS
+from mild.reproduce.requests import Request
+from mild.reproduce.results import cell_key
+
+RESULTS = Path("results.jsonl")
+
+
+def test_every_cell_is_there_once():
+    cells = plan(Request.of("table1", results=RESULTS))
+    assert len(cells) == len(set(cells)) == 4 * 3 * 5 * 2 * 3
+
+
+def test_data_and_experts_are_not_returned_to():
+    cells = plan(Request.of("severe", results=RESULTS, seeds=3))
+    for name in (lambda c: c.dataset, lambda c: (c.dataset, c.experts, c.setup)):
+        changes = sum(name(a) != name(b) for a, b in pairwise(cells))
+        assert changes == len({name(cell) for cell in cells}) - 1
+
+
+def test_all_methods_of_a_seed_come_before_the_next_seed():
+    seeds = [cell.seed for cell in plan(Request.of("ablation", results=RESULTS, seeds=2))]
+    assert seeds == sorted(seeds)
+
+
+def test_a_cell_holds_what_a_record_needs():
+    cell = plan(Request.of("table1", results=RESULTS, datasets=("digits",)))[0].as_dict("abc")
+    assert cell["data"] == "abc"
+    assert cell["coverage"] == [0.7, 0.2, 0.1]
+    assert cell["expert_seed"] is None
+    assert cell["expert_protocol"] is None
+    assert cell["protocol"] == PROTOCOLS["fast"].as_dict()
+    assert json.loads(json.dumps(cell)) == cell
+
+
+def test_keys_of_all_cells_differ():
+    cells = plan(Request.of("severe", results=RESULTS))
+    assert len({cell_key(cell.as_dict("abc")) for cell in cells}) == len(cells)
+
+
+def test_holdout_and_the_experts_protocol_concern_trained_experts_alone():
+    slow = PROTOCOLS["paper"]
+    request = Request.of(
+        "severe", results=RESULTS, holdout=True, expert_protocol=slow, expert_seed=4
+    )
+    for cell in plan(request):
+        real = cell.experts == "real"
+        assert cell.holdout == real
+        assert cell.expert_protocol == (slow if real else None)
+        assert cell.expert_seed == (4 if real else None)
+
+
+def test_people_have_a_setup_of_their_own():
+    request = Request.of("people", results=RESULTS, people_file=Path("p.npz"))
+    assert {cell.setup.name for cell in plan(request)} == {"people"}
+    assert "people experts" in plan(request)[0].title

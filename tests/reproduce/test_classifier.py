@@ -1,0 +1,48 @@
+import json
+
+import pytest
+
+pytest.importorskip("torch")
+
+from mild.exceptions import DataFileError, InvalidInputError
+from mild.reproduce.classifier import classifier_records, run_classifier
+from mild.reproduce.data import load_images
+from mild.reproduce.images.protocol import PROTOCOLS
+
+
+@pytest.fixture
+def digits():
+    return load_images("digits")
+
+
+def test_a_classifier_learns_and_is_trained_once_per_seed(digits, trainings, tmp_path):
+    path = tmp_path / "classifier.json"
+    first = run_classifier(digits, PROTOCOLS["fast"], 1, path, device="cpu")
+    assert first[0]["accuracy"] > 0.8
+    assert first[0]["cell"]["table"] == "classifier"
+    both = run_classifier(digits, PROTOCOLS["fast"], 2, path, device="cpu")
+    assert len(trainings) == 2
+    assert both[0] == first[0]
+    assert classifier_records(path) == both
+
+
+def test_protocols_are_kept_apart(digits, trainings, tmp_path):
+    path = tmp_path / "classifier.json"
+    for name in ("fast", "paper"):
+        run_classifier(digits, PROTOCOLS[name], 1, path, device="cpu")
+    names = [record["cell"]["protocol"]["name"] for record in classifier_records(path)]
+    assert names == ["fast", "paper"]
+
+
+def test_zero_seeds_are_refused(digits, tmp_path):
+    with pytest.raises(InvalidInputError, match="at least 1; got 0"):
+        run_classifier(digits, PROTOCOLS["fast"], 0, tmp_path / "c.json", device="cpu")
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path):
+    path = tmp_path / "c.json"
+    assert classifier_records(path) == []
+    for content in ("[", json.dumps([{"schema": 7}]), json.dumps({"schema": 1})):
+        path.write_text(content)
+        with pytest.raises(DataFileError, match="Name another file"):
+            classifier_records(path)

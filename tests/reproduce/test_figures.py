@@ -1,0 +1,136 @@
+"""The figures: drawn, of a readable size, and not ruined by a reading that collapses."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from mild.exceptions import DataFileError, InvalidInputError, MissingExtraError
+from mild.reproduce import figures
+from mild.reproduce.figures import check_matplotlib, draw_table, draw_tables
+from mild.reproduce.summary import summarise
+from result_cases import LDAM, TDEF, THEORY, UNIFORM, make_record
+
+
+def png_size(path) -> tuple[int, int]:
+    head = path.read_bytes()[:24]
+    assert head[:8] == b"\x89PNG\r\n\x1a\n"
+    return int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")
+
+
+def records(**cell):
+    for seed in range(3):
+        shift = 0.001 * seed
+        yield make_record(TDEF, seed, 0.05 + shift, **cell)
+        yield make_record(UNIFORM, seed, 0.048 + 2 * shift, **cell)
+        yield make_record(THEORY, seed, {"argmax": 0.5 + shift, "stationary": 0.06}, **cell)
+        yield make_record(LDAM, seed, 0.07, **cell)
+
+
+@pytest.fixture(scope="module")
+def blocks():
+    cells = [{"setup": setup, "cost": cost} for setup in ("I", "II") for cost in ("error", "cost")]
+    cells += [
+        {"table": "severe", "setup": "severe", "experts": kind} for kind in ("real", "synthetic")
+    ]
+    return summarise([record for cell in cells for record in records(**cell)])
+
+
+def texts(panel) -> list[str]:
+    return [text.get_text() for text in panel.texts]
+
+
+def panel_of(block):
+    _, axes = figures._figure([2.0], 1)
+    figures._draw_panel(axes[0][0], block)
+    return axes[0][0]
+
+
+def test_one_png_of_a_readable_size_per_table(blocks, tmp_path) -> None:
+    written = draw_tables(blocks, tmp_path / "new")
+    assert [path.name for path in written] == ["table1.png", "severe.png"]
+    for path in written:
+        width, height = png_size(path)
+        assert 700 <= width <= 3000
+        assert 300 <= height <= 3000
+
+
+def test_a_collapsed_reading_is_an_arrow_with_its_number_and_leaves_the_scale(blocks) -> None:
+    panel = panel_of(blocks[0])
+    low, high = panel.get_xlim()
+    assert 0.02 < low < 0.0403 - 0.0018
+    assert 0.07 < high < 0.12
+    assert "0.501" in texts(panel)
+
+
+def test_what_is_near_is_on_the_scale_and_the_rest_is_said_below(blocks) -> None:
+    panel = panel_of(blocks[0])
+    assert texts(panel) == ["0.501"]
+    assert panel.get_xlabel() == "deferral loss (off the scale: oracle 0.010, best constant 0.270)"
+    severe = panel_of(blocks[-1])
+    assert {"oracle", "best constant"} <= set(texts(severe))
+    assert severe.get_xlabel() == "deferral loss"
+
+
+def test_hollow_diamonds_stand_at_the_paper_s_figures_in_the_row_s_colour(blocks) -> None:
+    diamonds = [line for line in panel_of(blocks[0]).lines if line.get_marker() == "D"]
+    places = [
+        (round(float(line.get_xdata()[0]), 4), line.get_markeredgecolor()) for line in diamonds
+    ]
+    assert places == [
+        (0.052, figures.BLACK),
+        (0.0403, figures.GREEN),
+        (0.0403, figures.ORANGE),
+        (0.0403, figures.BLUE),
+    ]
+    assert {line.get_markerfacecolor() for line in diamonds} == {"white"}
+
+
+def test_setups_stand_side_by_side_and_other_settings_below_one_another(blocks) -> None:
+    lines = figures._lines([block for block in blocks if block.table == "table1"])
+    assert [[(b.cell["setup"], b.cell["cost"]) for b in line] for line in lines] == [
+        [("I", "error"), ("II", "error")],
+        [("I", "cost"), ("II", "cost")],
+    ]
+    assert len(figures._lines([block for block in blocks if block.table == "severe"])) == 1
+
+
+def test_one_seed_without_tdef_or_the_paper_is_drawn(tmp_path) -> None:
+    (block,) = summarise([make_record(UNIFORM, dataset="digits", losses=0.0)])
+    draw_table([block], tmp_path / "one.png")
+    assert png_size(tmp_path / "one.png")[0] > 700
+
+
+def test_blocks_of_two_tables_or_none_are_refused(blocks, tmp_path) -> None:
+    with pytest.raises(InvalidInputError, match="of one table; got severe, table1"):
+        draw_table(blocks, tmp_path / "both.png")
+    with pytest.raises(InvalidInputError, match="of one table; got none"):
+        draw_table([], tmp_path / "none.png")
+
+
+def test_a_table_s_name_does_not_lead_out_of_the_folder(tmp_path) -> None:
+    blocks = summarise([make_record(table="../../away")])
+    (path,) = draw_tables(blocks, tmp_path / "in")
+    assert path.parent == tmp_path / "in"
+    assert path.exists()
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(blocks, tmp_path) -> None:
+    with pytest.raises(DataFileError, match=r"cannot write to .*: No such file or directory\."):
+        draw_table(blocks[:1], tmp_path / "none" / "table1.png")
+    (tmp_path / "file").touch()
+    with pytest.raises(DataFileError, match=r"cannot write to .*: File exists\."):
+        draw_tables(blocks, tmp_path / "file")
+
+
+def test_drawing_leaves_matplotlib_s_global_state_alone(blocks, tmp_path, monkeypatch) -> None:
+    monkeypatch.delitem(sys.modules, "matplotlib.pyplot", raising=False)
+    draw_table(blocks[:1], tmp_path / "table1.png")
+    assert "matplotlib.pyplot" not in sys.modules
+
+
+def test_a_missing_matplotlib_is_one_sentence_with_the_remedy(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'mild-learn\[demo\]'"):
+        check_matplotlib()
