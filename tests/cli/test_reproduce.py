@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from result_cases import TDEF, THEORY, make_record
 
 from mild.cli.reproduce.settings import Settings
 from mild.reproduce.results import append_record
+from result_cases import TDEF, THEORY, make_record
 
 pytest.importorskip("torch")
 

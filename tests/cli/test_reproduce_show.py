@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from result_cases import TDEF, THEORY, UNIFORM, make_record
 
+import mild as package
 from mild.reproduce.results import append_record
+from result_cases import TDEF, THEORY, UNIFORM, make_record
 
 
 @pytest.fixture
@@ -150,13 +153,13 @@ def test_json_holds_every_number(mild, folder):
         (["--out", "d.md"], "d.md must be a file; a folder is there."),
         (["--figure", "f.pdf"], "a figure must be a .png file; got 'f.pdf'."),
         (["--confidence", "2"], "confidence must lie between 0 and 1"),
-        (["old.jsonl"], "schema version 1; got 0"),
+        (["old"], "schema version 1; got 0"),
     ],
 )
 def test_bad_input_is_one_sentence(words, sentence, mild, folder):
     (folder / "d.md").mkdir()
-    (folder / "old.jsonl").write_text('{"schema": 0}\n')
-    (folder / "old.jsonl").rename(folder / "results" / "old") if "old.jsonl" not in words else None
+    (folder / "old").mkdir()
+    (folder / "old" / "r.jsonl").write_text('{"schema": 0}\n')
     done = mild("reproduce", "show", *words)
     assert done.code == 1
     assert done.err.startswith("error: ")
@@ -172,6 +175,12 @@ def test_it_needs_no_torch(folder):
         "from mild.cli import main\n"
         "main()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    source = str(Path(package.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": source},
+    )
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["blocks"]) == 3

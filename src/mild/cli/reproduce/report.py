@@ -76,11 +76,13 @@ def _print_rows(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
 
     widths = [max(map(cell_len, column)) for column in zip(header, *rows, strict=True)]
     room = Console().width
+    _print_lines([title])
     # A table has two blanks and a line per column, and the last line.
     if LEAST_NAME + sum(widths[1:]) + 3 * len(header) + 1 <= room:
-        print_table(title, header, rows, header[1:])
+        # The title stands above: in the table it would be broken at the table's width.
+        print_table("", header, rows, header[1:])
         return
-    _print_lines([title, "─" * room])
+    typer.echo("─" * room)
     for place, (name, seeds, *cells) in enumerate((header, *rows)):
         line = "  ".join(cell.rjust(width) for cell, width in zip(cells, widths[2:], strict=True))
         typer.echo(f"{name}, {seeds if place == 0 else _seeds(seeds)}\n    {line.rstrip()}")

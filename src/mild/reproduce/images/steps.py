@@ -71,7 +71,7 @@ class GraphStepper(Stepper):
 
     def record(self) -> None:
         """Record the step; weights, statistics and the optimiser are left as they were."""
-        kept = [value.clone() for value in self._state()]
+        kept = [value.detach().clone() for value in self._state()]
         known = len(kept)
         side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream(self.device))
