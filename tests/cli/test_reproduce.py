@@ -150,7 +150,9 @@ def test_people_name_their_file(mild, asked):
     assert done.code == 0, done.err
     assert asked[0].people_file == Path("p.npz")
     assert asked[0].datasets == ("cifar100",)
-    assert mild("reproduce", "people").code == 2
+    missing = mild("reproduce", "people")
+    assert missing.code != 0
+    assert "--people" in missing.err
 
 
 def test_experts_are_kept_in_the_user_s_cache(mild, asked, monkeypatch, tmp_path):

@@ -76,7 +76,7 @@ class Protocol:
 #: "paper" is the paper's (section 6); whether it augmented the images is not said there.
 PROTOCOLS = {
     "paper": Protocol("paper", 200, 1024, 1e-3, 1e-3, "constant", augment=True),
-    "fast": Protocol("fast", 16, 1024, 2e-3, 1e-3, "one-cycle", augment=True),
+    "fast": Protocol("fast", 16, 1024, 4e-3, 1e-3, "one-cycle", augment=True),
 }
 
 
