@@ -26,31 +26,31 @@ def scaled_rewards(costs, kind, largest):
     return raw / raw.sum(dim=1).mean()
 
 
+@pytest.mark.parametrize("scale", ["raw", "unit"])
 @pytest.mark.parametrize("method", ABLATION, ids=lambda method: method.text)
-def test_mild_is_the_library_loss_on_scaled_rewards(method, costs, scores):
-    objective = make_objective(method, costs, 1.0)
+def test_mild_is_the_library_loss_on_raw_or_scaled_rewards(method, scale, costs, scores):
+    objective = make_objective(method, costs, 1.0, scale=scale)
     kind = method.rewards or "complement"
-    weights = scaled_rewards(costs, kind, 1.0)
+    raw = nn.rewards(torch.as_tensor(costs), kind, 1.0)
+    weights = raw if scale == "raw" else scaled_rewards(costs, kind, 1.0)
     expected = nn.mild_loss(scores, weights[ROWS], list(objective.margins))
     torch.testing.assert_close(objective.loss(scores, ROWS), expected)
 
 
-def test_tdef_is_the_library_loss_up_to_the_scale_of_rewards(costs, scores):
+def test_tdef_is_the_library_loss(costs, scores):
     priced = costs + np.array([0.7, 0.2, 0.1], np.float32)
     objective = make_objective(Method("tdef"), priced, 1.7)
-    given = torch.as_tensor(priced)
-    factor = nn.rewards(given, "complement", 1.7).sum(dim=1).mean()
-    expected = nn.tdef_loss(scores, given[ROWS], scale=1.7) / factor
+    expected = nn.tdef_loss(scores, torch.as_tensor(priced)[ROWS], scale=1.7)
     torch.testing.assert_close(objective.loss(scores, ROWS), expected)
     assert objective.margins == (1.0, 1.0, 1.0)
 
 
-def test_rewards_have_mean_row_sum_one_in_every_form(costs):
+def test_unit_rewards_have_mean_row_sum_one_in_every_form(costs):
     zero = torch.zeros(len(costs), 3)
     everything = torch.arange(len(costs))
     for kind in ("others", "complement", "contrast"):
         method = Method("mild", kind, margins="uniform")
-        mean = make_objective(method, costs, 1.0).loss(zero, everything).mean()
+        mean = make_objective(method, costs, 1.0, scale="unit").loss(zero, everything).mean()
         # At equal scores and margins 1 every row's loss is its reward sum times log 3.
         assert float(mean) == pytest.approx(np.log(3), rel=1e-5)
 
@@ -59,7 +59,7 @@ def test_complement_takes_the_largest_possible_cost_as_its_scale(costs, scores):
     priced = costs * 0.5
     method = Method("mild", "complement", margins="uniform")
     by_two = make_objective(method, priced, 2.0).loss(scores, ROWS)
-    expected = nn.mild_loss(scores, scaled_rewards(priced, "complement", 2.0)[ROWS])
+    expected = nn.mild_loss(scores, nn.rewards(torch.as_tensor(priced), "complement", 2.0)[ROWS])
     torch.testing.assert_close(by_two, expected)
     assert not torch.allclose(by_two, make_objective(method, priced, 0.5).loss(scores, ROWS))
 

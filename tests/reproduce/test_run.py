@@ -112,7 +112,7 @@ def test_a_training_killed_half_way_goes_on_with_the_same_numbers(
     assert not any("epoch 1 of 3" in message for message in resumed)
     assert any("epoch 1 of 3" in message for message in said)
     assert numbers(records) == numbers(unbroken)
-    assert os.listdir(request.checkpoint_dir) == []
+    assert not request.checkpoint_dir.exists()
 
 
 def test_a_checkpoint_that_a_kill_left_behind_is_removed(make_request, trainings):

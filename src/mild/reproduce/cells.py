@@ -26,6 +26,7 @@ class Cell:
     setup: Setup
     experts: str
     cost: str
+    scale: str
     holdout: bool
     expert_seed: int | None
     protocol: Protocol
@@ -44,6 +45,7 @@ class Cell:
             "coverage": list(self.setup.coverage),
             "experts": self.experts,
             "cost": self.cost,
+            "scale": self.scale,
             "holdout": self.holdout,
             "expert_seed": self.expert_seed,
             "expert_protocol": None if experts is None else experts.as_dict(),
@@ -73,6 +75,7 @@ def plan(request: Request) -> list[Cell]:
             setup=setup,
             experts=experts,
             cost=cost,
+            scale=request.scale,
             holdout=request.holdout and experts == "real",
             expert_seed=None if experts == "synthetic" else request.expert_seed,
             protocol=request.protocol,

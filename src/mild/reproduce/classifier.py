@@ -17,7 +17,7 @@ from mild.reproduce.files import replace_json
 from mild.reproduce.images.protocol import Protocol
 from mild.reproduce.results import cell_key
 from mild.reproduce.routing import forget_checkpoint
-from mild.reproduce.run import choose_device, training_facts
+from mild.reproduce.run import check_place, choose_device, training_facts
 from mild.reproduce.surroundings import commit, hardware, versions
 
 __all__ = ["classifier_records", "run_classifier"]
@@ -49,6 +49,7 @@ def run_classifier(
     if seeds < 1:
         raise InvalidInputError(f"seeds must be an integer of at least 1; got {seeds!r}.")
     place = choose_device(device)
+    check_place(results)
     kept = {record["key"]: record for record in classifier_records(results)}
     found = []
     for seed in range(seeds):

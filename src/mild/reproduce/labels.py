@@ -108,6 +108,8 @@ def block_title(cell: Mapping[str, Any]) -> str:
     trained = cell.get("expert_protocol")
     if trained and trained != protocol:
         parts.append(f"experts by protocol {trained['name']} ({trained['epochs']} epochs)")
+    if cell.get("scale", "raw") != "raw":
+        parts.append("rewards scaled to sum 1")
     if cell["holdout"]:
         parts.append("holdout")
     return " · ".join(parts)

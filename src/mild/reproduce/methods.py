@@ -16,11 +16,13 @@ from mild.exceptions import InvalidInputError, OptionError, check_option
 from mild.margins import COUNTS
 from mild.reproduce.labels import method_label
 
-__all__ = ["ABLATION", "METHODS", "ROBUSTNESS", "Margins", "Method", "robustness"]
+__all__ = ["ABLATION", "METHODS", "ROBUSTNESS", "SCALES", "Margins", "Method", "robustness"]
 
 #: How margins are found, or the margins themselves.
 Margins: TypeAlias = str | tuple[float, ...] | None
 
+#: Rewards as they are, or scaled to mean row sum 1.
+SCALES = ("raw", "unit")
 METHODS = ("mild", "tdef", "ce", "cwce", "ldam")
 MARGINS = ("uniform", "theory", "tuned", "grid")
 OPTIONS = ("rewards", "counts", "margins", "total")

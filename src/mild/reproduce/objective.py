@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mild.costs import cheapest
-from mild.exceptions import InvalidInputError
+from mild.exceptions import InvalidInputError, check_option
 from mild.losses.labels import class_weights, ldam_margins
 from mild.margins import membership, theory_margins, uniform_margins
 from mild.nn import cross_entropy_loss, mild_loss, rewards
 from mild.nn.tensors import check_margins
-from mild.reproduce.methods import Method
+from mild.reproduce.methods import SCALES, Method
 
 __all__ = ["Loss", "Objective", "make_objective", "theory", "training_margins"]
 
@@ -49,11 +49,13 @@ def make_objective(
     costs: NDArray[np.float32],
     largest: float,
     device: str | torch.device = "cpu",
+    scale: str = "raw",
 ) -> Objective:
     """The loss of ``method`` on rows with these costs.
 
-    MILD and TDEF: ``sum_k reward_ik * log sum_k' exp((f_k' - f_k) / rho_k)``, rewards scaled to mean
-    row sum 1, so that learning rate and weight decay mean the same for every form of rewards.
+    MILD and TDEF: ``sum_k reward_ik * log sum_k' exp((f_k' - f_k) / rho_k)``, rewards as
+    they are or scaled to mean row sum 1. The scale matters: Adam forgets the size of the loss, but
+    its weight decay, added to the gradient, does not.
 
     Parameters
     ----------
@@ -62,6 +64,7 @@ def make_objective(
         is told of them
     largest : largest possible cost, the scale of complement rewards
     device : where the scores will be
+    scale : "raw", the paper's, or "unit": rewards of mean row sum 1
 
     Examples
     --------
@@ -72,7 +75,8 @@ def make_objective(
     if method.name in ("mild", "tdef"):
         margins = training_margins(method, costs, largest)
         kind = method.rewards if method.name == "mild" else "complement"
-        return Objective(_reward_loss(costs, str(kind), margins, largest, device), margins)
+        loss = _reward_loss(costs, str(kind), margins, largest, device, scale)
+        return Objective(loss, margins)
     return Objective(_label_loss(method.name, costs, device), None)
 
 
@@ -113,10 +117,12 @@ def _reward_loss(
     margins: Sequence[float],
     largest: float,
     device: str | torch.device,
+    scale: str,
 ) -> Loss:
     weights = rewards(torch.as_tensor(costs, device=device), kind, scale=largest)
-    mean = float(weights.sum(dim=1, dtype=torch.float64).mean())
-    weights = weights / mean if mean > 0 else weights
+    if check_option("scale", scale, SCALES) == "unit":
+        mean = float(weights.sum(dim=1, dtype=torch.float64).mean())
+        weights = weights / mean if mean > 0 else weights
     rho = check_margins(list(margins), weights)
 
     def loss(scores: Tensor, rows: Tensor) -> Tensor:

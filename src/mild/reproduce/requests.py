@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from mild.exceptions import InvalidInputError, check_option
 from mild.reproduce.data import DATASETS, PEOPLE
 from mild.reproduce.experts import COSTS, Setup, get_setup
 from mild.reproduce.images.protocol import PROTOCOLS, Protocol
-from mild.reproduce.methods import ABLATION, Method
+from mild.reproduce.methods import ABLATION, SCALES, Method
 
 __all__ = ["DEVICES", "EXPERTS", "TABLES", "Request", "Table"]
 
@@ -66,6 +67,8 @@ class Request:
     expert_seed : seed of trained experts
     people_file : annotations of the training images, for the table "people"
     expert_protocol : how experts are trained; None for ``protocol``
+    scale : of the rewards: "raw" as in the paper, or "unit" for mean row sum 1
+    price : what asking a person costs, for the table "people" and the cost type "cost"
     """
 
     table: str
@@ -85,10 +88,15 @@ class Request:
     expert_seed: int = 0
     people_file: Path | None = None
     expert_protocol: Protocol | None = None
+    scale: str = "raw"
+    price: float = 0.1
 
     def __post_init__(self) -> None:
         check_option("table", self.table, TABLES)
         check_option("device", self.device, DEVICES)
+        check_option("scale", self.scale, SCALES)
+        if not (math.isfinite(self.price) and self.price >= 0):
+            raise InvalidInputError(f"price must be non-negative and finite; got {self.price}.")
         for name, known in (("datasets", DATASETS), ("experts", EXPERTS), ("costs", COSTS)):
             for value in _each(name, getattr(self, name)):
                 check_option(name, value, known)

@@ -39,6 +39,7 @@ class RoutingProblem:
     flip : whether a mirror image means the same
     protocol, device : how and where networks are trained
     checkpoints : folder of unfinished trainings, or None
+    scale : of the rewards, "raw" or "unit"
     """
 
     images: NDArray[np.uint8]
@@ -50,6 +51,7 @@ class RoutingProblem:
     protocol: Protocol
     device: str
     checkpoints: Path | None = None
+    scale: str = "raw"
 
     def train(
         self,
@@ -65,7 +67,7 @@ class RoutingProblem:
         """
         images = self.images if rows is None else self.images[rows]
         costs = self.costs if rows is None else self.costs[rows]
-        objective = make_objective(method, costs, self.largest, self.device)
+        objective = make_objective(method, costs, self.largest, self.device, self.scale)
         network = train_network(
             images,
             costs.shape[1],
@@ -93,6 +95,9 @@ def forget_checkpoint(folder: Path | None, key: str) -> None:
     if folder is not None:
         with suppress(OSError):
             (folder / f"{key}.safetensors").unlink()
+        with suppress(OSError):
+            # The last one to go takes the folder along.
+            folder.rmdir()
 
 
 def routing_problem(
@@ -102,6 +107,7 @@ def routing_problem(
     protocol: Protocol,
     device: str,
     checkpoints: Path | None = None,
+    scale: str = "raw",
 ) -> RoutingProblem:
     """The problem of routing ``data`` among the experts, for one cost type."""
     rows = answers.router_rows
@@ -117,6 +123,7 @@ def routing_problem(
         protocol=protocol,
         device=device,
         checkpoints=checkpoints,
+        scale=scale,
     )
 
 

@@ -26,7 +26,7 @@ from mild.reproduce.supply import Supply
 from mild.reproduce.surroundings import commit, hardware, versions
 from mild.reproduce.tuning import TUNING_SEED, TuningFile, found_method, tune
 
-__all__ = ["Progress", "choose_device", "reproduce", "training_facts"]
+__all__ = ["Progress", "check_place", "choose_device", "reproduce", "training_facts"]
 
 #: Called with how many cells are done, how many there are, and what is being done.
 Progress: TypeAlias = Callable[[int, int, str], Any]
@@ -44,7 +44,7 @@ def reproduce(request: Request, progress: Progress | None = None) -> list[dict[s
     progress : called as ``progress(done, total, message)``, also while a cell is trained
     """
     device = choose_device(request.device)
-    _check_place(request.results)
+    check_place(request.results)
     finished = records_by_key(request.results)
     supply = Supply(request, device)
     cells = plan(request)
@@ -77,7 +77,9 @@ def _run_cell(
     def problem(seed: int) -> tuple[RoutingProblem, ExpertAnswers, str]:
         data, answers = supply.scenario(cell, seed, lambda done, total, said: tell(said))
         checkpoints = request.checkpoint_dir
-        found = routing_problem(data, answers, cell.cost, cell.protocol, device, checkpoints)
+        found = routing_problem(
+            data, answers, cell.cost, cell.protocol, device, checkpoints, cell.scale
+        )
         return found, answers, data.note
 
     chosen = None
@@ -135,7 +137,7 @@ def _teller(progress: Progress | None, done: int, total: int, cell: Cell) -> Tel
     return lambda said: report(done, total, f"{cell.title}: {said}" if said else cell.title)
 
 
-def _check_place(results: Path) -> None:
+def check_place(results: Path) -> None:
     """Say before the first training what writing would say after it."""
     folder = results.absolute().parent
     try:

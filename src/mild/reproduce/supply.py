@@ -15,7 +15,7 @@ from mild.reproduce.experts import (
     synthetic_answers,
     trained_answers,
 )
-from mild.reproduce.experts.people import DEFAULT_COLUMNS
+from mild.reproduce.experts.people import default_columns
 from mild.reproduce.requests import Request
 
 __all__ = ["Supply"]
@@ -42,13 +42,13 @@ class Supply:
         if cell.experts != "people":
             return cell.as_dict(data.digest())
         people = self._annotations(cell.dataset)
-        columns = {name: people.columns[name] for name in self._columns(people)}
+        columns = {name: people.columns[name] for name in default_columns(people)}
         # The file alone decides these, so that a cell can be known before its classifier is trained.
         right = [round(float((said == people.truth).mean()), 4) for said in columns.values()]
         digest = hashlib.sha256()
         for name, said in columns.items():
             digest.update(f"{name} {said.size};".encode() + said.astype("<i8").tobytes())
-        more = {"coverage": right, "people": digest.hexdigest()[:16]}
+        more = {"coverage": right, "people": digest.hexdigest()[:16], "price": self.request.price}
         return cell.as_dict(data.digest()) | more
 
     def scenario(
@@ -90,7 +90,7 @@ class Supply:
             data,
             people,
             cell.expert_protocol,
-            columns=self._columns(people),
+            price=self.request.price,
             classifier_rows=min(CLASSIFIER_ROWS, len(data.train_labels) // 10),
             **where,
         )
@@ -111,9 +111,3 @@ class Supply:
             check_people(people, self._images(dataset))
             self._people = dataset, people
         return self._people[1]
-
-    @staticmethod
-    def _columns(people: PeopleFile) -> list[str]:
-        """Columns of single people, or all there are."""
-        usual = DEFAULT_COLUMNS.get(people.dataset, ())
-        return [name for name in usual if name in people.columns] or sorted(people.columns)

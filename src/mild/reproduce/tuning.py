@@ -1,7 +1,7 @@
 """Margins that are searched on a held-out tenth of the router's rows, once for all seeds.
 
-``tuned``: a network trained at uniform margins on the other rows gives features of the held-out ones,
-and linear heads on these are searched. ``grid``: the paper's, a network per grid point trained on the
+``tuned``: a network trained with TDEF's loss on the other rows gives features of the held-out ones, and
+linear heads on these are searched. ``grid``: the paper's, a network per grid point trained on the
 other rows and judged on the held-out ones by argmax. What is found is kept in a small file whose name
 covers all that it depends on; a kill loses one grid point at most.
 """
@@ -51,7 +51,13 @@ class TuningFile:
 
     def __init__(self, folder: Path, cell: Mapping[str, Any]) -> None:
         kept = {name: value for name, value in cell.items() if name not in ("table", "seed")}
-        self.what = {"cell": kept, "held_out": HELD_OUT, "seed": TUNING_SEED, "heads": SETTINGS}
+        self.what = {
+            "cell": kept,
+            "held_out": HELD_OUT,
+            "seed": TUNING_SEED,
+            "heads": SETTINGS,
+            "features": "tdef",
+        }
         self.key = cell_key(self.what)
         self.path = folder / f"{self.key}.json"
 
@@ -138,9 +144,12 @@ def _search_heads(method: Method, problem: RoutingProblem, key: str, tell: Tell)
     start = time.perf_counter()
     kinds = REWARDS if method.rewards == "any" else (str(method.rewards),)
     rest, held = held_out_rows(problem.costs)
-    even = Method("mild", rewards=kinds[0], margins="uniform")
     network, _ = problem.train(
-        even, TUNING_SEED, _name(key), rest, lambda said: tell(f"features for tuning, {said}")
+        Method("tdef"),
+        TUNING_SEED,
+        _name(key),
+        rest,
+        lambda said: tell(f"features for tuning, {said}"),
     )
     tell(f"linear heads on {len(held)} held-out rows")
     features = network.features(problem.images[held])

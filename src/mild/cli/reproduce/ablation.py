@@ -39,6 +39,12 @@ def ablation(
         bool,
         typer.Option("--robustness", help="Also margins around the theory's; for setup I alone."),
     ] = False,
+    scale: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="Rewards as they are (raw), or scaled to mean row sum 1 (unit)."
+        ),
+    ] = "raw",
     seeds: o.Seeds = 3,
     protocol: o.ProtocolName = "fast",
     settings: Settings,
@@ -78,6 +84,7 @@ def ablation(
         datasets=(dataset,),
         setups=chosen_setups(setup and [setup], coverage and [coverage]),
         experts=(experts,),
+        scale=scale,
         costs=(cost,),
         methods=(*methods, *ROBUSTNESS) if robustness else methods,
         seeds=seeds,

@@ -37,6 +37,9 @@ def people(
             help="error, or cost (error plus what asking costs); may be repeated. Default: both.",
         ),
     ] = None,
+    price: Annotated[
+        float, typer.Option(help="What asking a person costs, for the cost type cost.")
+    ] = 0.1,
     method: o.Methods = None,
     seeds: o.Seeds = 3,
     protocol: o.ProtocolName = "fast",
@@ -65,6 +68,7 @@ def people(
         cache_dir,
         as_json,
         people_file=people_file,
+        price=price,
         datasets=tuple(dataset or ("cifar10",)),
         costs=tuple(cost) if cost else None,
         methods=chosen_methods(method),

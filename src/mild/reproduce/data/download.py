@@ -109,7 +109,7 @@ def _attempt(
         with open(part, "ab" if start else "wb") as stream:
             while done < file.size:
                 try:
-                    block = response.read1(BLOCK)
+                    block = response.read1(min(BLOCK, file.size - done))
                 except (OSError, http.client.HTTPException) as error:
                     return _reason(error)
                 if not block:

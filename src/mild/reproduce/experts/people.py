@@ -135,10 +135,14 @@ def people_scenario(
     )
 
 
+def default_columns(people: PeopleFile) -> tuple[str, ...]:
+    """Columns of single people, or all there are."""
+    usual = DEFAULT_COLUMNS.get(people.dataset, ())
+    return tuple(name for name in usual if name in people.columns) or tuple(people.columns)
+
+
 def _columns(people: PeopleFile, columns: Sequence[str] | None) -> tuple[str, ...]:
-    if columns is None:
-        usual = DEFAULT_COLUMNS.get(people.dataset, ())
-        columns = [name for name in usual if name in people.columns] or list(people.columns)
+    columns = default_columns(people) if columns is None else columns
     if not columns:
         raise InvalidInputError("columns must name at least one annotator; got none.")
     for name in columns:
