@@ -63,6 +63,18 @@ def test_a_finished_cell_is_not_run_again(make_request, trainings):
     assert [r for r in more if r["cell"]["method"]["name"] != "ce"] == first
 
 
+def test_the_same_network_under_another_name_is_not_trained_again(make_request, trainings):
+    records = reproduce(make_request(methods=("tdef", "uniform:rewards=complement", "uniform")))
+    assert len(trainings) == 6
+    for tdef, twin, other in zip(records[::3], records[1::3], records[2::3], strict=True):
+        assert twin["outcomes"] == tdef["outcomes"]
+        assert twin["cell"]["method"]["rewards"] == "complement"
+        assert twin["key"] != tdef["key"]
+        assert other["twin"] != tdef["twin"]
+    reproduce(make_request(methods=("tdef",), costs=("cost",)))
+    assert len(trainings) == 9
+
+
 def test_other_protocols_data_and_seeds_are_other_cells(make_request, trainings):
     request = make_request(methods=("tdef",))
     reproduce(request)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -12,6 +12,8 @@ from mild.exceptions import DataFileError, InvalidInputError
 from mild.reproduce.cells import Cell, plan
 from mild.reproduce.experts import ExpertAnswers
 from mild.reproduce.images.training import TrainedNetwork, best_device
+from mild.reproduce.methods import Method
+from mild.reproduce.objective import training_margins
 from mild.reproduce.outcomes import outcomes, reference
 from mild.reproduce.records import SCHEMA
 from mild.reproduce.requests import Request
@@ -35,7 +37,9 @@ Progress: TypeAlias = Callable[[int, int, str], Any]
 def reproduce(request: Request, progress: Progress | None = None) -> list[dict[str, Any]]:
     """Records of all cells of a request, in their order.
 
-    A cell that the results file holds already is not run again. An interrupt or a kill leaves what is
+    A cell that the results file holds already is not run again; nor is one whose network would be the
+    same to the last bit as that of another cell there: a method's search may find another method, and
+    tables share cells. An interrupt or a kill leaves what is
     finished in the file; a cell that was under way goes on from its checkpoint next time.
 
     Parameters
@@ -58,7 +62,7 @@ def reproduce(request: Request, progress: Progress | None = None) -> list[dict[s
             # A kill between the record and its checkpoint's end leaves the latter behind.
             forget_checkpoint(request.checkpoint_dir, key)
         else:
-            finished[key] = _run_cell(cell, entry, key, request, supply, device, tell)
+            finished[key] = _run_cell(cell, entry, key, request, supply, device, tell, finished)
         records.append(finished[key])
     if progress is not None:
         progress(len(cells), len(cells), "done")
@@ -73,6 +77,7 @@ def _run_cell(
     supply: Supply,
     device: str,
     tell: Tell,
+    finished: Mapping[str, dict[str, Any]],
 ) -> dict[str, Any]:
     def problem(seed: int) -> tuple[RoutingProblem, ExpertAnswers, str]:
         data, answers = supply.scenario(cell, seed, lambda done, total, said: tell(said))
@@ -87,10 +92,18 @@ def _run_cell(
         file = TuningFile(request.tuning_dir, entry)
         chosen = tune(cell.method, lambda: problem(TUNING_SEED)[0], file, tell)
     task, answers, note = problem(cell.seed)
-    network, objective = task.train(found_method(cell.method, chosen), cell.seed, key, tell=tell)
+    method = found_method(cell.method, chosen)
+    training = _training_key(entry, method, task)
+    twin = next((known for known in finished.values() if known.get("twin") == training), None)
+    if twin is not None:
+        record = {**twin, "key": key, "cell": entry, "chosen": chosen}
+        append_record(request.results, record)
+        return record
+    network, objective = task.train(method, cell.seed, key, tell=tell)
     record = {
         "schema": SCHEMA,
         "key": key,
+        "twin": training,
         "cell": entry,
         "margins": None if objective.margins is None else list(objective.margins),
         "outcomes": outcomes(network.scores(task.test_images), task.test_costs, objective.margins),
@@ -111,6 +124,16 @@ def _run_cell(
     append_record(request.results, record)
     task.forget(key)
     return record
+
+
+def _training_key(entry: Mapping[str, Any], method: Method, task: RoutingProblem) -> str:
+    """Name of a training: the same for cells whose networks are the same."""
+    same = {name: value for name, value in entry.items() if name not in ("table", "method")}
+    loss: list[Any] = [method.name]
+    if method.name in ("mild", "tdef"):
+        margins = training_margins(method, task.costs, task.largest)
+        loss = [method.rewards or "complement", [round(value, 9) for value in margins]]
+    return cell_key({**same, "loss": loss})
 
 
 def training_facts(network: TrainedNetwork) -> dict[str, float]:

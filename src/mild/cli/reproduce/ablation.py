@@ -33,7 +33,9 @@ def ablation(
     ] = "error",
     method: Annotated[
         list[str] | None,
-        typer.Option(metavar="METHOD", help="As for table1. Default: every reading, and TDEF."),
+        typer.Option(
+            "--method", metavar="METHOD", help="As for table1. Default: every reading, and TDEF."
+        ),
     ] = None,
     robustness: Annotated[
         bool,
