@@ -42,7 +42,7 @@ def texts(panel) -> list[str]:
 
 
 def panel_of(block):
-    _, axes = figures._figure([2.0], 1)
+    _, axes = figures._figure([2.0], 1, 1)
     figures._draw_panel(axes[0][0], block)
     return axes[0][0]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ def draw_table(blocks: Sequence[Block], path: str | os.PathLike[str]) -> None:
     lines = _lines(blocks)
     columns = max(len(line) for line in lines)
     heights = [0.75 + ROW_HEIGHT * max(len(_methods(block)) for block in line) for line in lines]
-    figure, axes = _figure(heights, columns)
+    figure, axes = _figure(heights, columns, max(_labelled(line) for line in lines))
     for line, panels in zip(lines, axes, strict=True):
         for place, panel in enumerate(panels):
             if place >= len(line):
@@ -94,7 +94,7 @@ def draw_table(blocks: Sequence[Block], path: str | os.PathLike[str]) -> None:
     figure.suptitle(TABLES.get(names[0], names[0]), fontsize=13)
     _legend(figure, blocks)
     try:
-        figure.savefig(path, dpi=130, format="png")
+        figure.savefig(path, dpi=130, format="png", bbox_inches="tight")
     except OSError as error:
         raise DataFileError(f"cannot write to {path}: {error.strerror or error}.") from error
 
@@ -126,13 +126,19 @@ def _labels(block: Block) -> list[str]:
     return [row.label for row in _methods(block)]
 
 
-def _figure(heights: Sequence[float], columns: int) -> tuple[Any, Any]:
+def _labelled(line: Sequence[Block]) -> int:
+    """Panels of a line that need names of their own: their methods are not those to the left."""
+    names = [_labels(block) for block in line]
+    return 1 + sum(own != left for left, own in pairwise(names))
+
+
+def _figure(heights: Sequence[float], columns: int, labelled: int) -> tuple[Any, Any]:
     # The object interface and the Agg canvas: no global state, no display needed.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(
-        figsize=(3.2 + max(5.0, 3.3 * columns), 1.3 + sum(heights)), layout="constrained"
+        figsize=(3.2 * labelled + max(5.0, 3.3 * columns), 1.3 + sum(heights)), layout="constrained"
     )
     FigureCanvasAgg(figure)
     axes = figure.subplots(len(heights), columns, squeeze=False, height_ratios=heights)
