@@ -16,6 +16,7 @@ from mild.metrics.loss import (
 )
 from mild.metrics.paired import Interval, paired_interval
 from mild.metrics.price_frontier import FrontierPoint, frontier, pareto
+from mild.metrics.resampled import resampled_intervals
 from mild.metrics.routing_summary import RoutingSummary, summary
 from mild.metrics.shares import (
     balanced_recall,
@@ -48,6 +49,7 @@ __all__ = [
     "oracle_shares",
     "paired_interval",
     "pareto",
+    "resampled_intervals",
     "share_entropy",
     "shuffled_control",
     "simultaneous_intervals",

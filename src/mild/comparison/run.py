@@ -1,0 +1,244 @@
+"""Fit every method on every split and judge it on rows that it has not seen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mild.arrays import FloatArray, IntArray, check_costs
+from mild.comparison.inputs import Inputs
+from mild.comparison.methods import Context, Method, plain
+from mild.comparison.outcome import Comparison, Row
+from mild.comparison.verdict import Statement, state
+from mild.exceptions import InvalidInputError
+from mild.metrics import (
+    chosen_costs,
+    expert_recall,
+    expert_shares,
+    linearised_rows,
+    oracle_loss,
+    oracle_shares,
+    resampled_intervals,
+    shuffled_control,
+    simultaneous_intervals,
+)
+from mild.splits import Split, folds
+
+__all__ = ["Progress", "compare"]
+
+#: Called with fits done, fits in all, and what was just done.
+Progress: TypeAlias = Callable[[int, int, str], Any]
+
+
+def compare(
+    inputs: Inputs,
+    costs: ArrayLike,
+    splits: Sequence[Split],
+    methods: Sequence[Method],
+    *,
+    expert_names: Sequence[str],
+    bundle: IntArray | None = None,
+    prices: FloatArray | None = None,
+    largest: float | None = None,
+    n_folds: int = 5,
+    confidence: float = 0.95,
+    seed: int = 0,
+    jobs: int | None = None,
+    left_out: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> Comparison:
+    """Compare methods on the same splits of the same rows.
+
+    Every method searches its own strength by cross-validation inside the training rows. Intervals of
+    the difference to the best constant hold for all methods at once: over rows for one split, over
+    splits with the correction for their overlap otherwise.
+
+    Parameters
+    ----------
+    inputs : what routers see; features are learned from the training rows of each split
+    costs : (n_rows, n_experts), NaN where an expert was never asked
+    splits : as ``mild.splits`` makes them
+    methods : with the best constant first, as ``chosen_methods`` gives them
+    expert_names : names of the experts
+    bundle : (n_rows,) rows that belong together, for the folds; None if each is alone
+    prices : (n_rows, n_experts) dollars, to put the difference into money
+    largest : largest possible cost, for complement rewards
+    progress : called as ``progress(done, total, message)``
+    """
+    array = check_costs(costs)
+    if len(inputs) != len(array):
+        raise InvalidInputError(
+            f"inputs and costs must have as many rows; got {len(inputs)} and {len(array)}."
+        )
+    if not splits:
+        raise InvalidInputError("splits must hold at least one split; got none.")
+    if not methods or methods[0].key != "constant":
+        raise InvalidInputError("methods must begin with the best constant.")
+    groups = np.arange(len(array)) if bundle is None else np.asarray(bundle)
+    total = len(splits) * len(methods)
+    report = progress or (lambda done, of, text: None)
+    report(0, total, "features")
+    parts: list[dict[str, dict[str, Any]]] = []
+    for number, split in enumerate(splits):
+        X_train, X_test = inputs.features(split.train, split.test)
+        context = Context(folds(groups[split.train], n_folds, seed), largest, seed, jobs)
+        part: dict[str, dict[str, Any]] = {}
+        for method in methods:
+            part[method.key] = _judge(
+                method, context, X_train, array[split.train], X_test, array[split.test]
+            )
+            report(number * len(methods) + len(part), total, f"split {number + 1}, {method.label}")
+        parts.append(part)
+    return _gather(
+        array, splits, methods, parts, tuple(expert_names), prices, confidence, seed, left_out
+    )
+
+
+def _judge(
+    method: Method,
+    context: Context,
+    X_train: Any,
+    train_costs: FloatArray,
+    X_test: Any,
+    test_costs: FloatArray,
+) -> dict[str, Any]:
+    start = time.perf_counter()
+    router = method.build(context).fit(X_train, train_costs)
+    chosen = router.predict(X_test)
+    found = {name: plain(value) for name, value in getattr(router, "best_params_", {}).items()}
+    if hasattr(router, "best_family_"):
+        found = {"family": router.best_family_, **found}
+    return {
+        "chosen": chosen,
+        "rows": linearised_rows(chosen_costs(test_costs, chosen)[:, None])[:, 0],
+        "seconds": time.perf_counter() - start,
+        "found": found,
+    }
+
+
+def _gather(
+    costs: FloatArray,
+    splits: Sequence[Split],
+    methods: Sequence[Method],
+    parts: Sequence[dict[str, dict[str, Any]]],
+    expert_names: tuple[str, ...],
+    prices: FloatArray | None,
+    confidence: float,
+    seed: int,
+    left_out: Sequence[str],
+) -> Comparison:
+    others = [method.key for method in methods[1:]]
+    intervals = _intervals(splits, parts, others, confidence, seed) if others else {}
+    rows = tuple(
+        _row(method, costs, splits, parts, prices, intervals.get(method.key)) for method in methods
+    )
+    chosen = "tune" if "tune" in others else min(rows[1:] or rows, key=lambda row: row.mean).key
+    tests = [costs[split.test] for split in splits]
+    statement = _statement(rows, chosen, splits, expert_names, confidence, len(costs))
+    return Comparison(
+        rows,
+        chosen,
+        statement,
+        expert_names,
+        float(np.mean([oracle_loss(test) for test in tests])),
+        np.mean([oracle_shares(test) for test in tests], axis=0),
+        len(costs),
+        float(np.mean([len(split.train) for split in splits])),
+        float(np.mean([len(split.test) for split in splits])),
+        len(splits),
+        confidence,
+        tuple(left_out),
+        sum(split.dropped for split in splits),
+    )
+
+
+def _intervals(
+    splits: Sequence[Split],
+    parts: Sequence[dict[str, dict[str, Any]]],
+    keys: Sequence[str],
+    confidence: float,
+    seed: int,
+) -> dict[str, tuple[float, float, float]]:
+    if len(splits) == 1:
+        part = parts[0]
+        rows = np.column_stack([part[key]["rows"] - part["constant"]["rows"] for key in keys])
+        found = simultaneous_intervals(rows, confidence, seed)
+    else:
+        means = np.array(
+            [
+                [part[key]["rows"].mean() - part["constant"]["rows"].mean() for key in keys]
+                for part in parts
+            ]
+        )
+        ratio = float(np.mean([len(split.test) / len(split.train) for split in splits]))
+        found = resampled_intervals(means, ratio, confidence, seed)
+    return {
+        key: (float(found.estimate[j]), float(found.low[j]), float(found.high[j]))
+        for j, key in enumerate(keys)
+    }
+
+
+def _row(
+    method: Method,
+    costs: FloatArray,
+    splits: Sequence[Split],
+    parts: Sequence[dict[str, dict[str, Any]]],
+    prices: FloatArray | None,
+    difference: tuple[float, float, float] | None,
+) -> Row:
+    own = [part[method.key] for part in parts]
+    tests = [costs[split.test] for split in splits]
+    p = costs.shape[1]
+    recall = np.array([expert_recall(t, o["chosen"]) for t, o in zip(tests, own, strict=True)])
+    known = (~np.isnan(recall)).sum(axis=0)
+    price = None
+    if prices is not None:
+        paid = [
+            np.nanmean(prices[split.test, one["chosen"]])
+            for split, one in zip(splits, own, strict=True)
+        ]
+        price = float(np.mean(paid))
+    return Row(
+        method.key,
+        method.label,
+        method.what,
+        np.array([one["rows"].mean() for one in own]),
+        np.mean([expert_shares(one["chosen"], p) for one in own], axis=0),
+        np.where(known > 0, np.nansum(recall, axis=0) / np.maximum(known, 1), np.nan),
+        float(np.mean([shuffled_control(t, o["chosen"]) for t, o in zip(tests, own, strict=True)])),
+        price,
+        difference,
+        float(np.mean([one["seconds"] for one in own])),
+        [one["found"] for one in own],
+    )
+
+
+def _statement(
+    rows: Sequence[Row],
+    chosen: str,
+    splits: Sequence[Split],
+    expert_names: tuple[str, ...],
+    confidence: float,
+    n_rows: int,
+) -> Statement:
+    constant = rows[0]
+    row = next(row for row in rows if row.key == chosen)
+    name = expert_names[int(np.argmax(constant.shares))]
+    basis = (
+        f"{confidence:.0%} interval of the difference "
+        + (
+            "0"
+            if row.difference is None
+            else f"{row.difference[1]:+.4f} to {row.difference[2]:+.4f}"
+        )
+        + f", {len(rows) - 1} methods compared, {n_rows:,} rows, "
+        + ("one split" if len(splits) == 1 else f"{len(splits)} splits")
+    )
+    dollars = None
+    if row.price is not None and constant.price is not None:
+        dollars = row.price - constant.price
+    return state(row.label, name, row.difference or (0.0, 0.0, 0.0), basis, n_rows, dollars)
