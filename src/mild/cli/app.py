@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from mild.cli.console import reported
+from mild.cli.data import build_data
 from mild.cli.demo import demo
 from mild.cli.evaluate import evaluate
 from mild.cli.fit import fit
@@ -31,6 +32,7 @@ def build_app() -> typer.Typer:
     app.callback()(_mild)
     for verb in (fit, tune, evaluate, predict, show, demo):
         app.command(verb.__name__)(reported(verb))
+    app.add_typer(build_data())
     app.add_typer(build_reproduce())
     return app
 

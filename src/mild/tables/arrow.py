@@ -16,7 +16,7 @@ from mild.exceptions import DataFileError
 from mild.tables.columns import expert_name, split_columns
 from mild.tables.matrices import Matrices
 
-__all__ = ["read_arrow"]
+__all__ = ["MAX_BLOCK", "is_numeric", "numbers", "read_arrow", "short", "unreadable"]
 
 # Types are guessed from one block: as large as the file, so that a late value counts too.
 MAX_BLOCK = 2**31 - 1
@@ -38,7 +38,7 @@ def read_arrow(
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise DataFileError(f"columns must have different names; {min(twice)!r} appears twice.")
-    numeric = [field.name for field in source.schema if _is_numeric(field.type)]
+    numeric = [field.name for field in source.schema if is_numeric(field.type)]
     feature_columns, cost_columns = split_columns(names, numeric, features, costs, need_costs)
     chosen = [*feature_columns, *cost_columns]
     others = [name for name in names if name not in set(chosen) and name not in set(numeric)]
@@ -64,7 +64,7 @@ def _open(file: Path) -> Any:
         size = min(max(file.stat().st_size, 1 << 20), MAX_BLOCK)
         return arrow_csv.read_csv(file, read_options=arrow_csv.ReadOptions(block_size=size))
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise _unreadable(file.suffix, error) from error
+        raise unreadable(file.suffix, error) from error
 
 
 class _Parquet:
@@ -82,16 +82,18 @@ def _read(source: Any, names: list[str]) -> Any:
     try:
         return source.select(names)
     except (pa.ArrowException, OSError) as error:
-        raise _unreadable(".parquet", error) from error
+        raise unreadable(".parquet", error) from error
 
 
-def _unreadable(suffix: str, error: Exception) -> DataFileError:
+def unreadable(suffix: str, error: Exception) -> DataFileError:
+    """What Arrow said, as one sentence."""
     # Arrow's messages may run over several lines and quote the data.
     reason = str(error).strip().splitlines()[0].rstrip(".")[:200]
     return DataFileError(f"it is not a readable {suffix} file, or it is cut off ({reason}).")
 
 
-def _is_numeric(kind: Any) -> bool:
+def is_numeric(kind: Any) -> bool:
+    """Whether an Arrow type holds numbers; true and false are numbers too."""
     test = pa.types
     return bool(
         test.is_integer(kind)
@@ -106,14 +108,15 @@ def _matrix(table: Any, names: list[str]) -> FloatArray:
     single = all(table.schema.field(name).type == pa.float32() for name in names)
     matrix = np.empty((table.num_rows, len(names)), np.float32 if single else np.float64)
     for place, name in enumerate(names):
-        matrix[:, place] = _numbers(name, table[name])
+        matrix[:, place] = numbers(name, table[name])
     return matrix
 
 
-def _numbers(name: str, column: Any) -> Any:
-    if not (_is_numeric(column.type) or pa.types.is_null(column.type)):
+def numbers(name: str, column: Any) -> Any:
+    """A column as a float array, NaN where it is empty."""
+    if not (is_numeric(column.type) or pa.types.is_null(column.type)):
         example = _first_text(column)
-        shown = "" if example is None else f" such as {_short(example)}"
+        shown = "" if example is None else f" such as {short(example)}"
         raise DataFileError(
             f"column {name!r} must hold numbers; it holds {_type_name(column.type)}{shown}."
         )
@@ -126,11 +129,11 @@ def _refuse_damaged(name: str, column: Any) -> None:
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return
     values = column.drop_null().slice(0, PROBE).to_pylist()
-    numbers = sum(_is_number(value) for value in values)
-    if 2 * numbers > len(values):
+    parsed = sum(_is_number(value) for value in values)
+    if 2 * parsed > len(values):
         raise DataFileError(
             f"column {name!r} must hold numbers; it holds some, but also text such as "
-            f"{_short(_first_text(column))}. Mend it, or choose the features by name."
+            f"{short(_first_text(column))}. Mend it, or choose the features by name."
         )
 
 
@@ -154,6 +157,7 @@ def _type_name(kind: Any) -> str:
     return "text" if pa.types.is_string(kind) or pa.types.is_large_string(kind) else str(kind)
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
+    """A value for a message, not more of it than can be read."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}..."

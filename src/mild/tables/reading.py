@@ -1,0 +1,186 @@
+"""From an Arrow table to outcomes: shape, experts, query, cells, findings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mild.arrays import FloatArray
+from mild.exceptions import DataFileError
+from mild.tables.arrow import numbers
+from mild.tables.columns import choose_columns, listed
+from mild.tables.expert_names import match_experts
+from mild.tables.findings import RESCALE, Finding, check_range, counted, examine
+from mild.tables.forms import TITLES, choose_form, lay_out
+from mild.tables.forms.layout import Layout, Named, seconds_per
+from mild.tables.forms.llmrouter import MODEL, PERFORMANCE, pivot
+from mild.tables.outcomes import OutcomeTable, Wanted
+from mild.tables.queries import Query, choose_query, query_texts
+from mild.tables.vectors import find_vectors, read_vectors
+
+__all__ = ["build_outcomes"]
+
+
+def build_outcomes(table: Any, wanted: Wanted) -> OutcomeTable:
+    """Outcomes of an Arrow table."""
+    table, layout, findings = _shaped(table, wanted)
+    all_taken = layout.taken
+    if wanted.experts is not None:
+        layout = layout.of(match_experts(wanted.experts, list(layout.scores)))
+    scores = _cells(table, layout, layout.scores)
+    check_range("scores", scores, list(layout.scores.values()), 0, 1, RESCALE)
+    table, layout, scores, dropped = _asked(table, layout, scores)
+    query = choose_query(table.schema, wanted.query, wanted.choices, all_taken)
+    vector_column = wanted.vectors or find_vectors(table)
+    if query is None and vector_column is None:
+        raise DataFileError(
+            f"there must be a query to route by: name its column with --query, or one of vectors with "
+            f"--vectors; found {listed(list(table.column_names))}."
+        )
+    queries = [""] * table.num_rows if query is None else query_texts(table, query)
+    prices = _costs("prices", table, layout, layout.prices)
+    latencies = _costs("latencies", table, layout, layout.latencies)
+    if latencies is not None:
+        units = [seconds_per(layout.latencies.get(name, "")) for name in layout.scores]
+        # To the nanosecond: milliseconds that were written and read again are the same.
+        latencies = np.round(latencies * units, 9)
+    names = list(layout.scores)
+    findings += [*dropped, *examine(queries, names, scores, prices, query is not None)]
+    used = {*all_taken, *([vector_column] if vector_column else [])}
+    if query is not None and not query.choices and len(query.columns) == 1:
+        used.update(query.columns)
+    return OutcomeTable(
+        queries,
+        names,
+        scores,
+        prices,
+        latencies,
+        table.select([name for name in table.column_names if name not in used]),
+        None if vector_column is None else read_vectors(table, vector_column),
+        layout.form,
+        _explanation(layout, len(queries), query, vector_column, prices, latencies),
+        tuple(findings),
+    )
+
+
+def _shaped(table: Any, wanted: Wanted) -> tuple[Any, Layout, list[Finding]]:
+    """A table with a row per query, and which of its columns hold outcomes."""
+    schema = table.schema
+    form = choose_form(schema, wanted.form, wanted.scores)
+    if form != "llmrouter":
+        return table, lay_out(schema, form, wanted.scores, wanted.prices, wanted.latencies), []
+    for name in (MODEL, PERFORMANCE):
+        if name not in schema.names:
+            raise DataFileError(
+                f"a row per query and model must have a column {name!r}; found "
+                f"{listed(list(schema.names))}."
+            )
+    if wanted.scores is not None:
+        raise DataFileError(
+            f"a row per query and model has its scores in column {PERFORMANCE!r}; leave out --scores."
+        )
+    query = choose_query(schema, wanted.query)
+    if query is None or len(query.columns) != 1:
+        raise DataFileError(
+            f"a row per query and model must have one column of the query, by --query or named query; "
+            f"found {listed(list(schema.names))}."
+        )
+    return pivot(
+        table,
+        query.columns[0],
+        _one_column("prices", wanted.prices, schema),
+        _one_column("latencies", wanted.latencies, schema),
+    )
+
+
+def _one_column(what: str, named: Named, schema: Any) -> str | None:
+    """The column that a caller named where all models share it."""
+    if named is None:
+        return None
+    columns = [] if isinstance(named, Mapping) else choose_columns(what, named, list(schema.names))
+    if len(columns) != 1:
+        raise DataFileError(
+            f"{what} must be one column where there is a row per query and model; got {named!r}."
+        )
+    return columns[0]
+
+
+def _cells(table: Any, layout: Layout, columns: dict[str, str]) -> FloatArray:
+    """Columns side by side, one per expert; NaN where an expert has none."""
+    matrix = np.full((table.num_rows, len(layout.scores)), np.nan)
+    for k, name in enumerate(layout.scores):
+        if name in columns:
+            matrix[:, k] = numbers(columns[name], table[columns[name]])
+    return matrix
+
+
+def _costs(what: str, table: Any, layout: Layout, columns: dict[str, str]) -> FloatArray | None:
+    if not columns:
+        return None
+    matrix = _cells(table, layout, columns)
+    names = [columns.get(name, name) for name in layout.scores]
+    check_range(what, matrix, names, 0, np.inf, "Leave out what is unknown.")
+    return matrix
+
+
+def _asked(
+    table: Any, layout: Layout, scores: FloatArray
+) -> tuple[Any, Layout, FloatArray, list[Finding]]:
+    """Without experts that were never asked, and without rows that asked nobody."""
+    found = []
+    asked = ~np.isnan(scores)
+    silent = [name for k, name in enumerate(layout.scores) if not asked[:, k].any()]
+    if len(silent) == len(layout.scores):
+        raise DataFileError(
+            f"no score is known; columns {listed(list(layout.scores.values()))} are empty."
+        )
+    if silent:
+        kept = [k for k, name in enumerate(layout.scores) if name not in silent]
+        layout = layout.of([name for name in layout.scores if name not in silent])
+        scores, asked = scores[:, kept], asked[:, kept]
+        found.append(
+            Finding(
+                "unasked_experts",
+                len(silent),
+                f"{counted(len(silent), 'expert was', 'experts were')} never asked and left out: "
+                f"{listed(silent, 6)}.",
+            )
+        )
+    rows = np.asarray(asked.any(axis=1))
+    lost = len(rows) - int(rows.sum())
+    if lost:
+        table, scores = table.filter(rows), scores[rows]
+        found.append(
+            Finding(
+                "unasked_rows",
+                lost,
+                f"{counted(lost, 'row', 'rows')} in which no expert was asked "
+                f"{'was' if lost == 1 else 'were'} dropped.",
+            )
+        )
+    return table, layout, scores, found
+
+
+def _explanation(
+    layout: Layout,
+    rows: int,
+    query: Query | None,
+    vectors: str | None,
+    prices: FloatArray | None,
+    latencies: FloatArray | None,
+) -> str:
+    costs = [
+        word
+        for word, values in (("prices", prices), ("latencies", latencies))
+        if values is not None
+    ]
+    start = (
+        f"read as {TITLES[layout.form]}: {counted(len(layout.scores), 'expert')}, "
+        f"{counted(rows, 'query', 'queries')}{' with ' + ' and '.join(costs) if costs else ''}"
+    )
+    parts = [start, "there is no query, only vectors" if query is None else query.words]
+    if vectors is not None:
+        parts.append(f"vectors are column {vectors!r}")
+    return f"{'; '.join([*parts, *layout.words])}."

@@ -1,0 +1,201 @@
+"""``mild data describe`` and ``mild data convert``."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+from mild.cli.data.options import beta_value
+from mild.exceptions import OptionError
+from mild.tables import describe_outcomes, outcome_costs, read_outcomes
+
+ROWS = """prompt,correct__Q-1B,correct__Q-7B,cost__Q-1B,cost__Q-7B,latency_ms__Q-1B,latency_ms__Q-7B
+"one, two?",1,1,0.0001,0.002,100,900
+three?,0,1,0.0002,0.003,100,950
+four?,0,0,0.0001,0.002,120,990
+three?,1,0,0.0002,,130,900
+"""
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text(ROWS)
+    return path
+
+
+# describe
+
+
+def test_the_figures_are_those_of_the_table(mild, log):
+    done = mild("data", "describe", log, "--beta", "7B=0.5", "--json")
+    assert done.code == 0
+    report = done.json()
+    table = read_outcomes(log)
+    expected = describe_outcomes(table, outcome_costs(table, beta={"7B": 0.5}))
+    assert {key: report[key] for key in expected} == expected
+    assert report["cost"]["words"] == "error + what asking costs (Q-1B 0, Q-7B 0.5)"
+    assert report["cost"]["beta"] == {"Q-1B": 0, "Q-7B": 0.5}
+    assert report["fingerprint"] == table.fingerprint()
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_person_can_read_it(mild, log, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    out = mild("data", "describe", log, "--latency-weight", "0.1").out
+    assert "read as wide: 2 experts, 4 queries with prices and latencies" in out
+    assert "cost = error + 0.1 × seconds" in out
+    for words in ("accuracy", "always Q-", "oracle", "0.500", "difference"):
+        assert words in out
+    assert "- 1 query repeats an earlier one" in out
+    assert "- 1 answer has no price" in out
+    table_lines = [line for line in out.splitlines() if line.startswith(("┃", "│"))]
+    assert max(map(len, table_lines)) <= width
+
+
+def test_columns_that_would_be_empty_are_not_shown(mild, tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("prompt,correct__a,correct__b\nx,1,0\ny,0,1\n")
+    out = mild("data", "describe", path).out
+    for words in ("asked │", "per 1,000", "seconds", "cheapest"):
+        assert words not in out
+
+
+def test_experts_and_columns_can_be_chosen(mild, tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("task,acc_a,acc_b,usd_a,usd_b\nx,1,0.5,1,2\ny,0,1,1,2\n")
+    words = ["--query", "task", "--scores", "acc_*", "--prices", "usd_*", "--experts", "acc_b"]
+    report = mild("data", "describe", path, *words, "--price-weight", "0.125", "--json").json()
+    assert [expert["name"] for expert in report["experts"]] == ["acc_b"]
+    assert report["experts"][0]["mean_cost"] == 0.5
+    assert report["form"] == "plain"
+
+
+def test_choices_can_be_left_out(mild, tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("question,A,B,correct__a\nx,1,2,1\nx,3,4,0\n")
+    kinds = {
+        switch: [
+            finding["kind"]
+            for finding in mild("data", "describe", path, switch, "--json").json()["findings"]
+        ]
+        for switch in ("--choices", "--no-choices")
+    }
+    assert kinds == {"--choices": [], "--no-choices": ["duplicates"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--beta", "13B=1"], "beta: '13B' is none of the experts Q-1B, Q-7B"),
+        (["--beta", "7B"], "beta must be EXPERT=COST,... such as 7B=1.0,1.5B=0.6; got '7B'"),
+        (["--price-weight", "50"], "price_weight needs the price of every answer; 1 is unknown"),
+        (["--experts", "Q-9B"], "'Q-9B' is none of the experts"),
+        (["--form", "long"], "form must be one of 'wide'"),
+        (["--query", "task"], "query must name columns of the file; 'task' is none"),
+        (["--vectors", "prompt"], "vectors must be lists of numbers"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(mild, log, words, sentence):
+    done = mild("data", "describe", log, *words)
+    assert done.code == 1
+    assert done.err.startswith("error: ")
+    assert sentence in done.err
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (
+            b"task,correct__a\nx,1\n",
+            "name its column with --query, or one of vectors with --vectors",
+        ),
+        (b"prompt,correct__a\nx,1\ny,1,1\n", "line 3 has 3 column(s) where the header has 2"),
+        (b"prompt,correct__a\ncaf\xe9,1\n", "line 2 is not UTF-8"),
+        (b"prompt,score__a\nx,85\n", "scores must lie in [0, 1]; 1 cell does not"),
+        (b"prompt,a,b\nx,1,0\n", "no shape fits"),
+    ],
+)
+def test_a_bad_table_is_one_sentence(mild, tmp_path, content, sentence):
+    (tmp_path / "bad.csv").write_bytes(content)
+    done = mild("data", "describe", tmp_path / "bad.csv", "--json")
+    assert done.code == 1
+    assert sentence in done.json()["error"]
+    assert str(tmp_path / "bad.csv") in done.err
+
+
+def test_experts_that_are_all_right_or_all_wrong_are_described(mild, tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("prompt,correct__a,correct__b\nx,1,0\ny,1,0\n")
+    done = mild("data", "describe", path)
+    assert done.code == 0
+    assert "2 experts never vary: a is always right, b is always wrong." in done.out
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("7B=1.0,1.5B=0.6,", {"7B": 1.0, "1.5B": 0.6}), ("a=b=2", {"a=b": 2.0}), (None, None)],
+)
+def test_betas_are_read_as_pairs(text, value):
+    assert beta_value(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "7B", "=1", "7B=x", "7B=1,7B=2", "7B=1,,1B=2"])
+def test_betas_that_are_no_pairs_are_refused(text):
+    with pytest.raises(OptionError, match="beta must"):
+        beta_value(text)
+
+
+# convert
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+def test_what_is_converted_is_the_same(mild, log, tmp_path, suffix):
+    out = tmp_path / f"wide.{suffix}"
+    report = mild("data", "convert", log, out, "--json").json()
+    assert report["rows"] == 4
+    assert report["experts"] == ["Q-1B", "Q-7B"]
+    assert read_outcomes(out).fingerprint() == report["fingerprint"]
+    assert report["fingerprint"] == read_outcomes(log).fingerprint()
+
+
+def test_every_shape_becomes_wide(mild, tmp_path):
+    path = tmp_path / "bench.parquet"
+    parquet.write_table(pa.table({"prompt": ["a"], "m": [0.5], "m|total_cost": [0.01]}), path)
+    done = mild("data", "convert", path, tmp_path / "wide.parquet")
+    assert "read as RouterBench: 1 expert, 1 query with prices" in done.out
+    assert f"Written to {tmp_path / 'wide.parquet'}." in done.out
+    written = parquet.read_table(tmp_path / "wide.parquet")
+    assert written.column_names == ["prompt", "score__m", "cost__m"]
+
+
+def test_findings_are_said_beside_the_result(mild, log, tmp_path):
+    done = mild("data", "convert", log, tmp_path / "wide.csv")
+    assert "note: 1 query repeats an earlier one" in done.err
+
+
+def test_a_file_that_is_there_is_kept_unless_overwriting(mild, log, tmp_path):
+    out = tmp_path / "wide.csv"
+    out.write_text("precious")
+    done = mild("data", "convert", log, out)
+    assert done.code == 1
+    assert "exists" in done.err
+    assert out.read_text() == "precious"
+    assert mild("data", "convert", log, out, "--overwrite").code == 0
+    assert read_outcomes(out).rows == 4
+
+
+@pytest.mark.parametrize("verb", ["describe", "convert"])
+def test_every_verb_explains_itself_with_an_example_and_takes_json(mild, verb):
+    done = mild("data", verb, "--help")
+    assert done.code == 0
+    assert f"Example:\n    mild data {verb}" in done.out
+    assert "--json" in done.out
+
+
+def test_the_group_explains_the_shapes(mild):
+    done = mild("data", "--help")
+    for name in ("wide", "routerbench", "routellm", "llmrouter", "plain"):
+        assert f"\n    {name} " in done.out
