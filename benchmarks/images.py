@@ -1,13 +1,17 @@
 """Claim: an epoch of router training on CIFAR-sized images takes at most 0.40 s on one H200.
 
 Needs a CUDA GPU: ``python -m benchmarks.images``. The peer is the loop that one writes first: torch's
-own layers, bfloat16 by autocast, channels-last, data on the GPU, fused Adam, cuDNN's benchmark mode.
-Both crop, mirror and normalise every batch and take the loss of a router of three experts.
+own layers, bfloat16 by autocast, channels-last, data on the GPU, fused Adam, cuDNN's benchmark mode
+with all its convolutions to choose from. Ours keeps to those that give the same bits each time, as
+``train_network`` does. What is timed is an epoch of steps, the drawing of its plan and the reading of
+its loss included; judging and checkpoints are not. Both crop, mirror and normalise every batch and take
+the loss of a router of three experts.
 """
 
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager
 
 import numpy as np
 import torch
@@ -23,6 +27,11 @@ IMAGES, BATCH, EXPERTS = 50_000, 1024, 3
 # Multiplications and additions of a ResNet-18 on a 32 x 32 image, forward; backward takes twice that.
 FORWARD = 2 * 555.4e6
 SIZE = 8192
+
+
+def convolutions(plain: bool) -> AbstractContextManager[None]:
+    """cuDNN's settings of a contender: the peer need not repeat its bits."""
+    return torch.backends.cudnn.flags(enabled=True, benchmark=True, deterministic=not plain)
 
 
 def contenders() -> tuple[Stepper, Stepper]:
@@ -42,24 +51,28 @@ def contenders() -> tuple[Stepper, Stepper]:
         network = make_network(3, EXPERTS).to(device)
         network.to(memory_format=torch.channels_last).train()
         optimizer = make_optimizer(network, 1e-3, 1e-3)
-        if plain:
-            made.append(Stepper(network, optimizer, feed, loss, BATCH, Backbone.forward))
-        else:
-            made.append(make_stepper(network, optimizer, feed, loss, BATCH, 64))
+        with convolutions(plain):
+            if plain:
+                made.append(Stepper(network, optimizer, feed, loss, BATCH, Backbone.forward))
+            else:
+                made.append(make_stepper(network, optimizer, feed, loss, BATCH, 64))
     return made[0], made[1]
 
 
-def epoch(step: Stepper) -> float:
-    """Seconds of one epoch of full batches."""
-    plans = step.feed.plan(0, 0, BATCH).to("cuda")
+def epoch(step: Stepper, plain: bool) -> float:
+    """Seconds of one epoch of full batches: its plan, its steps and its loss."""
     torch.cuda.synchronize()
 
     def run() -> None:
+        plans = step.feed.plan(0, 0, BATCH).to("cuda", non_blocking=True)
+        step.total.zero_()
         for plan in plans:
             step(plan, 1e-3)
-        torch.cuda.synchronize()
+        # Reading the loss waits for the device.
+        float(step.total)
 
-    return seconds(run)
+    with convolutions(plain):
+        return seconds(run)
 
 
 def matmul_rate(repeats: int = 20) -> float:
@@ -79,21 +92,23 @@ def matmul_rate(repeats: int = 20) -> float:
 
 def run(repeats: int = 7) -> Report:
     """Measure and return the table."""
-    with torch.backends.cudnn.flags(enabled=True, benchmark=True, deterministic=True):
-        plain, ours = contenders()
-        for step in (plain, ours):
-            epoch(step)
-        times = interleave({"plain": lambda: epoch(plain), "ours": lambda: epoch(ours)}, repeats)
+    plain, ours = contenders()
+    timed = {"plain": lambda: epoch(plain, True), "ours": lambda: epoch(ours, False)}
+    for warm_up in timed.values():
+        warm_up()
+    times = interleave(timed, repeats)
     ceiling = matmul_rate()
     shown = IMAGES // BATCH * BATCH
     report = Report("Training a ResNet-18 router on a GPU")
     report.notes = [
         f"{IMAGES} random images of 32 x 32 pixels, batches of {BATCH}, MILD with {EXPERTS} experts; "
-        f"an epoch is {IMAGES // BATCH} full batches, times are scaled to {IMAGES} images. Median of "
+        f"an epoch is {IMAGES // BATCH} full batches with the drawing of their plan and the reading of "
+        f"the loss, times are scaled to {IMAGES} images. The plain loop may take any of cuDNN's "
+        f"convolutions, ours those that give the same bits each time. Median of "
         f"{repeats} interleaved epochs (range). {torch.cuda.get_device_name()}, "
         f"{environment(('numpy', 'torch'))}."
     ]
-    for name, label in (("plain", "plain loop"), ("ours", "`train_network`")):
+    for name, label in (("plain", "plain step loop"), ("ours", "our step loop")):
         each = times[name].median / shown
         share = 3 * FORWARD / each / ceiling
         report.add(
@@ -103,9 +118,14 @@ def run(repeats: int = 7) -> Report:
         report.add(f"{label}: share of the matrix product's rate", f"{share:.2f}")
     report.add("matrix product of 8192, bfloat16: TFLOP/s", f"{ceiling / 1e12:.0f}")
     best = times["ours"].median / shown * IMAGES
-    report.add("an epoch", f"{best:.3f} s", "≤ 0.40 s on an H200", best <= 0.40)
+    report.add("our step loop, an epoch", f"{best:.3f} s", "≤ 0.40 s on an H200", best <= 0.40)
     ratio = median_ratio(times["ours"], times["plain"])
-    report.add("ours / plain", ratio_spread(times["ours"], times["plain"]), "≤ 0.51", ratio <= 0.51)
+    report.add(
+        "our step loop / plain step loop",
+        ratio_spread(times["ours"], times["plain"]),
+        "≤ 0.51",
+        ratio <= 0.51,
+    )
     return report
 
 

@@ -256,10 +256,16 @@ def test_results_of_another_version_are_refused(mild, tmp_path):
 
 
 def test_margins_around_the_theory_are_those_of_setup_one(mild):
-    for words in (["--setup", "II"], ["--coverage", "0.5,0.3,0.2"]):
+    for words, got in (
+        (["--setup", "II"], "II, synthetic, error"),
+        (["--coverage", "0.5,0.3,0.2"], "0.5,0.3,0.2, synthetic, error"),
+        (["--cost", "cost"], "I, synthetic, cost"),
+        (["--experts", "real"], "I, real, error"),
+    ):
         done = mild("reproduce", "ablation", "--robustness", *words)
         assert done.code == 1
         assert "--robustness must go with setup I" in done.err
+        assert f"got {got}." in done.err
 
 
 def test_settings_that_are_not_given_change_no_protocol():

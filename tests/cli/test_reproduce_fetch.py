@@ -26,7 +26,7 @@ def test_each_data_set_is_fetched_and_its_place_told(mild, fetched, tmp_path):
     done = mild("reproduce", "fetch", "cifar10", "digits", "--data-dir", tmp_path)
     assert done.code == 0, done.err
     assert fetched == [("cifar10", tmp_path), ("digits", tmp_path)]
-    assert done.out == f"CIFAR-10 is in {tmp_path}.\nDigits comes with scikit-learn.\n"
+    assert done.out == f"CIFAR-10 is in {tmp_path}.\ndigits comes with scikit-learn.\n"
 
 
 def test_json_tells_the_places(mild, fetched):

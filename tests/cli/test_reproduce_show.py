@@ -167,6 +167,45 @@ def test_bad_input_is_one_sentence(words, sentence, mild, folder):
     assert sentence in done.err
 
 
+COMMITTED = Path(__file__).parents[2] / "results"
+
+
+@pytest.mark.skipif(not COMMITTED.is_dir(), reason="results are not part of this copy")
+def test_the_committed_results_are_all_shown(mild):
+    done = mild("reproduce", "show", COMMITTED, "--json")
+    assert (done.code, done.err) == (0, "")
+    lines = [line for file in COMMITTED.glob("*.jsonl") for line in file.read_text().splitlines()]
+    shown = [row for block in done.json()["blocks"] for row in block["rows"]]
+    outcomes = sum(len(json.loads(line)["outcomes"]) for line in lines)
+    ours = [row for row in shown if row["method"]["name"] not in ("oracle", "constant")]
+    assert sum(len(row["losses"]) for row in ours) == outcomes > 0
+    markdown = mild("reproduce", "show", COMMITTED, "--format", "markdown")
+    assert markdown.out.startswith("## ")
+
+
+def test_the_names_of_tables_do_not_lead_figures_out_of_their_folder(mild, folder):
+    pytest.importorskip("matplotlib")
+    append_record("odd/r.jsonl", make_record(table="../../away"))
+    append_record("odd/r.jsonl", make_record())
+    done = mild("reproduce", "show", "odd", "--figure", "odd/f.png", "--json")
+    assert done.json()["written"] == ["odd/f-table1.png", "odd/f-------away.png"]
+    assert (folder / "odd" / "f-------away.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_the_old_file(mild, folder, monkeypatch):
+    (folder / "t.md").write_text("mine")
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    done = mild("reproduce", "show", "--out", "t.md", "--overwrite")
+    assert done.code == 1
+    assert done.err == "error: cannot write to t.md: No space left on device.\n"
+    assert (folder / "t.md").read_text() == "mine"
+    assert not list(folder.glob(".*"))
+
+
 def test_it_needs_no_torch(folder):
     code = (
         "import sys\n"

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mild.reproduce.diverged import DivergedError
 from mild.reproduce.images.protocol import PROTOCOLS
 from mild.reproduce.methods import Method
 from mild.reproduce.requests import Request
@@ -52,9 +53,12 @@ class QuickNetwork:
 
 
 class Trainings(list):
-    """Identities of the trainings that were run; one may be told to fail."""
+    """Identities of the trainings that were run; one may be told to fail, and some to diverge."""
 
     fail_at: int | None = None
+    diverge_at: tuple[int, ...] = ()
+    broken = False
+    tried = 0
 
     def train(
         self,
@@ -73,8 +77,13 @@ class Trainings(list):
         if len(self) == self.fail_at:
             self.fail_at = None
             raise KeyboardInterrupt
+        self.tried += 1
+        if self.tried - 1 in self.diverge_at:
+            raise DivergedError("training diverged in epoch 1.")
         self.append({**identity, "seed": seed, "rows": len(images), "checkpoint": checkpoint})
         network = QuickNetwork(images, n_outputs, loss, seed)
+        if self.broken:
+            network.weights = network.weights * float("nan")
         if progress is not None:
             progress(protocol.epochs, protocol.epochs, "loss 0.1")
         return network

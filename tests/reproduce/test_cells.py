@@ -2,10 +2,14 @@ import json
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from mild.reproduce.cells import plan
-from mild.reproduce.images.protocol import PROTOCOLS
+from mild.reproduce.experts import get_setup
+from mild.reproduce.images.protocol import PROTOCOLS, Protocol
+from mild.reproduce.methods import Method
 from mild.reproduce.requests import Request
-from mild.reproduce.results import cell_key
+from mild.reproduce.results import cell_key, read_records
 
 RESULTS = Path("results.jsonl")
 
@@ -58,3 +62,45 @@ def test_people_have_a_setup_of_their_own():
     request = Request.of("people", results=RESULTS, people_file=Path("p.npz"))
     assert {cell.setup.name for cell in plan(request)} == {"people"}
     assert "people experts" in plan(request)[0].title
+
+
+COMMITTED = Path(__file__).parents[2] / "results"
+
+
+@pytest.mark.skipif(not COMMITTED.is_dir(), reason="results are not part of this copy")
+def test_committed_records_are_cells_that_a_request_still_asks_for():
+    records = [r for r in read_records(COMMITTED) if r["cell"]["experts"] != "people"]
+    assert records
+    for record in records:
+        cell = record["cell"]
+        method = dict(cell["method"])
+        if isinstance(method["margins"], list):
+            method["margins"] = tuple(method["margins"])
+        experts = cell["expert_protocol"]
+        request = Request.of(
+            cell["table"],
+            results=RESULTS,
+            datasets=(cell["dataset"],),
+            setups=(get_setup(cell["setup"]),),
+            experts=(cell["experts"],),
+            costs=(cell["cost"],),
+            methods=(Method(**method),),
+            seeds=cell["seed"] + 1,
+            protocol=Protocol(**cell["protocol"]),
+            expert_protocol=experts and Protocol(**experts),
+            expert_seed=cell["expert_seed"],
+            holdout=cell["holdout"],
+            scale=cell["scale"],
+        )
+        assert plan(request)[-1].as_dict(cell["data"]) == cell
+        assert cell_key(cell) == record["key"]
+        # A protocol goes by its name as long as nothing in it is changed.
+        known = PROTOCOLS.get(cell["protocol"]["name"])
+        assert known is None or known.as_dict() == cell["protocol"]
+
+
+@pytest.mark.skipif(not COMMITTED.is_dir(), reason="results are not part of this copy")
+def test_committed_classifiers_carry_the_keys_of_their_cells():
+    records = json.loads((COMMITTED / "classifier.json").read_text())
+    assert records
+    assert [record["key"] for record in records] == [cell_key(r["cell"]) for r in records]

@@ -1,10 +1,13 @@
 import json
+import os
+from contextlib import contextmanager
 
 import pytest
 
 pytest.importorskip("torch")
 
 from mild.exceptions import DataFileError, InvalidInputError
+from mild.reproduce import classifier
 from mild.reproduce.classifier import classifier_records, run_classifier
 from mild.reproduce.data import load_images
 from mild.reproduce.images.protocol import PROTOCOLS
@@ -46,3 +49,33 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
         path.write_text(content)
         with pytest.raises(DataFileError, match="Name another file"):
             classifier_records(path)
+
+
+def test_what_another_process_added_meanwhile_is_kept(digits, trainings, tmp_path):
+    path = tmp_path / "classifier.json"
+
+    def other(done, total, message):
+        run_classifier(digits, PROTOCOLS["paper"], 1, path, device="cpu")
+
+    run_classifier(digits, PROTOCOLS["fast"], 1, path, device="cpu", progress=other)
+    names = [record["cell"]["protocol"]["name"] for record in classifier_records(path)]
+    assert names == ["paper", "fast"]
+    assert os.listdir(tmp_path) == ["classifier.json"]
+
+
+def test_records_are_merged_under_the_lock_of_the_file(digits, trainings, tmp_path, monkeypatch):
+    held = []
+
+    @contextmanager
+    def locked(target):
+        held.append(target)
+        yield
+        held.append("free")
+
+    replace = classifier.replace_json
+    monkeypatch.setattr(classifier, "locked", locked)
+    monkeypatch.setattr(
+        classifier, "replace_json", lambda *given: held.append("write") or replace(*given)
+    )
+    run_classifier(digits, PROTOCOLS["fast"], 1, tmp_path / "c.json", device="cpu")
+    assert held == [tmp_path / "c.json", "write", "free"]

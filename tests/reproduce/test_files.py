@@ -1,10 +1,13 @@
 import json
 import os
+import stat
+import sys
+import time
 
 import pytest
 
 from mild.exceptions import DataFileError
-from mild.reproduce.files import replace_json
+from mild.reproduce.files import locked, replace_bytes, replace_json
 
 
 def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path):
@@ -36,3 +39,53 @@ def test_numbers_that_are_no_json_are_refused_and_leave_the_old_content(tmp_path
         replace_json(path, [float("nan")])
     assert os.listdir(tmp_path) == ["a.json"]
     assert json.loads(path.read_text()) == [1]
+
+
+def test_bytes_are_replaced_as_a_whole_and_errors_are_the_system_s(tmp_path, monkeypatch):
+    path = tmp_path / "a.bin"
+    replace_bytes(path, b"old")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", lambda *names: os.stat(tmp_path / "none"))
+        with pytest.raises(FileNotFoundError):
+            replace_bytes(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["a.bin"]
+    replace_bytes(path, b"new")
+    assert path.read_bytes() == b"new"
+
+
+def test_a_file_system_that_cannot_make_folders_durable_is_good_enough(tmp_path, monkeypatch):
+    usual = os.fsync
+
+    def plain_files_alone(handle):
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(22, "Invalid argument")
+        usual(handle)
+
+    monkeypatch.setattr(os, "fsync", plain_files_alone)
+    replace_bytes(tmp_path / "a.bin", b"new")
+    assert (tmp_path / "a.bin").read_bytes() == b"new"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks there")
+def test_a_lock_is_held_by_one_at_a_time_and_leaves_nothing(tmp_path):
+    import threading
+
+    inside, most = 0, 0
+
+    def work():
+        nonlocal inside, most
+        for _ in range(20):
+            with locked(tmp_path / "a"):
+                inside += 1
+                most = max(most, inside)
+                time.sleep(0.0005)
+                inside -= 1
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert most == 1
+    assert os.listdir(tmp_path) == []

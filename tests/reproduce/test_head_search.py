@@ -61,12 +61,23 @@ def test_nothing_to_learn_leaves_uniform_margins():
 def test_every_expert_is_moved_and_the_mean_stays_one(n_experts):
     rng = np.random.default_rng(0)
     costs = (rng.random((100, n_experts)) < 0.5).astype(np.float32)
-    vectors = np.array(margin_candidates(costs, "others"))
+    vectors = np.array(margin_candidates(costs, "others", 1.0))
     np.testing.assert_allclose(vectors.mean(axis=1), 1)
     assert (vectors[0] == 1).all()
     assert len(np.unique(vectors.round(9), axis=0)) == len(vectors) <= 30
     ratios = vectors / vectors.mean(axis=1, keepdims=True)
     assert (np.ptp(ratios, axis=0) > 0.5).all()
+
+
+def test_the_theory_of_complement_rewards_knows_the_largest_cost():
+    costs = np.array([[0.2, 0.5], [0.2, 1.5], [0.2, 0.5]], np.float32)
+    # Rewards 2 - cost: shares 1.8 : 1.5, 1.8 : 0.5 and 1.8 : 1.5.
+    mass = np.array([2 * 1.8 / 3.3 + 1.8 / 2.3, 2 * 1.5 / 3.3 + 0.5 / 2.3])
+    expected = 2 * np.cbrt(mass) / np.cbrt(mass).sum()
+    vectors = np.array(margin_candidates(costs, "complement", 2.0))
+    assert np.isclose(vectors, expected, rtol=1e-6).all(axis=1).any()
+    others = np.array(margin_candidates(costs, "complement", 1.5))
+    assert not np.isclose(others, expected, rtol=1e-3).all(axis=1).any()
 
 
 def test_an_interrupt_does_not_pass_for_a_finished_search(routed, monkeypatch):

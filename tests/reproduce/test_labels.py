@@ -21,7 +21,7 @@ def cell(**changes):
         (UNIFORM, "argmax", "MILD others, uniform, mean ρ=1"),
         (THEORY, "argmax", "MILD others, theory (best), Σρ=1, argmax"),
         (THEORY, "stationary", "MILD others, theory (best), Σρ=1, stationary"),
-        ({**THEORY, "total": 2.5}, "argmax", "MILD others, theory (best), Σρ=2.5, argmax"),
+        ({**THEORY, "total": "2.5"}, "argmax", "MILD others, theory (best), Σρ=2.5, argmax"),
         (TUNED, "stationary", "MILD any, tuned, stationary"),
         (
             {**TUNED, "margins": [0.5, 0.25, 1], "total": None},

@@ -54,7 +54,7 @@ def test_explicit_margins_are_numbers_exactly():
     method = Method.parse("mild:margins=0.1/2/0.30000000000000004")
     assert method.margins == (0.1, 2.0, 0.1 + 0.2)
     assert Method.parse(method.text) == method
-    assert Method.from_dict(method.as_dict()) == method
+    assert method.as_dict()["margins"] == [0.1, 2.0, 0.1 + 0.2]
 
 
 @pytest.mark.parametrize(("total", "expected"), [("1", 1.0), ("2.5", 2.5), ("mean3", 12.0)])

@@ -10,6 +10,7 @@ from mild.costs import cheapest
 from mild.exceptions import InvalidInputError
 from mild.losses.labels import class_weights
 from mild.margins import expert_mass, theory_margins
+from mild.nn.tensors import check_margins
 from mild.reproduce.methods import ABLATION, Method
 from mild.reproduce.objective import make_objective, training_margins
 
@@ -168,3 +169,30 @@ def test_a_step_waits_for_no_value(name, costs):
         scores = torch.zeros(5, 3, requires_grad=True)
         loss(scores, torch.zeros(5, dtype=torch.int64)).mean().backward()
     assert scores.grad.shape == (5, 3)
+
+
+def test_prepared_margins_must_lie_where_the_scores_do_in_their_precision(scores):
+    rho = check_margins([0.5, 0.3, 0.2], scores)
+    weights = torch.ones(5, 3)
+    torch.testing.assert_close(
+        nn.mild_loss(scores, weights, rho), nn.mild_loss(scores, weights, [0.5, 0.3, 0.2])
+    )
+    wide = check_margins([0.5, 0.3, 0.2], scores.double())
+    with pytest.raises(InvalidInputError) as caught:
+        nn.mild_loss(scores, weights, wide)
+    assert str(caught.value) == (
+        "prepared margins must be on the device and in the precision of the scores, cpu and "
+        "torch.float32; got cpu and torch.float64. Prepare them again, from such scores."
+    )
+    with pytest.raises(InvalidInputError, match=r"meta and torch.float32; got cpu and"):
+        check_margins(rho, scores.to("meta"))
+
+
+def test_prepared_margins_lose_nothing_where_a_decision_is_made_in_float64(scores):
+    margins = [0.5, 0.3, 0.2]
+    rho = check_margins(margins, scores)
+    for surrogate in ("logistic", "pairwise_logistic"):
+        expected = nn.stationary_distribution(scores.double(), margins, surrogate)
+        found = nn.stationary_distribution(scores.double(), rho, surrogate)
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    assert torch.equal(nn.decide(scores, rho), nn.decide(scores, margins))

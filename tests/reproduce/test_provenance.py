@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mild.reproduce.provenance import meta_lines
-from result_cases import TDEF, UNIFORM, make_record
+from result_cases import TDEF, THEORY, UNIFORM, make_record
 
 
 def test_records_of_one_kind_are_said_once() -> None:
@@ -36,6 +36,19 @@ def test_mixed_records_are_counted_and_notes_name_their_data() -> None:
     assert "Hardware: b (2 trainings), one GPU (2 trainings), a (1 training)." in text
     assert "Commits: 0123456789ab (4 trainings), not recorded (1 training)." in text
     assert "torch 2.10/2.11/2.11.0" in text
+
+
+def test_twins_are_one_training() -> None:
+    first = {**make_record(TDEF, commit="a"), "twin": "x"}
+    copy = {**make_record(UNIFORM, commit="a"), "twin": "x"}
+    # The same training, run again for another results file.
+    again = {**make_record(THEORY, commit="b", finished="2026-05-01T00:00:00+00:00"), "twin": "x"}
+    assert "Training time on that hardware: 12 s (0.00 h) in 1 training." in meta_lines(
+        [first, copy]
+    )
+    lines = meta_lines([first, copy, again])
+    assert "Training time on that hardware: 25 s (0.01 h) in 2 trainings." in lines
+    assert "Commits: a (1 training), b (1 training)." in lines
 
 
 def test_a_protocol_with_its_bare_fields_is_enough() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mild.reproduce.records import canonical_json, record_problem
+from mild.reproduce.records import record_problem
 from result_cases import THEORY, make_record
 
 
@@ -99,9 +99,3 @@ def test_tdef_without_argmax_is_refused() -> None:
 def test_what_is_no_object_is_refused_and_long_values_are_cut() -> None:
     assert record_problem([1]) == "must be a JSON object; got [1]"
     assert len(record_problem("x" * 1000)) < 100
-
-
-def test_canonical_json_refuses_what_is_no_json() -> None:
-    assert canonical_json({"b": 1, "a": [1.0, None]}) == '{"a":[1.0,null],"b":1}'
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        canonical_json({"a": float("inf")})

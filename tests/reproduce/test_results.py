@@ -14,13 +14,7 @@ import pytest
 
 import result_cases
 from mild.exceptions import DataFileError, InvalidInputError, MildWarning
-from mild.reproduce.results import (
-    append_record,
-    cell_key,
-    has_record,
-    read_records,
-    records_by_key,
-)
+from mild.reproduce.results import append_record, cell_key, read_records, records_by_key
 from result_cases import THEORY, make_record
 
 
@@ -234,11 +228,8 @@ def test_records_are_found_by_key_and_a_file_that_is_not_there_has_none(tmp_path
     path = tmp_path / "r.jsonl"
     record = make_record(THEORY, losses={"argmax": 0.5, "stationary": 0.06})
     assert records_by_key(path) == {}
-    assert not has_record(path, record["key"])
     append_record(path, record)
     assert records_by_key(path) == {record["key"]: record}
-    assert has_record(path, record["key"])
-    assert not has_record(path, make_record()["key"])
 
 
 def test_a_key_is_16_hex_digits_and_changes_with_every_value() -> None:

@@ -211,6 +211,50 @@ def test_progress_counts_cells_and_says_what_is_done(make_request, trainings):
     assert any("digits I, synthetic experts, error, TDEF, seed 0: epoch 1" in m for *_, m in told)
 
 
+def test_a_diverged_cell_does_not_keep_the_others_from_being_run(make_request, trainings):
+    trainings.diverge_at = (1, 4)
+    request = make_request(methods=TWO)
+    told = []
+    with pytest.raises(InvalidInputError) as caught:
+        reproduce(request, lambda *said: told.append(said))
+    assert str(caught.value) == (
+        f"2 cells of 6 diverged, and the others are in {request.results}: "
+        "digits I, synthetic experts, error, MILD others, theory (reward), Σρ=1, seed 0 "
+        "(training diverged in epoch 1); "
+        "digits III, synthetic experts, error, TDEF, seed 0 (training diverged in epoch 1)."
+    )
+    assert told[-1] == (6, 6, "done")
+    assert len(read_records(request.results)) == 4
+    assert len(reproduce(request)) == 6
+    assert len(trainings) == 6
+
+
+def test_scores_that_are_not_finite_are_a_diverged_cell(make_request, trainings):
+    trainings.broken = True
+    with pytest.raises(InvalidInputError, match=r"^3 cells of 3 diverged.*scores must be finite"):
+        reproduce(make_request(methods=("tdef",)))
+    assert len(trainings) == 3
+
+
+def test_a_search_that_diverged_is_not_repeated_for_every_seed(make_request, trainings):
+    trainings.diverge_at = (0,)
+    request = make_request(methods=("tuned", "tdef"), seeds=3, setups=make_request().setups[:1])
+    with pytest.raises(InvalidInputError, match=r"^3 cells of 6 diverged"):
+        reproduce(request)
+    # One search, and TDEF with each seed.
+    assert trainings.tried == 1 + 3
+
+
+def test_experts_that_diverged_are_not_trained_for_every_cell(make_request, trainings):
+    # Four cells with synthetic experts come first.
+    trainings.diverge_at = (4,)
+    request = make_request("severe", methods=TWO, seeds=2)
+    with pytest.raises(InvalidInputError, match=r"^4 cells of 8 diverged"):
+        reproduce(request)
+    assert trainings.tried == 5
+    assert {record["cell"]["experts"] for record in read_records(request.results)} == {"synthetic"}
+
+
 def test_results_that_cannot_be_written_stop_before_the_first_training(
     make_request, trainings, tmp_path
 ):

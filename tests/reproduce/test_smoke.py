@@ -36,8 +36,19 @@ def test_a_table_runs_on_digits(table, fields, n_cells, make_request, tmp_path):
     assert {block.table for block in blocks} == {table}
     for record in records:
         assert record["cell"]["protocol"]["name"] == "fast, changed"
+        prices = record["experts"]["prices"] if record["cell"]["cost"] == "cost" else [0] * 5
         for outcome in record["outcomes"].values():
-            assert record["reference"]["oracle"] <= outcome["loss"] <= 2
+            asked = [899 * share for share in outcome["shares"]]
+            assert asked == pytest.approx([round(count) for count in asked])
+            # What was paid for asking leaves a whole number of errors.
+            paid = sum(count * price for count, price in zip(asked, prices, strict=False))
+            errors = 899 * outcome["loss"] - paid
+            assert errors == pytest.approx(round(errors), abs=1e-3)
+            assert 0 <= round(errors) < 899
+            assert outcome["loss"] >= record["reference"]["oracle"]
+    for block in blocks:
+        # All methods of a block are judged on the same answers.
+        assert all(r["reference"] == block.records[0]["reference"] for r in block.records)
 
 
 def test_people_run_on_digits(make_request, monkeypatch, tmp_path):

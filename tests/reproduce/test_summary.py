@@ -129,6 +129,17 @@ def test_no_common_seed_and_no_tdef_are_told_apart() -> None:
     assert block_of(runs(UNIFORM, [0.1, 0.2])).named("mild").verdict == "cannot tell (no TDEF)"
 
 
+def test_a_difference_that_never_varies_decides_nothing() -> None:
+    records = runs(TDEF, [0.05, 0.06, 0.07])
+    records += runs(UNIFORM, [0.04, 0.05, 0.06])
+    records += runs(TUNED, [0.05, 0.06, 0.07])
+    rows = by_label(block_of(records))
+    alike = rows["MILD others, uniform, mean ρ=1"]
+    assert (alike.against_tdef, alike.verdict) == (None, "cannot tell (no spread)")
+    twin = rows["MILD any, tuned, argmax"]
+    assert (twin.against_tdef.low, twin.against_tdef.high, twin.verdict) == (0, 0, "level")
+
+
 def test_joint_intervals_are_wider_by_bonferroni_and_change_the_verdict() -> None:
     records = runs(TDEF, [0.05, 0.05, 0.05]) + runs(UNIFORM, [0.04, 0.042, 0.044])
     records += runs(TUNED, [{"argmax": 0.05, "stationary": 0.051}] * 3)

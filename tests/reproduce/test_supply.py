@@ -9,6 +9,7 @@ from mild.exceptions import DataFileError, InvalidInputError
 from mild.reproduce import supply
 from mild.reproduce.cells import plan
 from mild.reproduce.data import ImageData
+from mild.reproduce.labels import block_title
 from mild.reproduce.results import cell_key
 from mild.reproduce.supply import Supply
 
@@ -74,10 +75,14 @@ def test_people_bring_their_own_images_and_accuracy(make_request, annotated, tra
     assert entry["setup"] == "people"
     assert len(entry["coverage"]) == 3
     assert all(0.7 < share < 0.9 for share in entry["coverage"])
+    # Ten per cent of 600 for the classifier, a fifth for the test.
+    assert (entry["classifier_rows"], entry["test_fraction"]) == (60, 0.2)
     part, answers = found.scenario(cell, 0, quiet)
     assert answers.names[-1] == "classifier"
     assert answers.n_experts == 4
     assert len(part.train_labels) + len(part.test_labels) == len(data.train_labels)
+    assert len(part.test_labels) == entry["test_fraction"] * len(data.train_labels)
+    assert answers.notes["classifier"]["rows"] == entry["classifier_rows"]
     assert len(trainings) == 1
 
 
@@ -91,6 +96,26 @@ def test_other_annotations_make_another_cell(make_request, annotated, tmp_path):
         request = make_request("people", datasets=("cifar10",), people_file=tmp_path / name)
         keys.add(cell_key(Supply(request, "cpu").entry(plan(request)[0])))
     assert len(keys) == 2
+
+
+def test_the_price_of_people_is_a_setting_where_it_counts_alone(make_request, annotated):
+    _, file = annotated
+    entries = {}
+    for price in (0.1, 0.3):
+        request = make_request(
+            "people",
+            datasets=("cifar10",),
+            people_file=file,
+            costs=("error", "cost"),
+            methods=("tdef",),
+            price=price,
+        )
+        for cell in plan(request):
+            entries[cell.cost, price] = Supply(request, "cpu").entry(cell)
+    assert entries["error", 0.1] == entries["error", 0.3]
+    assert "price" not in entries["error", 0.1]
+    assert entries["cost", 0.3] == {**entries["cost", 0.1], "price": 0.3}
+    assert "error + cost (a person costs 0.3)" in block_title(entries["cost", 0.3])
 
 
 def test_annotations_of_other_images_are_refused(make_request, annotated, monkeypatch):

@@ -66,6 +66,16 @@ def test_other_seeds_and_tables_share_a_search_and_other_methods_do_not(tmp_path
     assert TuningFile(tmp_path, {**CELL, "dataset": "svhn"}).path != first.path
 
 
+def test_another_recipe_or_other_settings_of_the_heads_are_another_search(tmp_path, monkeypatch):
+    first = TuningFile(tmp_path, CELL)
+    monkeypatch.setattr(tuning, "RECIPE", tuning.RECIPE + 1)
+    second = TuningFile(tmp_path, CELL)
+    for name in ("folds", "alphas", "factors", "limit", "tol"):
+        assert name in tuning.SETTINGS
+        monkeypatch.setitem(tuning.SETTINGS, name, 0)
+    assert len({first.path, second.path, TuningFile(tmp_path, CELL).path}) == 3
+
+
 def test_a_known_search_does_not_even_make_its_problem(problem, trainings, tmp_path):
     run(Method.parse("tuned"), problem, tmp_path)
 

@@ -110,7 +110,8 @@ def check_margins(margins: Vector | float | Margins | None, like: Tensor) -> Mar
     """Return positive margins, one per expert; None stands for all ones, a number for all equal.
 
     Margins that went through here once are taken as they are: a training step that passes them on
-    copies nothing to the device.
+    copies nothing to the device. They must lie on the device of the scores, in their precision;
+    scores that a decision rule widened to float64 get the margins as they were given.
     """
     n_experts = like.shape[1]
     if isinstance(margins, Margins):
@@ -119,7 +120,7 @@ def check_margins(margins: Vector | float | Margins | None, like: Tensor) -> Mar
                 f"margins must have shape (n_experts,) = ({n_experts},); "
                 f"got {tuple(margins.per_expert.shape)}."
             )
-        return margins
+        return _same_place(margins, like)
     if margins is None:
         margins = 1.0
     try:
@@ -144,6 +145,20 @@ def check_margins(margins: Vector | float | Margins | None, like: Tensor) -> Mar
         array.to(like.dtype).to(like.device),
         distinct,
         torch.tensor([position[value] for value in values], device=like.device),
+    )
+
+
+def _same_place(margins: Margins, like: Tensor) -> Margins:
+    """Prepared margins on the device and in the precision of ``like``; refused otherwise."""
+    own = margins.per_expert
+    if own.device == like.device and own.dtype == like.dtype:
+        return margins
+    if own.device == like.device and like.dtype == torch.float64:
+        exact = torch.tensor(margins.distinct, dtype=like.dtype, device=like.device)
+        return margins._replace(per_expert=exact[margins.group_of])
+    raise InvalidInputError(
+        f"prepared margins must be on the device and in the precision of the scores, {like.device} and "
+        f"{like.dtype}; got {own.device} and {own.dtype}. Prepare them again, from such scores."
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 from mild.exceptions import DataFileError, InvalidInputError
 from mild.reproduce.data import ImageData
 from mild.reproduce.experts.trained import train_classifier
-from mild.reproduce.files import replace_json
+from mild.reproduce.files import locked, replace_json
 from mild.reproduce.images.protocol import Protocol
 from mild.reproduce.results import cell_key
 from mild.reproduce.routing import forget_checkpoint
@@ -75,7 +76,7 @@ def run_classifier(
                 progress=progress,
             )
             answers = np.argmax(network.scores(data.test_images), axis=1)
-            kept[key] = {
+            record = {
                 "schema": SCHEMA,
                 "key": key,
                 "cell": cell,
@@ -87,10 +88,26 @@ def run_classifier(
                 "finished": datetime.now(UTC).isoformat(timespec="seconds"),
                 "note": data.note,
             }
-            replace_json(results, list(kept.values()))
+            kept = _keep(results, record)
             forget_checkpoint(checkpoint_dir, key)
         found.append(kept[key])
     return found
+
+
+def _keep(results: Path, record: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Add a record to those that the file holds by now; all of them by key."""
+    target = Path(os.path.realpath(results))
+    try:
+        # Another process may have added its own since we read the file.
+        with locked(target):
+            kept = {known["key"]: known for known in classifier_records(target)}
+            kept[record["key"]] = record
+            replace_json(target, list(kept.values()))
+    except OSError as error:
+        raise DataFileError(
+            f"cannot write {target}: {error.strerror or error}; what it held is untouched."
+        ) from error
+    return kept
 
 
 def classifier_records(path: Path) -> list[dict[str, Any]]:

@@ -12,6 +12,9 @@ from mild.metrics import Interval
 
 __all__ = ["paired_t_interval", "standard_errors_apart"]
 
+# Losses are means of float32 costs; the smallest real difference is one image in a million or so.
+ROUNDING = 1e-7
+
 
 def standard_errors_apart(
     mean: float, std: float | None, n: int, other: float, other_std: float, other_n: int
@@ -35,7 +38,11 @@ def standard_errors_apart(
 def paired_t_interval(
     a: Sequence[float], b: Sequence[float], confidence: float = 0.95
 ) -> Interval | None:
-    """Student's interval of the mean of ``a - b`` with n - 1 degrees of freedom; None for n < 2.
+    """Student's interval of the mean of ``a - b`` with n - 1 degrees of freedom.
+
+    None for n < 2, and where all differences are the same but not 0: their spread, the yardstick of
+    the interval, is unknown then. Differences that are all 0 are of one and the same training, and have
+    the interval [0, 0].
 
     Examples
     --------
@@ -46,6 +53,11 @@ def paired_t_interval(
     difference = np.subtract(a, b)
     n = len(difference)
     if n < 2:
+        return None
+    rounding = ROUNDING * float(np.max(np.abs([a, b])))
+    if np.abs(difference).max() <= rounding:
+        difference = np.zeros(n)
+    elif np.ptp(difference) <= rounding:
         return None
     estimate = float(difference.mean())
     error = float(difference.std(ddof=1)) / math.sqrt(n)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import re
+import io
 from collections.abc import Sequence
-from itertools import groupby, pairwise
-from pathlib import Path
+from itertools import pairwise
 from typing import Any
 
-from mild.exceptions import DataFileError, InvalidInputError, MissingExtraError
+from mild.exceptions import InvalidInputError, MissingExtraError
 from mild.reproduce.labels import TABLES
 from mild.reproduce.summary import Block, Row
 
-__all__ = ["check_matplotlib", "draw_table", "draw_tables"]
+__all__ = ["check_matplotlib", "draw_table"]
 
 # Okabe and Ito's palette, told apart by colour-blind readers too.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
@@ -44,25 +42,8 @@ def check_matplotlib() -> None:
         ) from error
 
 
-def draw_tables(blocks: Sequence[Block], folder: str | os.PathLike[str]) -> list[Path]:
-    """Draw one figure per table into a folder, as TABLE.png; return the files."""
-    check_matplotlib()
-    target = Path(folder)
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataFileError(f"cannot write to {target}: {error.strerror or error}.") from error
-    written = []
-    for name, group in groupby(blocks, key=lambda block: block.table):
-        # The name comes from a file: it must not lead out of the folder.
-        path = target / (re.sub(r"[^\w-]", "-", name) + ".png")
-        draw_table(list(group), path)
-        written.append(path)
-    return written
-
-
-def draw_table(blocks: Sequence[Block], path: str | os.PathLike[str]) -> None:
-    """Draw the blocks of one table: one panel each, one line per method.
+def draw_table(blocks: Sequence[Block]) -> bytes:
+    """A PNG of the blocks of one table: one panel each, one line per method.
 
     A dot is our mean with a bar of one standard deviation to each side, a hollow diamond the paper's
     figure with its own, the vertical line our TDEF. Values far off are arrows with their number.
@@ -70,7 +51,6 @@ def draw_table(blocks: Sequence[Block], path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     blocks : of one table, as ``summarise`` gives them
-    path : PNG file to write
     """
     check_matplotlib()
     names = sorted({block.table for block in blocks})
@@ -93,10 +73,9 @@ def draw_table(blocks: Sequence[Block], path: str | os.PathLike[str]) -> None:
             panel.set_yticks(ticks, [] if same else _labels(line[place]), fontsize=8)
     figure.suptitle(TABLES.get(names[0], names[0]), fontsize=13)
     _legend(figure, blocks)
-    try:
-        figure.savefig(path, dpi=130, format="png", bbox_inches="tight")
-    except OSError as error:
-        raise DataFileError(f"cannot write to {path}: {error.strerror or error}.") from error
+    image = io.BytesIO()
+    figure.savefig(image, dpi=130, format="png", bbox_inches="tight")
+    return image.getvalue()
 
 
 def _lines(blocks: Sequence[Block]) -> list[list[Block]]:

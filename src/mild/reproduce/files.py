@@ -1,33 +1,92 @@
-"""A small file replaced as a whole: a reader, or a kill, finds the old one or the new one."""
+"""Files replaced as a whole: a reader, or a kill, finds the old one or the new one."""
 
 from __future__ import annotations
 
 import json
 import os
 import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from mild.exceptions import DataFileError
 
-__all__ = ["replace_json"]
+__all__ = ["locked", "replace_bytes", "replace_json"]
+
+
+def replace_bytes(path: Path, content: bytes) -> None:
+    """Write under another name in the same folder, make it durable, then rename.
+
+    Whatever goes wrong leaves the old file, and nothing beside it. Errors are the system's.
+    """
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
+    try:
+        with open(fresh, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, path)
+    finally:
+        fresh.unlink(missing_ok=True)
+    if os.name == "posix":
+        _sync_folder(path.parent)
 
 
 def replace_json(path: Path, content: Any) -> None:
-    """Write plain values as JSON, first under another name, then renamed."""
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
+    """Write plain values as JSON; the folder is made if it is missing."""
+    text = json.dumps(content, indent=1, allow_nan=False) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with open(fresh, "x", encoding="utf-8") as file:
-                json.dump(content, file, indent=1, allow_nan=False)
-                file.write("\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(fresh, path)
-        finally:
-            fresh.unlink(missing_ok=True)
+        replace_bytes(path, text.encode())
     except OSError as error:
         raise DataFileError(
             f"cannot write {path}: {error.strerror or error}; what it held is untouched."
         ) from error
+
+
+@contextmanager
+def locked(target: Path) -> Iterator[None]:
+    """Hold the file's lock; the lock file is gone afterwards. No lock where there is no fcntl."""
+    if sys.platform == "win32":
+        yield
+        return
+    place = target.with_name(f".{target.name}.lock")
+    lock = None
+    while lock is None:
+        lock = _take(place)
+    try:
+        yield
+    finally:
+        place.unlink(missing_ok=True)
+        os.close(lock)
+
+
+def _take(place: Path) -> int | None:
+    """The lock, once nobody else holds it; None if its file was removed meanwhile."""
+    import fcntl
+
+    lock = os.open(place, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # Its last holder may have removed the file while we waited: then it guards nothing.
+        if os.path.samestat(os.fstat(lock), os.stat(place)):
+            return lock
+    except FileNotFoundError:
+        pass
+    except OSError:
+        os.close(lock)
+        raise
+    os.close(lock)
+    return None
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name durable, too, on file systems that can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

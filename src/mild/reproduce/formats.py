@@ -14,11 +14,9 @@ from mild.reproduce.paper import PAPER_RUNS, PaperFigure
 from mild.reproduce.provenance import meta_lines
 from mild.reproduce.summary import Block, Row
 
-__all__ = ["UNBROKEN", "TerminalTable", "terminal_table", "to_csv", "to_latex", "to_markdown"]
+__all__ = ["TerminalTable", "terminal_table", "to_csv", "to_latex", "to_markdown"]
 
 NONE = "–"
-#: Columns of the terminal whose numbers stay on one line.
-UNBROKEN = ("loss", "shares %", "minus TDEF")
 
 LATEX_ESCAPES = {
     "\\": r"\textbackslash{}",

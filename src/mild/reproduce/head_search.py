@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mild.arrays import FloatArray
 from mild.costs import cheapest
-from mild.margins import expert_mass, ratio_grid, theory_margins, uniform_margins
+from mild.margins import COUNTS, membership, ratio_grid, theory_margins, uniform_margins
 from mild.reproduce.experts.splits import stratified_order
 from mild.routers.candidates import Candidate
 from mild.routers.linear import LinearRouter
@@ -35,7 +35,13 @@ SEARCH_TOL = 5e-3
 JOBS = 8
 
 #: What a search depends on beside its data: part of the key under which its result is kept.
-SETTINGS = {"folds": FOLDS, "alphas": list(ALPHAS), "factors": [list(f) for f in FACTORS]}
+SETTINGS = {
+    "folds": FOLDS,
+    "alphas": list(ALPHAS),
+    "factors": [list(f) for f in FACTORS],
+    "limit": LIMIT,
+    "tol": SEARCH_TOL,
+}
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,9 @@ def search_heads(
     for kind in kinds:
         tried = [_Head(kind, even, alpha) for alpha in ALPHAS]
         alpha = tried[int(np.argmin(_judge(data, tried, largest).mean(axis=0)))].alpha
-        heads += [_Head(kind, margins, alpha) for margins in margin_candidates(costs, kind)]
+        heads += [
+            _Head(kind, margins, alpha) for margins in margin_candidates(costs, kind, largest)
+        ]
     rows = _judge(data, heads, largest)
     means = rows.mean(axis=0)
     best = int(np.argmin(means))
@@ -127,16 +135,21 @@ def search_heads(
     }
 
 
-def margin_candidates(costs: NDArray[np.float32], kind: str) -> list[tuple[float, ...]]:
-    """Margins to try, of mean 1: ratios around uniform ones, and the theory by either count."""
+def margin_candidates(
+    costs: NDArray[np.float32], kind: str, largest: float
+) -> list[tuple[float, ...]]:
+    """Margins to try, of mean 1: ratios around uniform ones, and the theory by either count.
+
+    ``largest`` is the largest possible cost, the scale of complement rewards.
+    """
     p = costs.shape[1]
     # All ratios at once if that is few enough, otherwise one at a time, so that none is left out.
     product = [f for f in FACTORS if len(f) ** (p - 1) <= LIMIT]
     walk = [f for f in FACTORS if 1 + (len(f) - 1) * p <= LIMIT]
     factors = (product or walk or FACTORS[-1:])[0]
     found: list[FloatArray] = [np.array(entry) for entry in ratio_grid([1.0] * p, factors, LIMIT)]
-    for counts in ("reward", "best"):
-        mass = expert_mass(costs, kind, counts)
+    for counts in COUNTS:
+        mass = membership(costs, kind, counts, largest).sum(axis=0)
         if mass.any():
             found.append(theory_margins(mass))
     even = uniform_margins(p)

@@ -6,15 +6,22 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mild.reproduce.records import DECISIONS, canonical_json
+from mild.costs import REWARDS
+from mild.margins import COUNTS
+from mild.reproduce.data import DATASETS
+from mild.reproduce.experts import EXPERTS, SETUPS
+from mild.reproduce.images.protocol import PROTOCOLS
+from mild.reproduce.keys import canonical_json
+from mild.reproduce.records import DECISIONS
 
 __all__ = [
     "COSTS",
-    "DATASETS",
+    "MARGINS",
     "TABLES",
     "YARDSTICKS",
     "block_order",
     "block_title",
+    "dataset_title",
     "method_label",
     "method_order",
     "seed_range",
@@ -29,27 +36,24 @@ TABLES = {
     "ablation": "Readings of the paper",
     "people": "People as experts",
 }
-DATASETS = {
-    "cifar10": "CIFAR-10",
-    "cifar100": "CIFAR-100",
-    "svhn": "SVHN",
-    "svhn5000": "SVHN, 5,000 images",
-    "tiny-imagenet": "Tiny ImageNet",
-    "fashion-mnist": "Fashion-MNIST",
-    "digits": "digits",
-}
 COSTS = {"error": "error", "cost": "error + cost"}
 #: TDEF first: the others are compared with it.
 METHODS = {"tdef": "TDEF", "mild": "MILD", "ce": "CE", "cwce": "CWCE", "ldam": "LDAM"}
-SETUPS = ("I", "II", "III", "severe")
-EXPERTS = ("synthetic", "real", "people")
-PROTOCOLS = ("paper", "fast")
+#: How margins are found, from nothing said to everything tried.
 MARGINS = ("uniform", "theory", "tuned", "grid")
-COUNTS = ("reward", "best")
-REWARDS = ("others", "complement", "contrast")
-
 #: What is no method, yet stands in the table.
 YARDSTICKS = {"constant": "best constant", "oracle": "oracle"}
+
+
+def dataset_title(name: str) -> str:
+    """Name of a data set in tables; one that is not ours goes by its own.
+
+    Examples
+    --------
+    >>> dataset_title("cifar10"), dataset_title("mine")
+    ('CIFAR-10', 'mine')
+    """
+    return DATASETS[name].title if name in DATASETS else name
 
 
 def method_label(method: Mapping[str, Any], decision: str | None, full: bool = False) -> str:
@@ -89,7 +93,7 @@ def method_label(method: Mapping[str, Any], decision: str | None, full: bool = F
 def _total(total: object) -> str:
     if total is None:
         return ""
-    text = f"{total:g}" if isinstance(total, (int, float)) else str(total)
+    text = str(total)
     return f"mean ρ={text.removeprefix('mean')}" if text.startswith("mean") else f"Σρ={text}"
 
 
@@ -98,9 +102,9 @@ def block_title(cell: Mapping[str, Any]) -> str:
     protocol = cell["protocol"]
     epochs = "1 epoch" if protocol["epochs"] == 1 else f"{protocol['epochs']} epochs"
     parts = [
-        DATASETS.get(cell["dataset"], cell["dataset"]),
+        dataset_title(cell["dataset"]),
         _experts(cell),
-        COSTS.get(cell["cost"], cell["cost"]),
+        _cost(cell),
         f"protocol {protocol['name']} ({epochs})",
     ]
     if not protocol["augment"]:
@@ -113,6 +117,12 @@ def block_title(cell: Mapping[str, Any]) -> str:
     if cell["holdout"]:
         parts.append("holdout")
     return " · ".join(parts)
+
+
+def _cost(cell: Mapping[str, Any]) -> str:
+    """The cost type, and what asking a person costs where that is a setting."""
+    title = COSTS.get(cell["cost"], cell["cost"])
+    return title if cell.get("price") is None else f"{title} (a person costs {cell['price']:g})"
 
 
 def _experts(cell: Mapping[str, Any]) -> str:

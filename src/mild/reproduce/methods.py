@@ -7,14 +7,14 @@ counts, summing to 1. Everything that the paper leaves open is an option.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias
 
 from mild.costs import REWARDS
 from mild.exceptions import InvalidInputError, OptionError, check_option
 from mild.margins import COUNTS
-from mild.reproduce.labels import method_label
+from mild.reproduce.labels import MARGINS, method_label
 
 __all__ = ["ABLATION", "METHODS", "ROBUSTNESS", "SCALES", "Margins", "Method", "robustness"]
 
@@ -24,7 +24,6 @@ Margins: TypeAlias = str | tuple[float, ...] | None
 #: Rewards as they are, or scaled to mean row sum 1.
 SCALES = ("raw", "unit")
 METHODS = ("mild", "tdef", "ce", "cwce", "ldam")
-MARGINS = ("uniform", "theory", "tuned", "grid")
 OPTIONS = ("rewards", "counts", "margins", "total")
 # A word that stands for MILD with these margins.
 SHORT = {"mild": "theory", "uniform": "uniform", "tuned": "tuned", "grid": "grid"}
@@ -118,14 +117,6 @@ class Method:
                 f"'mild:{rest.strip()}'."
             )
         return cls("mild", **{"margins": SHORT[name], **options})
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """The method of a record; the inverse of ``as_dict``."""
-        values = dict(fields)
-        if isinstance(values.get("margins"), list):
-            values["margins"] = tuple(values["margins"])
-        return cls(**values)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for a record."""

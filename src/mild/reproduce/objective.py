@@ -6,9 +6,8 @@ and waits for nothing, so that a step may be recorded as a CUDA graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -21,12 +20,10 @@ from mild.losses.labels import class_weights, ldam_margins
 from mild.margins import membership, theory_margins, uniform_margins
 from mild.nn import cross_entropy_loss, mild_loss, rewards
 from mild.nn.tensors import check_margins
+from mild.reproduce.images.steps import Loss
 from mild.reproduce.methods import SCALES, Method
 
-__all__ = ["Loss", "Objective", "make_objective", "theory", "training_margins"]
-
-#: Scores (b, n_experts) and the rows (b,) that they belong to -> one value per row.
-Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+__all__ = ["Objective", "make_objective", "theory", "training_margins"]
 
 LDAM_SCALE = 30.0
 LDAM_MARGIN = 0.5

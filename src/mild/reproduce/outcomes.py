@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mild.decisions import decide
-from mild.exceptions import InvalidInputError
 from mild.metrics import (
     best_constant,
     deferral_loss,
@@ -18,6 +17,7 @@ from mild.metrics import (
     oracle_loss,
     oracle_shares,
 )
+from mild.reproduce.diverged import DivergedError
 
 __all__ = ["decisions", "outcomes", "reference"]
 
@@ -55,7 +55,7 @@ def outcomes(
     {'argmax': {'loss': 0.5, 'shares': [1.0, 0.0], 'recall': [1.0, 0.0]}}
     """
     if not np.isfinite(scores).all():
-        raise InvalidInputError(
+        raise DivergedError(
             "scores must be finite; the training diverged. Lower the learning rate."
         )
     result = {}

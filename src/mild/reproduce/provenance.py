@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mild.reproduce.labels import DATASETS, seed_range
+from mild.reproduce.labels import dataset_title, seed_range
 
 __all__ = ["meta_lines"]
 
@@ -22,20 +22,29 @@ def meta_lines(records: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     found = list(records)
     if not found:
         return ()
+    trained = _trained(found)
     return (
         *_notes(found),
         f"Seeds: {seed_range([record['cell']['seed'] for record in found])}.",
         f"Training: {_protocols(found)}.",
-        f"Hardware: {_counted([record['hardware'] for record in found])}.",
-        f"Commits: {_counted([_commit(record) for record in found])}.",
+        f"Hardware: {_counted([record['hardware'] for record in trained])}.",
+        f"Commits: {_counted([_commit(record) for record in trained])}.",
         f"Versions: {_versions(found)}.",
-        f"Training time on that hardware: {_time(found)}.",
+        f"Training time on that hardware: {_time(trained)}.",
     )
+
+
+def _trained(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """One record per training: a twin repeats what another record says, the moment included."""
+    kept: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for record in records:
+        kept.setdefault((record.get("twin") or record["key"], record["finished"]), record)
+    return list(kept.values())
 
 
 def _notes(records: Sequence[Mapping[str, Any]]) -> list[str]:
     notes = {
-        record["note"]: DATASETS.get(record["cell"]["dataset"], record["cell"]["dataset"])
+        record["note"]: dataset_title(record["cell"]["dataset"])
         for record in records
         if record["note"]
     }

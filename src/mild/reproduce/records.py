@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-__all__ = ["DECISIONS", "SCHEMA", "canonical_json", "record_problem"]
+__all__ = ["DECISIONS", "SCHEMA", "record_problem"]
 
 #: Version of the record's shape; raised when a field changes its meaning.
 SCHEMA = 1
@@ -19,17 +18,6 @@ DECISIONS = ("argmax", "stationary")
 SHARES_TOLERANCE = 1e-6
 
 Rule = tuple[str, Callable[[Any], bool]]
-
-
-def canonical_json(value: object) -> str:
-    """One text for equal values: keys sorted, no blanks, ASCII, nothing that is no JSON.
-
-    Examples
-    --------
-    >>> canonical_json({"seed": 0, "coverage": (0.9, 0.1)})
-    '{"coverage":[0.9,0.1],"seed":0}'
-    """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def record_problem(record: object) -> str | None:

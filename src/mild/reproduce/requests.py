@@ -10,13 +10,12 @@ from typing import Any, Self
 
 from mild.exceptions import InvalidInputError, check_option
 from mild.reproduce.data import DATASETS, PEOPLE
-from mild.reproduce.experts import COSTS, Setup, get_setup
+from mild.reproduce.experts import COSTS, EXPERTS, Setup, get_setup
 from mild.reproduce.images.protocol import PROTOCOLS, Protocol
 from mild.reproduce.methods import ABLATION, SCALES, Method
 
-__all__ = ["DEVICES", "EXPERTS", "TABLES", "Request", "Table"]
+__all__ = ["DEVICES", "TABLES", "Request", "Table"]
 
-EXPERTS = ("synthetic", "real", "people")
 DEVICES = ("auto", "cpu", "cuda")
 
 

@@ -2,49 +2,40 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import secrets
-import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from mild.exceptions import DataFileError, InvalidInputError, MildWarning
-from mild.reproduce.records import SCHEMA, canonical_json, record_problem
+from mild.reproduce.files import locked, replace_bytes
+from mild.reproduce.keys import content_key
+from mild.reproduce.records import SCHEMA, record_problem
 
-__all__ = ["append_record", "cell_key", "has_record", "read_records", "records_by_key"]
+__all__ = ["append_record", "cell_key", "read_records", "records_by_key"]
 
 PathLike = str | os.PathLike[str]
 
 
 def cell_key(cell: Mapping[str, Any]) -> str:
-    """Name of a cell: the first 16 hex digits of the SHA-256 of its canonical JSON.
-
-    The order of the keys and lists against tuples make no difference; every value does.
+    """Name of a cell: the first 16 hex digits of its content key.
 
     Examples
     --------
     >>> cell_key({"seed": 0, "cost": "error"}) == cell_key({"cost": "error", "seed": 0})
     True
     """
-    try:
-        text = canonical_json(cell)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"a cell must be plain JSON; {error}.") from error
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return content_key(cell, "a cell")[:16]
 
 
 def append_record(path: PathLike, record: Mapping[str, Any]) -> None:
     """Add one record to a results file; the file is made if there is none.
 
-    The old lines and the new one are written under another name in the same folder, made durable
-    and renamed: whoever reads sees the old file or the new one, and a full disk or a kill leaves the
-    old one. Two processes that append at once wait for one another.
+    Whoever reads sees the old lines, or these and the new one; a full disk or a kill leaves the old
+    ones. Two processes that append at once wait for one another.
     """
     problem = _problem(record)
     if problem is not None:
@@ -56,7 +47,7 @@ def append_record(path: PathLike, record: Mapping[str, Any]) -> None:
     target = Path(os.path.realpath(path))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(target):
+        with locked(target):
             _append_line(target, line.encode() + b"\n")
     except OSError as error:
         raise DataFileError(
@@ -106,11 +97,6 @@ def records_by_key(path: PathLike) -> dict[str, dict[str, Any]]:
     if not Path(path).exists():
         return {}
     return {record["key"]: record for record in read_records(path)}
-
-
-def has_record(path: PathLike, key: str) -> bool:
-    """Whether a results file holds the cell of this key."""
-    return key in records_by_key(path)
 
 
 def _problem(record: object) -> str | None:
@@ -202,54 +188,4 @@ def _append_line(target: Path, line: bytes) -> None:
     old = target.read_bytes() if target.exists() else b""
     if old and not old.endswith(b"\n"):
         old += b"\n"
-    fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}.new")
-    try:
-        with open(fresh, "xb") as file:
-            file.write(old + line)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(fresh, target)
-    finally:
-        fresh.unlink(missing_ok=True)
-    if os.name == "posix":
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-@contextmanager
-def _locked(target: Path) -> Iterator[None]:
-    """Hold the file's lock; the lock file is gone afterwards. No lock where there is no fcntl."""
-    if sys.platform == "win32":
-        yield
-        return
-    place = target.with_name(f".{target.name}.lock")
-    lock = None
-    while lock is None:
-        lock = _take(place)
-    try:
-        yield
-    finally:
-        place.unlink(missing_ok=True)
-        os.close(lock)
-
-
-def _take(place: Path) -> int | None:
-    """The lock, once nobody else holds it; None if its file was removed meanwhile."""
-    import fcntl
-
-    lock = os.open(place, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        # Its last holder may have removed the file while we waited: then it guards nothing.
-        if os.path.samestat(os.fstat(lock), os.stat(place)):
-            return lock
-    except FileNotFoundError:
-        pass
-    except OSError:
-        os.close(lock)
-        raise
-    os.close(lock)
-    return None
+    replace_bytes(target, old + line)

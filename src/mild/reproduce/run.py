@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from mild.exceptions import DataFileError, InvalidInputError
 from mild.reproduce.cells import Cell, plan
+from mild.reproduce.diverged import DivergedError
 from mild.reproduce.experts import ExpertAnswers
 from mild.reproduce.images.training import TrainedNetwork, best_device
 from mild.reproduce.methods import Method
@@ -37,93 +38,119 @@ Progress: TypeAlias = Callable[[int, int, str], Any]
 def reproduce(request: Request, progress: Progress | None = None) -> list[dict[str, Any]]:
     """Records of all cells of a request, in their order.
 
-    A cell that the results file holds already is not run again; nor is one whose network would be the
-    same to the last bit as that of another cell there: a method's search may find another method, and
-    tables share cells. An interrupt or a kill leaves what is
-    finished in the file; a cell that was under way goes on from its checkpoint next time.
+    A cell that the results file holds already is not run again; nor is one whose network would be
+    trained just as that of another cell in the same file: a method's search may find another method,
+    and tables that share a results file share cells. An interrupt or a kill leaves what is finished in
+    the file; a cell that was under way goes on from its checkpoint next time. A cell whose training
+    diverges does not keep the others from being run; the error comes at the end and names such cells.
 
     Parameters
     ----------
     request : what to run
     progress : called as ``progress(done, total, message)``, also while a cell is trained
     """
-    device = choose_device(request.device)
     check_place(request.results)
-    finished = records_by_key(request.results)
-    supply = Supply(request, device)
+    runner = _Runner(request, choose_device(request.device))
     cells = plan(request)
     records = []
+    diverged = []
     for done, cell in enumerate(cells):
         tell = _teller(progress, done, len(cells), cell)
         tell("")
-        entry = supply.entry(cell)
-        key = cell_key(entry)
-        if key in finished:
-            # A kill between the record and its checkpoint's end leaves the latter behind.
-            forget_checkpoint(request.checkpoint_dir, key)
-        else:
-            finished[key] = _run_cell(cell, entry, key, request, supply, device, tell, finished)
-        records.append(finished[key])
+        try:
+            records.append(runner.record(cell, tell))
+        except DivergedError as error:
+            diverged.append(f"{cell.title} ({str(error).rstrip('.')})")
     if progress is not None:
         progress(len(cells), len(cells), "done")
+    if diverged:
+        count = "1 cell" if len(diverged) == 1 else f"{len(diverged)} cells"
+        raise DivergedError(
+            f"{count} of {len(cells)} diverged, and the others are in {request.results}: "
+            f"{'; '.join(diverged)}."
+        )
     return records
 
 
-def _run_cell(
-    cell: Cell,
-    entry: dict[str, Any],
-    key: str,
-    request: Request,
-    supply: Supply,
-    device: str,
-    tell: Tell,
-    finished: Mapping[str, dict[str, Any]],
-) -> dict[str, Any]:
-    def problem(seed: int) -> tuple[RoutingProblem, ExpertAnswers, str]:
-        data, answers = supply.scenario(cell, seed, lambda done, total, said: tell(said))
-        checkpoints = request.checkpoint_dir
-        found = routing_problem(
-            data, answers, cell.cost, cell.protocol, device, checkpoints, cell.scale
-        )
-        return found, answers, data.note
+class _Runner:
+    """Runs cells of one request; each finished one goes to the results file at once."""
 
-    chosen = None
-    if cell.method.searched:
-        file = TuningFile(request.tuning_dir, entry)
-        chosen = tune(cell.method, lambda: problem(TUNING_SEED)[0], file, tell)
-    task, answers, note = problem(cell.seed)
-    method = found_method(cell.method, chosen)
-    training = _training_key(entry, method, task)
-    twin = next((known for known in finished.values() if known.get("twin") == training), None)
-    if twin is not None:
-        record = {**twin, "key": key, "cell": entry, "chosen": chosen}
-        append_record(request.results, record)
+    def __init__(self, request: Request, device: str) -> None:
+        self.request = request
+        self.device = device
+        self.supply = Supply(request, device)
+        self.finished = records_by_key(request.results)
+        # A search serves all seeds: one that diverged is not repeated for each of them.
+        self._diverged: dict[str, DivergedError] = {}
+
+    def record(self, cell: Cell, tell: Tell) -> dict[str, Any]:
+        """The record of a cell, from the results file or a training."""
+        entry = self.supply.entry(cell)
+        key = cell_key(entry)
+        if key in self.finished:
+            # A kill between the record and its checkpoint's end leaves the latter behind.
+            forget_checkpoint(self.request.checkpoint_dir, key)
+        else:
+            self.finished[key] = self._run(cell, entry, key, tell)
+        return self.finished[key]
+
+    def _run(self, cell: Cell, entry: dict[str, Any], key: str, tell: Tell) -> dict[str, Any]:
+        chosen = self._search(cell, entry, tell) if cell.method.searched else None
+        task, answers, note = self._problem(cell, cell.seed, tell)
+        method = found_method(cell.method, chosen)
+        training = _training_key(entry, method, task)
+        known = self.finished.values()
+        twin = next((record for record in known if record.get("twin") == training), None)
+        if twin is not None:
+            record = {**twin, "key": key, "cell": entry, "chosen": chosen}
+            append_record(self.request.results, record)
+            return record
+        network, objective = task.train(method, cell.seed, key, tell=tell)
+        scores = network.scores(task.test_images)
+        record = {
+            "schema": SCHEMA,
+            "key": key,
+            "twin": training,
+            "cell": entry,
+            "margins": None if objective.margins is None else list(objective.margins),
+            "outcomes": outcomes(scores, task.test_costs, objective.margins),
+            "reference": reference(task.test_costs),
+            "chosen": chosen,
+            "experts": {
+                "names": list(answers.names),
+                "prices": answers.prices.tolist(),
+                "notes": dict(answers.notes),
+            },
+            "training": training_facts(network),
+            "versions": versions(),
+            "hardware": hardware(self.device),
+            "commit": commit(),
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            "note": note,
+        }
+        append_record(self.request.results, record)
+        task.forget(key)
         return record
-    network, objective = task.train(method, cell.seed, key, tell=tell)
-    record = {
-        "schema": SCHEMA,
-        "key": key,
-        "twin": training,
-        "cell": entry,
-        "margins": None if objective.margins is None else list(objective.margins),
-        "outcomes": outcomes(network.scores(task.test_images), task.test_costs, objective.margins),
-        "reference": reference(task.test_costs),
-        "chosen": chosen,
-        "experts": {
-            "names": list(answers.names),
-            "prices": answers.prices.tolist(),
-            "notes": dict(answers.notes),
-        },
-        "training": training_facts(network),
-        "versions": versions(),
-        "hardware": hardware(device),
-        "commit": commit(),
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "note": note,
-    }
-    append_record(request.results, record)
-    task.forget(key)
-    return record
+
+    def _search(self, cell: Cell, entry: dict[str, Any], tell: Tell) -> dict[str, Any]:
+        file = TuningFile(self.request.tuning_dir, entry)
+        if file.key in self._diverged:
+            raise self._diverged[file.key]
+        try:
+            return tune(cell.method, lambda: self._problem(cell, TUNING_SEED, tell)[0], file, tell)
+        except DivergedError as error:
+            self._diverged[file.key] = error
+            raise
+
+    def _problem(
+        self, cell: Cell, seed: int, tell: Tell
+    ) -> tuple[RoutingProblem, ExpertAnswers, str]:
+        data, answers = self.supply.scenario(cell, seed, lambda done, total, said: tell(said))
+        folder = self.request.checkpoint_dir
+        problem = routing_problem(
+            data, answers, cell.cost, cell.protocol, self.device, folder, cell.scale
+        )
+        return problem, answers, data.note
 
 
 def _training_key(entry: Mapping[str, Any], method: Method, task: RoutingProblem) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from mild.exceptions import InvalidInputError
 from mild.metrics import Interval
 from mild.reproduce.comparisons import paired_t_interval, standard_errors_apart
+from mild.reproduce.keys import canonical_json
 from mild.reproduce.labels import (
     YARDSTICKS,
     block_order,
@@ -20,7 +21,6 @@ from mild.reproduce.labels import (
     tell_apart,
 )
 from mild.reproduce.paper import PAPER_RUNS, PaperFigure, lookup
-from mild.reproduce.records import canonical_json
 
 __all__ = ["Block", "Row", "summarise"]
 
@@ -237,7 +237,7 @@ def _judged(row: Row, tdef: Row | None, confidence: float) -> Row:
     ours, theirs = (dict(zip(r.seeds, r.losses, strict=True)) for r in (row, tdef))
     interval = paired_t_interval([ours[s] for s in seeds], [theirs[s] for s in seeds], confidence)
     if interval is None:
-        why = "one seed" if seeds else "no common seed"
+        why = ("no common seed", "one seed")[len(seeds)] if len(seeds) < 2 else "no spread"
         return replace(row, verdict=f"cannot tell ({why})")
     verdict = "level"
     if interval.decided:

@@ -9,13 +9,14 @@ from typing import Any
 from mild.exceptions import InvalidInputError
 from mild.reproduce.cells import Cell
 from mild.reproduce.data import ImageData, PeopleFile, check_people, load_images, read_people
+from mild.reproduce.diverged import DivergedError
 from mild.reproduce.experts import (
     ExpertAnswers,
     people_scenario,
     synthetic_answers,
     trained_answers,
 )
-from mild.reproduce.experts.people import default_columns
+from mild.reproduce.experts.people import TEST_FRACTION, default_columns
 from mild.reproduce.requests import Request
 
 __all__ = ["Supply"]
@@ -35,6 +36,8 @@ class Supply:
         self._data: tuple[str, ImageData] | None = None
         self._people: tuple[str, PeopleFile] | None = None
         self._scenarios: dict[tuple[Any, ...], tuple[ImageData, ExpertAnswers]] = {}
+        # Experts that could not be trained are not tried again for every cell.
+        self._diverged: dict[tuple[Any, ...], DivergedError] = {}
 
     def entry(self, cell: Cell) -> dict[str, Any]:
         """The cell of a record."""
@@ -48,7 +51,15 @@ class Supply:
         digest = hashlib.sha256()
         for name, said in columns.items():
             digest.update(f"{name} {said.size};".encode() + said.astype("<i8").tobytes())
-        more = {"coverage": right, "people": digest.hexdigest()[:16], "price": self.request.price}
+        more: dict[str, Any] = {
+            "coverage": right,
+            "people": digest.hexdigest()[:16],
+            "classifier_rows": _classifier_rows(data),
+            "test_fraction": TEST_FRACTION,
+        }
+        if cell.cost == "cost":
+            # It means nothing where errors alone count: other prices leave such a cell as it is.
+            more["price"] = self.request.price
         return cell.as_dict(data.digest()) | more
 
     def scenario(
@@ -57,9 +68,15 @@ class Supply:
         """Images and answers of a cell's experts; ``seed`` draws synthetic ones."""
         drawn = seed if cell.experts == "synthetic" else None
         key = (cell.dataset, cell.experts, cell.setup, drawn)
+        if key in self._diverged:
+            raise self._diverged[key]
         found = self._scenarios.pop(key, None)
         if found is None:
-            found = self._scenario(cell, seed, progress)
+            try:
+                found = self._scenario(cell, seed, progress)
+            except DivergedError as error:
+                self._diverged[key] = error
+                raise
         while len(self._scenarios) >= KEPT:
             del self._scenarios[next(iter(self._scenarios))]
         self._scenarios[key] = found
@@ -91,7 +108,7 @@ class Supply:
             people,
             cell.expert_protocol,
             price=self.request.price,
-            classifier_rows=min(CLASSIFIER_ROWS, len(data.train_labels) // 10),
+            classifier_rows=_classifier_rows(data),
             **where,
         )
 
@@ -111,3 +128,7 @@ class Supply:
             check_people(people, self._images(dataset))
             self._people = dataset, people
         return self._people[1]
+
+
+def _classifier_rows(data: ImageData) -> int:
+    return min(CLASSIFIER_ROWS, len(data.train_labels) // 10)

@@ -48,19 +48,21 @@ def hardware(device: str) -> str:
 
 @cache
 def commit() -> str | None:
-    """Commit that the source is at, with "+" if it was changed since.
+    """Commit that the package is at, with "+" if any of its files was changed or added since.
 
     Outside a checkout it is what the environment variable MILD_COMMIT says; None without that.
     """
-    here = Path(__file__).resolve()
+    package = Path(mild.__file__).resolve().parent
     # A package installed into somebody else's checkout is not of their commit.
-    if _git(here.parent, "ls-files", "--error-unmatch", here.name) is None:
+    if _git(package, "ls-files", "--error-unmatch", "__init__.py") is None:
         return os.environ.get(COMMIT_VARIABLE)
-    found = _git(here.parent, "rev-parse", "HEAD")
+    found = _git(package, "rev-parse", "HEAD")
     if found is None:
         return None
-    changed = _git(here.parent, "status", "--porcelain", "--untracked-files=no", "--", ".")
-    return f"{found}+" if changed else found
+    changed = _git(package, "status", "--porcelain", "--untracked-files=no", "--", ".")
+    added = _git(package, "ls-files", "--others", "--exclude-standard", "--", "*.py")
+    # What git cannot tell in time counts as changed.
+    return found if changed == added == "" else f"{found}+"
 
 
 def _git(folder: Path, *words: str) -> str | None:

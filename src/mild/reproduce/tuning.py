@@ -25,6 +25,7 @@ from mild.metrics import deferral_loss
 from mild.reproduce.experts.splits import stratified_order
 from mild.reproduce.files import replace_json
 from mild.reproduce.head_search import SETTINGS, search_heads
+from mild.reproduce.images.protocol import RECIPE
 from mild.reproduce.methods import Method
 from mild.reproduce.objective import theory
 from mild.reproduce.results import cell_key
@@ -56,6 +57,7 @@ class TuningFile:
             "held_out": HELD_OUT,
             "seed": TUNING_SEED,
             "heads": SETTINGS,
+            "recipe": RECIPE,
             "features": "tdef",
         }
         self.key = cell_key(self.what)

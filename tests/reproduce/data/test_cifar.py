@@ -146,7 +146,7 @@ def test_a_file_that_tries_to_run_code_is_refused_by_name(tmp_path, make_cifar10
         (batch(labels=[0, 1]), r"does not fit its 3 images: labels must have shape"),
         (batch(labels=[0, 1, "2"]), "labels must be integers"),
         (batch(labels=[0, 1, 2.0]), "labels must be integers"),
-        (batch(labels=[[0], [1, 2], 3]), "does not fit its 3 images"),
+        (batch(labels=[[0], [1, 2], 3]), "flat lists of these; 'labels' is a list with a list"),
         (batch(labels=7), "labels must have shape"),
         (batch(data=np.zeros((3, 3071), np.uint8)), r"shape \(n, 3072\); got shape \(3, 3071\)"),
         (batch(data=np.zeros((3, 32, 32, 3), np.uint8)), r"shape \(n, 3072\)"),

@@ -1,9 +1,12 @@
 """Pickles are read without running anything."""
 
 import io
+import json
 import os
 import pickle
 import random
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -215,6 +218,71 @@ def test_a_pickle_that_wants_all_memory_is_refused(read):
     assert read(b"\x80\x02}r\xff\xff\xff\xff.") == {}
     with pytest.raises(DataFileError):
         read(b"\x80\x04\x8d" + b"\xff" * 7 + b"\x7fabc.")
+
+
+def doubled(kind, depth=60):
+    """Opcodes of a list or tuple that holds the one before twice, and so on: 2^depth in the end."""
+    if kind is tuple:
+        return b")" + b"".join(b"q%ch%c\x86" % (k, k) for k in range(depth))
+    return b"]" + b"".join(b"q%c0](h%ch%ce" % (k, k, k) for k in range(depth))
+
+
+LISTS, TUPLES = doubled(list), doubled(tuple)
+EMPTY_ARRAY = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"
+BOMBS = {
+    "type": (b"cnumpy\ndtype\n" + LISTS + b"K\x00K\x01\x87R.", "(u1); it holds a list"),
+    "codec": (b"c_codecs\nencode\nU\x01a" + LISTS + b"\x86R.", "asks for the codec a list"),
+    "text": (b"c_codecs\nencode\n" + LISTS + b"X\x06\0\0\0latin1\x86R.", "asks for the codec"),
+    "id": (LISTS + b"Q.", "asks for the outside object a list"),
+    "key": (b"}" + TUPLES + b"K\x01s.", "text for keys; a key is a tuple"),
+    "keys": (b"}(" + TUPLES + b"K\x01u.", "text for keys; a key is a tuple"),
+    "marked": (b"(" + TUPLES + b"K\x01d.", "text for keys; a key is a tuple"),
+    "frozenset": (b"(" + TUPLES + b"\x91.", "it holds a set"),
+    "set": (b"\x8f(" + TUPLES + b"\x90.", "it holds a set"),
+    "value": (b"}U\x06labels" + LISTS + b"s.", "'labels' is a list with a list"),
+    "tuple": (b"}U\x06labels" + TUPLES + b"s.", "'labels' is a tuple"),
+    "state": (EMPTY_ARRAY + LISTS + b"b.", "damaged"),
+    "all": (LISTS + b".", "must hold a dictionary; it holds a list"),
+}
+
+
+def test_the_bombs_are_what_they_are_said_to_be():
+    assert pickle.loads(b"\x80\x02" + doubled(list, 2) + b".") == [[[], []], [[], []]]
+    assert pickle.loads(b"\x80\x02" + doubled(tuple, 2) + b".") == (((), ()), ((), ()))
+
+
+READ_ALL = """
+import json, sys
+from pathlib import Path
+from mild.exceptions import DataFileError
+from mild.reproduce.data.pickles import read_pickle
+said = {}
+for path in Path(sys.argv[1]).iterdir():
+    try:
+        read_pickle(path)
+    except DataFileError as error:
+        said[path.name] = str(error)
+print(json.dumps(said))
+"""
+
+
+def test_a_few_bytes_that_stand_for_endless_lists_are_refused_at_once(tmp_path):
+    for name, (content, _) in BOMBS.items():
+        (tmp_path / name).write_bytes(b"\x80\x04" + content)
+        assert len(content) < 700
+    # In a process of its own: what hangs in C cannot be stopped here.
+    done = subprocess.run(
+        [sys.executable, "-c", READ_ALL, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    said = json.loads(done.stdout)
+    assert said.keys() == BOMBS.keys()
+    for name, (_, reason) in BOMBS.items():
+        assert reason in said[name]
+        assert len(said[name]) < 250
 
 
 def test_plain_pickle_would_have_run_the_attack(tmp_path):

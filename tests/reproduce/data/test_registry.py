@@ -84,11 +84,22 @@ def test_an_archive_is_fetched_and_unpacked_and_can_be_loaded(tmp_path, server, 
     assert calls[-2] == (size, size, "cifar-10-python.tar.gz")
 
 
-def test_what_is_there_is_not_fetched_again(tmp_path, server, cifar10_source, make_cifar10):
+def test_what_is_there_is_not_fetched_again(
+    tmp_path, server, cifar10_source, make_cifar10, monkeypatch
+):
     make_cifar10(tmp_path / "data" / "cifar-10-batches-py", n=2)
+    small = dataclasses.replace(DATASETS["cifar10"], n_train=10, n_test=2)
+    monkeypatch.setitem(DATASETS, "cifar10", small)
     fetch_images("cifar10", tmp_path / "data", source=cifar10_source)
     assert server.asked == []
     assert len(load_images("cifar10", tmp_path / "data").train_labels) == 10
+
+
+def test_a_part_of_a_data_set_is_not_the_data_set(tmp_path, server, cifar10_source, make_cifar10):
+    make_cifar10(tmp_path / "data" / "cifar-10-batches-py", n=2)
+    fetch_images("cifar10", tmp_path / "data", source=cifar10_source)
+    assert len(server.asked) == 1
+    assert len(load_images("cifar10", tmp_path / "data").train_labels) == 15
 
 
 def test_an_archive_placed_by_hand_is_unpacked_without_a_server(tmp_path, server, cifar10_source):

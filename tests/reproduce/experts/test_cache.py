@@ -10,7 +10,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from mild.exceptions import ArtifactError, MildWarning
-from mild.reproduce.experts.cache import ExpertCache, StoredExpert, content_key
+from mild.reproduce.experts.cache import ExpertCache, StoredExpert
+from mild.reproduce.keys import content_key
 
 KEY = content_key({"expert": 1})
 EXPERT = StoredExpert(np.array([0, 1, 2]), np.array([2, 1]), {"accuracy": {"own": 0.5}})
@@ -109,7 +110,7 @@ def test_a_full_disk_is_said_and_leaves_the_old_file(cache, monkeypatch):
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("mild.reproduce.experts.cache.os.fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(ArtifactError, match="No space left on device"):
         cache.write(KEY, StoredExpert(np.array([2, 2, 2]), EXPERT.test, {}))
     np.testing.assert_array_equal(read(cache).train, EXPERT.train)

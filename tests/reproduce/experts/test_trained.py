@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from mild.exceptions import InvalidInputError, MildWarning
-from mild.reproduce.experts import SETUPS, accuracies, coverage_setup, trained_answers
+from mild.reproduce.experts import SETUPS, coverage_setup, trained, trained_answers
+from mild.reproduce.experts.answers import accuracy
 from mild.reproduce.experts.trained import LEAST_STEPS, expert_protocol, expert_rows
 from mild.reproduce.images.protocol import PROTOCOLS
 
@@ -69,11 +70,21 @@ def test_each_training_gets_the_rows_of_its_expert(images, protocol, trainer):
 
 def test_accuracies_on_own_and_other_classes_are_noted(images, protocol, trainer):
     answers = trained_answers(images, SETUPS["severe"], protocol)
-    for noted, found in zip(answers.notes["experts"], accuracies(answers, images), strict=True):
+    for k, (noted, own) in enumerate(
+        zip(answers.notes["experts"], (range(9), range(9, 10)), strict=True)
+    ):
+        found = accuracy(answers.test[:, k], images.test_labels, list(own))
         assert noted["accuracy"]["test"] == found.as_dict()
         assert found.own == 1.0
         assert found.others == 0.0
     assert [noted["rows"] for noted in answers.notes["experts"]] == [271, 39]
+
+
+def test_another_recipe_is_another_expert(images, protocol, trainer, tmp_path, monkeypatch):
+    trained_answers(images, SETUPS["severe"], protocol, cache_dir=tmp_path)
+    monkeypatch.setattr(trained, "RECIPE", trained.RECIPE + 1)
+    trained_answers(images, SETUPS["severe"], protocol, cache_dir=tmp_path)
+    assert len(trainer.calls) == 4
 
 
 def test_a_cached_expert_is_not_trained_again(images, protocol, trainer, tmp_path):
@@ -208,6 +219,6 @@ def test_real_networks_learn_their_own_classes_the_same_way_each_time(
     again = trained_answers(data, setup, small)
     np.testing.assert_array_equal(answers.train, again.train)
     np.testing.assert_array_equal(answers.test, again.test)
-    for one in accuracies(answers, data):
-        assert one.own > 0.8
+    for noted in answers.notes["experts"]:
+        assert noted["accuracy"]["test"]["own"] > 0.8
     assert [path.suffix for path in tmp_path.iterdir()] == [".safetensors"] * 2

@@ -17,8 +17,9 @@ def test_a_changed_protocol_says_so_once():
 
 
 def test_none_changes_nothing():
-    assert PROTOCOLS["fast"].changed(epochs=None, augment=None) is not None
-    assert PROTOCOLS["fast"].changed(epochs=None).name == "fast"
+    assert PROTOCOLS["fast"].changed(epochs=None, augment=None) == PROTOCOLS["fast"]
+    part = PROTOCOLS["fast"].changed(epochs=None, width=8)
+    assert (part.epochs, part.width) == (PROTOCOLS["fast"].epochs, 8)
 
 
 @pytest.mark.parametrize(

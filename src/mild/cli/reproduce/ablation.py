@@ -39,7 +39,10 @@ def ablation(
     ] = None,
     robustness: Annotated[
         bool,
-        typer.Option("--robustness", help="Also margins around the theory's; for setup I alone."),
+        typer.Option(
+            "--robustness",
+            help="Also margins around the theory's; for setup I, synthetic experts and error alone.",
+        ),
     ] = False,
     scale: Annotated[
         str,
@@ -70,10 +73,11 @@ def ablation(
     """
     from mild.reproduce.methods import ABLATION, ROBUSTNESS
 
-    if robustness and (coverage or setup or "I") != "I":
+    asked = (coverage or setup or "I", experts, cost)
+    if robustness and asked != ("I", "synthetic", "error"):
         raise OptionError(
-            f"--robustness must go with setup I, around whose theory its margins lie; got "
-            f"{coverage or setup}."
+            f"--robustness must go with setup I, synthetic experts and the cost type error, around whose "
+            f"theory its margins lie; got {', '.join(asked)}."
         )
     methods = chosen_methods(method) or ABLATION
     run_experiment(

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
-import secrets
-from collections.abc import Callable, Sequence
-from functools import partial
+import re
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from mild.exceptions import DataFileError, OptionError, OutputExistsError, check_option
 
 if TYPE_CHECKING:
     from mild.reproduce.summary import Block
 
-__all__ = ["FORMATS", "as_text", "check_files", "chosen_format", "figures", "write_files"]
-
-#: What makes a file of a given name.
-Write: TypeAlias = Callable[[Path], object]
+__all__ = ["FORMATS", "as_text", "check_files", "chosen_format", "figure_places", "write_files"]
 
 FORMATS = ("terminal", "markdown", "latex", "csv")
 ENDINGS = {".md": "markdown", ".tex": "latex", ".csv": "csv"}
@@ -52,20 +48,19 @@ def as_text(blocks: Sequence[Block], form: str) -> str:
     return {"markdown": to_markdown, "latex": to_latex, "csv": to_csv}[form](blocks)
 
 
-def figures(blocks: Sequence[Block], target: Path) -> dict[Path, Write]:
-    """The figure of a table at ``target``; of several tables, one each, named after them."""
-    from mild.reproduce.figures import check_matplotlib, draw_table
+def figure_places(blocks: Sequence[Block], target: Path) -> dict[Path, list[Block]]:
+    """Where the figure of each table goes: to ``target``; of several tables, to one file each."""
+    from mild.reproduce.figures import check_matplotlib
 
     if target.suffix.lower() != ".png":
         raise OptionError(f"a figure must be a .png file; got {target.name!r}.")
     check_matplotlib()
     tables = {name: list(each) for name, each in groupby(blocks, lambda block: block.table)}
-    return {
-        target if len(tables) == 1 else target.with_stem(f"{target.stem}-{name}"): partial(
-            draw_table, shown
-        )
-        for name, shown in tables.items()
-    }
+    if len(tables) == 1:
+        return {target: list(blocks)}
+    # A table's name comes from a file: it must not lead out of the folder.
+    plain = {re.sub(r"[^\w-]", "-", name): shown for name, shown in tables.items()}
+    return {target.with_stem(f"{target.stem}-{name}"): shown for name, shown in plain.items()}
 
 
 def check_files(targets: Sequence[Path], overwrite: bool) -> None:
@@ -83,14 +78,12 @@ def check_files(targets: Sequence[Path], overwrite: bool) -> None:
             )
 
 
-def write_files(writers: dict[Path, Write]) -> None:
-    """Make each file under another name, and rename it when it is done."""
-    for target, write in writers.items():
-        fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}.new")
+def write_files(contents: Mapping[Path, bytes]) -> None:
+    """Write each file whole or not at all."""
+    from mild.reproduce.files import replace_bytes
+
+    for target, content in contents.items():
         try:
-            write(fresh)
-            os.replace(fresh, target)
+            replace_bytes(target, content)
         except OSError as error:
             raise DataFileError(f"cannot write to {target}: {error.strerror or error}.") from error
-        finally:
-            fresh.unlink(missing_ok=True)

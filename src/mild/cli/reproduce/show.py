@@ -63,18 +63,28 @@ def show(
       mild reproduce show results/table1.jsonl --out table1.md --figure table1.png
       mild reproduce show --table ablation --format latex
     """
-    from mild.cli.reproduce.output import as_text, check_files, chosen_format, figures, write_files
+    from mild.cli.reproduce.output import (
+        as_text,
+        check_files,
+        chosen_format,
+        figure_places,
+        write_files,
+    )
     from mild.cli.reproduce.report import document, print_blocks, read_blocks
 
     chosen = chosen_format(form, out)
     check_files([out] if out else [], overwrite)
     blocks = read_blocks(files or [Path("results")], table, confidence, simultaneous)
-    writers = figures(blocks, figure) if figure else {}
-    check_files(list(writers), overwrite)
+    contents = {}
+    if figure:
+        places = figure_places(blocks, figure)
+        check_files(list(places), overwrite)
+        from mild.reproduce.figures import draw_table
+
+        contents = {path: draw_table(shown) for path, shown in places.items()}
     if out:
-        text = as_text(blocks, chosen)
-        writers[out] = lambda fresh: fresh.write_text(text, encoding="utf-8")
-    write_files(writers)
+        contents[out] = as_text(blocks, chosen).encode()
+    write_files(contents)
 
     def say() -> None:
         if out is None and chosen == "terminal":
@@ -82,6 +92,6 @@ def show(
         elif out is None:
             typer.echo(as_text(blocks, chosen), nl=False)
 
-    emit({**document(blocks), "written": [str(path) for path in writers]}, as_json, say)
-    for path in writers:
+    emit({**document(blocks), "written": [str(path) for path in contents]}, as_json, say)
+    for path in contents:
         note(f"{path} is written.")

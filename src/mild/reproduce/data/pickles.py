@@ -5,6 +5,9 @@ four things only: NumPy's ``_reconstruct``, ``ndarray`` and ``dtype``, and (when
 anew by Python 3) ``_codecs.encode``. Even these are not called: each is answered by a stand-in
 defined here, which takes what such a file says of a uint8 array and nothing else. Any other name is
 refused.
+
+A few bytes can also describe lists that hold one another so often that writing them out, or hashing
+them, takes for ever. So what is no text is told by its type alone, keys are text, and lists are flat.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import pickle
 import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,6 +23,10 @@ from mild.exceptions import DataFileError
 from mild.reproduce.data.images import Pixels
 
 __all__ = ["read_pickle"]
+
+PLAIN = (str, bytes, int, float)
+# What each opcode does.
+_USUAL: dict[int, Any] = dict(pickle._Unpickler.dispatch)
 
 
 def read_pickle(path: Path) -> dict[str, Any]:
@@ -56,9 +63,7 @@ def read_pickle(path: Path) -> dict[str, Any]:
         ) from error
     if not isinstance(found, dict):
         raise DataFileError(f"must hold a dictionary; it holds {_kind(found)}")
-    if not all(isinstance(key, (str, bytes)) for key in found):
-        raise DataFileError("must hold a dictionary with text for keys")
-    return {_text(key): _unwrapped(value) for key, value in found.items()}
+    return {_text(key): _unwrapped(_text(key), value) for key, value in found.items()}
 
 
 class _Unpickler(pickle._Unpickler):
@@ -67,6 +72,8 @@ class _Unpickler(pickle._Unpickler):
     Built on the unpickler written in Python: the one in C fills as much memory as a damaged file asks
     for.
     """
+
+    stack: list[Any]
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _STAND_INS:
@@ -79,8 +86,42 @@ class _Unpickler(pickle._Unpickler):
     def persistent_load(self, pid: Any) -> Any:
         raise DataFileError(
             f"must be a pickle of uint8 arrays, lists, numbers and text alone; it asks for the "
-            f"outside object {pid!r:.60}, so it was refused and nothing in it was run"
+            f"outside object {_told(pid)}, so it was refused and nothing in it was run"
         )
+
+    def _set_item(self) -> None:
+        _check_keys(self.stack[-2:-1])
+        _USUAL[pickle.SETITEM[0]](self)
+
+    def _set_items(self) -> None:
+        # What came since the last mark: key, value, key, value ...
+        _check_keys(self.stack[::2])
+        _USUAL[pickle.SETITEMS[0]](self)
+
+    def _dict(self) -> None:
+        _check_keys(self.stack[::2])
+        _USUAL[pickle.DICT[0]](self)
+
+    def _refuse_set(self) -> None:
+        raise DataFileError(
+            "must be a pickle of uint8 arrays, lists, numbers and text alone; it holds a set"
+        )
+
+    dispatch: ClassVar[dict[int, Any]] = {
+        **_USUAL,
+        pickle.SETITEM[0]: _set_item,
+        pickle.SETITEMS[0]: _set_items,
+        pickle.DICT[0]: _dict,
+        pickle.EMPTY_SET[0]: _refuse_set,
+        pickle.FROZENSET[0]: _refuse_set,
+    }
+
+
+def _check_keys(keys: list[Any]) -> None:
+    """Refuse keys that are no text before they are hashed."""
+    for key in keys:
+        if not isinstance(key, (str, bytes)):
+            raise DataFileError(f"must hold a dictionary with text for keys; a key is {_kind(key)}")
 
 
 class _Array:
@@ -133,10 +174,8 @@ class _Dtype:
     __slots__ = ()
 
     def __call__(self, code: Any, align: Any = False, copy: Any = False) -> _Byte:
-        if _text(code) not in ("u1", "|u1"):
-            raise DataFileError(
-                f"must hold arrays of type uint8 (u1); it holds {_text(code)!r:.20}"
-            )
+        if not isinstance(code, (str, bytes)) or _text(code) not in ("u1", "|u1"):
+            raise DataFileError(f"must hold arrays of type uint8 (u1); it holds {_told(code)}")
         return _Byte()
 
 
@@ -146,10 +185,10 @@ class _Encode:
     __slots__ = ()
 
     def __call__(self, text: Any, codec: Any = "utf-8") -> bytes:
-        if codec != "latin1" or not isinstance(text, str):
+        if not isinstance(codec, str) or codec != "latin1" or not isinstance(text, str):
             raise DataFileError(
                 f"must be a pickle of uint8 arrays, lists, numbers and text alone; it asks for the "
-                f"codec {codec!r:.40}, so it was refused and nothing in it was run"
+                f"codec {_told(codec)}, so it was refused and nothing in it was run"
             )
         return text.encode("latin1")
 
@@ -171,17 +210,31 @@ _STAND_INS: dict[tuple[str, str], Any] = {
 }
 
 
-def _unwrapped(value: Any) -> Any:
-    if not isinstance(value, _Array):
-        return value
-    if value.pixels is None:
-        raise DataFileError("holds an array without content")
-    return value.pixels
+def _unwrapped(key: str, value: Any) -> Any:
+    """A number, a text, a flat list of these, or an array."""
+    if isinstance(value, _Array):
+        if value.pixels is None:
+            raise DataFileError("holds an array without content")
+        return value.pixels
+    for part in value if isinstance(value, list) else (value,):
+        if not isinstance(part, PLAIN):
+            within = "a list with " if isinstance(value, list) else ""
+            raise DataFileError(
+                f"must hold arrays, numbers, text and flat lists of these; {key[:40]!r} is "
+                f"{within}{_kind(part)}"
+            )
+    return value
 
 
-def _text(value: Any) -> str:
-    return value.decode("latin1") if isinstance(value, bytes) else str(value)
+def _text(value: str | bytes) -> str:
+    return value.decode("latin1") if isinstance(value, bytes) else value
+
+
+def _told(value: Any) -> str:
+    """A text as it is, anything else by its type: a small file may stand for an endless text."""
+    return repr(value[:40]) if isinstance(value, (str, bytes)) else _kind(value)
 
 
 def _kind(value: Any) -> str:
-    return "an array" if isinstance(value, _Array) else f"a {type(value).__name__}"
+    kind = "array" if isinstance(value, _Array) else type(value).__name__
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"

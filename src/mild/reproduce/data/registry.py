@@ -44,10 +44,10 @@ DATASETS = {
     "cifar10": Dataset("CIFAR-10", load_cifar10, 50_000, 10_000),
     "cifar100": Dataset("CIFAR-100", load_cifar100, 50_000, 10_000),
     "svhn": Dataset("SVHN", load_svhn, 73_257, 26_032),
-    "svhn5000": Dataset("SVHN, 5,000 digits", load_svhn5000, 4_000, 1_000),
+    "svhn5000": Dataset("SVHN, 5,000 images", load_svhn5000, 4_000, 1_000),
     "tiny-imagenet": Dataset("Tiny ImageNet", load_tiny_imagenet, 100_000, 10_000),
     "fashion-mnist": Dataset("Fashion-MNIST", load_fashion_mnist, 60_000, 10_000),
-    "digits": Dataset("Digits", None, 898, 899),
+    "digits": Dataset("digits", None, 898, 899),
 }
 
 
@@ -75,7 +75,7 @@ def load_images(name: str, data_dir: str | os.PathLike[str] | None = None) -> Im
             f"{Place(name, Path('DIR')).remedy}"
         )
     data = _read(dataset.load, Place(name, Path(data_dir)))
-    sizes = len(data.train_labels), len(data.test_labels)
+    sizes = _sizes(data)
     if sizes != (dataset.n_train, dataset.n_test):
         # A part of a data set is welcome, but its results must not pass for those of the whole.
         note = (
@@ -94,7 +94,7 @@ def fetch_images(
     source: Source | None = None,
     timeout: float = 30.0,
 ) -> Path:
-    """Fetch a data set from its official source, unless it is there and can be read.
+    """Fetch a data set from its official source, unless it is there as a whole and can be read.
 
     Each file is checked against its md5; archives are unpacked. A file or archive that was placed by
     hand is not fetched again. Damaged files are replaced once sound ones are here.
@@ -118,8 +118,10 @@ def fetch_images(
         return place.data_dir
     if place.data_dir.exists():
         try:
-            _read(dataset.load, place)
-            return place.data_dir
+            data = _read(dataset.load, place)
+            # A part can be loaded, but whoever fetches wants all of it.
+            if _sizes(data) == (dataset.n_train, dataset.n_test):
+                return place.data_dir
         except DataFileError:
             if name not in SOURCES:
                 raise
@@ -130,6 +132,10 @@ def fetch_images(
         )
     _fetch(place.home, source or SOURCES[name], progress, timeout)
     return place.home
+
+
+def _sizes(data: ImageData) -> tuple[int, int]:
+    return len(data.train_labels), len(data.test_labels)
 
 
 def _read(load: Callable[[Place], ImageData], place: Place) -> ImageData:

@@ -8,9 +8,9 @@ array([0, 0, 0, 0, 0, 0, 0, 1, 1, 2])
 
 from mild.reproduce.experts.answers import (
     COSTS,
+    EXPERTS,
     Accuracy,
     ExpertAnswers,
-    accuracies,
     expert_costs,
     largest_cost,
 )
@@ -28,12 +28,12 @@ from mild.reproduce.experts.trained import trained_answers
 
 __all__ = [
     "COSTS",
+    "EXPERTS",
     "PEOPLE",
     "SETUPS",
     "Accuracy",
     "ExpertAnswers",
     "Setup",
-    "accuracies",
     "coverage_setup",
     "expert_costs",
     "get_setup",

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mild.arrays import FloatArray
 from mild.costs import cost_matrix
 from mild.exceptions import check_option
-from mild.reproduce.experts.setups import PEOPLE, Setup
-
-if TYPE_CHECKING:
-    from mild.reproduce.data.images import ImageData
+from mild.reproduce.experts.setups import Setup
 
 __all__ = [
     "COSTS",
+    "EXPERTS",
     "Accuracy",
     "ExpertAnswers",
-    "accuracies",
     "accuracy",
     "class_names",
     "expert_costs",
     "largest_cost",
 ]
 
+#: Kinds of experts, in the order in which tables list them.
+EXPERTS = ("synthetic", "real", "people")
 #: "error": wrong or right; "cost": the same plus what asking the expert costs.
 COSTS = ("error", "cost")
 
@@ -55,7 +53,7 @@ class ExpertAnswers:
     Attributes
     ----------
     setup : who knows what
-    kind : "synthetic", "real" or "people"
+    kind : one of EXPERTS
     train : (n_train, n_experts) classes, answers on ``data.train_images``
     test : (n_test, n_experts) classes, answers on ``data.test_images``
     names : one per expert
@@ -131,18 +129,6 @@ def accuracy(answers: ArrayLike, labels: ArrayLike, own_classes: ArrayLike | Non
         return Accuracy(float(right.mean()), None, None)
     known = np.isin(truth, own_classes)
     return Accuracy(float(right.mean()), _mean(right[known]), _mean(right[~known]))
-
-
-def accuracies(answers: ExpertAnswers, data: ImageData) -> tuple[Accuracy, ...]:
-    """Accuracy of each expert on the test images."""
-    known: list[FloatArray | NDArray[np.int64] | None] = [None] * answers.n_experts
-    if answers.setup.name != PEOPLE:
-        owners = answers.setup.owners(data.n_classes)
-        known = [np.flatnonzero(owners == expert) for expert in range(answers.n_experts)]
-    return tuple(
-        accuracy(answers.test[:, expert], data.test_labels, classes)
-        for expert, classes in enumerate(known)
-    )
 
 
 def class_names(owners: NDArray[np.int64]) -> tuple[str, ...]:

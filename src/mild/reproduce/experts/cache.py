@@ -9,10 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +21,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_safetensors
 
 from mild.exceptions import ArtifactError, MildWarning
+from mild.reproduce.files import replace_bytes
+from mild.reproduce.keys import canonical_json
 
-__all__ = ["ExpertCache", "StoredExpert", "content_key"]
+__all__ = ["SCHEMA", "ExpertCache", "StoredExpert"]
 
+#: Version of the files; a part of the key of what lies in them.
 SCHEMA = 1
 HEADER = "mild_expert"
 
@@ -41,19 +42,6 @@ class StoredExpert:
     train: NDArray[np.int64]
     test: NDArray[np.int64]
     facts: Mapping[str, Any]
-
-
-def content_key(identity: Mapping[str, Any]) -> str:
-    """Return 64 hex digits that stand for a JSON-ready description and for the files' schema.
-
-    Examples
-    --------
-    >>> content_key({"a": 1, "b": 2}) == content_key({"b": 2, "a": 1})
-    True
-    >>> content_key({"a": 1}) == content_key({"a": 2})
-    False
-    """
-    return hashlib.sha256(_canonical({"schema": SCHEMA, **identity})).hexdigest()
 
 
 class ExpertCache:
@@ -88,7 +76,7 @@ class ExpertCache:
 
         Parameters
         ----------
-        key : what ``content_key`` gave
+        key : content key of all that the answers depend on, this SCHEMA included
         n_train, n_test : how many answers there must be
         n_classes : answers must lie below
         """
@@ -119,18 +107,8 @@ class ExpertCache:
         header = {"schema": SCHEMA, "key": key, "facts": dict(expert.facts)}
         sealed = {**header, "digest": _digest(header, tensors)}
         content = _pack(tensors, {HEADER: json.dumps(sealed)})
-        path = self.path(key)
-        fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
         try:
-            try:
-                with open(fresh, "xb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(fresh, path)
-            finally:
-                with suppress(FileNotFoundError):
-                    fresh.unlink()
+            replace_bytes(self.path(key), content)
         except OSError as error:
             raise self._unwritable(error) from error
 
@@ -167,13 +145,9 @@ def _check_answers(name: str, answers: NDArray[np.int64], count: int, n_classes:
 
 
 def _digest(header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> str:
-    digest = hashlib.sha256(_canonical(header))
+    digest = hashlib.sha256(canonical_json(header).encode())
     for name in sorted(tensors):
         array = np.ascontiguousarray(tensors[name])
         digest.update(f";{name} {array.dtype.str} {array.shape};".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
-
-
-def _canonical(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()

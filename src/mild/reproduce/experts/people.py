@@ -9,14 +9,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mild.exceptions import InvalidInputError, check_option
+from mild.exceptions import InvalidInputError
 from mild.reproduce.data.people import PeopleFile, check_people
 from mild.reproduce.experts.answers import ExpertAnswers
 from mild.reproduce.experts.setups import PEOPLE, Setup
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mild.reproduce.data.images import ImageData
     from mild.reproduce.images.protocol import Protocol
 
-__all__ = ["DEFAULT_COLUMNS", "people_scenario"]
+__all__ = ["DEFAULT_COLUMNS", "TEST_FRACTION", "default_columns", "people_scenario"]
 
 #: Columns that hold what single people said, rather than a vote or the worst of them.
 DEFAULT_COLUMNS = {
@@ -37,6 +37,7 @@ DEFAULT_COLUMNS = {
     "cifar100": ("noisy_label",),
 }
 ANNOTATOR = re.compile(r"random_label(\d+)|noisy_label")
+#: Of the images that people labelled, how many are for the test.
 TEST_FRACTION = 0.2
 # Keeps this stream apart from those of everything else that is seeded with the same small number.
 SPLIT = 0x50454F50
@@ -48,8 +49,6 @@ def people_scenario(
     protocol: Protocol,
     *,
     seed: int = 0,
-    columns: Sequence[str] | None = None,
-    classifier: bool = True,
     classifier_rows: int = 4000,
     price: float = 0.1,
     cache_dir: Path | None = None,
@@ -67,13 +66,11 @@ def people_scenario(
     ----------
     data : images with clean labels
     people : what people said about ``data.train_images``, in the same order
+        Each column of single people is an expert. In CIFAR-10N such a column is not one person: it is
+        whoever labelled the image first, second or third.
     protocol : how the classifier is trained
     seed : non-negative int, for the division and the classifier
-    columns : columns of ``people``, one expert each; None for those of single people
-        In CIFAR-10N such a column is not one person: it is whoever labelled the image first, second
-        or third.
-    classifier : whether the small classifier is an expert, the last one
-    classifier_rows : int, images that train it; no router sees them, with or without a classifier
+    classifier_rows : int, images that train the classifier, the last expert; no router sees them
     price : what asking a person costs in the cost type "cost"; the classifier costs nothing
     cache_dir, device, progress : as for ``trained_answers``
 
@@ -86,40 +83,26 @@ def people_scenario(
         information alone
     """
     check_seed(seed)
-    chosen = _columns(people, columns)
+    chosen = default_columns(people)
     if not (math.isfinite(price) and price >= 0):
         raise InvalidInputError(f"price must be finite and non-negative; got {price}.")
-    if len(chosen) + classifier < 2:
-        raise InvalidInputError(
-            "people must give at least two experts to choose from; got one column and no "
-            "classifier."
-        )
     check_people(people, data)
     train, test, n_small = _division(data.train_labels, classifier_rows, seed)
     part = _part(data, train, test)
     said = np.column_stack([people.columns[column] for column in chosen]).astype(np.int64)
-    answers, test_answers = said[train], said[test]
-    names = [_name(column) for column in chosen]
-    prices = [float(price)] * len(chosen)
-    notes: dict[str, Any] = {"seed": int(seed), "columns": list(chosen), "price": float(price)}
-    if classifier:
-        small = trained_expert(
-            part,
-            np.arange(n_small, dtype=np.int64),
-            protocol.changed(width=max(1, protocol.width // 4)),
-            name="classifier",
-            classes=np.arange(data.n_classes),
-            seed=seed,
-            holdout=True,
-            cache_dir=cache_dir,
-            device=device,
-            progress=progress,
-        )
-        answers = np.column_stack([answers, small.train])
-        test_answers = np.column_stack([test_answers, small.test])
-        names.append("classifier")
-        prices.append(0.0)
-        notes["classifier"] = dict(small.facts)
+    small = trained_expert(
+        part,
+        np.arange(n_small, dtype=np.int64),
+        protocol.changed(width=max(1, protocol.width // 4)),
+        name="classifier",
+        classes=np.arange(data.n_classes),
+        seed=seed,
+        holdout=True,
+        cache_dir=cache_dir,
+        device=device,
+        progress=progress,
+    )
+    answers = np.column_stack([said[train], small.train])
     router_rows = np.arange(n_small, len(train), dtype=np.int64)
     right = answers[router_rows] == part.train_labels[router_rows, None]
     setup = Setup(PEOPLE, tuple(float(share) for share in right.mean(axis=0)))
@@ -127,11 +110,16 @@ def people_scenario(
         setup=setup,
         kind="people",
         train=answers,
-        test=test_answers,
-        names=tuple(names),
-        prices=np.array(prices),
+        test=np.column_stack([said[test], small.test]),
+        names=(*map(_name, chosen), "classifier"),
+        prices=np.array([float(price)] * len(chosen) + [0.0]),
         router_rows=router_rows,
-        notes=notes,
+        notes={
+            "seed": int(seed),
+            "columns": list(chosen),
+            "price": float(price),
+            "classifier": dict(small.facts),
+        },
     )
 
 
@@ -139,17 +127,6 @@ def default_columns(people: PeopleFile) -> tuple[str, ...]:
     """Columns of single people, or all there are."""
     usual = DEFAULT_COLUMNS.get(people.dataset, ())
     return tuple(name for name in usual if name in people.columns) or tuple(people.columns)
-
-
-def _columns(people: PeopleFile, columns: Sequence[str] | None) -> tuple[str, ...]:
-    columns = default_columns(people) if columns is None else columns
-    if not columns:
-        raise InvalidInputError("columns must name at least one annotator; got none.")
-    for name in columns:
-        check_option("columns", name, people.columns)
-    if len(set(columns)) < len(columns):
-        raise InvalidInputError(f"columns must differ from each other; got {', '.join(columns)}.")
-    return tuple(columns)
 
 
 def _division(

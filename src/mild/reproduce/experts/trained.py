@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mild.exceptions import InvalidInputError, MissingExtraError
+from mild.exceptions import MissingExtraError
+from mild.reproduce.diverged import DivergedError
 from mild.reproduce.experts.answers import ExpertAnswers, accuracy, class_names
-from mild.reproduce.experts.cache import ExpertCache, StoredExpert, content_key
+from mild.reproduce.experts.cache import SCHEMA, ExpertCache, StoredExpert
 from mild.reproduce.experts.setups import Setup
 from mild.reproduce.experts.splits import check_seed, stratified_order
+from mild.reproduce.images.protocol import RECIPE
+from mild.reproduce.keys import content_key
 
 if TYPE_CHECKING:
     import torch
@@ -166,12 +169,15 @@ def trained_expert(
     """One expert: from the cache if it is there, otherwise trained on ``rows`` and kept.
 
     Its key covers the data, the classes, the rows, the protocol with the epochs that are run (not its
-    name), the seed and ``holdout``. The device is left out: it changes rounding alone.
+    name), the recipe of trainings, the seed and ``holdout``. The device is left out: it changes
+    rounding alone.
     """
     protocol = expert_protocol(protocol, len(rows))
     described = {field: value for field, value in protocol.as_dict().items() if field != "name"}
     key = content_key(
         {
+            "schema": SCHEMA,
+            "recipe": RECIPE,
             "data": data.digest(),
             "classes": classes.tolist(),
             "rows": hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest(),
@@ -266,7 +272,7 @@ def train_classifier(
 def _answers(network: TrainedNetwork, images: NDArray[np.uint8], name: str) -> NDArray[np.int64]:
     scores = network.scores(images)
     if not np.isfinite(scores).all():
-        raise InvalidInputError(
+        raise DivergedError(
             f"scores of the expert '{name}' must be finite; its training diverged. Lower the "
             f"learning rate."
         )

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from mild.reproduce.images.kernels import (
-    Statistics,
     apply_norm,
     grad_norm,
     grad_norm_residual,
@@ -32,7 +31,7 @@ class _Layer(NamedTuple):
     weight: Tensor
     source: Tensor
     value: Tensor
-    stats: Statistics
+    stats: Tensor
 
 
 class _Step(NamedTuple):
@@ -139,7 +138,8 @@ def _conv_norm(
     weight = halves[conv.weight]
     value = torch.conv2d(source, weight, None, conv.stride, conv.padding)
     running = cast(tuple[Tensor, Tensor], (norm.running_mean, norm.running_var))
-    stats = norm_statistics(value, norm.weight, norm.bias, *running)
+    momentum = cast(float, norm.momentum)
+    stats = norm_statistics(value, norm.weight, norm.bias, *running, norm.eps, momentum)
     output = apply_norm(value, stats, residual, relu)
     return _Layer(conv, norm, weight, source, value, stats), output
 

@@ -18,17 +18,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["Statistics", "apply_norm", "grad_norm", "grad_norm_residual", "norm_statistics"]
+__all__ = ["apply_norm", "grad_norm", "grad_norm_residual", "norm_statistics"]
 
 ROWS, CHANNELS = 64, 64
 # About four programs per multiprocessor of a large GPU.
 PROGRAMS = 528
 ELEMENTS = 4096
 WARPS = 8
-EPS = 1e-5
-MOMENTUM = 0.1
-
-Statistics = Tensor
 
 
 @triton.jit
@@ -164,8 +160,9 @@ def _grad_apply(
 
 
 def norm_statistics(
-    x: Tensor, weight: Tensor, bias: Tensor, running_mean: Tensor, running_var: Tensor
-) -> Statistics:
+    x: Tensor, weight: Tensor, bias: Tensor, running_mean: Tensor, running_var: Tensor,
+    eps: float, momentum: float,
+) -> Tensor:  # fmt: skip
     """Statistics of activations over batch and pixels; the running ones are updated in place."""
     n_rows, channels = _shape(x)
     per_program, parts = _partition(n_rows, channels)
@@ -176,12 +173,12 @@ def norm_statistics(
     narrow = min(channels, 16)
     _launch(
         _statistics, (channels // narrow,), sums, stats, weight, bias, running_mean, running_var,
-        n_rows, parts, EPS, MOMENTUM, channels, triton.next_power_of_2(parts), narrow,
+        n_rows, parts, eps, momentum, channels, triton.next_power_of_2(parts), narrow,
     )  # fmt: skip
     return stats
 
 
-def apply_norm(x: Tensor, stats: Statistics, residual: Tensor | None, relu: bool) -> Tensor:
+def apply_norm(x: Tensor, stats: Tensor, residual: Tensor | None, relu: bool) -> Tensor:
     """``relu(scale * x + shift + residual)``; without the parts that are not wanted."""
     out = torch.empty_like(x)
     _launch(
@@ -191,7 +188,7 @@ def apply_norm(x: Tensor, stats: Statistics, residual: Tensor | None, relu: bool
     return out
 
 
-def grad_norm(grad: Tensor, x: Tensor, stats: Statistics, relu: bool) -> tuple[Tensor, ...]:
+def grad_norm(grad: Tensor, x: Tensor, stats: Tensor, relu: bool) -> tuple[Tensor, ...]:
     """Gradients on x, weight and bias of ``relu(normalised x)``, or of it without the ReLU."""
     mask = "input" if relu else "none"
     bias, weight, _ = _gradient_sums(grad, None, None, x, stats, mask, keep=False)
@@ -199,7 +196,7 @@ def grad_norm(grad: Tensor, x: Tensor, stats: Statistics, relu: bool) -> tuple[T
 
 
 def grad_norm_residual(
-    grad: Tensor, other: Tensor | None, output: Tensor | None, x: Tensor, stats: Statistics
+    grad: Tensor, other: Tensor | None, output: Tensor | None, x: Tensor, stats: Tensor
 ) -> tuple[Tensor, ...]:
     """Gradients on x, weight, bias and residual of ``output = relu(normalised x + residual)``.
 
@@ -212,7 +209,7 @@ def grad_norm_residual(
 
 
 def _gradient_sums(
-    grad: Tensor, other: Tensor | None, output: Tensor | None, x: Tensor, stats: Statistics,
+    grad: Tensor, other: Tensor | None, output: Tensor | None, x: Tensor, stats: Tensor,
     mask: str, keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     n_rows, channels = _shape(x)
@@ -235,7 +232,7 @@ def _gradient_sums(
 
 
 def _on_input(
-    grad: Tensor, x: Tensor, stats: Statistics, bias: Tensor, weight: Tensor, mask: bool
+    grad: Tensor, x: Tensor, stats: Tensor, bias: Tensor, weight: Tensor, mask: bool
 ) -> Tensor:
     out = torch.empty_like(x)
     _launch(

@@ -51,7 +51,8 @@ class Backbone(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = torch.relu(self.norm(self.stem(x)))
-        features: Tensor = self.blocks(x).mean(dim=(2, 3))
+        # In float32 also under autocast, as the fused step does.
+        features: Tensor = self.blocks(x).mean(dim=(2, 3), dtype=torch.float32)
         return features
 
 
@@ -82,7 +83,8 @@ def make_network(channels: int, n_outputs: int, width: int = 64, seed: int = 0) 
     11173962
     """
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        # torch.manual_seed would seed the generators of all GPUs, too.
+        torch.default_generator.manual_seed(seed)
         network = Network(channels, n_outputs, width)
         for module in network.modules():
             if isinstance(module, nn.Conv2d):

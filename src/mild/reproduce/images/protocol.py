@@ -9,7 +9,11 @@ from typing import Any
 
 from mild.exceptions import InvalidInputError, check_option
 
-__all__ = ["PROTOCOLS", "SCHEDULES", "Protocol", "get_protocol"]
+__all__ = ["PROTOCOLS", "RECIPE", "SCHEDULES", "Protocol", "get_protocol"]
+
+#: Part of the names of what is kept of trainings: raise it when network, initialisation, augmentation
+#: or steps change what a training gives.
+RECIPE = 1
 
 SCHEDULES = ("constant", "one-cycle")
 CHANGED = ", changed"

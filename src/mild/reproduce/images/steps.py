@@ -20,6 +20,8 @@ Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 WARM_UP = 3
 # The fused kernels work on blocks of channels: powers of two from here on.
 LEAST_FUSED_WIDTH = 16
+# They count numbers in 32 bits, up to the end of the last block of 4,096.
+MOST_FUSED = 2**31 - 4096
 
 
 class Stepper:
@@ -120,14 +122,16 @@ def make_stepper(
     """The quickest way to take steps on this device."""
     if feed.pixels.device.type != "cuda":
         return Stepper(network, optimizer, feed, loss, batch_size, Backbone.forward)
-    stepper = GraphStepper(network, optimizer, feed, loss, batch_size, _forward_on_cuda(width))
+    # No layer gives more numbers than the first.
+    forward = _forward_on_cuda(width, batch_size * feed.height * feed.width * width)
+    stepper = GraphStepper(network, optimizer, feed, loss, batch_size, forward)
     stepper.record()
     return stepper
 
 
-def _forward_on_cuda(width: int) -> Callable[[Backbone, Tensor], Tensor]:
+def _forward_on_cuda(width: int, largest: int) -> Callable[[Backbone, Tensor], Tensor]:
     """The backbone with fused kernels; torch's own where they do not fit or Triton is missing."""
-    fits = width >= LEAST_FUSED_WIDTH and width & (width - 1) == 0
+    fits = width >= LEAST_FUSED_WIDTH and width & (width - 1) == 0 and largest <= MOST_FUSED
     if not fits or importlib.util.find_spec("triton") is None:
         return Backbone.forward
     from mild.reproduce.images.fused import fused_forward

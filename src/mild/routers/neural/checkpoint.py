@@ -80,12 +80,23 @@ class Checkpoint:
     path : file to read and replace
     options : what ``run_options`` gave
     resume : whether a run that is there is continued; if not it is replaced
+    owner : whose checkpoints these are, for messages
+    restart : what to do to start over, for messages
     """
 
-    def __init__(self, path: str | os.PathLike[str], options: dict[str, Any], resume: bool) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        options: dict[str, Any],
+        resume: bool,
+        owner: str = "NeuralRouter",
+        restart: str = "pass resume=False to start over",
+    ) -> None:
         self.path = Path(path)
         self.options = options
         self.resume = resume
+        self.owner = owner
+        self.restart = restart
 
     def read(self, module: nn.Module, optimizer: torch.optim.Optimizer, epochs: int) -> Run:
         """The run so far, its weights put into module and optimizer; a new run if there is none."""
@@ -97,7 +108,7 @@ class Checkpoint:
         except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
             raise ArtifactError(
                 f"checkpoint {self.path} cannot be read: it is damaged, or no checkpoint of "
-                f"NeuralRouter. Delete it, or choose another path."
+                f"{self.owner}. Delete it, or choose another path."
             ) from error
         if not self.resume:
             return Run()
@@ -105,7 +116,7 @@ class Checkpoint:
         if header["epoch"] > epochs:
             raise ArtifactError(
                 f"checkpoint {self.path} has {header['epoch']} epochs behind it, more than "
-                f"epochs={epochs}. Raise epochs, or pass resume=False to start over."
+                f"epochs={epochs}. Raise epochs, or {self.restart}."
             )
         try:
             return _restore(header, tensors, module, optimizer)
@@ -155,7 +166,7 @@ class Checkpoint:
             what = DIGESTS.get(name, f"{name}={before!r}, not {value!r}")
             raise ArtifactError(
                 f"checkpoint {self.path} belongs to another run, with {what}. Choose another path, "
-                f"or pass resume=False to start over."
+                f"or {self.restart}."
             )
 
     def _check_place(self) -> None:
@@ -174,6 +185,8 @@ class Checkpoint:
     def _replace(self, content: bytes) -> None:
         fresh = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.new")
         try:
+            # Another process may have removed the folder with the last checkpoint but ours.
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 with open(fresh, "xb") as file:
                     file.write(content)
