@@ -11,7 +11,7 @@ import pytest
 
 import mild
 
-VERBS = ["fit", "tune", "evaluate", "predict", "show", "demo"]
+VERBS = ["fit", "tune", "evaluate", "predict", "show", "demo", "collect"]
 
 
 def run(*words):

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from mild.cli.collect import collect
 from mild.cli.console import reported
 from mild.cli.data import build_data
 from mild.cli.demo import demo
@@ -32,6 +33,7 @@ def build_app() -> typer.Typer:
     app.callback()(_mild)
     for verb in (fit, tune, evaluate, predict, show, demo):
         app.command(verb.__name__)(reported(verb))
+    app.command("collect")(reported(collect, "what was answered is in the ledger; run it again."))
     app.add_typer(build_data())
     app.add_typer(build_reproduce())
     return app

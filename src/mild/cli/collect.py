@@ -1,0 +1,189 @@
+"""``mild collect``"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mild.cli import options as o
+from mild.cli.console import INTERRUPTED, emit, note, number, print_table, progress_bar
+
+__all__ = ["collect"]
+
+
+def collect(
+    questions: Annotated[
+        Path,
+        typer.Argument(
+            help="Questions with answers: .parquet, .csv or .jsonl.", metavar="QUESTIONS"
+        ),
+    ],
+    experts_file: Annotated[
+        Path, typer.Argument(help="TOML file that names the experts.", metavar="EXPERTS")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Table to write: .parquet, .csv or .jsonl.")
+    ],
+    experts: Annotated[
+        str | None, typer.Option(help="Names of the experts to ask: a,b. Default: all.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Ask the first so many questions only.")
+    ] = None,
+    max_spend: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="Dollars. Stops before all runs on this ledger together could spend more.",
+        ),
+    ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="File of the ledger. Default: OUT.ledger.sqlite.")
+    ] = None,
+    score: Annotated[
+        str | None,
+        typer.Option(help="choice, numeric, exact, contains. Default: by the file, and said."),
+    ] = None,
+    tolerance: Annotated[
+        float, typer.Option(min=0.0, help="Of numbers: absolute up to 1, relative beyond.")
+    ] = 1e-6,
+    scorer: Annotated[
+        str | None,
+        typer.Option(
+            help="Command that scores: reads {query, answer, response} as JSON, prints 0 to 1."
+        ),
+    ] = None,
+    scorer_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for one score.")] = 60.0,
+    query: Annotated[str | None, typer.Option(help="Column of the questions.")] = None,
+    answer: Annotated[str | None, typer.Option(help="Column of the answers.")] = None,
+    responses: Annotated[
+        bool, typer.Option("--responses", help="Keep what was answered in the table.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be asked and its highest price; stop.")
+    ] = False,
+    overwrite: o.Overwrite = False,
+    as_json: o.AsJson = False,
+) -> None:
+    """Ask experts questions with known answers, and write who was right at what price.
+
+    QUESTIONS has a column query (or prompt, question), a column answer, options as columns A, B, C, D or as
+    a list in options, and perhaps a kind per row. EXPERTS names OpenAI-compatible endpoints and programs:
+
+    \b
+      [experts.small]
+      base_url = "https://api.example.com/v1"
+      model = "small-model"
+      api_key_env = "EXAMPLE_KEY"
+      price_in = 0.15
+      price_out = 0.60
+      [experts.rules]
+      command = "python rules.py"
+
+    Prices are in dollars per million tokens. Every answer goes to a ledger first: a run that was stopped or
+    killed goes on where it was, and what is answered is never asked again. Ctrl-C waits for what is in
+    flight and writes the table; what was not asked is empty in it.
+
+    \b
+    Example:
+      mild collect questions.jsonl experts.toml --out outcomes.parquet --max-spend 5
+    """
+    from mild.exceptions import check_option
+    from mild.experts import (
+        choose_experts,
+        collect_outcomes,
+        plan_outcomes,
+        read_experts,
+        read_questions,
+    )
+    from mild.experts.marks import make_scorer
+    from mild.tables import check_output
+
+    if score is not None:
+        check_option("score", score, ("choice", "numeric", "exact", "contains"))
+    # Whether a table that is there may be replaced, the ledger knows.
+    check_output(out, overwrite=True)
+    file = read_experts(experts_file)
+    chosen = choose_experts(file, experts)
+    command = make_scorer(scorer, scorer_timeout)
+    asked = read_questions(questions, query, answer, score, command is not None).first(limit)
+    note(asked.explanation)
+    book = ledger or out.with_name(f"{out.stem}.ledger.sqlite")
+    if dry_run:
+        plan = plan_outcomes(asked, chosen, file, book)
+        emit(plan, as_json, lambda: _show_plan(plan))
+        return
+    with progress_bar("asking") as progress:
+        done = collect_outcomes(
+            asked,
+            chosen,
+            file,
+            book,
+            out,
+            max_spend=max_spend,
+            tolerance=tolerance,
+            scorer=command,
+            responses=responses,
+            overwrite=overwrite,
+            progress=progress,
+            on_stop=lambda flying: note(
+                f"waiting for {flying} answers in flight; Ctrl-C again drops them.", "interrupted"
+            ),
+        )
+    result = {"table": str(done.table), "ledger": str(book), "questions": len(asked.items)}
+    result |= done.summary | {"interrupted": done.interrupted}
+    emit(result, as_json, lambda: _show(result))
+    _notes(result)
+    if done.interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _show(result: dict[str, Any]) -> None:
+    header = ["expert", "asked", "answered", "failed", "spend", "accuracy", "latency"]
+    rows = [
+        [
+            name,
+            str(run["asked"]),
+            str(run["answered"]),
+            str(run["failed"]),
+            _dollars(run["spent"]),
+            number(run["accuracy"], 3),
+            f"{number(run['median_latency_ms'], 0)} ms",
+        ]
+        for name, run in result["experts"].items()
+    ]
+    print_table(f"{result['questions']} questions", header, rows, unbroken=["spend", "latency"])
+    typer.echo(f"Spent {_dollars(result['spent'])} in this run.")
+    typer.echo(f"Written to {result['table']}; answers in {result['ledger']}.")
+
+
+def _show_plan(plan: dict[str, Any]) -> None:
+    rows = [
+        [name, str(row["to_ask"]), str(row["known"]), _dollars(row["cost_at_most"])]
+        for name, row in plan["experts"].items()
+    ]
+    print_table(f"{plan['questions']} questions", ["expert", "to ask", "known", "at most"], rows)
+
+
+def _notes(result: dict[str, Any]) -> None:
+    """What went wrong, one line each."""
+    if result["lost_in_flight"]:
+        note(
+            f"{result['lost_in_flight']} requests were in flight when an earlier run was ended: they "
+            "count as paid for, and are asked again."
+        )
+    for name, run in result["experts"].items():
+        if run["stopped"]:
+            note(f"{name} was stopped: {run['stopped']}.", "warning")
+        for reason, count in run["reasons"].items():
+            note(f"{name}: {reason} ({count}x)")
+        if run["maybe_lost"]:
+            note(f"{name}: lost replies may have cost up to {_dollars(run['maybe_lost'])} more.")
+    for reason, count in result["unscored"].items():
+        note(f"not scored: {reason} ({count}x)", "warning")
+
+
+def _dollars(value: float | None) -> str:
+    return "–" if value is None else f"${value:.4f}"

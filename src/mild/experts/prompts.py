@@ -1,0 +1,58 @@
+"""What is put to an expert: templates by kind of question, and the options of a choice.
+
+``{query}`` stands for the question, ``{options}`` for the options, one to a line, each with its letter,
+and ``{letters}`` for the letters. A program gets the bare question, and the options under it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+__all__ = ["LETTERS", "PLACEHOLDERS", "PROMPTS", "bare_prompt", "fill_prompt"]
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+PROMPTS: Mapping[str, str] = {
+    "choice": "{query}\n\n{options}\n\nAnswer with one letter ({letters}) and nothing else.",
+    "exact": "{query}\n\nAnswer with the answer alone, as short as possible.",
+    "contains": "{query}",
+    "numeric": "{query}\n\nEnd with the answer as a number.",
+    "command": "{query}",
+}
+# What a template of that kind must hold.
+PLACEHOLDERS: Mapping[str, Sequence[str]] = {
+    kind: ("{query}", "{options}") if kind == "choice" else ("{query}",) for kind in PROMPTS
+}
+
+_PLACE = re.compile(r"\{(query|options|letters)\}")
+
+
+def fill_prompt(template: str, query: str, options: Sequence[str] = ()) -> str:
+    """The template with its places filled, once: braces in a query stay as they are.
+
+    Examples
+    --------
+    >>> print(fill_prompt("{query}\\n{options}\\n({letters})", "Which {letters}?", ["one", "two"]))
+    Which {letters}?
+    A. one
+    B. two
+    (A, B)
+    """
+    values = {
+        "query": query,
+        "options": _lettered(options),
+        "letters": ", ".join(LETTERS[: len(options)]),
+    }
+    return _PLACE.sub(lambda place: values[place[1]], template)
+
+
+def bare_prompt(query: str, options: Sequence[str] = ()) -> str:
+    """The question alone, with its options if it has any."""
+    return f"{query}\n\n{_lettered(options)}" if options else query
+
+
+def _lettered(options: Sequence[str]) -> str:
+    return "\n".join(
+        f"{letter}. {option}" for letter, option in zip(LETTERS, options, strict=False)
+    )

@@ -1,0 +1,334 @@
+"""``mild collect``: from questions and experts to a table, whatever happens on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow.parquet as parquet
+import pytest
+
+from fake_endpoint import FakeEndpoint
+
+pytest.importorskip("aiohttp")
+
+SECRET = "sk-0123456789-secret"
+
+
+def number_of(prompt):
+    return prompt.split()[2].rstrip("?")
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder with questions, and a way to write the file of experts."""
+    monkeypatch.setenv("SMALL_KEY", SECRET)
+    rows = [{"query": f"What is {i}?", "answer": i, "subject": f"s{i % 3}"} for i in range(60)]
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    experts = tmp_path / "experts.toml"
+
+    def write(*endpoints, **settings):
+        usual = {"model": "tiny", "api_key_env": "SMALL_KEY", "backoff_s": 0.01, "retries": 1}
+        text = ""
+        for name, endpoint in zip(("small", "large"), endpoints, strict=False):
+            text += f'[experts.{name}]\nbase_url = "{endpoint.base_url}"\n'
+            text += "".join(f"{k} = {json.dumps(v)}\n" for k, v in (usual | settings).items())
+        experts.write_text(text)
+
+    def start(*words):
+        command = [sys.executable, "-m", "mild", "collect", str(questions), str(experts)]
+        return subprocess.Popen(
+            [*command, "--out", str(tmp_path / "t.parquet"), *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    words = ["collect", questions, experts, "--out", tmp_path / "t.parquet"]
+    return SimpleNamespace(
+        folder=tmp_path, write=write, words=words, start=start, table=tmp_path / "t.parquet",
+        questions=questions, experts=experts,
+    )  # fmt: skip
+
+
+def wait_for(endpoint, count):
+    until = time.monotonic() + 30
+    while len(endpoint.requests) < count:
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def test_a_table_and_a_summary_come_out(mild, place):
+    with FakeEndpoint(answer=number_of) as small, FakeEndpoint(answer=lambda _: "7") as large:
+        place.write(small, large, price_in=100.0, price_out=100.0)
+        done = mild(*place.words, "--json")
+    assert done.code == 0, done.err
+    assert "note: 60 questions, scored as numeric (every answer is a number)" in done.err
+    result = done.json()
+    assert result["experts"]["small"]["accuracy"] == 1
+    assert result["experts"]["large"]["accuracy"] == pytest.approx(1 / 60)
+    assert result["experts"]["small"]["answered"] == 60
+    assert result["spent"] == pytest.approx(120 * 12 * 100 / 1e6)
+    table = parquet.read_table(place.table)
+    assert table.num_rows == 60
+    assert table["subject"].to_pylist()[:3] == ["s0", "s1", "s2"]
+    assert set(table["correct__small"].to_pylist()) == {1}
+    assert table["cost__large"].to_pylist() == pytest.approx([12 * 100 / 1e6] * 60)
+    assert min(table["latency_ms__small"].to_pylist()) > 0
+
+
+def test_the_summary_for_people_shows_experts_spending_and_where_things_are(mild, place):
+    with FakeEndpoint(answer=number_of) as small:
+        place.write(small, price_per_query=0.01)
+        done = mild(*place.words, "--limit", 5)
+    assert done.code == 0, done.err
+    assert "the first 5 of 60 questions, scored as numeric" in done.err
+    assert "$0.0500" in done.out
+    assert "Spent $0.0500 in this run." in done.out
+    assert "t.ledger.sqlite" in done.out
+    assert len(small.requests) == 5
+
+
+def test_a_finished_run_asks_nothing_again_and_replaces_its_own_table(mild, place):
+    with FakeEndpoint(answer=number_of) as small:
+        place.write(small)
+        assert mild(*place.words).code == 0
+        first = place.table.read_bytes()
+        assert mild(*place.words).code == 0
+        assert len(small.requests) == 60
+        assert place.table.read_bytes() == first
+        place.table.write_bytes(b"mine")
+        done = mild(*place.words)
+        assert done.code == 1
+        assert "exists; choose another file" in done.err
+
+
+def test_experts_are_chosen_and_a_dry_run_asks_nothing(mild, place):
+    with FakeEndpoint() as small, FakeEndpoint() as large:
+        place.write(small, large, price_out=1e6, max_tokens=10)
+        plan = mild(*place.words, "--dry-run", "--json").json()
+        assert plan["experts"]["small"] == {"to_ask": 60, "known": 0, "cost_at_most": 600.0}
+        assert not place.table.exists()
+        assert "$600.0000" in mild(*place.words, "--dry-run").out
+        assert mild(*place.words, "--experts", "large", "--limit", 3).code == 0
+        assert (len(small.requests), len(large.requests)) == (0, 3)
+        plan = mild(*place.words, "--dry-run", "--json").json()
+        assert plan["experts"]["large"] == {"to_ask": 57, "known": 3, "cost_at_most": 570.0}
+
+
+def test_a_killed_run_goes_on_and_only_what_was_in_flight_is_asked_twice(mild, place):
+    with FakeEndpoint(answer=number_of, delay=0.03) as small:
+        place.write(small, concurrency=4, price_per_query=0.01)
+        process = place.start()
+        wait_for(small, 20)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert not place.table.exists()
+        small.delay = 0
+        result = mild(*place.words, "--json").json()
+        twice = [prompt for prompt, count in small.asked().items() if count > 1]
+        assert len(small.asked()) == 60
+        assert max(small.asked().values()) <= 2
+        assert len(twice) <= 4
+        assert result["lost_in_flight"] <= 4
+        assert result["lost_in_flight"] >= len(twice)
+        # Never less than what the endpoint can have charged for.
+        assert result["spent_by_ledger"] >= 0.01 * len(small.requests) - 1e-9
+        assert result["experts"]["small"]["answered"] == 60
+        assert result["experts"]["small"]["asked"] < 45
+
+
+def test_killed_runs_together_stay_below_the_spending_limit(mild, place):
+    with FakeEndpoint(answer=number_of, delay=0.02) as small:
+        place.write(small, concurrency=4, price_per_query=0.01)
+        for _ in range(2):
+            seen = len(small.requests)
+            process = place.start("--max-spend", "0.3")
+            wait_for(small, seen + 5)
+            process.kill()
+            process.communicate()
+        done = mild(*place.words, "--max-spend", "0.3", "--json")
+        assert "small was stopped: the spending limit is reached." in done.err
+        assert 20 <= len(small.requests) <= 30
+        assert done.json()["spent_by_ledger"] <= 0.3 + 1e-9
+
+
+def test_ctrl_c_waits_for_what_is_in_flight_and_writes_the_table(mild, place):
+    with FakeEndpoint(answer=number_of, delay=0.2) as small:
+        place.write(small, concurrency=4)
+        process = place.start()
+        wait_for(small, 6)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        assert process.returncode == 130, err
+        assert "interrupted: waiting for" in err
+        assert "Traceback" not in err
+        assert "Written to" in out
+        asked = len(small.requests)
+        scores = parquet.read_table(place.table)["correct__small"].to_pylist()
+        assert scores.count(1) == asked
+        assert scores.count(None) == 60 - asked
+        small.delay = 0
+        assert mild(*place.words).code == 0
+        assert max(small.asked().values()) == 1
+
+
+def test_a_second_ctrl_c_drops_what_is_in_flight_and_still_writes_the_table(place):
+    with FakeEndpoint(answer=number_of, script=["answer"] * 4 + ["hang"] * 100) as small:
+        place.write(small, concurrency=2, timeout_s=60)
+        process = place.start()
+        wait_for(small, 6)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+        assert process.returncode == 130, err
+        assert "Traceback" not in err
+        assert parquet.read_table(place.table)["correct__small"].to_pylist().count(1) == 4
+
+
+def test_the_secret_is_sent_and_shows_up_nowhere(mild, place):
+    def leak(prompt):
+        return f"{number_of(prompt)} {SECRET}"
+
+    trouble = [
+        ("status", 500, {}, f"bad key {SECRET}"),
+        ("status", 400, {}, f"Authorization: Bearer {SECRET}"),
+        ("body", {"error": f"{SECRET} again"}),
+        ("body", {"choices": [], "echo": SECRET}),
+    ]
+    refuse = [("status", 401, {}, f"Incorrect API key provided: {SECRET}")]
+    with FakeEndpoint(answer=leak, script=trouble) as small, FakeEndpoint(script=refuse) as large:
+        place.write(small, large, concurrency=1)
+        runs = [mild(*place.words, "--responses"), mild(*place.words, "--json", "--responses")]
+        process = place.start("--overwrite", "--responses")
+        out, err = process.communicate(timeout=60)
+    header = small.requests[0]["headers"]["Authorization"]
+    assert header == f"Bearer {SECRET}"
+    said = out + err + "".join(done.out + done.err for done in runs)
+    assert "[secret]" in said
+    files = [file for file in place.folder.rglob("*") if file.is_file()]
+    assert {file.suffix for file in files} >= {".parquet", ".sqlite"}
+    for content in [said.encode(), *(file.read_bytes() for file in files)]:
+        assert SECRET.encode() not in content
+        assert b"0123456789-secret" not in content
+    table = parquet.read_table(place.table)
+    assert "[secret]" in table["response__small"].to_pylist()[5]
+
+
+def test_an_endpoint_that_refuses_is_named_once_and_the_table_is_written(mild, place):
+    refuse = [("status", 401, {}, "wrong key")] * 90
+    with FakeEndpoint(answer=number_of) as small, FakeEndpoint(script=refuse) as large:
+        place.write(small, large)
+        done = mild(*place.words)
+    assert done.code == 0
+    assert done.err.count("large was stopped: HTTP 401: wrong key.") == 1
+    table = parquet.read_table(place.table)
+    assert table["correct__large"].null_count == 60
+
+
+def test_no_answer_at_all_is_an_error_and_writes_no_table(mild, place):
+    with FakeEndpoint(script=[("status", 403, {}, "forbidden")] * 90) as small:
+        place.write(small)
+        done = mild(*place.words, "--json")
+    assert done.code == 1
+    assert "no expert answered anything (small: HTTP 403: forbidden)" in done.json()["error"]
+    assert not place.table.exists()
+
+
+def test_a_scorer_gives_scores_between(mild, place):
+    scorer = place.folder / "score.py"
+    scorer.write_text("import json; t = json.loads(input()); print(len(t['response']) / 4)")
+    with FakeEndpoint(answer=number_of) as small:
+        place.write(small)
+        command = f"{sys.executable} -I -S {scorer}"
+        done = mild(*place.words, "--limit", 11, "--scorer", command, "--json")
+    assert done.code == 0, done.err
+    assert parquet.read_table(place.table)["score__small"].to_pylist() == [0.25] * 10 + [0.5]
+
+
+def test_multiple_choice_from_a_csv(mild, place):
+    questions = place.folder / "mc.csv"
+    questions.write_text("question,A,B,C,D,answer\nCapital of Italy?,Paris,Rome,Oslo,Bern,B\n")
+    with FakeEndpoint(answer=lambda prompt: "The answer is (B).") as small:
+        place.write(small)
+        done = mild(
+            "collect", questions, place.experts, "--out", place.folder / "mc.jsonl", "--json"
+        )
+    assert done.json()["experts"]["small"]["accuracy"] == 1
+    assert "A. Paris\nB. Rome" in small.prompts[0]
+    row = json.loads((place.folder / "mc.jsonl").read_text())
+    assert (row["query"], row["answer"], row["correct__small"]) == ("Capital of Italy?", "B", 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--score", "numerc"], "Did you mean 'numeric'?"),
+        (["--experts", "big"], "experts must be among small; got 'big'"),
+        (["--query", "text"], "there must be a column 'text'"),
+        (["--scorer", ""], "scorer must be a command"),
+        (["--max-spend", "1"], "needs the price of every expert"),
+        (["--max-spend", "inf"], "max_spend must be a number of at least 0; got inf"),
+        (["--tolerance", "inf"], "tolerance must be a number of at least 0; got inf"),
+        (["--ledger", "{folder}/questions.jsonl"], "cannot be used as a ledger"),
+    ],
+)
+def test_wrong_options_are_one_sentence_and_ask_nothing(mild, place, words, message):
+    with FakeEndpoint() as small:
+        place.write(small)
+        words = [word.format(folder=place.folder) for word in words]
+        done = mild(*place.words, *words)
+    assert done.code == 1
+    assert message in done.err
+    assert small.requests == []
+
+
+def test_two_runs_on_one_ledger_are_refused(mild, place):
+    with FakeEndpoint(answer=number_of, delay=0.1) as small:
+        place.write(small)
+        process = place.start()
+        wait_for(small, 1)
+        done = mild(*place.words)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    assert done.code == 1
+    assert "in use by another run" in done.err
+
+
+def test_programs_need_no_other_package(place):
+    """Without aiohttp a program can be asked, and an endpoint says what is missing."""
+    program = place.folder / "echo.py"
+    program.write_text("print(input())")
+    place.experts.write_text(f'[experts.echo]\ncommand = ["{sys.executable}", "{program}"]\n')
+    hook = place.folder / "hook"
+    hook.mkdir()
+    (hook / "aiohttp.py").write_text("raise ImportError('not here')")
+    paths = [str(hook), *(path for path in sys.path if path)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+
+    def run():
+        command = [sys.executable, "-m", "mild", *map(str, place.words), "--limit", "2"]
+        return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+    assert run().returncode == 0
+    with FakeEndpoint() as small:
+        place.write(small)
+        done = run()
+    assert done.returncode == 1
+    assert done.stderr.endswith(
+        "error: asking an endpoint needs aiohttp; install mild-learn[collect].\n"
+    )
+
+
+def test_the_example_in_the_help_names_files_that_it_explains(mild):
+    done = mild("collect", "--help")
+    assert "mild collect questions.jsonl experts.toml --out outcomes.parquet" in done.out
+    assert Path("outcomes.parquet").suffix in done.out
