@@ -145,7 +145,7 @@ def test_a_newer_schema_asks_for_an_upgrade(saved, damage):
     change.manifest["schema_version"] = 3
     change.manifest["surprise"] = "from the future"
     change.write()
-    assert "written by a newer mild: schema 3, this one reads 1; upgrade" in refusal(saved)
+    assert "written by a newer mild: schema 3, this one reads 2; upgrade" in refusal(saved)
 
 
 MANIFEST_CHANGES = [

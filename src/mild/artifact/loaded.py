@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mild.arrays import FloatArray, IntArray
-from mild.exceptions import InvalidInputError
+from mild.exceptions import InvalidInputError, UnsupportedError
 from mild.policies import Policy, ScorePolicy
 from mild.policies.base import blocks
+from mild.text import TextFeatures
 
 __all__ = ["LoadedRouter"]
+
+# Texts whose features are held at a time.
+TEXT_BLOCK = 4096
 
 
 class LoadedRouter:
@@ -25,6 +31,8 @@ class LoadedRouter:
     expert_names : names of the experts, in the order of the indices that ``predict`` gives
     feature_names : names of the features, or None if they had none
     metadata : read-only content of ``router.json`` as it was loaded
+    text : step from texts to features, or None if the router was fitted on numbers
+    marks : (n,) uint64, ascending: hashes by which training queries are recognised; None if not saved
 
     Examples
     --------
@@ -42,11 +50,15 @@ class LoadedRouter:
         expert_names: Sequence[str],
         feature_names: Sequence[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
+        text: TextFeatures | None = None,
+        marks: NDArray[np.uint64] | None = None,
     ) -> None:
         self.policy = policy
         self.expert_names = list(expert_names)
         self.feature_names = None if feature_names is None else list(feature_names)
         self.metadata: Mapping[str, Any] = MappingProxyType(dict(metadata or {}))
+        self.text = text
+        self.marks = marks
 
     @property
     def n_features(self) -> int:
@@ -85,25 +97,56 @@ class LoadedRouter:
         """Expert for one float vector (n_features,). Nothing is checked: this is the fast path."""
         return self.policy.decide_one(x)
 
+    def features(self, texts: Iterable[str]) -> FloatArray:
+        """Features (n_texts, n_features) of texts, for the methods that take X."""
+        return self._text_step().transform(texts)
+
+    def route(self, texts: Iterable[str]) -> IntArray:
+        """Index of the chosen expert for each text.
+
+        Texts are taken block by block: a generator of any length goes through in constant memory.
+        """
+        step = self._text_step()
+        chosen = [self.predict(step.transform(block)) for block in _text_blocks(texts)]
+        return np.concatenate(chosen) if chosen else np.empty(0, np.intp)
+
+    def decide_text(self, text: str) -> int:
+        """Expert for one text: the fast path."""
+        return self.policy.decide_one(self._text_step().transform_one(text))
+
     def without(self, expert: int | str) -> LoadedRouter:
         """The router with one expert gone, by index or name."""
         index = self._expert_index(expert)
         policy = self.policy.without(index)
         names = [name for k, name in enumerate(self.expert_names) if k != index]
-        return LoadedRouter(policy, names, self.feature_names, self.metadata)
+        return self._copy(policy, names)
 
     def with_prices(
         self, betas: Sequence[float] | None = None, price_weight: float | None = None
     ) -> LoadedRouter:
         """The router under new prices, where it has separate heads for errors and prices."""
         policy = self.policy.with_prices(betas, price_weight)
-        return LoadedRouter(policy, self.expert_names, self.feature_names, self.metadata)
+        return self._copy(policy, self.expert_names)
 
     def __repr__(self) -> str:
+        source = "" if self.text is None else f"{self.text.kind} "
         return (
-            f"LoadedRouter({self.policy.kind}, {self.n_features} features, "
+            f"LoadedRouter({self.policy.kind}, {self.n_features} {source}features, "
             f"experts {', '.join(self.expert_names)})"
         )
+
+    def _copy(self, policy: Policy, expert_names: Sequence[str]) -> LoadedRouter:
+        return LoadedRouter(
+            policy, expert_names, self.feature_names, self.metadata, self.text, self.marks
+        )
+
+    def _text_step(self) -> TextFeatures:
+        if self.text is None:
+            raise UnsupportedError(
+                "this router was fitted on numbers and has no step from texts to features; use "
+                "predict(X), or save it with mild.save(router, folder, text=features)."
+            )
+        return self.text
 
     def _collect(self, method: str, X: Any) -> Any:
         """Check and decide block by block, so that the check and the decision share the cache."""
@@ -183,3 +226,13 @@ class LoadedRouter:
                 f"expert must be one of {', '.join(self.expert_names)}; got {expert!r}."
             )
         return self.expert_names.index(expert)
+
+
+def _text_blocks(texts: Iterable[Any]) -> Iterator[Any]:
+    """Lists of at most TEXT_BLOCK texts; one string is passed on whole, to be refused by its reader."""
+    if isinstance(texts, (str, bytes)):
+        yield texts
+        return
+    rest = iter(texts)
+    while block := list(islice(rest, TEXT_BLOCK)):
+        yield block

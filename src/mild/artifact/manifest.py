@@ -14,7 +14,11 @@ from mild.exceptions import ArtifactError
 __all__ = ["FORMAT", "MANIFEST_FILE", "SCHEMA_VERSION", "TENSORS_FILE", "Manifest", "names_problem"]
 
 FORMAT = "mild-router"
-SCHEMA_VERSION = 1
+# What is written is the oldest schema that can say it: 2 where there are a feature step or notes, else 1.
+SCHEMA_VERSION = 2
+PLAIN_SCHEMA = 1
+# Keys that schema 1 does not have.
+LATER_KEYS = ("text", "notes")
 MANIFEST_FILE = "router.json"
 TENSORS_FILE = "tensors.safetensors"
 
@@ -38,6 +42,9 @@ class Manifest:
     data : fingerprint and rows of the training data, or None
     tensors : shape and dtype of each tensor
     sha256 : of the tensors file
+    text : kind and settings of the step from texts to features, or None; schema 2
+    notes : what whoever saved it wants to know later (what counted as a cost, which table), or None;
+        information only; schema 2
     """
 
     mild_version: str
@@ -52,12 +59,21 @@ class Manifest:
     data: dict[str, Any] | None
     tensors: dict[str, dict[str, Any]]
     sha256: str
+    text: dict[str, Any] | None = None
+    notes: dict[str, Any] | None = None
     format: str = FORMAT
-    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def schema_version(self) -> int:
+        """The oldest schema that can say this."""
+        return PLAIN_SCHEMA if self.text is None and self.notes is None else SCHEMA_VERSION
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, format and version first."""
         fields = dataclasses.asdict(self)
+        for name in LATER_KEYS:
+            if fields[name] is None:
+                del fields[name]
         return {"format": self.format, "schema_version": self.schema_version} | fields
 
     def to_json(self) -> str:
@@ -69,15 +85,22 @@ class Manifest:
         """Read and check the text of ``router.json``; settings are checked with the tensors."""
         content = _parsed(text)
         _check_format(content)
-        expected = {field.name for field in dataclasses.fields(cls)}
-        for name in sorted(expected - set(content)):
+        version = content.pop("schema_version")
+        known = {field.name for field in dataclasses.fields(cls)}
+        needed = known - set(LATER_KEYS)
+        expected = needed if version == PLAIN_SCHEMA else known
+        for name in sorted(needed - set(content)):
             raise ArtifactError(f"{MANIFEST_FILE} must have the key {name!r}; it is missing.")
         for name in sorted(set(content) - expected):
             raise ArtifactError(
-                f"{MANIFEST_FILE} has the key {name!r}, unknown to schema {SCHEMA_VERSION}."
+                f"{MANIFEST_FILE} has the key {name!r}, unknown to schema {version}."
             )
         manifest = cls(**content)
         _check_fields(manifest)
+        if "text" in content:
+            _check_text(manifest.text)
+        if "notes" in content and not isinstance(manifest.notes, dict):
+            raise ArtifactError(f"notes must be an object; got {manifest.notes!r}.")
         return manifest
 
 
@@ -173,6 +196,14 @@ def _check_fields(manifest: Manifest) -> None:
     _check_data(manifest.data)
     if not isinstance(manifest.sha256, str) or not _SHA256.fullmatch(manifest.sha256):
         raise ArtifactError(f"sha256 must be 64 hexadecimal digits; got {manifest.sha256!r}.")
+
+
+def _check_text(text: object) -> None:
+    right = isinstance(text, dict) and set(text) == {"kind", "settings"}
+    if not right or not isinstance(text, dict) or not isinstance(text["kind"], str):
+        raise ArtifactError(f"text must have kind, a string, and settings; got {text!r}.")
+    if not isinstance(text["settings"], dict):
+        raise ArtifactError(f"text.settings must be an object; got {text['settings']!r}.")
 
 
 def _check_data(data: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,12 @@ from safetensors import SafetensorError, deserialize
 from mild.artifact.kinds import check_policy_state
 from mild.artifact.loaded import LoadedRouter
 from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE, Manifest
-from mild.exceptions import ArtifactError
+from mild.artifact.marks import MARKS_DTYPES, MARKS_TENSOR, check_marks
+from mild.artifact.rules import split
+from mild.artifact.text_kinds import TEXT_DTYPES, TEXT_PREFIX, check_text_state
+from mild.exceptions import ArtifactError, DataFileError
 from mild.policies import POLICIES
+from mild.text import FEATURES, TextFeatures
 
 __all__ = ["load"]
 
@@ -33,7 +37,9 @@ _unpack: Callable[[bytes], list[tuple[str, dict[str, Any]]]] = deserialize
 def load(folder: str | os.PathLike[str]) -> LoadedRouter:
     """Read a router that ``save`` wrote; refuse, with a sentence, whatever is not one.
 
-    Nothing in the folder is executed or unpickled. scikit-learn, scipy and torch are not imported.
+    Nothing in the folder is executed or unpickled. scikit-learn, scipy and torch are not imported. A router
+    saved with features that live outside it (static embeddings by reference, a sentence encoder) looks for
+    them and checks that they are those it was fitted with; an encoder when it is first used.
 
     Parameters
     ----------
@@ -72,9 +78,24 @@ def _load(path: Path) -> LoadedRouter:
     manifest = Manifest.from_json(_text(path / MANIFEST_FILE))
     tensors = _tensors((path / TENSORS_FILE).read_bytes(), manifest)
     sizes = {"n_features": manifest.n_features, "n_experts": manifest.n_experts}
-    check_policy_state(manifest.kind, manifest.settings, tensors, sizes)
-    policy = POLICIES[manifest.kind].from_state(manifest.settings, tensors)
-    return LoadedRouter(policy, manifest.expert_names, manifest.feature_names, manifest.as_dict())
+    marks = check_marks(tensors.pop(MARKS_TENSOR, None))
+    of_text, of_policy = ({}, tensors) if manifest.text is None else split(tensors, TEXT_PREFIX)
+    check_policy_state(manifest.kind, manifest.settings, of_policy, sizes)
+    policy = POLICIES[manifest.kind].from_state(manifest.settings, of_policy)
+    text = None if manifest.text is None else _text_features(manifest, of_text)
+    return LoadedRouter(
+        policy, manifest.expert_names, manifest.feature_names, manifest.as_dict(), text, marks
+    )
+
+
+def _text_features(manifest: Manifest, tensors: Mapping[str, Any]) -> TextFeatures:
+    described = manifest.text or {}
+    kind, settings = described["kind"], described["settings"]
+    check_text_state(kind, settings, tensors, manifest.n_features)
+    try:
+        return FEATURES[kind].from_state(settings, tensors)
+    except DataFileError as error:
+        raise ArtifactError(str(error)) from error
 
 
 def _refuse_pickle(file: Path) -> None:
@@ -118,11 +139,12 @@ def _tensors(content: bytes, manifest: Manifest) -> dict[str, np.ndarray[Any, An
         raise ArtifactError(f"{TENSORS_FILE} is not a safetensors file ({error}).") from error
     tensors = {}
     for name, entry in entries:
-        if entry["dtype"] not in DTYPES:
-            raise ArtifactError(
-                f"tensor {name!r} must be float32 or float64; got {entry['dtype']}."
-            )
-        array = np.frombuffer(entry["data"], dtype=DTYPES[entry["dtype"]])
+        of_text = manifest.text is not None and name.startswith(TEXT_PREFIX)
+        dtypes = TEXT_DTYPES if of_text else MARKS_DTYPES if name == MARKS_TENSOR else DTYPES
+        if entry["dtype"] not in dtypes:
+            rule = "float32 or float64" if dtypes is DTYPES else f"one of {', '.join(dtypes)}"
+            raise ArtifactError(f"tensor {name!r} must be {rule}; got {entry['dtype']}.")
+        array = np.frombuffer(entry["data"], dtype=dtypes[entry["dtype"]])
         tensors[name] = array.reshape(entry["shape"])
     _check_listed(tensors, manifest.tensors)
     return tensors

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mild.artifact.loaded import LoadedRouter
 from mild.exceptions import InvalidInputError, UnsupportedError
 from mild.policies import POLICIES, Policy, StandardizedPolicy
+from mild.text import TextFeatures
 
 __all__ = ["Source", "source_of"]
 
@@ -28,6 +30,8 @@ class Source:
     feature_names : names of the features, or None
     estimator : class and parameters of what was fitted, JSON-ready
     data : fingerprint and rows of the training data, if already known
+    text : step from texts to features, if the router already has one
+    notes, marks : of a router that was saved before
     """
 
     policy: Policy
@@ -35,6 +39,9 @@ class Source:
     feature_names: list[str] | None
     estimator: dict[str, Any]
     data: dict[str, Any] | None = None
+    text: TextFeatures | None = None
+    notes: dict[str, Any] | None = None
+    marks: NDArray[np.uint64] | None = None
 
 
 def source_of(router: Any) -> Source:
@@ -46,6 +53,9 @@ def source_of(router: Any) -> Source:
             router.feature_names,
             router.metadata.get("estimator") or {"class": "LoadedRouter", "params": {}},
             router.metadata.get("data"),
+            router.text,
+            router.metadata.get("notes"),
+            router.marks,
         )
     if hasattr(router, "steps"):
         return _pipeline_source(router)

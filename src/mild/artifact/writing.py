@@ -14,16 +14,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors.numpy import save as to_safetensors
 
 from mild.artifact.fingerprints import fingerprint
 from mild.artifact.kinds import check_policy_state
 from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE, Manifest, names_problem
+from mild.artifact.marks import MARKS_TENSOR, check_marks
 from mild.artifact.sources import source_of
+from mild.artifact.text_kinds import TEXT_PREFIX, check_text_state
 from mild.exceptions import ArtifactError, InvalidInputError, OutputExistsError
 from mild.policies import Policy
+from mild.text import FEATURES, TextFeatures
 
-__all__ = ["check_target", "save"]
+__all__ = ["COMPANIONS", "check_target", "save"]
+
+#: What mild puts beside a router about it; it goes when the router is replaced.
+COMPANIONS = ("evaluation.json",)
 
 
 def save(
@@ -33,6 +40,9 @@ def save(
     expert_names: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
     data: tuple[Any, Any] | None = None,
+    text: TextFeatures | None = None,
+    notes: Mapping[str, Any] | None = None,
+    marks: NDArray[np.uint64] | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write a fitted router to a folder, as JSON and safetensors.
@@ -49,6 +59,10 @@ def save(
     expert_names : one name per expert; None for those the router knows
     feature_names : one name per feature; None for those the router knows, if any
     data : (X, costs) the router was fitted on, for the fingerprint; None to leave it out
+    text : fitted step from texts to the router's features, saved with it; None for the one that a loaded
+        router already has, if any
+    notes : JSON-ready facts to keep with the router, such as what counted as a cost
+    marks : (n,) uint64, ascending, different: hashes of the training queries, to recognise them later
     overwrite : whether a router that is there may be replaced
 
     Returns
@@ -72,6 +86,10 @@ def save(
         "feature_names", feature_names, source.feature_names, source.policy.n_features
     )
     settings, tensors = _state(source.policy)
+    described = _text_state(source.text if text is None else text, source.policy, tensors)
+    seen = check_marks(source.marks if marks is None else marks)
+    if seen is not None:
+        tensors[MARKS_TENSOR] = seen
     packed = to_safetensors(tensors)
     manifest = Manifest(
         # Imported by name: the root package knows every room, this room must not.
@@ -90,6 +108,8 @@ def save(
             for name, array in tensors.items()
         },
         sha256=hashlib.sha256(packed).hexdigest(),
+        text=described,
+        notes=source.notes if notes is None else dict(notes),
     )
     try:
         _write(target, {TENSORS_FILE: packed, MANIFEST_FILE: manifest.to_json().encode()})
@@ -129,7 +149,7 @@ def check_target(folder: str | os.PathLike[str], overwrite: bool) -> Path:
         )
     if not os.access(target.parent, os.W_OK | os.X_OK):
         raise ArtifactError(f"cannot write to {target}: {target.parent} is not a writable folder.")
-    strangers = sorted(present - {MANIFEST_FILE, TENSORS_FILE})
+    strangers = sorted(present - {MANIFEST_FILE, TENSORS_FILE, *COMPANIONS})
     if strangers:
         raise OutputExistsError(
             f"{target} holds more than a router ({strangers[0]!r}), and replacing it would delete "
@@ -158,6 +178,32 @@ def _state(policy: Policy) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, An
     except ArtifactError as error:
         raise ArtifactError(f"this router cannot be saved: {error}") from error
     return settings, tensors
+
+
+def _text_state(
+    text: TextFeatures | None, policy: Policy, tensors: dict[str, np.ndarray[Any, Any]]
+) -> dict[str, Any] | None:
+    """Kind and settings of the feature step; its arrays join the router's, behind a prefix."""
+    if text is None:
+        return None
+    if not isinstance(text, TextFeatures) or FEATURES.get(text.kind) is not type(text):
+        raise InvalidInputError(
+            f"text must be a feature step of mild.text ({', '.join(FEATURES)}); got "
+            f"{type(text).__name__}."
+        )
+    settings, arrays = text.state()
+    if text.n_features != policy.n_features:
+        raise InvalidInputError(
+            f"text must give the {policy.n_features} feature(s) that the router was fitted with; these "
+            f"{text.kind} features are {text.n_features}."
+        )
+    own = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    try:
+        check_text_state(text.kind, settings, own, policy.n_features)
+    except ArtifactError as error:
+        raise ArtifactError(f"these {text.kind} features cannot be saved: {error}") from error
+    tensors.update({f"{TEXT_PREFIX}{name}": array for name, array in own.items()})
+    return {"kind": text.kind, "settings": settings}
 
 
 def _described_data(X: Any, costs: Any) -> dict[str, Any]:

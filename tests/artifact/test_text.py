@@ -1,0 +1,450 @@
+"""A router saved with its feature step reads texts; a step that is damaged or strange is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from mild.artifact import LoadedRouter, load, save
+from mild.artifact.text_kinds import CHECKS
+from mild.exceptions import ArtifactError, InvalidInputError, UnsupportedError
+from mild.policies import Decoder, LinearPolicy, PricedPolicy
+from mild.text import FEATURES, HashingFeatures, StaticFeatures, VectorFeatures
+from text_cases import ODD_TEXTS, make_texts
+
+NAMES = ["small", "medium", "large"]
+TEXTS = make_texts(200)
+
+
+def linear(width, seed=0):
+    rng = np.random.default_rng(seed)
+    decoder = Decoder(np.array([0.5, 1.0, 2.0]), "stationary", "logistic")
+    return LinearPolicy(rng.normal(size=(3, width)), rng.normal(size=3), decoder)
+
+
+@pytest.fixture(scope="module")
+def hashing():
+    return HashingFeatures(dimensions=6).fit(TEXTS)
+
+
+@pytest.fixture
+def router(hashing):
+    return LoadedRouter(linear(hashing.n_features), NAMES, text=hashing)
+
+
+@pytest.fixture
+def folder(router, tmp_path):
+    return save(router, tmp_path / "reader")
+
+
+def refusal(folder):
+    with pytest.raises(ArtifactError) as caught:
+        load(folder)
+    message = str(caught.value)
+    assert str(folder) in message
+    assert "\n" not in message
+    return message
+
+
+def test_there_is_a_rule_for_every_kind_of_features():
+    assert set(CHECKS) == set(FEATURES)
+
+
+def test_routing_texts_comes_back_bit_for_bit(router, folder):
+    loaded = load(folder)
+    assert type(loaded.text) is HashingFeatures
+    texts = [*TEXTS, *ODD_TEXTS]
+    np.testing.assert_array_equal(loaded.features(texts), router.features(texts))
+    np.testing.assert_array_equal(loaded.route(texts), router.route(texts))
+    assert set(loaded.route(texts)) == {0, 1, 2}
+    assert repr(loaded).startswith("LoadedRouter(linear, 15 hashing features")
+
+
+def test_a_router_that_was_fitted_is_saved_with_its_features(tmp_path):
+    from mild.routers.linear import LinearRouter
+
+    features = HashingFeatures(dimensions=6)
+    X = features.fit_transform(TEXTS)
+    costs = np.array([["+" in text or "add" in text, "capital" in text] for text in TEXTS], float)
+    fitted = LinearRouter().fit(X, costs)
+    loaded = load(save(fitted, tmp_path / "router", text=features, data=(X, costs)))
+    np.testing.assert_array_equal(loaded.route(TEXTS), fitted.predict(X))
+
+
+def test_one_text_is_decided_as_among_others(router):
+    chosen = router.route(TEXTS)
+    assert [router.decide_text(text) for text in TEXTS] == chosen.tolist()
+
+
+def test_a_stream_of_texts_is_routed_block_by_block(router, monkeypatch):
+    monkeypatch.setattr("mild.artifact.loaded.TEXT_BLOCK", 64)
+    seen = []
+    whole = router.route(TEXTS)
+    real = HashingFeatures.transform
+
+    def watch(self, texts):
+        seen.append(len(texts))
+        return real(self, texts)
+
+    monkeypatch.setattr(HashingFeatures, "transform", watch)
+    np.testing.assert_array_equal(router.route(text for text in TEXTS), whole)
+    assert seen == [64, 64, 64, 8]
+
+
+def test_no_texts_are_routed_nowhere(router):
+    assert router.route([]).shape == (0,)
+    assert router.features([]).shape == (0, 15)
+
+
+def test_what_is_no_list_of_texts_is_refused(router):
+    with pytest.raises(InvalidInputError, match="got one str"):
+        router.route("one text")
+    with pytest.raises(InvalidInputError, match="got int at place 1"):
+        router.route(["a", 3])
+    with pytest.raises(InvalidInputError, match="text must be a string; got NoneType"):
+        router.decide_text(None)
+
+
+def test_a_router_without_features_says_so(saved):
+    router = load(saved)
+    assert router.text is None
+    for action in (
+        lambda: router.route(["x"]),
+        lambda: router.features(["x"]),
+        lambda: router.decide_text("x"),
+    ):
+        with pytest.raises(UnsupportedError, match="fitted on numbers and has no step from texts"):
+            action()
+
+
+def test_a_smaller_and_a_repriced_router_still_read_texts(hashing):
+    rng = np.random.default_rng(0)
+    width = hashing.n_features
+    heads = [rng.normal(size=(3, width)), np.zeros(3), rng.normal(size=(3, width)), np.zeros(3)]
+    policy = PricedPolicy(*heads, np.zeros(3), 1.0, "ridge", 1.0)
+    router = LoadedRouter(policy, NAMES, text=hashing)
+    assert set(router.with_prices(betas=[0.0, 1e6, 1e6]).route(TEXTS)) == {0}
+    assert set(router.without("small").route(TEXTS)) <= {0, 1}
+
+
+def test_a_loaded_router_that_is_saved_again_keeps_its_features(folder, tmp_path):
+    again = load(save(load(folder), tmp_path / "again"))
+    np.testing.assert_array_equal(again.route(TEXTS), load(folder).route(TEXTS))
+
+
+def test_without_features_the_old_schema_is_written_and_with_them_the_new(saved, folder):
+    old = json.loads((saved / "router.json").read_text())
+    assert old["schema_version"] == 1
+    assert "text" not in old
+    new = json.loads((folder / "router.json").read_text())
+    assert new["schema_version"] == 2
+    assert new["text"]["kind"] == "hashing"
+    assert load(folder).metadata["schema_version"] == 2
+
+
+def test_the_old_schema_has_no_features(saved, damage):
+    change = damage(saved)
+    change.manifest["text"] = None
+    change.write()
+    assert "has the key 'text', unknown to schema 1" in refusal(saved)
+
+
+def test_tensors_of_features_that_nothing_describes_are_refused(folder, damage):
+    change = damage(folder)
+    del change.manifest["text"]
+    change.write()
+    assert "tensor 'text." in refusal(folder)
+
+
+def test_routing_texts_from_disk_needs_numpy_alone(folder):
+    code = (
+        "import sys\n"
+        "from mild.artifact import load\n"
+        f"router = load({str(folder)!r})\n"
+        "router.route(['one', 'two']), router.decide_text('three')\n"
+        "heavy = {'sklearn', 'scipy', 'torch', 'pyarrow', 'tokenizers', 'transformers', 'typer'}\n"
+        "print(sorted(heavy & {name.split('.')[0] for name in sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_features_of_another_width_are_refused(hashing, tmp_path):
+    router = LoadedRouter(linear(4), NAMES)
+    with pytest.raises(
+        InvalidInputError, match=r"give the 4 feature\(s\) .* hashing features are 15"
+    ):
+        save(router, tmp_path / "router", text=hashing)
+    assert not (tmp_path / "router").exists()
+
+
+def test_features_that_are_not_fitted_or_not_ours_are_refused(tmp_path):
+    router = LoadedRouter(linear(15), NAMES)
+
+    class Strange(HashingFeatures):
+        pass
+
+    with pytest.raises(InvalidInputError, match="must be fitted before"):
+        save(router, tmp_path / "router", text=HashingFeatures())
+    for strange in ("hashing", Strange(dimensions=6).fit(TEXTS)):
+        with pytest.raises(InvalidInputError, match="text must be a feature step"):
+            save(router, tmp_path / "router", text=strange)
+
+
+def test_vectors_are_routed_and_texts_refused(tmp_path):
+    vectors = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    features = VectorFeatures(column="embedding").fit(vectors)
+    policy = linear(4)
+    loaded = load(save(LoadedRouter(policy, NAMES), tmp_path / "router", text=features))
+    np.testing.assert_array_equal(loaded.route(vectors), policy.predict(vectors))
+    assert loaded.decide_text(vectors[3]) == policy.predict(vectors)[3]
+    with pytest.raises(UnsupportedError, match="vectors in column 'embedding'"):
+        loaded.route(["text"])
+
+
+TEXT_CHANGES = [
+    ({"kind": "hashing"}, "text must have kind, a string, and settings"),
+    ("hashing", "text must have kind, a string, and settings; got 'hashing'"),
+    (None, "text must have kind, a string, and settings; got None"),
+    ({"kind": 3, "settings": {}}, "text must have kind, a string"),
+    ({"kind": "hashing", "settings": [1]}, "text.settings must be an object; got [1]"),
+    ({"kind": "magic", "settings": {}}, "text.kind must be one of encoder, hashing"),
+    ({"kind": "vectors", "settings": {}}, "setting text.column is missing"),
+]
+
+
+@pytest.mark.parametrize(("value", "sentence"), TEXT_CHANGES)
+def test_a_wrong_description_of_the_features_is_named(folder, damage, value, sentence):
+    change = damage(folder)
+    change.manifest["text"] = value
+    change.write()
+    assert sentence in refusal(folder)
+
+
+SETTING_CHANGES = [
+    ("version", 2, "setting text.version must be an integer in [1, 1]; got 2"),
+    ("bits", 25, "setting text.bits must be an integer in [8, 24]; got 25"),
+    ("bits", 8, "tensor 'text.terms' must hold ascending buckets in [0, 2**8)"),
+    ("bits", 20.0, "setting text.bits must be an integer"),
+    ("first", 0, "setting text.first must be an integer in [1, 1048576]; got 0"),
+    ("first", 10**30, "setting text.first must be an integer"),
+    ("last", -1, "setting text.last must be an integer in [0, 1048576]; got -1"),
+    ("more", 1, "setting text.more is not known"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "sentence"), SETTING_CHANGES)
+def test_a_setting_that_breaks_its_rule_is_named(folder, damage, key, value, sentence):
+    change = damage(folder)
+    change.manifest["text"]["settings"][key] = value
+    change.write()
+    assert sentence in refusal(folder)
+
+
+def shaken(array, place, value):
+    changed = array.copy()
+    changed[place] = value
+    return changed
+
+
+TENSOR_CHANGES = [
+    ("terms", lambda a: a[::-1].copy(), "must hold ascending buckets"),
+    ("terms", lambda a: shaken(a, 0, -1), "must hold ascending buckets"),
+    ("terms", lambda a: shaken(a, -1, 1 << 20), "must hold ascending buckets"),
+    ("terms", lambda a: shaken(a, 1, -2_000_000_000), "must hold ascending buckets"),
+    ("terms", lambda a: shaken(a, 1, a[0]), "must hold ascending buckets"),
+    ("terms", lambda a: a[:-1].copy(), "tensor 'text.weights' must be float32 of shape"),
+    ("terms", lambda a: a.astype(np.float32), "tensor 'text.terms' must be int32"),
+    ("terms", lambda a: a[None], "tensor 'text.terms' must be int32 of shape"),
+    ("terms", lambda a: a.astype(np.int64), "tensor 'text.terms' must be one of F16"),
+    ("projection", lambda a: a.astype(np.float16), "tensor 'text.projection' must be int8"),
+    ("projection", lambda a: a[:, :-1].copy(), "tensor 'text.projection' must be int8 of shape"),
+    ("weights", lambda a: shaken(a, 3, np.nan), "tensor 'text.weights' must be finite"),
+    ("centre", lambda a: shaken(a, 3, np.inf), "tensor 'text.centre' must be finite"),
+    ("centre", lambda a: a[:-1].copy(), "tensor 'text.centre' must be float32 of shape (15,)"),
+    ("centre", lambda a: a.astype(float), "tensor 'text.centre' must be one of F16"),
+    ("scale", lambda a: shaken(a, 3, 0), "tensor 'text.scale' must be positive; got 0"),
+    ("scale", lambda a: shaken(a, 3, -1), "tensor 'text.scale' must be positive; got -1"),
+    ("scale", lambda a: shaken(a, 3, 1e-44), "tensor 'text.scale' must be positive"),
+]
+
+
+@pytest.mark.parametrize(("name", "change_array", "sentence"), TENSOR_CHANGES)
+def test_a_tensor_that_breaks_its_rule_is_named(folder, damage, name, change_array, sentence):
+    change = damage(folder)
+    change.tensors[f"text.{name}"] = change_array(change.tensors[f"text.{name}"])
+    change.write()
+    assert sentence in refusal(folder)
+
+
+def test_every_tensor_of_the_features_is_needed(folder, damage):
+    for name in [name for name in damage(folder).tensors if name.startswith("text.")]:
+        change = damage(folder)
+        kept = change.tensors.pop(name)
+        change.write()
+        assert f"tensor '{name}' is missing" in refusal(folder)
+        change.tensors[name] = kept
+        change.write()
+    load(folder)
+
+
+def test_an_extra_tensor_is_named(folder, damage):
+    change = damage(folder)
+    change.tensors["text.extra"] = np.zeros(2, np.float32)
+    change.write()
+    assert "tensor 'text.extra' does not belong to features of this kind" in refusal(folder)
+
+
+def test_a_router_without_features_may_have_no_tensors_of_them(saved, damage):
+    change = damage(saved)
+    change.tensors["text.centre"] = np.zeros(2)
+    change.write()
+    assert "tensor 'text.centre' does not belong to a router" in refusal(saved)
+
+
+def test_whole_numbers_are_for_features_only(folder, damage):
+    change = damage(folder)
+    change.tensors["intercept"] = np.zeros(3, np.int8)
+    change.write()
+    assert "tensor 'intercept' must be float32 or float64; got I8" in refusal(folder)
+
+
+def test_a_router_narrower_than_the_plain_numbers_is_refused(damage, tmp_path):
+    folder = save(LoadedRouter(linear(4), NAMES), tmp_path / "router")
+    change = damage(folder)
+    settings = {"version": 1, "bits": 20, "first": 1, "last": 1}
+    change.manifest |= {"schema_version": 2, "text": {"kind": "hashing", "settings": settings}}
+    change.write()
+    assert "must have at least 9 features; got 4" in refusal(folder)
+
+
+def test_changed_features_do_not_match_their_checksum(folder):
+    file = folder / "tensors.safetensors"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(bytes(content))
+    assert "does not match the checksum" in refusal(folder)
+
+
+REFERENCE_CHANGES = [
+    ("name", "", "setting text.name must be a name; got ''"),
+    ("name", "a\0b", "setting text.name must be a name"),
+    ("path", 3, "setting text.path must be a path or null; got 3"),
+    ("path", "/a\0b", "setting text.path must be a path or null"),
+    ("table_sha256", "0" * 63, "setting text.table_sha256 must be 64 hexadecimal digits"),
+    ("tokenizer_sha256", None, "setting text.tokenizer_sha256 must be 64 hexadecimal digits"),
+    ("normalize", 1, "setting text.normalize must be true or false; got 1"),
+    ("embedded", "yes", "setting text.embedded must be true or false; got 'yes'"),
+    ("embedded", True, "tensor 'text.table' is missing"),
+    ("table_sha256", "0" * 64, "not those that the router was fitted with"),
+    ("path", "/nowhere", "found none at '/nowhere'"),
+    ("path", "/dev", "found none at '/dev'"),
+]
+
+
+class TestStatic:
+    @pytest.fixture
+    def static(self, tmp_path):
+        """A router on static features whose table lies beside it."""
+        tokenizers = pytest.importorskip("tokenizers")
+        from safetensors.numpy import save as pack
+
+        words = sorted({word for text in TEXTS for word in text.split()})
+        vocabulary = {word: place for place, word in enumerate(["[UNK]", *words])}
+        model = tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]")
+        tokenizer = tokenizers.Tokenizer(model)
+        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+        place = tmp_path / "table"
+        place.mkdir()
+        tokenizer.save(str(place / "tokenizer.json"))
+        vectors = np.random.default_rng(0).normal(size=(len(vocabulary), 5)).astype(np.float32)
+        (place / "model.safetensors").write_bytes(pack({"embeddings": vectors}))
+        return place
+
+    @pytest.mark.parametrize("embed", [True, False])
+    def test_routing_comes_back_bit_for_bit(self, static, tmp_path, embed):
+        features = StaticFeatures(static, embed=embed).fit(TEXTS)
+        router = LoadedRouter(linear(5), NAMES, text=features)
+        folder = save(router, tmp_path / "router")
+        if embed:
+            (static / "model.safetensors").unlink()
+        loaded = load(folder)
+        np.testing.assert_array_equal(loaded.route(TEXTS), router.route(TEXTS))
+        np.testing.assert_array_equal(loaded.features(TEXTS), router.features(TEXTS))
+
+    @pytest.mark.parametrize(("key", "value", "sentence"), REFERENCE_CHANGES)
+    def test_a_reference_that_breaks_its_rule_is_named(
+        self, static, tmp_path, damage, key, value, sentence
+    ):
+        features = StaticFeatures(static).fit(TEXTS)
+        folder = save(LoadedRouter(linear(5), NAMES, text=features), tmp_path / "router")
+        change = damage(folder)
+        change.manifest["text"]["settings"]["name"] = "elsewhere"
+        change.manifest["text"]["settings"][key] = value
+        change.write()
+        assert sentence in refusal(folder)
+
+    def test_an_embedded_table_that_breaks_its_rule_is_named(self, static, tmp_path, damage):
+        features = StaticFeatures(static, embed=True).fit(TEXTS)
+        folder = save(LoadedRouter(linear(5), NAMES, text=features), tmp_path / "router")
+        rows = len(damage(folder).tensors["text.table"])
+        for array, sentence in (
+            (np.zeros((rows, 4), np.float16), "tensor 'text.table' must be float16 of shape"),
+            (np.zeros((0, 5), np.float16), "tensor 'text.table' must have at least one row"),
+            (np.zeros((rows, 5), np.float32), "tensor 'text.table' must be float16"),
+            (np.full((rows, 5), np.nan, np.float16), "tensor 'text.table' must be finite"),
+        ):
+            change = damage(folder)
+            change.tensors["text.table"] = array
+            change.write()
+            assert sentence in refusal(folder)
+
+
+ENCODER_CHANGES = [
+    ("pooling", "max", "setting text.pooling must be one of mean, cls; got 'max'"),
+    ("max_length", 0, "setting text.max_length must be an integer in [1, 1048576]; got 0"),
+    ("sha256", "xyz", "setting text.sha256 must be 64 hexadecimal digits; got 'xyz'"),
+    ("normalize", None, "setting text.normalize must be true or false; got None"),
+]
+
+
+class TestEncoder:
+    @pytest.fixture
+    def referring(self, tmp_path, damage):
+        """A router on an encoder that is not there: the reference alone can be loaded."""
+        folder = save(LoadedRouter(linear(4), NAMES), tmp_path / "router")
+        change = damage(folder)
+        settings = {
+            "name": "no-such-encoder",
+            "path": None,
+            "sha256": "0" * 64,
+            "pooling": "mean",
+            "normalize": True,
+            "max_length": 256,
+        }
+        change.manifest |= {"schema_version": 2, "text": {"kind": "encoder", "settings": settings}}
+        change.tensors |= {
+            "text.centre": np.zeros(4, np.float32),
+            "text.scale": np.ones(1, np.float32),
+        }
+        change.write()
+        return folder
+
+    def test_a_reference_is_looked_up_when_it_is_first_needed(self, referring):
+        from mild.exceptions import DataFileError
+
+        router = load(referring)
+        assert router.predict(np.zeros((1, 4))).shape == (1,)
+        with pytest.raises(DataFileError, match="the encoder 'no-such-encoder' must be a folder"):
+            router.route(["text"])
+
+    @pytest.mark.parametrize(("key", "value", "sentence"), ENCODER_CHANGES)
+    def test_a_setting_that_breaks_its_rule_is_named(self, referring, damage, key, value, sentence):
+        change = damage(referring)
+        change.manifest["text"]["settings"][key] = value
+        change.write()
+        assert sentence in refusal(referring)
