@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -118,7 +119,7 @@ def test_options_become_a_request(mild, asked, tmp_path):
     assert (protocol.name, protocol.epochs, protocol.batch_size) == ("paper, changed", 3, 64)
     assert (protocol.lr, protocol.width, protocol.augment) == (0.01, 8, False)
     assert (request.holdout, request.expert_seed, request.device) == (True, 4, "cpu")
-    assert request.expert_protocol.name == "fast"
+    assert request.expert_protocol.name == "fast, changed"
     folders = (request.data_dir, request.cache_dir, request.checkpoint_dir)
     assert folders == (Path("d"), Path("c"), Path("k"))
     assert request.results == tmp_path / "mine.jsonl"
@@ -213,14 +214,18 @@ def test_without_torch_it_says_what_to_install(verb, mild, monkeypatch, tmp_path
     ("words", "sentence"),
     [
         (["--seeds", "0"], "seeds must be an integer of at least 1; got 0."),
+        (["--dataset", "cifar"], "error: --dataset must be one of"),
         (["--dataset", "cifar"], "Did you mean 'cifar10'?"),
+        (["--setup", "severe"], "--setup must be I, II or III for table2; got severe"),
+        (["--batch-size", "1"], "error: --batch-size must be an integer >= 2; got 1."),
+        (["--lr", "-1"], "error: --lr must be positive and finite; got -1.0."),
         (["--setup", "IV"], "setup must be one of 'I', 'II', 'III'"),
         (["--method", "midl"], "Did you mean 'mild'?"),
         (["--protocol", "quick"], "protocol must be one of 'paper', 'fast'; got 'quick'."),
         (["--expert-protocol", "quick"], "protocol must be one of 'paper', 'fast'; got 'quick'."),
         (["--coverage", "0.6,0.3"], "coverage must sum to 1; got 0.9"),
         (["--coverage", "0.9,0.1", "--setup", "I"], "--coverage must stand in place of --setup"),
-        (["--cost", "money"], "must be one of 'error', 'cost'; got 'money'."),
+        (["--cost", "money"], "error: --cost must be one of 'error', 'cost'; got 'money'."),
         (["--device", "tpu"], "device must be one of 'auto', 'cpu', 'cuda'"),
         (["--epochs", "0"], "epochs must be an integer >= 1; got 0."),
         (["--results", "."], "results must be a file"),
@@ -273,3 +278,36 @@ def test_settings_that_are_not_given_change_no_protocol():
 
     assert Settings().changed("paper") == PROTOCOLS["paper"]
     assert Settings(width=8).changed("fast").name == "fast, changed"
+
+
+def test_the_experts_protocol_takes_the_same_changes(mild, asked):
+    words = ["--expert-protocol", "paper", "--epochs", "2", "--width", "8"]
+    assert mild("reproduce", "table2", *words).code == 0
+    protocol = asked[0].expert_protocol
+    assert (protocol.name, protocol.epochs, protocol.width) == ("paper, changed", 2, 8)
+
+
+def test_a_log_has_a_line_per_cell_that_was_trained(mild, asked, monkeypatch):
+    told = run.reproduce
+
+    def fake(request, progress):
+        progress(0, 3, "there already")
+        for done, title in ((1, "first"), (2, "second")):
+            progress(done, 3, title)
+            progress(done, 3, f"{title}: epoch 1 of 1")
+        progress(3, 3, "done")
+        return told(request)
+
+    monkeypatch.setattr(run, "reproduce", fake)
+    done = mild("reproduce", "table1")
+    assert done.code == 0
+    assert done.err == "2 of 3 done: first\n3 of 3 done: second\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of POSIX")
+def test_a_device_or_a_pipe_is_no_results_file(mild, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path / "pipe", os.devnull):
+        done = mild("reproduce", "table1", "--dataset", "digits", "--results", place)
+        assert done.code == 1
+        assert "must be a regular file" in done.err

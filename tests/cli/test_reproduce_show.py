@@ -223,3 +223,35 @@ def test_it_needs_no_torch(folder):
     )
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["blocks"]) == 3
+
+
+def test_two_outputs_in_one_file_are_refused(mild, folder):
+    words = ["--out", "same.png", "--format", "csv", "--figure", "same.png"]
+    done = mild("reproduce", "show", "results/severe.jsonl", *words)
+    assert done.code == 1
+    assert "--out and --figure must name different files" in done.err
+    assert not Path("same.png").exists()
+
+
+def test_classifiers_are_shown_by_themselves(mild, folder):
+    cell = {"dataset": "digits", "protocol": make_record()["cell"]["protocol"], "seed": 0}
+    facts = {"accuracy": 0.9137, "training": {"seconds": 2.0, "images_per_second": 7.0}}
+    file = Path("results/classifier.json")
+    file.write_text(json.dumps([{"schema": 1, "key": "k", "cell": cell, **facts}]))
+    done = mild("reproduce", "show", file)
+    assert done.code == 0, done.err
+    assert "91.37" in done.out
+    assert json.loads(mild("reproduce", "show", file, "--json").out)["records"][0]["cell"] == cell
+    done = mild("reproduce", "show", file, "results/severe.jsonl")
+    assert done.code == 1
+    assert "classifier.json holds the accuracy of plain classifiers" in done.err
+    assert mild("reproduce", "show").code == 0
+
+
+def test_an_ascii_terminal_gets_question_marks(folder):
+    code = "from mild.cli.app import build_app; build_app()(['reproduce', 'show'])"
+    source = str(Path(package.__file__).parents[1])
+    env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": source}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"CIFAR-10 ? setup I (70-20-10)" in done.stdout

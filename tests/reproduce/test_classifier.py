@@ -79,3 +79,10 @@ def test_records_are_merged_under_the_lock_of_the_file(digits, trainings, tmp_pa
     )
     run_classifier(digits, PROTOCOLS["fast"], 1, tmp_path / "c.json", device="cpu")
     assert held == [tmp_path / "c.json", "write", "free"]
+
+
+@pytest.mark.parametrize("content", ['[{"schema": 1}]', "{}", "[3]", "no JSON"])
+def test_a_file_without_what_a_record_must_hold_is_refused_in_one_sentence(tmp_path, content):
+    (tmp_path / "c.json").write_text(content)
+    with pytest.raises(DataFileError, match="must hold records of classifiers"):
+        classifier_records(tmp_path / "c.json")

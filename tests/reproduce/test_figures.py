@@ -116,3 +116,16 @@ def test_a_missing_matplotlib_is_one_sentence_with_the_remedy(monkeypatch) -> No
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'mild-learn\[demo\]'"):
         check_matplotlib()
+
+
+@pytest.mark.parametrize("far", [[0.5, 0.6, 0.7], [0.5, 0.9, 0.6, 0.7, 0.8]])
+def test_less_than_half_of_the_rows_are_off_the_scale(far) -> None:
+    readings = [{**UNIFORM, "total": str(k + 2)} for k in range(len(far))]
+    records = [make_record(TDEF, 0, 0.05)]
+    records += [make_record(method, 0, loss) for method, loss in zip(readings, far, strict=True)]
+    block = summarise(records)[0]
+    low, high = figures._limits(block)
+    rows = figures._methods(block)
+    off = [row.mean for row in rows if not low <= row.mean <= high]
+    assert 0 < 2 * len(off) < len(rows)
+    assert min(off) > max(row.mean for row in rows if row.mean not in off)

@@ -3,11 +3,12 @@ import os
 import stat
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from mild.exceptions import DataFileError
-from mild.reproduce.files import locked, replace_bytes, replace_json
+from mild.reproduce.files import check_regular, locked, replace_bytes, replace_json
 
 
 def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path):
@@ -89,3 +90,21 @@ def test_a_lock_is_held_by_one_at_a_time_and_leaves_nothing(tmp_path):
         worker.join()
     assert most == 1
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of POSIX")
+def test_a_replaced_file_keeps_its_mode(tmp_path):
+    path = tmp_path / "f"
+    path.write_bytes(b"old")
+    path.chmod(0o640)
+    replace_bytes(path, b"new")
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"new", 0o640)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of POSIX")
+def test_what_is_no_regular_file_is_refused_without_being_opened(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, Path(os.devnull)):
+        with pytest.raises(DataFileError, match="must be a regular file"):
+            check_regular(path, "results")
+    check_regular(tmp_path / "none", "results")

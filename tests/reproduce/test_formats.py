@@ -155,3 +155,18 @@ def test_no_blocks_make_empty_tables() -> None:
     assert to_markdown([]) == ""
     assert to_csv([]).strip() == ""
     assert r"\begin" not in to_latex([])
+
+
+def test_people_are_named_in_the_order_of_the_shares() -> None:
+    cell = {"table": "people", "experts": "people", "setup": "people", "coverage": [0.8, 0.9]}
+    record = make_record(**cell) | {"experts": {"names": ["annotator 1", "classifier"]}}
+    notes = terminal_table(summarise([record])[0]).footnotes
+    assert "Experts, in the order of the shares: annotator 1, classifier." in notes
+
+
+def test_synthetic_experts_beside_the_paper_s_real_ones_are_told() -> None:
+    note = "The paper's figures are for real experts; ours here are synthetic."
+    for experts in ("synthetic", "real"):
+        record = make_record(table="severe", setup="severe", experts=experts)
+        block = summarise([record])[0]
+        assert (note in terminal_table(block).footnotes) == (experts == "synthetic")

@@ -47,7 +47,12 @@ def test_titles_say_protocol_augmentation_and_holdout() -> None:
     assert block_title(cell()) == (
         "CIFAR-10 · setup I (70-20-10) · synthetic experts · error · protocol fast (16 epochs)"
     )
-    plain = {**PROTOCOLS["fast"], "name": "fast, changed", "epochs": 1, "augment": False}
+    plain = PROTOCOLS["fast"] | {
+        "name": "fast, changed",
+        "epochs": 1,
+        "augment": False,
+        "lr": 0.004,
+    }
     title = block_title(cell(protocol=plain, cost="cost", holdout=True, dataset="svhn5000"))
     assert title == (
         "SVHN, 5,000 images · setup I (70-20-10) · synthetic experts · error + cost · "
@@ -67,7 +72,7 @@ def test_a_split_of_one_s_own_is_called_by_its_coverage_and_people_by_their_accu
         cell(setup="0.6-0.3-0.1", experts="real")
     )
     people = cell(setup="people", experts="people", coverage=[0.828, 0.9])
-    assert "· people (accuracy 82.8-90 %) ·" in block_title(people)
+    assert "· people (accuracy 82.8-90 %) and a classifier ·" in block_title(people)
 
 
 def test_titles_that_coincide_say_what_differs_and_others_stay() -> None:
@@ -103,3 +108,13 @@ def test_rows_come_tdef_first_then_mild_by_margins_and_decision_then_the_others(
 )
 def test_seeds_in_few_words(seeds, text) -> None:
     assert seed_range(seeds) == text
+
+
+def test_a_changed_protocol_says_what_is_changed_and_another_width_always() -> None:
+    changes = {"batch_size": 128, "lr": 0.01, "width": 8}
+    changed = PROTOCOLS["fast"] | changes | {"name": "fast, changed", "epochs": 1}
+    text = "fast, changed (1 epoch, width 8, batch size 128, learning rate 0.01)"
+    assert f"· protocol {text}" in block_title(cell(protocol=changed))
+    real = cell(experts="real", expert_protocol=changed)
+    assert block_title(real).endswith(f"· experts by protocol {text}")
+    assert "(16 epochs, width 8)" in block_title(cell(protocol=PROTOCOLS["fast"] | {"width": 8}))

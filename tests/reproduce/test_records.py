@@ -33,6 +33,37 @@ def test_a_good_record_has_no_problem() -> None:
     [
         ("schema", 2, "must have the number 1 as schema; got 2"),
         ("schema", True, "must have the number 1 as schema; got True"),
+        (
+            "cell.expert_protocol",
+            {"name": "fast"},
+            "must have a whole number of at least 0 as cell.expert_protocol.epochs; it is missing",
+        ),
+        ("cell.expert_protocol", 3, "must have an object or null as cell.expert_protocol; got 3"),
+        (
+            "cell.method.margins",
+            7,
+            "must have a text, a list of numbers or null as cell.method.margins; got 7",
+        ),
+        (
+            "cell.method.margins",
+            ["1"],
+            "must have a text, a list of numbers or null as cell.method.margins; got ['1']",
+        ),
+        (
+            "cell.protocol.batch_size",
+            "1024",
+            "must have a whole number of at least 0 as cell.protocol.batch_size; got '1024'",
+        ),
+        (
+            "cell.protocol.lr",
+            None,
+            "must have a finite number of at least 0 as cell.protocol.lr; got None",
+        ),
+        (
+            "margins",
+            [1.0, 2.0],
+            "must have as many shares, recalls and margins everywhere; got [2, 3]",
+        ),
         ("cell.cost", "price", "must have 'error' or 'cost' as cell.cost; got 'price'"),
         ("cell.seed", 1.5, "must have a whole number of at least 0 as cell.seed; got 1.5"),
         ("cell.seed", True, "must have a whole number of at least 0 as cell.seed; got True"),
@@ -71,7 +102,7 @@ def test_a_good_record_has_no_problem() -> None:
         (
             "outcomes.argmax.shares",
             [0.5, 0.5],
-            "must have as many shares and recalls everywhere; got [2, 3]",
+            "must have as many shares, recalls and margins everywhere; got [2, 3]",
         ),
         ("reference.constant_expert", 3, "must have reference.constant_expert from 0 to 2; got 3"),
         ("finished", "yesterday", "must have a moment in ISO format as finished; got 'yesterday'"),
@@ -99,3 +130,9 @@ def test_tdef_without_argmax_is_refused() -> None:
 def test_what_is_no_object_is_refused_and_long_values_are_cut() -> None:
     assert record_problem([1]) == "must be a JSON object; got [1]"
     assert len(record_problem("x" * 1000)) < 100
+
+
+def test_an_integer_beyond_every_float_is_no_loss() -> None:
+    problem = record_problem(changed("outcomes.argmax.loss", 10**400))
+    assert problem is not None
+    assert problem.startswith("must have a finite number of at least 0 as outcomes.argmax.loss")

@@ -86,7 +86,7 @@ def test_a_write_that_the_system_cuts_short_leaves_the_old_content(tmp_path) -> 
 
 
 def test_a_folder_in_the_file_s_place_is_one_sentence(tmp_path) -> None:
-    with pytest.raises(DataFileError, match=r"cannot add a record to .*: Is a directory"):
+    with pytest.raises(DataFileError, match=r"must be a regular file; .* is a folder"):
         append_record(tmp_path, make_record())
 
 
@@ -172,6 +172,9 @@ def test_a_record_that_breaks_a_rule_or_was_edited_is_named_with_its_line(tmp_pa
     with pytest.raises(DataFileError, match="line 1: a record must carry the key of its cell"):
         read_records(path)
     path.write_text("[]\n")
+    with pytest.raises(DataFileError, match="it holds a list, as mild reproduce classifier writes"):
+        read_records(path)
+    path.write_text("3\n")
     with pytest.raises(
         DataFileError, match="line 1: a record must have schema version 1; got none"
     ):

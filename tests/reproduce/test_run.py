@@ -12,7 +12,7 @@ from mild.margins import MarginGrid
 from mild.reproduce import routing, tuning
 from mild.reproduce.images.training import train_network
 from mild.reproduce.records import record_problem
-from mild.reproduce.results import read_records
+from mild.reproduce.results import append_record, read_records
 from mild.reproduce.run import choose_device, reproduce
 from mild.reproduce.summary import summarise
 
@@ -293,3 +293,36 @@ def test_a_gpu_that_is_not_there_is_said(monkeypatch):
     assert choose_device("auto") == "cpu"
     with pytest.raises(InvalidInputError, match="torch finds no GPU"):
         choose_device("cuda")
+
+
+def test_what_can_be_known_at_once_stops_before_the_first_training(
+    make_request, trainings, tmp_path
+):
+    (tmp_path / "file").write_text("")
+    blocked = tmp_path / "file" / "cache"
+    with pytest.raises(DataFileError, match="cifar10"):
+        reproduce(make_request(datasets=("digits", "cifar10"), data_dir=tmp_path / "none"))
+    with pytest.raises(DataFileError, match=r"tuning finds must be a folder .* is no folder"):
+        reproduce(make_request(methods=("tdef", "tuned"), cache_dir=blocked))
+    with pytest.raises(DataFileError, match="cache_dir must be a folder"):
+        reproduce(make_request("table2", methods=("tdef",), cache_dir=blocked))
+    with pytest.raises(DataFileError, match="checkpoint_dir must be a folder"):
+        reproduce(make_request(methods=("tdef",), checkpoint_dir=blocked))
+    assert trainings == []
+
+
+def test_cells_that_another_process_finished_meanwhile_are_not_run(
+    make_request, trainings, tmp_path
+):
+    other = make_request(methods=TWO, results=tmp_path / "other.jsonl")
+    theirs = reproduce(other)
+    request = make_request(methods=TWO)
+    del trainings[:]
+
+    def finish(done, total, message):
+        if done == 1 and not message.count(":"):
+            for record in theirs[1:]:
+                append_record(request.results, record)
+
+    assert numbers(reproduce(request, finish)) == numbers(theirs)
+    assert len(trainings) == 1

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from mild.exceptions import InvalidInputError
+from mild.exceptions import DataFileError, InvalidInputError
 from mild.reproduce.summary import Block, summarise
 from result_cases import LDAM, PROTOCOLS, TDEF, THEORY, TUNED, UNIFORM, make_record
 
@@ -197,6 +197,21 @@ def test_methods_above_the_best_constant_are_listed() -> None:
     assert labels == ["MILD others, theory (best), Σρ=1, argmax"]
 
 
+def test_the_best_constant_is_that_of_the_row_s_own_seeds() -> None:
+    references = [
+        {"oracle": 0.01, "oracle_shares": [0.8, 0.2], "constant": level, "constant_expert": 0}
+        for level in (0.2, 0.4)
+    ]
+    records = [
+        make_record(TDEF, seed, 0.1, setup="severe", reference=references[seed])
+        for seed in range(2)
+    ]
+    # Below the mean of both seeds, above the constant of its own.
+    records.append(make_record(UNIFORM, 0, 0.25, setup="severe", reference=references[0]))
+    records.append(make_record(LDAM, 1, 0.35, setup="severe", reference=references[1]))
+    assert [row.method["name"] for row in block_of(records).above_constant] == ["mild"]
+
+
 def test_blocks_part_by_everything_but_method_and_seed_in_the_paper_s_order() -> None:
     plain = {**PROTOCOLS["fast"], "augment": False}
     cells = [
@@ -249,3 +264,10 @@ def test_no_records_make_no_blocks_and_a_confidence_of_1_is_refused() -> None:
     assert summarise([]) == ()
     with pytest.raises(InvalidInputError, match=r"confidence must lie between 0 and 1; got 1\."):
         summarise([], confidence=1)
+
+
+def test_seeds_of_one_block_with_different_numbers_of_experts_are_refused() -> None:
+    reference = {"oracle": 0.01, "oracle_shares": [0.5, 0.5], "constant": 0.2, "constant_expert": 0}
+    other = make_record(TDEF, 1, 0.1, reference=reference, shares=[0.5, 0.5])
+    with pytest.raises(DataFileError, match=r"as many experts each; .* with 2 and 3\. Remove"):
+        summarise([make_record(TDEF, 0, 0.1), other])

@@ -131,3 +131,11 @@ def test_a_missing_data_folder_is_named(make_request):
     request = make_request(datasets=("cifar10",))
     with pytest.raises(DataFileError, match="--data-dir"):
         Supply(request, "cpu").entry(plan(request)[0])
+
+
+def test_margins_for_people_must_be_as_many_as_people_and_the_classifier(make_request, annotated):
+    fields = {"datasets": ("cifar10",), "people_file": annotated[1]}
+    three = make_request("people", methods=("mild:margins=1/1/1",), **fields)
+    with pytest.raises(InvalidInputError, match=r"4 for cifar10 .* got 3"):
+        Supply(three, "cpu").check()
+    Supply(make_request("people", methods=("mild:margins=1/1/1/1",), **fields), "cpu").check()

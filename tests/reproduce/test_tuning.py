@@ -151,3 +151,13 @@ def test_a_damaged_file_is_named_with_a_remedy(tmp_path):
 
 def test_methods_without_a_search_are_left_alone():
     assert found_method(Method("tdef"), None) == Method("tdef")
+
+
+@pytest.mark.parametrize(
+    "found", [{}, {"margins": 3, "rewards": "others"}, {"margins": [1.0, 2.0]}, 7]
+)
+def test_a_file_without_what_a_search_finds_is_refused_in_one_sentence(tmp_path, found):
+    file = TuningFile(tmp_path, {"seed": 0})
+    file.write(found, [])
+    with pytest.raises(DataFileError, match="must hold what a search found"):
+        file.read()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mild.exceptions import DataFileError, InvalidInputError
+from mild.reproduce.classifier_files import classifier_records
 from mild.reproduce.data import ImageData
 from mild.reproduce.experts.trained import train_classifier
 from mild.reproduce.files import locked, replace_json
@@ -108,19 +108,3 @@ def _keep(results: Path, record: dict[str, Any]) -> dict[str, dict[str, Any]]:
             f"cannot write {target}: {error.strerror or error}; what it held is untouched."
         ) from error
     return kept
-
-
-def classifier_records(path: Path) -> list[dict[str, Any]]:
-    """Records of a file that ``run_classifier`` wrote; none where there is no file yet."""
-    if not path.exists():
-        return []
-    try:
-        records: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-        if any(record["schema"] != SCHEMA for record in records):
-            raise ValueError("another schema")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataFileError(
-            f"{path} must hold records of classifiers as this version writes them; it cannot be read "
-            f"({error}). Name another file."
-        ) from error
-    return records

@@ -145,6 +145,10 @@ def _limits(block: Block) -> tuple[float, float]:
     low, high = min(a for a, _ in anchors), max(b for _, b in anchors)
     span = max(high - low, 0.05 * high, 1e-3)
     far_low, far_high = low - ROOM * span, high + ROOM * span
+    off = sorted((max(low - row.mean, row.mean - high), row.mean) for row in rows)
+    # Where half of the rows or more would be arrows, the scale reaches the nearest of them.
+    reached = [mean for _, mean in off[: len(rows) // 2 + 1]]
+    far_low, far_high = min([far_low, *reached]), max([far_high, *reached])
     near = [spans[id(row)] for row in rows if far_low <= row.mean <= far_high]
     low = min([low, *(max(a, far_low) for a, _ in near)])
     high = max([high, *(min(b, far_high) for _, b in near)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,13 +14,21 @@ from typing import Any
 
 from mild.exceptions import DataFileError
 
-__all__ = ["locked", "replace_bytes", "replace_json"]
+__all__ = ["check_regular", "locked", "replace_bytes", "replace_json"]
+
+
+def check_regular(path: Path, what: str) -> None:
+    """Refuse what is there and is no regular file: a device would be replaced, a pipe waited for."""
+    if path.exists() and not path.is_file():
+        there = "a folder" if path.is_dir() else "a device, pipe or socket"
+        raise DataFileError(f"{what} must be a regular file; {path} is {there}. Name another file.")
 
 
 def replace_bytes(path: Path, content: bytes) -> None:
     """Write under another name in the same folder, make it durable, then rename.
 
-    Whatever goes wrong leaves the old file, and nothing beside it. Errors are the system's.
+    Whatever goes wrong leaves the old file, and nothing beside it; the new one has the mode of the old
+    one. Errors are the system's.
     """
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
     try:
@@ -27,6 +36,9 @@ def replace_bytes(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        # The system of a shared disk may not let us: the content matters more.
+        with suppress(OSError):
+            os.chmod(fresh, stat.S_IMODE(path.stat().st_mode))
         os.replace(fresh, path)
     finally:
         fresh.unlink(missing_ok=True)

@@ -194,8 +194,23 @@ def _footnotes(block: Block) -> list[str]:
         notes.append(
             f"More costly than the best constant: {'; '.join(row.label for row in above)}."
         )
+    notes += _about_experts(block)
     data = dict.fromkeys(record["note"] for record in block.records if record["note"])
     notes += [f"Data: {note.rstrip('.')}." for note in data]
+    return notes
+
+
+def _about_experts(block: Block) -> list[str]:
+    """Who the people are, and whose figure the paper's is, where the title does not say it."""
+    notes = []
+    if block.cell["experts"] == "people":
+        experts = block.records[0].get("experts")
+        names = experts.get("names") if isinstance(experts, dict) else None
+        if isinstance(names, list):
+            notes.append(f"Experts, in the order of the shares: {', '.join(map(str, names))}.")
+    shown = any(row.paper for row in block.rows)
+    if shown and block.cell["setup"] == "severe" and block.cell["experts"] == "synthetic":
+        notes.append("The paper's figures are for real experts; ours here are synthetic.")
     return notes
 
 

@@ -10,7 +10,7 @@ from mild.costs import REWARDS
 from mild.margins import COUNTS
 from mild.reproduce.data import DATASETS
 from mild.reproduce.experts import EXPERTS, SETUPS
-from mild.reproduce.images.protocol import PROTOCOLS
+from mild.reproduce.images.protocol import CHANGED, FULL_WIDTH, PROTOCOLS
 from mild.reproduce.keys import canonical_json
 from mild.reproduce.records import DECISIONS
 
@@ -24,6 +24,7 @@ __all__ = [
     "dataset_title",
     "method_label",
     "method_order",
+    "protocol_label",
     "seed_range",
     "tell_apart",
 ]
@@ -100,23 +101,43 @@ def _total(total: object) -> str:
 def block_title(cell: Mapping[str, Any]) -> str:
     """What a block's rows have in common, from a cell without method and seed."""
     protocol = cell["protocol"]
-    epochs = "1 epoch" if protocol["epochs"] == 1 else f"{protocol['epochs']} epochs"
     parts = [
         dataset_title(cell["dataset"]),
         _experts(cell),
         _cost(cell),
-        f"protocol {protocol['name']} ({epochs})",
+        f"protocol {protocol_label(protocol)}",
     ]
     if not protocol["augment"]:
         parts.append("no augmentation")
     trained = cell.get("expert_protocol")
     if trained and trained != protocol:
-        parts.append(f"experts by protocol {trained['name']} ({trained['epochs']} epochs)")
+        parts.append(f"experts by protocol {protocol_label(trained)}")
     if cell.get("scale", "raw") != "raw":
         parts.append("rewards scaled to sum 1")
     if cell["holdout"]:
         parts.append("holdout")
     return " · ".join(parts)
+
+
+def protocol_label(protocol: Mapping[str, Any]) -> str:
+    """Name and epochs of a protocol, and what else is not as its name says.
+
+    Examples
+    --------
+    >>> protocol_label({"name": "fast, changed", "epochs": 1, "lr": 0.1, "width": 8})
+    'fast, changed (1 epoch, width 8, learning rate 0.1)'
+    """
+    name = str(protocol["name"])
+    parts = ["1 epoch" if protocol["epochs"] == 1 else f"{protocol['epochs']} epochs"]
+    if protocol.get("width", FULL_WIDTH) != FULL_WIDTH:
+        parts.append(f"width {protocol['width']}")
+    usual = PROTOCOLS.get(name.removesuffix(CHANGED)) if name.endswith(CHANGED) else None
+    if usual is not None:
+        if protocol.get("batch_size", usual.batch_size) != usual.batch_size:
+            parts.append(f"batch size {protocol['batch_size']}")
+        if protocol.get("lr", usual.lr) != usual.lr:
+            parts.append(f"learning rate {protocol['lr']:g}")
+    return f"{name} ({', '.join(parts)})"
 
 
 def _cost(cell: Mapping[str, Any]) -> str:
@@ -129,7 +150,7 @@ def _experts(cell: Mapping[str, Any]) -> str:
     """Who the experts are; the coverage of people is their accuracy."""
     coverage = "-".join(f"{100 * part:.3g}" for part in cell["coverage"])
     if cell["experts"] == "people":
-        return f"people (accuracy {coverage} %)"
+        return f"people (accuracy {coverage} %) and a classifier"
     setup = f"{cell['setup']} ({coverage})" if cell["setup"] in SETUPS else coverage
     return f"setup {setup} · {cell['experts']} experts"
 

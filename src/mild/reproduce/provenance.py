@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from mild.reproduce.images.protocol import FULL_WIDTH
 from mild.reproduce.labels import dataset_title, seed_range
 
 __all__ = ["meta_lines"]
@@ -55,13 +56,16 @@ def _protocols(records: Sequence[Mapping[str, Any]]) -> str:
     said = []
     for record in records:
         protocol = record["cell"]["protocol"]
-        parts = [f"{protocol['name']}: {protocol['epochs']} epochs"]
+        epochs = "1 epoch" if protocol["epochs"] == 1 else f"{protocol['epochs']} epochs"
+        parts = [f"{protocol['name']}: {epochs}"]
         if "batch_size" in protocol:
             parts.append(f"batch {protocol['batch_size']:,}")
         if "lr" in protocol and "schedule" in protocol:
             parts.append(f"learning rate {protocol['lr']:g} ({protocol['schedule']})")
         if "weight_decay" in protocol:
             parts.append(f"weight decay {protocol['weight_decay']:g}")
+        if protocol.get("width", FULL_WIDTH) != FULL_WIDTH:
+            parts.append(f"width {protocol['width']}")
         parts.append("augmentation" if protocol["augment"] else "no augmentation")
         said.append(", ".join(parts))
     return "; ".join(dict.fromkeys(said))

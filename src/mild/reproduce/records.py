@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-__all__ = ["DECISIONS", "SCHEMA", "record_problem"]
+__all__ = ["DECISIONS", "SCHEMA", "classifier_problem", "record_problem"]
 
 #: Version of the record's shape; raised when a field changes its meaning.
 SCHEMA = 1
@@ -34,14 +34,52 @@ def record_problem(record: object) -> str | None:
     if problem is None:
         problem = _fields_problem(record["cell"], _CELL, "cell.")
     if problem is None:
-        problem = _fields_problem(record["cell"]["protocol"], _PROTOCOL, "cell.protocol.")
+        problem = _present_problem(record["cell"], _CELL_MORE, "cell.")
+    if problem is None:
+        problem = _protocol_problem(record["cell"]["protocol"], "cell.protocol.")
+    if problem is None and record["cell"].get("expert_protocol") is not None:
+        problem = _protocol_problem(record["cell"]["expert_protocol"], "cell.expert_protocol.")
     if problem is None:
         problem = _fields_problem(record["cell"]["method"], _METHOD, "cell.method.")
+    if problem is None:
+        problem = _present_problem(record["cell"]["method"], _METHOD_MORE, "cell.method.")
     if problem is None:
         problem = _fields_problem(record["reference"], _REFERENCE, "reference.")
     if problem is None:
         problem = _fields_problem(record["training"], _TRAINING, "training.")
     return problem or _outcomes_problem(record)
+
+
+def classifier_problem(record: object) -> str | None:
+    """The same for a record of a plain classifier.
+
+    Examples
+    --------
+    >>> classifier_problem({"schema": 1})
+    'must have a text as key; it is missing'
+    """
+    if not isinstance(record, Mapping):
+        return f"must be a JSON object; got {_short(record)}"
+    problem = _fields_problem(record, _CLASSIFIER, "")
+    if problem is None:
+        problem = _fields_problem(record["cell"], _CLASSIFIER_CELL, "cell.")
+    if problem is None:
+        problem = _protocol_problem(record["cell"]["protocol"], "cell.protocol.")
+    if problem is None:
+        rules = {**_TRAINING, "images_per_second": LOSS}
+        problem = _fields_problem(record["training"], rules, "training.")
+    return problem
+
+
+def _protocol_problem(protocol: Mapping[str, Any], where: str) -> str | None:
+    problem = _fields_problem(protocol, _PROTOCOL, where)
+    return problem or _present_problem(protocol, _PROTOCOL_MORE, where)
+
+
+def _present_problem(entry: Mapping[str, Any], rules: Mapping[str, Rule], where: str) -> str | None:
+    """Fields that older records do without."""
+    present = {name: rule for name, rule in rules.items() if name in entry}
+    return _fields_problem(entry, present, where)
 
 
 def _fields_problem(entry: Mapping[str, Any], rules: Mapping[str, Rule], where: str) -> str | None:
@@ -69,8 +107,10 @@ def _outcomes_problem(record: Mapping[str, Any]) -> str | None:
         if problem is not None:
             return problem
         sizes |= {len(outcome["shares"]), len(outcome["recall"])}
+    if record["margins"] is not None:
+        sizes.add(len(record["margins"]))
     if len(sizes) > 1:
-        return f"must have as many shares and recalls everywhere; got {sorted(sizes)}"
+        return f"must have as many shares, recalls and margins everywhere; got {sorted(sizes)}"
     if not 0 <= record["reference"]["constant_expert"] < min(sizes):
         got = record["reference"]["constant_expert"]
         return f"must have reference.constant_expert from 0 to {min(sizes) - 1}; got {got}"
@@ -95,7 +135,13 @@ def _count(value: Any) -> bool:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        # An integer beyond every float.
+        return False
 
 
 def _cost(value: Any) -> bool:
@@ -175,7 +221,40 @@ _CELL: dict[str, Rule] = {
     "seed": COUNT,
 }
 _PROTOCOL: dict[str, Rule] = {"name": TEXT, "epochs": COUNT, "augment": FLAG}
+_PROTOCOL_MORE: dict[str, Rule] = {
+    "batch_size": COUNT,
+    "lr": LOSS,
+    "weight_decay": LOSS,
+    "schedule": TEXT,
+    "width": COUNT,
+}
+_CELL_MORE: dict[str, Rule] = {
+    "scale": TEXT,
+    "price": ("a finite number of at least 0 or null", _or_none(_cost)),
+    "expert_protocol": ("an object or null", _or_none(_object)),
+}
 _METHOD: dict[str, Rule] = {"name": TEXT}
+_METHOD_MORE: dict[str, Rule] = {
+    "rewards": TEXT_OR_NONE,
+    "counts": TEXT_OR_NONE,
+    "margins": (
+        "a text, a list of numbers or null",
+        lambda value: value is None or _text(value) or _numbers(value),
+    ),
+    "total": TEXT_OR_NONE,
+}
+_CLASSIFIER: dict[str, Rule] = {
+    "schema": _RECORD["schema"],
+    "key": TEXT,
+    "cell": OBJECT,
+    "accuracy": LOSS,
+    "training": OBJECT,
+}
+_CLASSIFIER_CELL: dict[str, Rule] = {
+    "dataset": TEXT,
+    "protocol": OBJECT,
+    "seed": COUNT,
+}
 _OUTCOME: dict[str, Rule] = {
     "loss": LOSS,
     "shares": SHARES,

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from mild.exceptions import InvalidInputError, check_option
+from mild.exceptions import DataFileError, InvalidInputError, check_option
 from mild.reproduce.data import DATASETS, PEOPLE
 from mild.reproduce.experts import COSTS, EXPERTS, Setup, get_setup
 from mild.reproduce.images.protocol import PROTOCOLS, Protocol
 from mild.reproduce.methods import ABLATION, SCALES, Method
 
-__all__ = ["DEVICES", "TABLES", "Request", "Table"]
+__all__ = ["DEVICES", "TABLES", "Request", "Table", "check_folders"]
 
 DEVICES = ("auto", "cpu", "cuda")
 
@@ -171,6 +172,28 @@ class Request:
             )
         for name in self.datasets:
             check_option("datasets with people", name, PEOPLE)
+
+
+def check_folders(request: Request) -> None:
+    """Say before the first training that a folder could not be written to after it."""
+    folders = {
+        "cache_dir": request.cache_dir if set(request.experts) != {"synthetic"} else None,
+        "checkpoint_dir": request.checkpoint_dir,
+        "the folder of what tuning finds": request.tuning_dir
+        if any(method.searched for method in request.methods)
+        else None,
+    }
+    for name, folder in folders.items():
+        if folder is None:
+            continue
+        place = folder.absolute()
+        while not os.path.lexists(place) and place != place.parent:
+            place = place.parent
+        if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+            raise DataFileError(
+                f"{name} must be a folder that can be written to; got {folder}, and {place} is "
+                f"{'not writable' if place.is_dir() else 'no folder'}."
+            )
 
 
 def _each(name: str, values: Sequence[str]) -> Sequence[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mild.exceptions import DataFileError, InvalidInputError, MildWarning
-from mild.reproduce.files import locked, replace_bytes
+from mild.reproduce.files import check_regular, locked, replace_bytes
 from mild.reproduce.keys import content_key
 from mild.reproduce.records import SCHEMA, record_problem
 
@@ -45,6 +45,7 @@ def append_record(path: PathLike, record: Mapping[str, Any]) -> None:
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"a record must be plain JSON; {error}.") from error
     target = Path(os.path.realpath(path))
+    check_regular(target, "a results file")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with locked(target):
@@ -139,10 +140,16 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def _read(file: Path) -> Iterator[dict[str, Any]]:
+    check_regular(file, "a results file")
     try:
         lines = file.read_bytes().split(b"\n")
     except OSError as error:
         raise DataFileError(f"cannot read {file}: {error.strerror or error}.") from error
+    if lines[0].lstrip().startswith(b"["):
+        raise DataFileError(
+            f"{file} must hold one JSON object per line; it holds a list, as mild reproduce classifier "
+            f"writes it. Show it by itself: mild reproduce show {file}."
+        )
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

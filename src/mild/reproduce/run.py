@@ -12,12 +12,13 @@ from mild.exceptions import DataFileError, InvalidInputError
 from mild.reproduce.cells import Cell, plan
 from mild.reproduce.diverged import DivergedError
 from mild.reproduce.experts import ExpertAnswers
+from mild.reproduce.files import check_regular
 from mild.reproduce.images.training import TrainedNetwork, best_device
 from mild.reproduce.methods import Method
 from mild.reproduce.objective import training_margins
 from mild.reproduce.outcomes import outcomes, reference
 from mild.reproduce.records import SCHEMA
-from mild.reproduce.requests import Request
+from mild.reproduce.requests import Request, check_folders
 from mild.reproduce.results import append_record, cell_key, records_by_key
 from mild.reproduce.routing import (
     RoutingProblem,
@@ -51,6 +52,8 @@ def reproduce(request: Request, progress: Progress | None = None) -> list[dict[s
     """
     check_place(request.results)
     runner = _Runner(request, choose_device(request.device))
+    check_folders(request)
+    runner.supply.check()
     cells = plan(request)
     records = []
     diverged = []
@@ -79,7 +82,9 @@ class _Runner:
         self.request = request
         self.device = device
         self.supply = Supply(request, device)
-        self.finished = records_by_key(request.results)
+        self.finished: dict[str, dict[str, Any]] = {}
+        self._seen: tuple[int, ...] | None = None
+        self._look()
         # A search serves all seeds: one that diverged is not repeated for each of them.
         self._diverged: dict[str, DivergedError] = {}
 
@@ -87,12 +92,24 @@ class _Runner:
         """The record of a cell, from the results file or a training."""
         entry = self.supply.entry(cell)
         key = cell_key(entry)
+        self._look()
         if key in self.finished:
             # A kill between the record and its checkpoint's end leaves the latter behind.
             forget_checkpoint(self.request.checkpoint_dir, key)
         else:
             self.finished[key] = self._run(cell, entry, key, tell)
         return self.finished[key]
+
+    def _look(self) -> None:
+        """Read the results file if it has changed: another process may have finished cells, too."""
+        try:
+            facts = os.stat(self.request.results)
+        except FileNotFoundError:
+            return
+        seen = (facts.st_ino, facts.st_size, facts.st_mtime_ns)
+        if seen != self._seen:
+            self.finished |= records_by_key(self.request.results)
+            self._seen = seen
 
     def _run(self, cell: Cell, entry: dict[str, Any], key: str, tell: Tell) -> dict[str, Any]:
         chosen = self._search(cell, entry, tell) if cell.method.searched else None
@@ -189,7 +206,8 @@ def _teller(progress: Progress | None, done: int, total: int, cell: Cell) -> Tel
 
 def check_place(results: Path) -> None:
     """Say before the first training what writing would say after it."""
-    folder = results.absolute().parent
+    check_regular(results, "results")
+    folder = Path(os.path.realpath(results)).parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

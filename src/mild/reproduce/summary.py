@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mild.exceptions import InvalidInputError
+from mild.exceptions import DataFileError, InvalidInputError
 from mild.metrics import Interval
 from mild.reproduce.comparisons import paired_t_interval, standard_errors_apart
 from mild.reproduce.keys import canonical_json
@@ -121,7 +121,13 @@ class Block:
         constant = self.named("constant")
         if constant is None:
             return ()
-        return tuple(row for row in self.rows if not row.yardstick and row.mean > constant.mean)
+        levels = dict(zip(constant.seeds, constant.losses, strict=True))
+        # On the row's own seeds: others have other test costs.
+        return tuple(
+            row
+            for row in self.rows
+            if not row.yardstick and row.mean > float(np.mean([levels[seed] for seed in row.seeds]))
+        )
 
 
 def summarise(
@@ -156,6 +162,12 @@ def summarise(
 
 def _block(records: Sequence[Record], confidence: float, simultaneous: bool) -> Block:
     cell = _common(records[0])
+    sizes = sorted({len(record["reference"]["oracle_shares"]) for record in records})
+    if len(sizes) > 1:
+        raise DataFileError(
+            f"records of one block must have as many experts each; {block_title(cell)} has records "
+            f"with {' and '.join(map(str, sizes))}. Remove those that do not belong to it."
+        )
     ordered = sorted(records, key=lambda record: record["cell"]["seed"])
     groups: dict[str, list[Record]] = {}
     for record in ordered:

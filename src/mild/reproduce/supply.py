@@ -39,6 +39,25 @@ class Supply:
         # Experts that could not be trained are not tried again for every cell.
         self._diverged: dict[tuple[Any, ...], DivergedError] = {}
 
+    def check(self) -> None:
+        """Load every data set once, so that one that is missing shows before the first training."""
+        # The first comes last, and is kept: the first cell needs it.
+        for dataset in reversed(self.request.datasets):
+            data = self._images(dataset)
+            for setup in self.request.setups:
+                setup.owners(data.n_classes)
+            if self.request.with_people:
+                n_experts = len(default_columns(self._annotations(dataset))) + 1
+                self._check_margins(dataset, n_experts)
+
+    def _check_margins(self, dataset: str, n_experts: int) -> None:
+        for method in self.request.methods:
+            if isinstance(method.margins, tuple) and len(method.margins) != n_experts:
+                raise InvalidInputError(
+                    f"margins must be one number per expert, {n_experts} for {dataset} (people, and "
+                    f"the classifier last); got {len(method.margins)} in {method.text}."
+                )
+
     def entry(self, cell: Cell) -> dict[str, Any]:
         """The cell of a record."""
         data = self._images(cell.dataset)

@@ -71,6 +71,12 @@ class TuningFile:
             content = json.loads(self.path.read_text(encoding="utf-8"))
             if content["schema"] != SCHEMA or content["key"] != self.key:
                 raise ValueError("another schema or key")
+            if content["found"] is not None:
+                _check_found(content["found"])
+            for point in content["points"]:
+                _check_margins(point["margins"])
+                if not isinstance(point["loss"], (int, float)):
+                    raise ValueError("a point without a loss")
             return {"found": content["found"], "points": list(content["points"])}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataFileError(
@@ -88,6 +94,21 @@ class TuningFile:
             "points": points,
         }
         replace_json(self.path, content)
+
+
+def _check_found(found: Mapping[str, Any]) -> None:
+    """Refuse what no search writes; errors are Python's own."""
+    _check_margins(found["margins"])
+    if not isinstance(found["rewards"], str):
+        raise ValueError("rewards must be a text")
+    if not isinstance(found.get("candidates", []), list):
+        raise ValueError("candidates must be a list")
+
+
+def _check_margins(margins: object) -> None:
+    numbers = isinstance(margins, list) and all(isinstance(each, (int, float)) for each in margins)
+    if not numbers or not margins:
+        raise ValueError("margins must be a list of numbers")
 
 
 def tune(

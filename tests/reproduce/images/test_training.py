@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from mild.exceptions import ArtifactError, InvalidInputError
+from mild.exceptions import ArtifactError, InvalidInputError, MildWarning
 from mild.reproduce.images import training
 from mild.reproduce.images.network import make_network
 from mild.reproduce.images.protocol import PROTOCOLS
@@ -109,15 +109,20 @@ def test_a_folder_that_another_process_removed_is_made_again(tmp_path):
     assert file.exists()
 
 
+def test_a_damaged_checkpoint_is_told_of_and_the_training_starts_over(tmp_path):
+    images, labels = make_problem()
+    file = tmp_path / "run.safetensors"
+    unbroken = train(images, labels)
+    file.write_bytes(b"notes")
+    with pytest.warns(MildWarning, match=r"run\.safetensors is damaged .* starts over"):
+        again = train(images, labels, checkpoint=file, checkpoint_seconds=0)
+    np.testing.assert_array_equal(again.scores(images), unbroken.scores(images))
+    assert file.read_bytes() != b"notes"
+
+
 def test_what_is_said_of_checkpoints_names_no_router(tmp_path):
     images, labels = make_problem()
     file = tmp_path / "run.safetensors"
-    file.write_bytes(b"notes")
-    with pytest.raises(
-        ArtifactError, match=r"no checkpoint of mild\. Delete it, or choose another"
-    ):
-        train(images, labels, checkpoint=file)
-    file.unlink()
     train(images, labels, checkpoint=file, checkpoint_seconds=0, identity={"key": "a"})
     with pytest.raises(ArtifactError, match="another path, or delete it to start over"):
         train(images, labels, checkpoint=file, identity={"key": "b"})

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import typer
 
 from mild.cli.console import reported
@@ -46,3 +49,7 @@ def _reproduce() -> None:
 
     Training wants torch (the extra "images") and a GPU; fetch and show need neither.
     """
+    # A terminal that knows no Greek shows a question mark rather than a traceback.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")

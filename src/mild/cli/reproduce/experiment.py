@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from mild.cli.console import emit, progress_bar
+from mild.cli.reproduce.log import cell_lines
 from mild.cli.reproduce.settings import Settings
-from mild.exceptions import MissingExtraError, OptionError
+from mild.exceptions import MissingExtraError, OptionError, check_option
 
 if TYPE_CHECKING:
     from mild.reproduce.experts.setups import Setup
@@ -35,15 +36,20 @@ def run_experiment(
     """Run what a verb asks for and print its tables; fields that are None stay the table's own."""
     check_torch()
     from mild.cli.reproduce.report import document, print_blocks
-    from mild.reproduce.images.protocol import get_protocol
+    from mild.reproduce.data import DATASETS, PEOPLE
+    from mild.reproduce.experts import COSTS
     from mild.reproduce.requests import Request
     from mild.reproduce.run import reproduce
 
+    datasets = list(PEOPLE if table == "people" else DATASETS)
+    for option, name, known in (("--dataset", "datasets", datasets), ("--cost", "costs", COSTS)):
+        for value in fields.get(name) or ():
+            check_option(option, value, known)
     request = Request.of(
         table,
         results=results,
         protocol=settings.changed(protocol),
-        expert_protocol=get_protocol(expert_protocol) if expert_protocol else None,
+        expert_protocol=settings.changed(expert_protocol) if expert_protocol else None,
         data_dir=settings.data_dir,
         cache_dir=cache_dir or _user_cache(),
         checkpoint_dir=settings.checkpoints(results),
@@ -51,7 +57,7 @@ def run_experiment(
         **fields,
     )
     with progress_bar(table) as progress:
-        records = reproduce(request, progress)
+        records = reproduce(request, progress or cell_lines())
     blocks = _merged(results, {record["key"] for record in records})
 
     def show() -> None:
@@ -75,10 +81,19 @@ def _merged(results: Path, keys: set[str]) -> list[Block]:
 
 
 def chosen_setups(
-    setup: Sequence[str] | None, coverage: Sequence[str] | None
+    setup: Sequence[str] | None, coverage: Sequence[str] | None, table: str | None = None
 ) -> tuple[Setup, ...] | None:
-    """Setups by their names or coverages; None where neither is given."""
+    """Setups by their names or coverages; None where neither is given.
+
+    ``table`` names one that the severe setup is no part of.
+    """
     from mild.reproduce.experts.setups import get_setup, parse_coverage
+
+    if table and "severe" in (setup or ()):
+        raise OptionError(
+            f"--setup must be I, II or III for {table}; got severe, which is a table of its own: "
+            f"mild reproduce severe."
+        )
 
     if setup and coverage:
         raise OptionError(

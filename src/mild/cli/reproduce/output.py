@@ -65,9 +65,16 @@ def figure_places(blocks: Sequence[Block], target: Path) -> dict[Path, list[Bloc
 
 def check_files(targets: Sequence[Path], overwrite: bool) -> None:
     """Refuse, before any work, files that could not be written at the end."""
-    for target in targets:
+    places = [os.path.realpath(target) for target in targets]
+    for target, place in zip(targets, places, strict=True):
+        if places.count(place) > 1:
+            raise OptionError(f"--out and --figure must name different files; got {target} twice.")
         if target.is_dir():
             raise OutputExistsError(f"{target} must be a file; a folder is there.")
+        if target.exists() and not target.is_file():
+            raise OutputExistsError(
+                f"{target} must be a regular file; a device, pipe or socket is there."
+            )
         if target.exists() and not overwrite:
             raise OutputExistsError(
                 f"{target} exists; choose another file, or replace it (--overwrite)."

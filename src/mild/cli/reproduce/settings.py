@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from mild.cli.reproduce import options as o
+from mild.exceptions import InvalidInputError, OptionError
 
 if TYPE_CHECKING:
     from mild.reproduce.images.protocol import Protocol
@@ -52,13 +53,17 @@ class Settings:
         """The protocol of this name with what the options change."""
         from mild.reproduce.images.protocol import get_protocol
 
-        return get_protocol(protocol).changed(
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            lr=self.lr,
-            width=self.width,
-            augment=self.augment,
-        )
+        names = ("epochs", "batch_size", "lr", "width", "augment")
+        asked = {name: getattr(self, name) for name in names}
+        found = get_protocol(protocol)
+        try:
+            return found.changed(**asked)
+        except InvalidInputError as error:
+            # Whoever typed an option knows it by its own name.
+            field, _, rest = str(error).partition(" ")
+            if field not in asked:
+                raise
+            raise OptionError(f"--{field.replace('_', '-')} {rest}") from error
 
     def checkpoints(self, results: Path) -> Path:
         """Folder for the unfinished trainings of a results file."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from mild.cli.console import emit, note
 from mild.cli.options import AsJson
+from mild.exceptions import OptionError
 
 __all__ = ["show"]
 
@@ -71,14 +73,19 @@ def show(
         write_files,
     )
     from mild.cli.reproduce.report import document, print_blocks, read_blocks
+    from mild.reproduce.classifier_files import holds_classifiers
 
+    given = files or [Path("results")]
+    if any(map(holds_classifiers, given)):
+        _show_classifiers(given, [out, figure, form, *(table or ())], as_json)
+        return
     chosen = chosen_format(form, out)
     check_files([out] if out else [], overwrite)
-    blocks = read_blocks(files or [Path("results")], table, confidence, simultaneous)
+    blocks = read_blocks(given, table, confidence, simultaneous)
     contents = {}
     if figure:
         places = figure_places(blocks, figure)
-        check_files(list(places), overwrite)
+        check_files([*places, *([out] if out else [])], overwrite)
         from mild.reproduce.figures import draw_table
 
         contents = {path: draw_table(shown) for path, shown in places.items()}
@@ -95,3 +102,19 @@ def show(
     emit({**document(blocks), "written": [str(path) for path in contents]}, as_json, say)
     for path in contents:
         note(f"{path} is written.")
+
+
+def _show_classifiers(files: Sequence[Path], options: Sequence[object], as_json: bool) -> None:
+    """Files of plain classifiers, which are no tables of the paper: in the terminal or as JSON."""
+    from mild.cli.reproduce.classifier import print_classifiers
+    from mild.reproduce.classifier_files import classifier_records, holds_classifiers
+
+    others = [file for file in files if not holds_classifiers(file)]
+    if others or any(option is not None for option in options):
+        what = next(file for file in files if holds_classifiers(file))
+        raise OptionError(
+            f"{what} holds the accuracy of plain classifiers, and is shown by itself, in the terminal or "
+            f"with --json; leave out other files, --table, --format, --out and --figure."
+        )
+    records = [record for file in files for record in classifier_records(file)]
+    emit({"records": records}, as_json, lambda: print_classifiers(records))

@@ -50,7 +50,7 @@ def table1(
         cache_dir,
         as_json,
         datasets=tuple(dataset or ("cifar10",)),
-        setups=chosen_setups(setup, coverage),
+        setups=chosen_setups(setup, coverage, "table1"),
         costs=tuple(cost) if cost else None,
         methods=chosen_methods(method),
         seeds=seeds,

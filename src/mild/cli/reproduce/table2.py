@@ -51,7 +51,7 @@ def table2(
         cache_dir,
         as_json,
         datasets=tuple(dataset or ("cifar10",)),
-        setups=chosen_setups(setup, coverage),
+        setups=chosen_setups(setup, coverage, "table2"),
         costs=tuple(cost) if cost else None,
         methods=chosen_methods(method),
         seeds=seeds,

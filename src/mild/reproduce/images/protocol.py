@@ -9,14 +9,17 @@ from typing import Any
 
 from mild.exceptions import InvalidInputError, check_option
 
-__all__ = ["PROTOCOLS", "RECIPE", "SCHEDULES", "Protocol", "get_protocol"]
+__all__ = ["CHANGED", "FULL_WIDTH", "PROTOCOLS", "RECIPE", "SCHEDULES", "Protocol", "get_protocol"]
 
 #: Part of the names of what is kept of trainings: raise it when network, initialisation, augmentation
 #: or steps change what a training gives.
 RECIPE = 1
 
 SCHEDULES = ("constant", "one-cycle")
+#: Ends the name of a protocol that is not as it was.
 CHANGED = ", changed"
+#: Channels of ResNet-18's first stage.
+FULL_WIDTH = 64
 LEAST = {"epochs": 1, "batch_size": 2, "width": 1}
 
 
@@ -49,7 +52,7 @@ class Protocol:
     weight_decay: float
     schedule: str
     augment: bool
-    width: int = 64
+    width: int = FULL_WIDTH
 
     def __post_init__(self) -> None:
         check_option("schedule", self.schedule, SCHEDULES)

@@ -9,6 +9,7 @@ here, and another choice rounds differently: two runs agree as two ways of round
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mild.exceptions import InvalidInputError
+from mild.exceptions import ArtifactError, InvalidInputError, MildWarning
 from mild.reproduce.diverged import DivergedError
 from mild.reproduce.images.feed import ImageFeed, check_images
 from mild.reproduce.images.network import Network, make_network
@@ -107,7 +108,8 @@ def train_network(
         step may be recorded as a CUDA graph.
     seed : for the first weights, the order of the images and the crops
     flip : whether a mirror image means the same
-    checkpoint : file that is written at most every ``checkpoint_seconds`` and continued from
+    checkpoint : file that is written at most every ``checkpoint_seconds`` and continued from; a
+        damaged one is told of in a warning, and the training starts over
     identity : what a checkpoint must have been made with, beside images, protocol and seed, to be
         continued; JSON-ready
     progress : called with epochs done, epochs in all and a message
@@ -121,15 +123,31 @@ def train_network(
         )
     place = torch.device(device)
     feed = ImageFeed(images, protocol.augment, flip, place)
-    network = make_network(feed.channels, n_outputs, protocol.width, seed).to(place)
-    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    optimizer = make_optimizer(network, protocol.lr, protocol.weight_decay)
+
+    def start() -> tuple[Network, torch.optim.Optimizer]:
+        network = make_network(feed.channels, n_outputs, protocol.width, seed).to(place)
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return network, make_optimizer(network, protocol.lr, protocol.weight_decay)
+
+    network, optimizer = start()
     store = None
     run = Run()
     if checkpoint is not None:
         options = _identity(images, n_outputs, protocol, seed, identity)
         store = Checkpoint(checkpoint, options, True, "mild", "delete it to start over")
-        run = store.read(network, optimizer, protocol.epochs)
+        try:
+            run = store.read(network, optimizer, protocol.epochs)
+        except ArtifactError as error:
+            # One of another run is sound, and not ours to lose: only damage has a cause.
+            if error.__cause__ is None or not checkpoint.is_file():
+                raise
+            warnings.warn(
+                f"checkpoint {checkpoint} is damaged or does not fit; its training starts over.",
+                MildWarning,
+                stacklevel=2,
+            )
+            # Some of its weights may have been taken over.
+            network, optimizer = start()
     with _repeatable():
         seconds, seen = _train(
             network, optimizer, feed, loss, protocol, seed, run, store, progress, checkpoint_seconds
