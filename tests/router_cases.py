@@ -80,6 +80,12 @@ CASES = [
         decides_by_proba=True,
     ),
     Case(
+        "blend",
+        StackRouter([("linear", LinearRouter(tol=1e-10)), ("knn", KNNRouter(5))], cv=3),
+        ("knn__n_neighbors", (3, 7)),
+        weights_are_copies=False,
+    ),
+    Case(
         "neural",
         NeuralRouter(hidden=(16,), epochs=20, batch_size=32, lr=0.05, device="cpu"),
         ("hidden", ((8,), (16,))),

@@ -12,6 +12,7 @@ from safetensors.numpy import save as pack
 
 from mild.artifact import LoadedRouter, save
 from mild.policies import (
+    BlendPolicy,
     CascadePolicy,
     ConstantPolicy,
     Decoder,
@@ -73,6 +74,7 @@ def make_policies(dtype=np.float64):
             N_FEATURES,
         ),
         StandardizedPolicy(draw(N_FEATURES), np.abs(draw(N_FEATURES)) + 1, linear),
+        BlendPolicy([linear, regression], np.array([0.5, 2.0], dtype), np.array([0.0, 1.0], dtype)),
         StackPolicy([linear, regression], stacked),
     ]
     return {policy.kind: policy for policy in policies}

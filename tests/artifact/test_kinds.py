@@ -50,7 +50,7 @@ SETTING_CHANGES = [
         "standardized",
         "parts",
         [{"kind": "magic", "settings": {}}],
-        "kind must be one of cascade, constant",
+        "kind must be one of blend, cascade",
     ),
     (
         "standardized",

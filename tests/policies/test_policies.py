@@ -10,6 +10,7 @@ from scipy import sparse
 from mild.exceptions import InvalidInputError
 from mild.policies import (
     POLICIES,
+    BlendPolicy,
     CascadePolicy,
     ConstantPolicy,
     Decoder,
@@ -73,6 +74,9 @@ def make(dtype=np.float64):
             D,
         ),
         "standardized": StandardizedPolicy(draw(D), np.abs(draw(D)) + 0.5, linear),
+        "blend": BlendPolicy(
+            [linear, regression], np.array([0.5, 2.0], dtype), np.array([0.0, 1.0], dtype)
+        ),
         "stack": StackPolicy(
             [linear, regression],
             LinearPolicy(draw(P, 2 * P), draw(P), Decoder(np.ones(P), "stationary", "logistic")),

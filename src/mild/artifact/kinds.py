@@ -194,6 +194,18 @@ def _stack(settings: dict[str, Any], tensors: Tensors, sizes: Sizes, prefix: str
     sizes["n_experts"] = inside["n_experts"]
 
 
+def _blend(settings: dict[str, Any], tensors: Tensors, sizes: Sizes, prefix: str) -> None:
+    members = parts(settings, 1, None, prefix)
+    rest: Tensors = tensors
+    for number, part in enumerate(members):
+        own, rest = split(rest, f"{number}.")
+        check_policy_state(part["kind"], part["settings"], own, sizes, f"{prefix}{number}.")
+    inside = {**sizes, "n_members": len(members)}
+    check_tensors(rest, {"weights": ("n_members",), "levels": ("n_members",)}, inside, prefix)
+    for name in ("weights", "levels"):
+        check_not_negative(rest, name, prefix)
+
+
 CHECKS: dict[str, Callable[[dict[str, Any], Tensors, Sizes, str], None]] = {
     "linear": _linear,
     "perceptron": _perceptron,
@@ -203,5 +215,6 @@ CHECKS: dict[str, Callable[[dict[str, Any], Tensors, Sizes, str], None]] = {
     "priced": _priced,
     "cascade": _cascade,
     "standardized": _standardized,
+    "blend": _blend,
     "stack": _stack,
 }

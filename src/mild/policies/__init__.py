@@ -6,7 +6,7 @@ Loading one and deciding needs neither scikit-learn nor scipy nor torch.
 
 from mild.policies.base import CostPolicy, Policy, ScorePolicy
 from mild.policies.cascade import CascadePolicy
-from mild.policies.compose import StackPolicy, StandardizedPolicy
+from mild.policies.compose import BlendPolicy, StackPolicy, StandardizedPolicy, believed_costs
 from mild.policies.costs import ConstantPolicy, LinearCostPolicy, PricedPolicy
 from mild.policies.decoder import Decoder
 from mild.policies.nearest import NearestPolicy
@@ -23,12 +23,14 @@ POLICIES: dict[str, type[Policy]] = {
         PricedPolicy,
         CascadePolicy,
         StandardizedPolicy,
+        BlendPolicy,
         StackPolicy,
     )
 }
 
 __all__ = [
     "POLICIES",
+    "BlendPolicy",
     "CascadePolicy",
     "ConstantPolicy",
     "CostPolicy",
@@ -42,4 +44,5 @@ __all__ = [
     "ScorePolicy",
     "StackPolicy",
     "StandardizedPolicy",
+    "believed_costs",
 ]

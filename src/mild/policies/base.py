@@ -161,9 +161,11 @@ class CostPolicy(Policy):
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Reward distribution (``others``) of the expected costs; uniform where all are 0."""
-        distribution = reward_distribution(
-            make_rewards(np.maximum(self.expected_costs(X), 0), "others")
-        )
+        return self.distribution_of(self.expected_costs(X))
+
+    def distribution_of(self, costs: FloatArray) -> FloatArray:
+        """The distribution that goes with expected costs (n, n_experts)."""
+        distribution = reward_distribution(make_rewards(np.maximum(costs, 0), "others"))
         silent = distribution.sum(axis=1) == 0
         distribution[silent] = 1 / self.n_experts
         return distribution

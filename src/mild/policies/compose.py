@@ -1,4 +1,4 @@
-"""Policies made of policies: scaled inputs, and a stack."""
+"""Policies made of policies: scaled inputs, a blend of costs, and a stack."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any, Self
 import numpy as np
 
 from mild.arrays import FloatArray, IntArray
-from mild.policies.base import Policy, blocks
+from mild.exceptions import UnsupportedError
+from mild.policies.base import CostPolicy, Policy, blocks
 
-__all__ = ["StackPolicy", "StandardizedPolicy"]
+__all__ = ["BlendPolicy", "StackPolicy", "StandardizedPolicy", "believed_costs"]
 
 
 class StandardizedPolicy(Policy):
@@ -108,6 +109,58 @@ class StackPolicy(Policy):
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
         *members, final = unnested(settings, tensors)
         return cls(members, final)
+
+
+def believed_costs(policy: Policy, X: Any) -> FloatArray:
+    """Expected costs (n, p) of a policy; where it knows none, minus its distribution."""
+    try:
+        return policy.expected_costs(X)
+    except UnsupportedError:
+        return -policy.predict_proba(X)
+
+
+class BlendPolicy(CostPolicy):
+    """A weighted sum of what several policies believe about differences in cost.
+
+    ``E[c_k | x] = level(x) + sum_m weights_m (e_mk(x) - mean_j e_mj(x))`` with ``e_m`` the
+    ``believed_costs`` of member m, and ``level(x) = sum_m levels_m mean_j e_mj(x)``.
+
+    Parameters
+    ----------
+    members : policies over the same features and experts
+    weights, levels : (members,) not negative
+    """
+
+    kind = "blend"
+
+    def __init__(self, members: Sequence[Policy], weights: FloatArray, levels: FloatArray) -> None:
+        self.members = list(members)
+        self.weights = weights
+        self.levels = levels
+        self.n_features = self.members[0].n_features
+        self.n_experts = self.members[0].n_experts
+
+    def expected_costs(self, X: Any) -> FloatArray:
+        parts = zip(self.members, self.weights.tolist(), self.levels.tolist(), strict=True)
+        total = np.zeros((X.shape[0], self.n_experts), self.weights.dtype)
+        for member, weight, level in parts:
+            if weight or level:
+                costs = believed_costs(member, X)
+                mean = costs.mean(axis=1, keepdims=True)
+                total += weight * (costs - mean) + level * mean
+        return total
+
+    def without(self, expert: int) -> BlendPolicy:
+        members = [member.without(expert) for member in self.members]
+        return BlendPolicy(members, self.weights, self.levels)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+        settings, tensors = nested(self.members)
+        return settings, {**tensors, "weights": self.weights, "levels": self.levels}
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
+        return cls(unnested(settings, tensors), tensors["weights"], tensors["levels"])
 
 
 def nested(policies: Sequence[Policy]) -> tuple[dict[str, Any], dict[str, FloatArray]]:

@@ -24,7 +24,7 @@ __all__ = ["FAMILIES", "Candidate", "family_candidates", "linear_candidates", "p
 
 FAMILIES = ("linear", "regression", "knn", "mlp", "stack")
 GRIDS = ("ratios", "paper")
-ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1)
+ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 
 @dataclass(frozen=True)
@@ -108,13 +108,13 @@ def family_candidates(
         for loss in ("tdef", "ce"):
             found += _linear(LinearRouter(loss), {"loss": loss}, strengths, 2.0)
     if "regression" in families:
-        for alpha in (1.0, 10.0, 100.0, 1000.0):
+        for alpha in (1.0, 1e1, 1e2, 1e3, 1e4):
             params = {"alpha": alpha}
             found.append(
                 Candidate("regression", CostRegressionRouter(**params), params, (1.0, 0.0, -alpha))
             )
     if "knn" in families:
-        for neighbors in (10, 40, 160):
+        for neighbors in (10, 40, 160, 640):
             found.append(
                 Candidate(
                     "knn",

@@ -11,11 +11,13 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 
 from mild.arrays import FloatArray, IntArray
+from mild.decisions import argmax_last
 from mild.metrics import best_constant, chosen_costs, linearised_rows
 from mild.policies import Policy
 from mild.routers.base import BaseRouter
 from mild.routers.candidates import Candidate
 from mild.routers.linear import LinearRouter
+from mild.routers.nearest import KNNRouter
 from mild.routers.path import LinearPath
 
 __all__ = ["Progress", "Search", "SearchData"]
@@ -23,6 +25,8 @@ __all__ = ["Progress", "Search", "SearchData"]
 Progress = Callable[[int, int, str], None]
 # Linear candidates of one fold that share a path.
 BLOCK = 16
+# Families whose candidates of one fold share work.
+SHARING = ("linear", "knn")
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,12 @@ class Search:
         self.done = 0
         self.total = n_candidates * len(data.folds)
 
+    def tell(self, fits: int, message: str) -> None:
+        """Report fits that are done."""
+        self.done += fits
+        if self.progress is not None:
+            self.progress(self.done, self.total, message)
+
     def run(self, candidates: list[Candidate]) -> FloatArray:
         """Out-of-fold cost (n, candidates) of each candidate's choices; NaN where not judged."""
         data = self.data
@@ -85,9 +95,7 @@ class Search:
                 test = data.folds[fold][1]
                 outcome[test[:, None], block] = costs
                 judged[block] += 1
-                self.done += len(block)
-                if self.progress is not None:
-                    self.progress(self.done, self.total, f"fold {fold + 1}")
+                self.tell(len(block), f"fold {fold + 1}")
         except KeyboardInterrupt:
             if not (judged == len(data.folds)).any():
                 raise
@@ -97,14 +105,14 @@ class Search:
 
 
 def _blocks(candidates: list[Candidate]) -> list[list[int]]:
-    """Runs of linear candidates that share a path; others one by one."""
+    """Runs of linear candidates that share a path, and of those that share distances; others one by one."""
     blocks: list[list[int]] = []
     for index, candidate in enumerate(candidates):
         joins = (
             bool(blocks)
             and len(blocks[-1]) < BLOCK
-            and candidate.family == "linear"
-            and candidates[blocks[-1][-1]].family == "linear"
+            and candidate.family in SHARING
+            and candidates[blocks[-1][-1]].family == candidate.family
         )
         if joins:
             blocks[-1].append(index)
@@ -121,6 +129,9 @@ def _judge_block(
     X, costs = data.X[train], data.costs[train]
     weight = None if data.sample_weight is None else data.sample_weight[train]
     held_out = data.X[test]
+    if weight is None and all(isinstance(router, KNNRouter) for router in routers):
+        chosen = _nearest_choices(routers, X, costs, held_out)
+        return fold, block, np.column_stack([chosen_costs(data.costs[test], c) for c in chosen])
     path = None
     columns = []
     for template in routers:
@@ -133,3 +144,13 @@ def _judge_block(
             policy = router.fit(X, costs, sample_weight=weight).policy_
         columns.append(chosen_costs(data.costs[test], policy.predict(held_out)))
     return fold, block, np.column_stack(columns)
+
+
+def _nearest_choices(
+    routers: list[Any], X: Any, costs: FloatArray, held_out: Any
+) -> list[IntArray]:
+    """Choices (n_test,) of routers that differ in their number of neighbours, by the same distances."""
+    largest = max(routers, key=lambda router: int(router.n_neighbors))
+    policy = clone(largest).fit(X, costs).policy_
+    counts = [min(int(router.n_neighbors), policy.n_neighbors) for router in routers]
+    return [argmax_last(-found) for found in policy.costs_by_neighbours(held_out, counts)]

@@ -1,4 +1,4 @@
-"""Several routers, and one that learns which of them to believe."""
+"""Several routers, and how far to believe each of them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.model_selection import KFold, check_cv
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import _BaseComposition
 
-from mild.arrays import FloatArray
+from mild.arrays import FloatArray, IntArray
 from mild.exceptions import InvalidInputError
-from mild.policies import StackPolicy
+from mild.policies import BlendPolicy, ConstantPolicy, Policy, StackPolicy, believed_costs
 from mild.routers.base import BaseRouter
+from mild.routers.blend import blend, level_weights
+from mild.routers.constant import mean_costs
 from mild.routers.linear import LinearRouter
 from mild.routers.nearest import KNNRouter
 from mild.routers.regression import CostRegressionRouter
@@ -23,26 +26,37 @@ __all__ = ["StackRouter"]
 
 
 class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
-    """Distributions of several routers, side by side, are the features of a last one.
+    """Several routers and how far to believe each.
 
-    Every member is fitted on all folds but one and gives its ``predict_proba`` for the rows of that
-    one, so that the last router sees distributions as they will be on new inputs. Then the members are
-    fitted once more, on everything.
+    Every member is fitted on all folds but one and judges the rows of that one, so that it is weighed
+    by what it knows of new inputs. Then the members are fitted once more, on everything.
+
+    By default the members' expected costs are blended: differences in cost between experts are a sum
+    of the members' differences and the mean costs', with weights that are not negative and minimise the
+    squared error on the held-out rows. A few weights for all experts cannot overfit, and the mean
+    costs pull towards the best constant where the members know little. A member that learned no
+    costs takes part with minus its distribution. With a ``final_estimator`` the members'
+    distributions, side by side, are the features of that router instead.
 
     Parameters
     ----------
     estimators : list of (name, router), optional
         The members. By default a LinearRouter, a CostRegressionRouter and a KNNRouter.
     final_estimator : router, optional
-        The last one; a LinearRouter by default. It sees ``len(estimators) * n_experts`` features.
+        Learns from ``len(estimators) * n_experts`` features; None to blend costs.
     cv : int, splitter or list of (seen, held out) index arrays
-        The folds. An int shuffles rows into that many; with fewer rows than folds, one row each.
+        The folds. An int shuffles rows into that many; with fewer rows than folds, one row each. Rows
+        that no fold holds out do not weigh members.
+    n_jobs : joblib workers
     random_state : int, RandomState or None, for the folds
 
     Attributes
     ----------
     estimators_ : list of fitted members
-    final_estimator_ : the fitted last router
+    weights_ : (members + 1,) weights of the blend, the last of the mean costs; None if there is none
+    held_out_ : (n_samples,) the blend's choice for each row, by members that have not seen it and
+        weights from the other folds, -1 for rows that are in no fold; None if there is none
+    final_estimator_ : the fitted last router, or None
 
     Notes
     -----
@@ -57,18 +71,20 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
     array([0, 1])
     """
 
-    policy_: StackPolicy
+    policy_: BlendPolicy | StackPolicy
 
     def __init__(
         self,
         estimators: Sequence[tuple[str, BaseRouter]] | None = None,
         final_estimator: BaseRouter | None = None,
         cv: Any = 5,
+        n_jobs: int | None = None,
         random_state: Any = 0,
     ) -> None:
         self.estimators = estimators
         self.final_estimator = final_estimator
         self.cv = cv
+        self.n_jobs = n_jobs
         self.random_state = random_state
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -83,39 +99,54 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
             return super().set_params(**params)
         return self._set_params("estimators", **params)
 
-    def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> StackPolicy:
+    def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
         members = self._members()
-        final = LinearRouter() if self.final_estimator is None else clone(self.final_estimator)
-        features = self._held_out(members, X, costs, sample_weight)
-        self.final_estimator_ = final.fit(features, costs, sample_weight)
+        folds = self._folds(costs, sample_weight)
+        blends = self.final_estimator is None
+        held = self._held_out(members, folds, X, costs, sample_weight, blends)
         self.estimators_ = [clone(member).fit(X, costs, sample_weight) for member in members]
-        return StackPolicy(
-            [member.policy_ for member in self.estimators_], self.final_estimator_.policy_
+        policies: list[Policy] = [member.policy_ for member in self.estimators_]
+        self.weights_, self.held_out_, self.final_estimator_ = None, None, None
+        if not blends:
+            rows = np.sort(np.concatenate([fold[1] for fold in folds]))
+            features = held[:, rows].transpose(1, 0, 2).reshape(len(rows), -1)
+            weight = None if sample_weight is None else sample_weight[rows]
+            final = clone(self.final_estimator).fit(features, costs[rows], weight)
+            self.final_estimator_ = final
+            return StackPolicy(policies, final.policy_)
+        means = mean_costs(costs, sample_weight).astype(X.dtype)
+        self.weights_, self.held_out_ = blend(held, costs, sample_weight, folds)
+        constant = ConstantPolicy(means, X.shape[1])
+        levels = level_weights(policies, X[:1])
+        return BlendPolicy(
+            [*policies, constant], self.weights_.astype(X.dtype), levels.astype(X.dtype)
         )
 
     def _held_out(
         self,
         members: list[BaseRouter],
+        folds: Sequence[Any],
         X: Any,
         costs: FloatArray,
         sample_weight: FloatArray | None,
+        blends: bool,
     ) -> FloatArray:
-        """Distributions (n, members x experts) that each member gives for rows it has not seen."""
-        n, p = costs.shape
-        features = np.empty((n, len(members) * p), X.dtype)
-        for seen, held in self._folds(costs, sample_weight):
-            weight = None if sample_weight is None else sample_weight[seen]
-            for number, member in enumerate(members):
-                fitted = clone(member).fit(X[seen], costs[seen], weight)
-                block = slice(number * p, (number + 1) * p)
-                features[held, block] = fitted.policy_.predict_proba(X[held])
-        return features
+        """What each member says (members, n, experts) about rows that it has not seen."""
+        said = np.empty((len(members), *costs.shape), X.dtype)
+        tasks = [(number, fold) for fold in folds for number in range(len(members))]
+        found = Parallel(n_jobs=self.n_jobs)(
+            delayed(_judge)(members[number], fold, X, costs, sample_weight, blends)
+            for number, fold in tasks
+        )
+        for (number, (_, held)), part in zip(tasks, found, strict=True):
+            said[number, held] = part
+        return said
 
     def _folds(self, costs: FloatArray, sample_weight: FloatArray | None) -> list[Any]:
         folds = list(self._splitter(len(costs)).split(costs))
-        held = np.sort(np.concatenate([fold[1] for fold in folds]))
-        if not np.array_equal(held, np.arange(len(costs))):
-            raise InvalidInputError("cv must hold out every row exactly once.")
+        held = np.concatenate([fold[1] for fold in folds])
+        if np.bincount(held, minlength=len(costs)).max() > 1:
+            raise InvalidInputError("cv must not hold out a row more than once.")
         known = ~np.isnan(costs)
         if sample_weight is not None:
             known &= (sample_weight > 0)[:, None]
@@ -159,3 +190,18 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
                     f"estimators must be routers of mild; {name!r} is a {type(member).__name__}."
                 )
         return list(members)
+
+
+def _judge(
+    member: BaseRouter,
+    fold: tuple[IntArray, IntArray],
+    X: Any,
+    costs: FloatArray,
+    sample_weight: FloatArray | None,
+    blends: bool,
+) -> FloatArray:
+    """Costs or distributions (n_held, experts) of a member for the rows outside of what it saw."""
+    seen, held = fold
+    weight = None if sample_weight is None else sample_weight[seen]
+    policy = clone(member).fit(X[seen], costs[seen], weight).policy_
+    return believed_costs(policy, X[held]) if blends else policy.predict_proba(X[held])

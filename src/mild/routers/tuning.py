@@ -9,12 +9,13 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 from sklearn.base import clone
 from sklearn.model_selection import KFold, check_cv
 
 from mild.arrays import FloatArray, IntArray
 from mild.exceptions import InvalidInputError, TuningInterruptedWarning
-from mild.metrics import best_constant
+from mild.metrics import best_constant, chosen_costs
 from mild.policies import ConstantPolicy, Policy
 from mild.routers.base import BaseRouter
 from mild.routers.candidates import (
@@ -43,17 +44,19 @@ class RouterCV(BaseRouter):
     Parameters
     ----------
     estimator : LinearRouter to search around; None for the default one
-    alphas : strengths to try; None for 1e-4 to 1e-1 in steps of ten
+    alphas : strengths to try; None for 1e-4 to 1 in steps of ten
     margin_factors : factors by which single margins are moved against the first one
     max_margins : margin vectors at most; beyond, the full product gives way to single moves
     grid : "ratios", or "paper": step 1 on [rho* - 5, rho* + 5] per expert, at the estimator's alpha
         unless ``alphas`` is given
     families : None (linear only), "all", or names among linear, regression, knn, mlp, stack; the stack
-        takes the best of each family by the folds it is then judged on, so its own cost is a little
+        blends the best of each family by the folds it is then judged on, so its own cost is a little
         flattered
     cv : number of folds, or a scikit-learn splitter
     one_standard_error : take the simplest candidate whose paired difference to the best is within one
-        standard error
+        standard error; where there is a stack, that is taken unless the best of the others beats it by
+        more than its interval, which allows for the number of candidates: a mean of beliefs is steadier
+        than the luckiest of many
     safe : route as the best constant when nothing beats it by more than its interval
     confidence : of that interval, which holds for all candidates at once
     search_tol : how well candidates are solved among many rows, as a share of what there is to learn;
@@ -128,10 +131,13 @@ class RouterCV(BaseRouter):
         if stacked and not search.interrupted:
             stack = self._stack(candidates, outcome, data)
             try:
-                judged = search.run([stack])
+                stack.router.fit(X, costs, sample_weight=sample_weight)
             except KeyboardInterrupt:
                 search.interrupted = True
             else:
+                search.tell(len(data.folds), "stack")
+                chosen = stack.router.held_out_
+                judged = np.where(chosen < 0, np.nan, chosen_costs(costs, np.maximum(chosen, 0)))
                 candidates, outcome = [*candidates, stack], np.column_stack([outcome, judged])
         return self._choose(candidates, outcome, data, search.interrupted)
 
@@ -181,14 +187,15 @@ class RouterCV(BaseRouter):
     def _stack(
         self, candidates: list[Candidate], outcome: FloatArray, data: SearchData
     ) -> Candidate:
-        """Stack of the best candidate of each family."""
+        """Stack of the best candidate of each family, linear losses apart."""
         means = data.rows(outcome).mean(axis=0)
         best: dict[str, int] = {}
         for index, candidate in enumerate(candidates):
-            if candidate.family not in best or means[index] < means[best[candidate.family]]:
-                best[candidate.family] = index
-        members = [(family, clone(candidates[i].router)) for family, i in best.items()]
-        router = StackRouter(members, random_state=self.random_state)
+            name = candidate.params.get("loss", candidate.family)
+            if name not in best or means[index] < means[best[name]]:
+                best[name] = index
+        members = [(name, clone(candidates[i].router)) for name, i in best.items()]
+        router = StackRouter(members, cv=data.folds, n_jobs=self.n_jobs)
         return Candidate("stack", router, {"members": list(best)}, (4.0, 0.0, 0.0))
 
     def _choose(
@@ -205,7 +212,12 @@ class RouterCV(BaseRouter):
         means = rows.mean(axis=0)
         root = math.sqrt(len(rows))
         index = int(np.argmin(means))
-        if self.one_standard_error:
+        if candidates[-1].family == "stack":
+            difference = rows[:, index] - rows[:, -1]
+            allowed = ndtri(1 - (1 - self.confidence) / len(candidates))
+            if difference.mean() + allowed * difference.std() / root >= 0:
+                index = len(candidates) - 1
+        elif self.one_standard_error:
             error = (rows - rows[:, [index]]).std(axis=0) / root
             near = np.flatnonzero(means - means[index] <= error)
             index = int(min(near, key=lambda i: (candidates[i].complexity, means[i])))
@@ -237,8 +249,9 @@ class RouterCV(BaseRouter):
                 TuningInterruptedWarning,
                 stacklevel=3,
             )
-        router = clone(candidates[index].router)
-        router.fit(data.X, data.costs, sample_weight=data.sample_weight)
+        router = candidates[index].router
+        if self.best_family_ != "stack":  # which is fitted already
+            router = clone(router).fit(data.X, data.costs, sample_weight=data.sample_weight)
         router.expert_names_ = self.expert_names_
         self.best_router_: BaseRouter = router
         if self.safe and self.verdict_.pays is not True:
