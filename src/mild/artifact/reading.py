@@ -82,20 +82,36 @@ def _load(path: Path) -> LoadedRouter:
     of_text, of_policy = ({}, tensors) if manifest.text is None else split(tensors, TEXT_PREFIX)
     check_policy_state(manifest.kind, manifest.settings, of_policy, sizes)
     policy = POLICIES[manifest.kind].from_state(manifest.settings, of_policy)
-    text = None if manifest.text is None else _text_features(manifest, of_text)
+    text = None if manifest.text is None else _text_features(path, manifest, of_text)
     return LoadedRouter(
         policy, manifest.expert_names, manifest.feature_names, manifest.as_dict(), text, marks
     )
 
 
-def _text_features(manifest: Manifest, tensors: Mapping[str, Any]) -> TextFeatures:
+def _text_features(path: Path, manifest: Manifest, tensors: Mapping[str, Any]) -> TextFeatures:
     described = manifest.text or {}
     kind, settings = described["kind"], described["settings"]
     check_text_state(kind, settings, tensors, manifest.n_features)
+    files = {name: _beside(path, name, settings[key]) for name, key in FEATURES[kind].FILES.items()}
     try:
-        return FEATURES[kind].from_state(settings, tensors)
+        step = FEATURES[kind].from_state(settings, tensors)
     except DataFileError as error:
         raise ArtifactError(str(error)) from error
+    step.take_files(files)
+    return step
+
+
+def _beside(path: Path, name: str, sha256: str) -> bytes:
+    """Content of a file of the feature step, if it is the one that was saved."""
+    if not (path / name).is_file():
+        raise ArtifactError(f"{name} is missing.")
+    content = (path / name).read_bytes()
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise ArtifactError(
+            f"{name} does not match the checksum in {MANIFEST_FILE}: one of them was changed or cut "
+            f"off."
+        )
+    return content
 
 
 def _refuse_pickle(file: Path) -> None:

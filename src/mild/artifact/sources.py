@@ -86,7 +86,11 @@ def source_of(router: Any) -> Source:
             f"{name} decides by {type(policy).__name__}, which cannot be written as JSON and "
             f"safetensors. Routers of the kinds {', '.join(sorted(POLICIES))} can."
         )
-    return Source(policy, list(router.expert_names_), _feature_names(router), _described(router))
+    # A router over texts brings the step from texts to what its policy decides on.
+    text = router.text_features() if hasattr(router, "text_features") else None
+    return Source(
+        policy, list(router.expert_names_), _feature_names(router), _described(router), text=text
+    )
 
 
 def _pipeline_source(pipeline: Any) -> Source:

@@ -15,6 +15,7 @@ from mild.text import FEATURES
 from mild.text.encoder_model import POOLINGS
 from mild.text.hashing.features import VERSION
 from mild.text.hashing.numbers import NUMBER_NAMES
+from mild.text.onnx import OnnxFeatures
 
 __all__ = ["TEXT_DTYPES", "TEXT_PREFIX", "check_text_state"]
 
@@ -112,6 +113,16 @@ def _encoder(settings: dict[str, Any], tensors: Arrays, width: int) -> None:
     _check_scale(tensors)
 
 
+def _onnx(settings: dict[str, Any], tensors: Arrays, width: int) -> None:
+    digests = tuple(OnnxFeatures.FILES.values())
+    check_keys(settings, ("max_length", "pad", *digests), TEXT_PREFIX)
+    _check_digests(settings, digests)
+    check_integer(settings, "max_length", 1, 1 << 20, TEXT_PREFIX)
+    check_integer(settings, "pad", 0, 1 << 31, TEXT_PREFIX)
+    _check_tensors(tensors, {"centre": ("float32", (width,)), "scale": ("float32", (1,))})
+    _check_scale(tensors)
+
+
 def _vectors(settings: dict[str, Any], tensors: Arrays, width: int) -> None:
     check_keys(settings, ("n_features", "column"), TEXT_PREFIX)
     check_integer(settings, "n_features", width, width, TEXT_PREFIX)
@@ -130,15 +141,19 @@ def _check_reference(
         raise ArtifactError(f"setting {TEXT_PREFIX}name must be a name; got {name!r}.")
     if path is not None and (not isinstance(path, str) or "\0" in path):
         raise ArtifactError(f"setting {TEXT_PREFIX}path must be a path or null; got {path!r}.")
-    for key in digests:
-        if not isinstance(settings[key], str) or not _SHA256.fullmatch(settings[key]):
-            raise ArtifactError(
-                f"setting {TEXT_PREFIX}{key} must be 64 hexadecimal digits; got {settings[key]!r}."
-            )
+    _check_digests(settings, digests)
     for key in flags:
         if type(settings[key]) is not bool:
             raise ArtifactError(
                 f"setting {TEXT_PREFIX}{key} must be true or false; got {settings[key]!r}."
+            )
+
+
+def _check_digests(settings: dict[str, Any], digests: tuple[str, ...]) -> None:
+    for key in digests:
+        if not isinstance(settings[key], str) or not _SHA256.fullmatch(settings[key]):
+            raise ArtifactError(
+                f"setting {TEXT_PREFIX}{key} must be 64 hexadecimal digits; got {settings[key]!r}."
             )
 
 
@@ -175,4 +190,5 @@ CHECKS: dict[str, Callable[[dict[str, Any], Arrays, int], None]] = {
     "static": _static,
     "encoder": _encoder,
     "vectors": _vectors,
+    "onnx": _onnx,
 }

@@ -86,7 +86,8 @@ def save(
         "feature_names", feature_names, source.feature_names, source.policy.n_features
     )
     settings, tensors = _state(source.policy)
-    described = _text_state(source.text if text is None else text, source.policy, tensors)
+    step = source.text if text is None else text
+    described = _text_state(step, source.policy, tensors)
     seen = check_marks(source.marks if marks is None else marks)
     if seen is not None:
         tensors[MARKS_TENSOR] = seen
@@ -112,7 +113,9 @@ def save(
         notes=source.notes if notes is None else dict(notes),
     )
     try:
-        _write(target, {TENSORS_FILE: packed, MANIFEST_FILE: manifest.to_json().encode()})
+        beside = {} if step is None else step.files()
+        content = {TENSORS_FILE: packed, **beside, MANIFEST_FILE: manifest.to_json().encode()}
+        _write(target, content)
     except OSError as error:
         if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
             raise OutputExistsError(f"{target} exists: it appeared during saving.") from error
@@ -149,7 +152,8 @@ def check_target(folder: str | os.PathLike[str], overwrite: bool) -> Path:
         )
     if not os.access(target.parent, os.W_OK | os.X_OK):
         raise ArtifactError(f"cannot write to {target}: {target.parent} is not a writable folder.")
-    strangers = sorted(present - {MANIFEST_FILE, TENSORS_FILE, *COMPANIONS})
+    beside = {name for features in FEATURES.values() for name in features.FILES}
+    strangers = sorted(present - {MANIFEST_FILE, TENSORS_FILE, *beside, *COMPANIONS})
     if strangers:
         raise OutputExistsError(
             f"{target} holds more than a router ({strangers[0]!r}), and replacing it would delete "

@@ -27,10 +27,12 @@ class TextFeatures(ABC):
     Attributes
     ----------
     kind : name in ``mild.text.FEATURES``
+    FILES : files that lie beside a router saved with such a step -> the setting that holds their SHA-256
     n_features : width of what ``transform`` gives; 0 before ``fit``
     """
 
     kind: ClassVar[str]
+    FILES: ClassVar[Mapping[str, str]] = {}
     n_features: int = 0
 
     @abstractmethod
@@ -49,6 +51,13 @@ class TextFeatures(ABC):
     @abstractmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Self:
         """Build from what ``state`` gave. The border has checked both."""
+
+    def files(self) -> dict[str, bytes]:
+        """Content of ``FILES``."""
+        return {}
+
+    def take_files(self, files: Mapping[str, bytes]) -> None:  # noqa: B027
+        """Take over what ``files`` gave, after ``from_state``. The border has checked the digests."""
 
     def transform_one(self, text: str) -> Rows:
         """Features (n_features,) of one text: the fast path."""

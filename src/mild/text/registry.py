@@ -9,6 +9,7 @@ from mild.exceptions import OptionError, check_option
 from mild.text.base import TextFeatures
 from mild.text.encoder import EncoderFeatures
 from mild.text.hashing import HashingFeatures
+from mild.text.onnx import OnnxFeatures
 from mild.text.static import StaticFeatures
 from mild.text.vectors import VectorFeatures
 
@@ -19,6 +20,7 @@ FEATURES: dict[str, type[TextFeatures]] = {
     "static": StaticFeatures,
     "encoder": EncoderFeatures,
     "vectors": VectorFeatures,
+    "onnx": OnnxFeatures,
 }
 
 

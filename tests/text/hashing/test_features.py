@@ -137,7 +137,7 @@ def test_what_a_text_is_explained_by_sums_to_its_features(fitted):
 
 
 def test_threads_change_nothing(fitted, monkeypatch):
-    texts = make_texts(900, seed=2)
+    texts = make_texts(1500, seed=2)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     alone = fitted.transform(texts)
     monkeypatch.setenv("OMP_NUM_THREADS", "3")

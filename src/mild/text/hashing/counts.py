@@ -16,8 +16,9 @@ __all__ = ["Counts", "chunks", "count_buckets", "count_known", "index_of"]
 
 Ints: TypeAlias = NDArray[np.signedinteger[Any]]
 
-# Characters per chunk: its bytes, hashes and powers stay in cache. Texts per chunk bound its counters.
-CHUNK_CHARACTERS = 16_384
+# Characters per chunk: enough for two threads to seldom wait for each other, and still in cache. Texts
+# per chunk bound its counters.
+CHUNK_CHARACTERS = 65_536
 CHUNK_TEXTS = 256
 
 
