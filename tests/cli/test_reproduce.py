@@ -18,7 +18,7 @@ pytest.importorskip("torch")
 
 import mild.reproduce.run as run
 
-TRAINING = ["table1", "table2", "severe", "ablation", "people", "classifier"]
+TRAINING = ["table1", "table2", "severe", "readings", "people", "classifier"]
 VERBS = ["fetch", *TRAINING, "show"]
 
 
@@ -130,14 +130,14 @@ def test_another_split_by_coverage(mild, asked):
     assert [setup.coverage for setup in asked[0].setups] == [(0.6, 0.3, 0.1)]
 
 
-def test_the_ablation_is_every_reading_on_one_cell(mild, asked):
-    from mild.reproduce.methods import ABLATION, ROBUSTNESS
+def test_the_readings_are_every_reading_on_one_cell(mild, asked):
+    from mild.reproduce.methods import READINGS, ROBUSTNESS
 
-    assert mild("reproduce", "ablation").code == 0
-    assert mild("reproduce", "ablation", "--robustness", "--setup", "I").code == 0
+    assert mild("reproduce", "readings").code == 0
+    assert mild("reproduce", "readings", "--robustness", "--setup", "I").code == 0
     first, second = asked
-    assert first.methods == ABLATION
-    assert second.methods == (*ABLATION, *ROBUSTNESS)
+    assert first.methods == READINGS
+    assert second.methods == (*READINGS, *ROBUSTNESS)
     assert (first.datasets, first.costs, first.experts) == (
         ("cifar10",),
         ("error",),
@@ -213,22 +213,23 @@ def test_without_torch_it_says_what_to_install(verb, mild, monkeypatch, tmp_path
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--seeds", "0"], "seeds must be an integer of at least 1; got 0."),
+        (["--seeds", "0"], "error: --seeds must be an integer of at least 1; got 0."),
         (["--dataset", "cifar"], "error: --dataset must be one of"),
         (["--dataset", "cifar"], "Did you mean 'cifar10'?"),
         (["--setup", "severe"], "--setup must be I, II or III for table2; got severe"),
         (["--batch-size", "1"], "error: --batch-size must be an integer >= 2; got 1."),
         (["--lr", "-1"], "error: --lr must be positive and finite; got -1.0."),
-        (["--setup", "IV"], "setup must be one of 'I', 'II', 'III'"),
+        (["--setup", "IV"], "error: --setup must be one of 'I', 'II', 'III'"),
         (["--method", "midl"], "Did you mean 'mild'?"),
-        (["--protocol", "quick"], "protocol must be one of 'paper', 'fast'; got 'quick'."),
-        (["--expert-protocol", "quick"], "protocol must be one of 'paper', 'fast'; got 'quick'."),
-        (["--coverage", "0.6,0.3"], "coverage must sum to 1; got 0.9"),
+        (["--protocol", "quick"], "error: --protocol must be one of 'paper', 'fast'; got 'quick'."),
+        (["--expert-protocol", "quick"], "error: --expert-protocol must be one of 'paper', 'fast'"),
+        (["--coverage", "0.6,0.3"], "error: --coverage must sum to 1; got 0.9"),
         (["--coverage", "0.9,0.1", "--setup", "I"], "--coverage must stand in place of --setup"),
         (["--cost", "money"], "error: --cost must be one of 'error', 'cost'; got 'money'."),
-        (["--device", "tpu"], "device must be one of 'auto', 'cpu', 'cuda'"),
-        (["--epochs", "0"], "epochs must be an integer >= 1; got 0."),
-        (["--results", "."], "results must be a file"),
+        (["--device", "tpu"], "error: --device must be one of 'auto', 'cpu', 'cuda'"),
+        (["--epochs", "0"], "error: --epochs must be an integer >= 1; got 0."),
+        (["--results", "."], "error: --results must be a file"),
+        (["--expert-seed", "-1"], "error: --expert-seed must be an integer of at least 0; got -1."),
         (["--data-dir", "nowhere"], "mild reproduce fetch cifar10 --data-dir nowhere"),
     ],
 )
@@ -267,7 +268,7 @@ def test_margins_around_the_theory_are_those_of_setup_one(mild):
         (["--cost", "cost"], "I, synthetic, cost"),
         (["--experts", "real"], "I, real, error"),
     ):
-        done = mild("reproduce", "ablation", "--robustness", *words)
+        done = mild("reproduce", "readings", "--robustness", *words)
         assert done.code == 1
         assert "--robustness must go with setup I" in done.err
         assert f"got {got}." in done.err

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
 import pytest
 
-from mild.reproduce.formats import terminal_table, to_csv, to_latex, to_markdown
+from mild.reproduce.formats import terminal_table, to_markdown
 from mild.reproduce.summary import summarise
-from result_cases import TDEF, THEORY, make_record
+from result_cases import TDEF, THEORY, make_record, three_seeds
 
 
 @pytest.fixture(scope="module")
 def records():
-    made = []
-    for seed, (tdef, argmax, stationary) in enumerate(
-        [(0.05, 0.5, 0.04), (0.06, 0.6, 0.05), (0.04, 0.4, 0.031)]
-    ):
-        made.append(make_record(TDEF, seed, tdef, shares=[0.725, 0.175, 0.1]))
-        losses = {"argmax": argmax, "stationary": stationary}
-        made.append(make_record(THEORY, seed, losses, margins=[0.5, 0.3, 0.2]))
-    return [*made, make_record(dataset="digits", note="1,797 digits")]
+    return three_seeds()
 
 
 @pytest.fixture(scope="module")
@@ -74,54 +64,6 @@ def test_joint_intervals_are_labelled_as_such(records) -> None:
     assert "jointly over the 2 rows compared (Bonferroni)" in jointly
 
 
-def test_latex_is_escaped_balanced_and_in_booktabs_style(blocks) -> None:
-    text = to_latex(blocks)
-    assert text.count(r"\begin{table*}") == text.count(r"\end{table*}") == 2
-    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 2
-    assert text.count(r"\toprule") == text.count(r"\bottomrule") == 2
-    assert r"MILD others, theory (best), $\sum$$\rho$=1, stationary & 3 & 0.0403 $\pm$ " in text
-    body = [line for line in text.splitlines() if not line.startswith("%")]
-    assert all(line.count(" & ") == 8 for line in body if line.endswith(r"\\"))
-    assert "%" not in "".join(body).replace(r"\%", "").replace("{!}{%", "")
-    plain = "".join(body)
-    assert plain.isascii()
-    assert plain.count("{") == plain.count("}")
-
-
-def test_latex_escapes_what_names_may_hold() -> None:
-    text = to_latex(summarise([make_record({**TDEF, "name": "a_b & 5 % of {x} #1 ~ ^ \\ $"})]))
-    assert (
-        r"a\_b \& 5 \% of \{x\} \#1 \textasciitilde{} \textasciicircum{} \textbackslash{} \$"
-        in text
-    )
-
-
-def test_csv_holds_every_setting_and_number_in_full(blocks, records) -> None:
-    rows = list(csv.DictReader(io.StringIO(to_csv(blocks))))
-    assert len(rows) == 5 + 3
-    row = rows[2]
-    assert (row["table"], row["dataset"], row["setup"], row["cost"]) == (
-        *("table1", "cifar10", "I", "error"),
-    )
-    assert (row["method_name"], row["method_rewards"], row["method_total"]) == (
-        "mild",
-        "others",
-        "1",
-    )
-    assert (row["decision"], row["n_seeds"], row["seeds"]) == ("stationary", "3", "0 1 2")
-    assert [float(loss) for loss in row["losses"].split()] == [0.04, 0.05, 0.031]
-    assert float(row["mean"]) == pytest.approx((0.04 + 0.05 + 0.031) / 3, rel=1e-15)
-    assert float(row["minus_tdef"]) == pytest.approx(-0.029 / 3, rel=1e-12)
-    assert [float(part) for part in row["margins_used"].split()] == pytest.approx([0.5, 0.3, 0.2])
-    assert row["recall"].split()[2] == "nan"
-    assert (row["paper_loss"], row["paper_std"]) == ("0.0403", "0.0018")
-    assert (row["protocol_epochs"], row["protocol_schedule"]) == ("16", "one-cycle")
-    assert (row["holdout"], row["expert_seed"], row["data"]) == ("False", "", "00112233aabbccdd")
-    assert row["verdict"] == "better than TDEF"
-    assert rows[-1]["method_name"] == "oracle"
-    assert rows[-1]["paper_loss"] == ""
-
-
 def test_the_terminal_shows_the_paper_first_and_its_cells_are_narrow(blocks) -> None:
     title, header, rows, footnotes = terminal_table(blocks[0])
     assert title.startswith("Table 1: synthetic experts · CIFAR-10 · setup I (70-20-10)")
@@ -153,8 +95,6 @@ def test_one_seed_reads_one_seed_in_the_terminal() -> None:
 
 def test_no_blocks_make_empty_tables() -> None:
     assert to_markdown([]) == ""
-    assert to_csv([]).strip() == ""
-    assert r"\begin" not in to_latex([])
 
 
 def test_people_are_named_in_the_order_of_the_shares() -> None:

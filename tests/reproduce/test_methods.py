@@ -5,7 +5,7 @@ import pytest
 
 from mild.exceptions import InvalidInputError, OptionError
 from mild.margins import theory_margins
-from mild.reproduce.methods import ABLATION, ROBUSTNESS, Method, robustness
+from mild.reproduce.methods import READINGS, ROBUSTNESS, Method, robustness
 
 WORDS = ("mild", "uniform", "tuned", "grid", "tdef", "ce", "cwce", "ldam")
 
@@ -118,15 +118,15 @@ def test_found_margins_replace_the_search():
     assert not found.searched
 
 
-def test_ablation_holds_every_reading_once_and_tdef():
-    assert len(ABLATION) == len(set(ABLATION)) == 3 * 2 * 3 + 2 + 1
-    assert Method.parse("mild") in ABLATION
-    assert Method.parse("tdef") in ABLATION
-    assert all(Method.parse(method.text) == method for method in ABLATION)
+def test_readings_hold_every_reading_once_and_tdef():
+    assert len(READINGS) == len(set(READINGS)) == 3 * 2 * 3 + 2 + 1
+    assert Method.parse("mild") in READINGS
+    assert Method.parse("tdef") in READINGS
+    assert all(Method.parse(method.text) == method for method in READINGS)
 
 
-def test_labels_of_the_ablation_differ():
-    assert len({method.label for method in ABLATION}) == len(ABLATION)
+def test_labels_of_the_readings_differ():
+    assert len({method.label for method in READINGS}) == len(READINGS)
 
 
 def test_robustness_starts_at_the_theory_and_moves_each_expert_and_all():

@@ -11,7 +11,7 @@ from mild.exceptions import InvalidInputError
 from mild.losses.labels import class_weights
 from mild.margins import expert_mass, theory_margins
 from mild.nn.tensors import check_margins
-from mild.reproduce.methods import ABLATION, Method
+from mild.reproduce.methods import READINGS, Method
 from mild.reproduce.objective import make_objective, training_margins
 
 ROWS = torch.tensor([7, 3, 150, 3, 0])
@@ -28,7 +28,7 @@ def scaled_rewards(costs, kind, largest):
 
 
 @pytest.mark.parametrize("scale", ["raw", "unit"])
-@pytest.mark.parametrize("method", ABLATION, ids=lambda method: method.text)
+@pytest.mark.parametrize("method", READINGS, ids=lambda method: method.text)
 def test_mild_is_the_library_loss_on_raw_or_scaled_rewards(method, scale, costs, scores):
     objective = make_objective(method, costs, 1.0, scale=scale)
     kind = method.rewards or "complement"

@@ -11,7 +11,7 @@ from mild.reproduce.requests import TABLES, Request
 RESULTS = Path("results.jsonl")
 
 
-@pytest.mark.parametrize("table", ["table1", "table2", "severe", "ablation"])
+@pytest.mark.parametrize("table", ["table1", "table2", "severe", "readings"])
 def test_a_table_is_what_it_is_in_the_paper_unless_asked_otherwise(table):
     request = Request.of(table, results=RESULTS)
     assert request.datasets == TABLES[table].datasets

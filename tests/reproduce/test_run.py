@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 
 from mild.exceptions import DataFileError, InvalidInputError
 from mild.margins import MarginGrid
-from mild.reproduce import routing, tuning
+from mild.reproduce import routing, tuning, turns
 from mild.reproduce.images.training import train_network
 from mild.reproduce.records import record_problem
 from mild.reproduce.results import append_record, read_records
@@ -286,6 +286,37 @@ def test_a_full_disk_keeps_the_checkpoint_and_the_old_records(make_request, trai
     assert request.results.read_bytes() == before
     monkeypatch.undo()
     assert read_records(request.results) == first
+
+
+def test_a_record_that_could_not_be_added_costs_no_second_training(
+    make_request, tmp_path, monkeypatch
+):
+    epochs = []
+
+    def train(*args, progress, **more):
+        def count(done, total, message):
+            epochs.append(done)
+
+        return train_network(*args, progress=count, checkpoint_seconds=0.0, **more)
+
+    monkeypatch.setattr(routing, "train_network", train)
+    request = make_request(
+        methods=("tdef",),
+        setups=make_request().setups[:1],
+        protocol=make_request().protocol.changed(epochs=2, batch_size=256),
+    )
+
+    def full(path, record):
+        raise DataFileError("No space left on device")
+
+    monkeypatch.setattr(turns, "append_record", full)
+    with pytest.raises(DataFileError, match="No space left"):
+        reproduce(request)
+    assert epochs == [1, 2]
+    monkeypatch.setattr(turns, "append_record", append_record)
+    assert len(reproduce(request)) == 1
+    assert epochs == [1, 2]
+    assert not request.checkpoint_dir.exists()
 
 
 def test_a_gpu_that_is_not_there_is_said(monkeypatch):

@@ -25,7 +25,7 @@ def _short_experts(monkeypatch):
         ("table1", {"costs": ("error", "cost"), "methods": ("tdef", "mild")}, 12),
         ("table2", {"methods": ("tdef", "mild")}, 6),
         ("severe", {"methods": ("tdef", "mild", "tuned")}, 6),
-        ("ablation", {"methods": ("ce", "cwce", "ldam", "mild:rewards=contrast,total=mean3")}, 4),
+        ("readings", {"methods": ("ce", "cwce", "ldam", "mild:rewards=contrast,total=mean3")}, 4),
     ],
 )
 def test_a_table_runs_on_digits(table, fields, n_cells, make_request, tmp_path):

@@ -77,9 +77,9 @@ def test_the_paper_s_figure_and_the_distance_to_it_by_hand() -> None:
         ({"table": "table2", "experts": "real"}, 0.1170),
         ({"table": "severe", "setup": "severe", "experts": "real"}, 0.0810),
         ({"table": "severe", "setup": "severe", "experts": "synthetic"}, 0.0810),
-        ({"table": "ablation"}, 0.0520),
-        ({"table": "ablation", "experts": "real"}, 0.1170),
-        ({"table": "ablation", "setup": "severe"}, 0.0810),
+        ({"table": "readings"}, 0.0520),
+        ({"table": "readings", "experts": "real"}, 0.1170),
+        ({"table": "readings", "setup": "severe"}, 0.0810),
         ({"table": "table1", "dataset": "svhn5000", "setup": "III", "cost": "cost"}, 0.3412),
         ({"table": "table1", "dataset": "digits"}, None),
         ({"table": "table1", "setup": "0.6-0.3-0.1"}, None),
@@ -226,7 +226,7 @@ def test_blocks_part_by_everything_but_method_and_seed_in_the_paper_s_order() ->
         {"table": "table2", "experts": "real"},
         {"table": "severe", "setup": "severe"},
         {"table": "severe", "setup": "severe", "experts": "real"},
-        {"table": "ablation"},
+        {"table": "readings"},
         {"table": "people", "experts": "people", "setup": "people"},
     ]
     order = np.random.default_rng(0).permutation(len(cells))
@@ -246,7 +246,7 @@ def test_blocks_of_one_title_are_told_apart_by_what_differs() -> None:
         "data " + "a" * 16,
         "data " + "b" * 16,
     ]
-    same_title = summarise([make_record(), make_record(table="ablation")])
+    same_title = summarise([make_record(), make_record(table="readings")])
     assert same_title[0].title == same_title[1].title
 
 

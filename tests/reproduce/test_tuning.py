@@ -61,7 +61,7 @@ def test_tuned_margins_are_searched_once_and_remembered(problem, trainings, tmp_
 
 def test_other_seeds_and_tables_share_a_search_and_other_methods_do_not(tmp_path):
     first = TuningFile(tmp_path, CELL)
-    assert TuningFile(tmp_path, {**CELL, "seed": 3, "table": "ablation"}).path == first.path
+    assert TuningFile(tmp_path, {**CELL, "seed": 3, "table": "readings"}).path == first.path
     assert TuningFile(tmp_path, {**CELL, "method": {"name": "ce"}}).path != first.path
     assert TuningFile(tmp_path, {**CELL, "dataset": "svhn"}).path != first.path
 

@@ -1,1 +1,1 @@
-"""The paper's image experiments: run, kept, and set beside its figures."""
+"""The paper's experiments: run, kept, and set beside its figures."""

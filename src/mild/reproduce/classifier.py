@@ -18,8 +18,9 @@ from mild.reproduce.files import locked, replace_json
 from mild.reproduce.images.protocol import Protocol
 from mild.reproduce.results import cell_key
 from mild.reproduce.routing import forget_checkpoint
-from mild.reproduce.run import check_place, choose_device, training_facts
+from mild.reproduce.run import choose_device, training_facts
 from mild.reproduce.surroundings import commit, hardware, versions
+from mild.reproduce.turns import check_place
 
 __all__ = ["classifier_records", "run_classifier"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -29,6 +30,8 @@ MAX_COLUMNS = 3
 #: Beyond the anchors (TDEF, the paper, the best row) by this many of their spans: off the scale.
 ROOM = 1.5
 ROW_HEIGHT = 0.24
+# Letters of a title over a panel.
+TITLE_WIDTH = 54
 
 
 def check_matplotlib() -> None:
@@ -255,10 +258,15 @@ def _draw_yardsticks(panel: Any, block: Block, limits: tuple[float, float]) -> b
 
 
 def _panel_title(block: Block) -> str:
-    """The block's title on two lines."""
-    parts = block.title.split(" · ")
-    half = 3 if len(parts) > 3 else len(parts)
-    return " · ".join(parts[:half]) + "\n" + " · ".join(parts[half:])
+    """The block's title in lines that fit the panel, broken between its parts where that is enough."""
+    lines = [""]
+    for part in block.title.split(" · "):
+        longer = f"{lines[-1]} · {part}" if lines[-1] else part
+        if len(longer) <= TITLE_WIDTH:
+            lines[-1] = longer
+        else:
+            lines += textwrap.wrap(part, TITLE_WIDTH)
+    return "\n".join(filter(None, lines))
 
 
 def _legend(figure: Any, blocks: Sequence[Block]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from mild.exceptions import DataFileError
 
-__all__ = ["check_regular", "locked", "replace_bytes", "replace_json"]
+__all__ = ["check_regular", "claimed", "locked", "replace_bytes", "replace_json"]
 
 
 def check_regular(path: Path, what: str) -> None:
@@ -61,30 +61,46 @@ def replace_json(path: Path, content: Any) -> None:
 @contextmanager
 def locked(target: Path) -> Iterator[None]:
     """Hold the file's lock; the lock file is gone afterwards. No lock where there is no fcntl."""
-    if sys.platform == "win32":
+    with claimed(target.with_name(f".{target.name}.lock"), wait=True):
         yield
+
+
+@contextmanager
+def claimed(place: Path, wait: bool) -> Iterator[bool]:
+    """Whether the lock file is ours now; False, without ``wait``, if another process holds it.
+
+    The system gives up the lock of a process that ends in any way: a file that a kill left behind is
+    taken over. Always ours where there is no fcntl.
+    """
+    if sys.platform == "win32":
+        yield True
         return
-    place = target.with_name(f".{target.name}.lock")
     lock = None
     while lock is None:
-        lock = _take(place)
+        lock = _take(place, wait)
+    if lock < 0:
+        yield False
+        return
     try:
-        yield
+        yield True
     finally:
         place.unlink(missing_ok=True)
         os.close(lock)
 
 
-def _take(place: Path) -> int | None:
-    """The lock, once nobody else holds it; None if its file was removed meanwhile."""
+def _take(place: Path, wait: bool) -> int | None:
+    """The lock's handle, or -1 if it is held; None if its file was removed meanwhile."""
     import fcntl
 
     lock = os.open(place, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         # Its last holder may have removed the file while we waited: then it guards nothing.
         if os.path.samestat(os.fstat(lock), os.stat(place)):
             return lock
+    except BlockingIOError:
+        os.close(lock)
+        return -1
     except FileNotFoundError:
         pass
     except OSError:

@@ -12,7 +12,8 @@ from mild.reproduce.data import DATASETS
 from mild.reproduce.experts import EXPERTS, SETUPS
 from mild.reproduce.images.protocol import CHANGED, FULL_WIDTH, PROTOCOLS
 from mild.reproduce.keys import canonical_json
-from mild.reproduce.records import DECISIONS
+from mild.reproduce.llm.titles import cost_title, models_title, training_title
+from mild.reproduce.records import DECISIONS, MODELS
 
 __all__ = [
     "COSTS",
@@ -34,7 +35,11 @@ TABLES = {
     "table1": "Table 1: synthetic experts",
     "table2": "Table 2: real experts",
     "severe": "Severe imbalance",
-    "ablation": "Readings of the paper",
+    "llm": "Routing among language models",
+    "ablation": "Margins for language models: uniform, theory, tuned",
+    "noise": "Noisy costs of language models",
+    "extreme": "Extreme imbalance among language models",
+    "readings": "Readings of the paper",
     "people": "People as experts",
 }
 COSTS = {"error": "error", "cost": "error + cost"}
@@ -100,6 +105,9 @@ def _total(total: object) -> str:
 
 def block_title(cell: Mapping[str, Any]) -> str:
     """What a block's rows have in common, from a cell without method and seed."""
+    if cell["experts"] == MODELS:
+        parts = [cell["dataset"], models_title(cell), cost_title(cell)]
+        return " · ".join([*parts, training_title(cell["protocol"])])
     protocol = cell["protocol"]
     parts = [
         dataset_title(cell["dataset"]),
@@ -207,7 +215,7 @@ def block_order(cell: Mapping[str, Any]) -> tuple[Any, ...]:
         _place(cell["cost"], COSTS),
         _place(cell["experts"], EXPERTS),
         _place(protocol["name"], PROTOCOLS),
-        not protocol["augment"],
+        not protocol.get("augment", True),
         cell["holdout"],
         canonical_json(cell),
     )

@@ -1,4 +1,4 @@
-"""The methods that the image experiments compare, written as one word or as ``mild:key=value,...``.
+"""The methods that the experiments compare, written as one word or as ``mild:key=value,...``.
 
 ``mild`` alone is the literal reading of the paper: ``others`` rewards, theory margins from reward
 counts, summing to 1. Everything that the paper leaves open is an option.
@@ -16,7 +16,7 @@ from mild.exceptions import InvalidInputError, OptionError, check_option
 from mild.margins import COUNTS
 from mild.reproduce.labels import MARGINS, method_label
 
-__all__ = ["ABLATION", "METHODS", "ROBUSTNESS", "SCALES", "Margins", "Method", "robustness"]
+__all__ = ["METHODS", "READINGS", "ROBUSTNESS", "SCALES", "Margins", "Method", "robustness"]
 
 #: How margins are found, or the margins themselves.
 Margins: TypeAlias = str | tuple[float, ...] | None
@@ -236,7 +236,7 @@ def robustness(center: Sequence[float], steps: Sequence[float] = (1, 3, 5)) -> t
 
 
 #: Every reading that the paper leaves open, and TDEF (complement rewards with uniform margins).
-ABLATION = (
+READINGS = (
     *(
         Method("mild", rewards, counts, "theory", total)
         for rewards in REWARDS

@@ -1,4 +1,4 @@
-"""What scores on the test images come to: the loss, who was asked, and what to compare it with."""
+"""What scores on the test rows come to: the loss, who was asked, and what to compare it with."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mild.metrics import (
 )
 from mild.reproduce.diverged import DivergedError
 
-__all__ = ["decisions", "outcomes", "reference"]
+__all__ = ["decisions", "judged", "outcomes", "reference"]
 
 
 def decisions(margins: Sequence[float] | None) -> tuple[str, ...]:
@@ -60,17 +60,27 @@ def outcomes(
         )
     result = {}
     for rule in decisions(margins):
-        chosen = decide(scores, margins, rule=rule)
-        recall = expert_recall(costs, chosen)
-        result[rule] = {
-            "loss": deferral_loss(costs, chosen),
-            "shares": expert_shares(chosen, costs.shape[1]).tolist(),
-            "recall": [None if np.isnan(value) else float(value) for value in recall],
-        }
+        result[rule] = judged(costs, decide(scores, margins, rule=rule))
     return result
 
 
-def reference(costs: NDArray[np.float32]) -> dict[str, Any]:
+def judged(costs: NDArray[np.floating], chosen: NDArray[np.intp]) -> dict[str, Any]:
+    """Loss, shares and recall of choices, JSON-ready.
+
+    Examples
+    --------
+    >>> judged(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([1, 1]))
+    {'loss': 0.5, 'shares': [0.0, 1.0], 'recall': [0.0, 1.0]}
+    """
+    recall = expert_recall(costs, chosen)
+    return {
+        "loss": deferral_loss(costs, chosen),
+        "shares": expert_shares(chosen, costs.shape[1]).tolist(),
+        "recall": [None if np.isnan(value) else float(value) for value in recall],
+    }
+
+
+def reference(costs: NDArray[np.floating]) -> dict[str, Any]:
     """The cheapest expert of every test row, and the best of the constants on them.
 
     Examples

@@ -20,22 +20,28 @@ PAPER_TABLES = {
     "table2": "tab:comparison-real",
     "severe": "tab:comparison-severe",
     "llm": "tab:llm_results",
+    "ablation": "sec:further_analysis",
+    "noise": "sec:further_analysis",
+    "extreme": "sec:further_analysis",
 }
 
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """One row of one of the paper's tables.
+    """One row of one of the paper's tables, or what its text says in place of one.
 
     Attributes
     ----------
-    table : "table1" (synthetic experts), "table2" (real experts), "severe" or "llm"
+    table : "table1" (synthetic experts), "table2" (real experts), "severe", "llm", "ablation" (of the
+        margins), "noise" (20 % on the costs) or "extreme" (95 to 5 %)
     dataset : "cifar10", "cifar100", "svhn", "tiny-imagenet" or "mmlu"
     setup : "I", "II", "III", "severe" or "qwen2.5"
     cost : "error", or "cost" for error plus cost
-    method : "tdef", "mild" or "optimal"
+    method : "tdef", "mild", "ce", "cwce", "ldam" or "optimal"; in the ablation "uniform", "theory" or
+        "tuned"
     loss, std : deferral loss and its standard deviation over five runs; None where none is printed
-    shares : share of the inputs sent to each expert, in percent
+    shares : share of the inputs sent to each expert, in percent; none where none are printed. In
+        "extreme" the 7B model, and both smaller ones together
     """
 
     table: str

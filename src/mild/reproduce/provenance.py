@@ -8,6 +8,8 @@ from typing import Any
 
 from mild.reproduce.images.protocol import FULL_WIDTH
 from mild.reproduce.labels import dataset_title, seed_range
+from mild.reproduce.llm.titles import training_title
+from mild.reproduce.records import MODELS
 
 __all__ = ["meta_lines"]
 
@@ -56,6 +58,9 @@ def _protocols(records: Sequence[Mapping[str, Any]]) -> str:
     said = []
     for record in records:
         protocol = record["cell"]["protocol"]
+        if record["cell"]["experts"] == MODELS:
+            said.append(_router(protocol))
+            continue
         epochs = "1 epoch" if protocol["epochs"] == 1 else f"{protocol['epochs']} epochs"
         parts = [f"{protocol['name']}: {epochs}"]
         if "batch_size" in protocol:
@@ -69,6 +74,17 @@ def _protocols(records: Sequence[Mapping[str, Any]]) -> str:
         parts.append("augmentation" if protocol["augment"] else "no augmentation")
         said.append(", ".join(parts))
     return "; ".join(dict.fromkeys(said))
+
+
+def _router(protocol: Mapping[str, Any]) -> str:
+    """How a router among language models was trained."""
+    title = training_title(protocol)
+    if protocol["name"] != "linear":
+        return f"{title}, batch {protocol['batch_size']}, weight decay {protocol['weight_decay']:g}"
+    if len(protocol["alphas"]) == 1:
+        return title
+    strengths = ", ".join(f"{value:g}" for value in protocol["alphas"])
+    return f"{title}, strength among {strengths} by {protocol['folds']} folds of the training rows"
 
 
 def _commit(record: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from mild.exceptions import DataFileError, InvalidInputError, check_option
 from mild.reproduce.data import DATASETS, PEOPLE
 from mild.reproduce.experts import COSTS, EXPERTS, Setup, get_setup
 from mild.reproduce.images.protocol import PROTOCOLS, Protocol
-from mild.reproduce.methods import ABLATION, SCALES, Method
+from mild.reproduce.methods import READINGS, SCALES, Method
 
 __all__ = ["DEVICES", "TABLES", "Request", "Table", "check_folders"]
 
@@ -39,7 +39,7 @@ TABLES = {
     "table2": Table(_IMAGES, ("I", "II", "III"), ("real",), COSTS, _USUAL),
     "severe": Table(_IMAGES[:3], ("severe",), ("synthetic", "real"), ("error",), _USUAL),
     "people": Table(("cifar10",), (), ("people",), COSTS, _USUAL),
-    "ablation": Table(("cifar10",), ("I",), ("synthetic",), ("error",), ABLATION),
+    "readings": Table(("cifar10",), ("I",), ("synthetic",), ("error",), READINGS),
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +15,13 @@ from mild.reproduce.experts.answers import ExpertAnswers, expert_costs, largest_
 from mild.reproduce.images.training import TrainedNetwork, train_network
 from mild.reproduce.methods import Method
 from mild.reproduce.objective import Objective, make_objective
+from mild.reproduce.turns import Tell
 
 if TYPE_CHECKING:
     from mild.reproduce.data.images import ImageData
     from mild.reproduce.images.protocol import Protocol
 
-__all__ = ["RoutingProblem", "Tell", "forget_checkpoint", "routing_problem"]
-
-#: Told in words what is being done.
-Tell: TypeAlias = Callable[[str], None]
+__all__ = ["RoutingProblem", "forget_checkpoint", "routing_problem"]
 
 
 @dataclass(frozen=True, eq=False)

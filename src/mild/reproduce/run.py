@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-from mild.exceptions import DataFileError, InvalidInputError
+from mild.exceptions import InvalidInputError
 from mild.reproduce.cells import Cell, plan
 from mild.reproduce.diverged import DivergedError
 from mild.reproduce.experts import ExpertAnswers
-from mild.reproduce.files import check_regular
 from mild.reproduce.images.training import TrainedNetwork, best_device
 from mild.reproduce.methods import Method
 from mild.reproduce.objective import training_margins
 from mild.reproduce.outcomes import outcomes, reference
 from mild.reproduce.records import SCHEMA
 from mild.reproduce.requests import Request, check_folders
-from mild.reproduce.results import append_record, cell_key, records_by_key
-from mild.reproduce.routing import (
-    RoutingProblem,
-    Tell,
-    forget_checkpoint,
-    routing_problem,
-)
+from mild.reproduce.results import cell_key
+from mild.reproduce.routing import RoutingProblem, forget_checkpoint, routing_problem
 from mild.reproduce.supply import Supply
 from mild.reproduce.surroundings import commit, hardware, versions
 from mild.reproduce.tuning import TUNING_SEED, TuningFile, found_method, tune
+from mild.reproduce.turns import Ledger, Progress, Tell, check_place, run_cells
 
-__all__ = ["Progress", "check_place", "choose_device", "reproduce", "training_facts"]
-
-#: Called with how many cells are done, how many there are, and what is being done.
-Progress: TypeAlias = Callable[[int, int, str], Any]
+__all__ = ["choose_device", "reproduce", "training_facts"]
 
 
 def reproduce(request: Request, progress: Progress | None = None) -> list[dict[str, Any]]:
@@ -41,9 +31,10 @@ def reproduce(request: Request, progress: Progress | None = None) -> list[dict[s
 
     A cell that the results file holds already is not run again; nor is one whose network would be
     trained just as that of another cell in the same file: a method's search may find another method,
-    and tables that share a results file share cells. An interrupt or a kill leaves what is finished in
-    the file; a cell that was under way goes on from its checkpoint next time. A cell whose training
-    diverges does not keep the others from being run; the error comes at the end and names such cells.
+    and tables that share a results file share cells. A cell that another process is at is left to it,
+    and looked for at the end. An interrupt or a kill leaves what is finished in the file; a cell that
+    was under way goes on from its checkpoint next time. A cell whose training diverges does not keep
+    the others from being run; the error comes at the end and names such cells.
 
     Parameters
     ----------
@@ -54,25 +45,7 @@ def reproduce(request: Request, progress: Progress | None = None) -> list[dict[s
     runner = _Runner(request, choose_device(request.device))
     check_folders(request)
     runner.supply.check()
-    cells = plan(request)
-    records = []
-    diverged = []
-    for done, cell in enumerate(cells):
-        tell = _teller(progress, done, len(cells), cell)
-        tell("")
-        try:
-            records.append(runner.record(cell, tell))
-        except DivergedError as error:
-            diverged.append(f"{cell.title} ({str(error).rstrip('.')})")
-    if progress is not None:
-        progress(len(cells), len(cells), "done")
-    if diverged:
-        count = "1 cell" if len(diverged) == 1 else f"{len(diverged)} cells"
-        raise DivergedError(
-            f"{count} of {len(cells)} diverged, and the others are in {request.results}: "
-            f"{'; '.join(diverged)}."
-        )
-    return records
+    return run_cells(plan(request), runner.record, request.results, progress)
 
 
 class _Runner:
@@ -82,46 +55,32 @@ class _Runner:
         self.request = request
         self.device = device
         self.supply = Supply(request, device)
-        self.finished: dict[str, dict[str, Any]] = {}
-        self._seen: tuple[int, ...] | None = None
-        self._look()
+        self.ledger = Ledger(request.results)
         # A search serves all seeds: one that diverged is not repeated for each of them.
         self._diverged: dict[str, DivergedError] = {}
 
-    def record(self, cell: Cell, tell: Tell) -> dict[str, Any]:
-        """The record of a cell, from the results file or a training."""
+    def record(self, cell: Cell, tell: Tell, wait: bool) -> dict[str, Any] | None:
+        """The record of a cell, from the results file or a training; None if another process is at it."""
         entry = self.supply.entry(cell)
         key = cell_key(entry)
-        self._look()
-        if key in self.finished:
-            # A kill between the record and its checkpoint's end leaves the latter behind.
-            forget_checkpoint(self.request.checkpoint_dir, key)
-        else:
-            self.finished[key] = self._run(cell, entry, key, tell)
-        return self.finished[key]
-
-    def _look(self) -> None:
-        """Read the results file if it has changed: another process may have finished cells, too."""
-        try:
-            facts = os.stat(self.request.results)
-        except FileNotFoundError:
-            return
-        seen = (facts.st_ino, facts.st_size, facts.st_mtime_ns)
-        if seen != self._seen:
-            self.finished |= records_by_key(self.request.results)
-            self._seen = seen
+        known = self.ledger.known(key)
+        if known is None:
+            with self.ledger.claim(key, wait) as ours:
+                if not ours:
+                    return None
+                known = self.ledger.finished.get(key) or self._run(cell, entry, key, tell)
+        # A kill between the record and its checkpoint's end leaves the latter behind.
+        forget_checkpoint(self.request.checkpoint_dir, key)
+        return known
 
     def _run(self, cell: Cell, entry: dict[str, Any], key: str, tell: Tell) -> dict[str, Any]:
         chosen = self._search(cell, entry, tell) if cell.method.searched else None
         task, answers, note = self._problem(cell, cell.seed, tell)
         method = found_method(cell.method, chosen)
         training = _training_key(entry, method, task)
-        known = self.finished.values()
-        twin = next((record for record in known if record.get("twin") == training), None)
+        twin = self.ledger.twin(training)
         if twin is not None:
-            record = {**twin, "key": key, "cell": entry, "chosen": chosen}
-            append_record(self.request.results, record)
-            return record
+            return self.ledger.add({**twin, "key": key, "cell": entry, "chosen": chosen})
         network, objective = task.train(method, cell.seed, key, tell=tell)
         scores = network.scores(task.test_images)
         record = {
@@ -145,16 +104,18 @@ class _Runner:
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "note": note,
         }
-        append_record(self.request.results, record)
-        task.forget(key)
-        return record
+        return self.ledger.add(record)
 
     def _search(self, cell: Cell, entry: dict[str, Any], tell: Tell) -> dict[str, Any]:
         file = TuningFile(self.request.tuning_dir, entry)
         if file.key in self._diverged:
             raise self._diverged[file.key]
         try:
-            return tune(cell.method, lambda: self._problem(cell, TUNING_SEED, tell)[0], file, tell)
+            # Another process at another seed may be at the same search: wait for what it finds.
+            with self.ledger.claim(file.key, wait=True):
+                return tune(
+                    cell.method, lambda: self._problem(cell, TUNING_SEED, tell)[0], file, tell
+                )
         except DivergedError as error:
             self._diverged[file.key] = error
             raise
@@ -181,7 +142,7 @@ def _training_key(entry: Mapping[str, Any], method: Method, task: RoutingProblem
 
 
 def training_facts(network: TrainedNetwork) -> dict[str, float]:
-    """How long a training took in this process, how fast it was, and where its loss ended."""
+    """How long a training took, how fast it was, and where its loss ended."""
     return {
         "seconds": round(network.seconds, 3),
         "images_per_second": round(network.images_per_second, 1),
@@ -195,27 +156,3 @@ def choose_device(name: str) -> str:
     if name == "cuda" and best != "cuda":
         raise InvalidInputError("device must be 'cpu' or 'auto' here: torch finds no GPU.")
     return best if name == "auto" else name
-
-
-def _teller(progress: Progress | None, done: int, total: int, cell: Cell) -> Tell:
-    if progress is None:
-        return lambda said: None
-    report = progress
-    return lambda said: report(done, total, f"{cell.title}: {said}" if said else cell.title)
-
-
-def check_place(results: Path) -> None:
-    """Say before the first training what writing would say after it."""
-    check_regular(results, "results")
-    folder = Path(os.path.realpath(results)).parent
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataFileError(
-            f"results must lie in a folder that can be made; {folder} cannot: "
-            f"{error.strerror or error}."
-        ) from error
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise DataFileError(
-            f"results must lie in a folder that can be written to; {folder} cannot."
-        )

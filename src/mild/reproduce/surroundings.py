@@ -9,8 +9,6 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import torch
-
 import mild
 
 __all__ = ["commit", "hardware", "versions"]
@@ -20,23 +18,29 @@ GIT_SECONDS = 5.0
 COMMIT_VARIABLE = "MILD_COMMIT"
 
 
-def versions() -> dict[str, str]:
-    """Python, mild and the packages that numbers depend on."""
+def versions(torch: bool = True) -> dict[str, str]:
+    """Python, mild and the packages that numbers depend on; without torch where they do not."""
     found = {"python": platform.python_version(), "mild": mild.__version__}
     for name in ("numpy", "scikit-learn"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:
             found[name] = "not installed"
-    found["torch"] = str(torch.__version__)
-    if torch.version.cuda is not None:
-        found["cuda"] = str(torch.version.cuda)
+    if torch:
+        import torch as package
+
+        found["torch"] = str(package.__version__)
+        if package.version.cuda is not None:
+            found["cuda"] = str(package.version.cuda)
     return found
 
 
 def hardware(device: str) -> str:
     """Name of the GPU, or of the processor where there is none in use."""
-    if torch.device(device).type == "cuda":
+    if device != "cpu":
+        import torch
+
+    if device != "cpu" and torch.device(device).type == "cuda":
         return str(torch.cuda.get_device_name(torch.device(device)))
     source = Path("/proc/cpuinfo")
     if source.exists():

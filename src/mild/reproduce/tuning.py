@@ -29,7 +29,8 @@ from mild.reproduce.images.protocol import RECIPE
 from mild.reproduce.methods import Method
 from mild.reproduce.objective import theory
 from mild.reproduce.results import cell_key
-from mild.reproduce.routing import RoutingProblem, Tell
+from mild.reproduce.routing import RoutingProblem
+from mild.reproduce.turns import Tell
 
 __all__ = ["TUNING_SEED", "TuningFile", "found_method", "held_out_rows", "tune"]
 

@@ -8,7 +8,7 @@ import tarfile
 
 import pytest
 
-from mild.exceptions import DataFileError, OptionError
+from mild.exceptions import DataFileError, MildWarning, OptionError
 from mild.reproduce.data import DATASETS, fetch_images, load_images
 from mild.reproduce.data.sources import SOURCES, UNPACKED, RemoteFile, Source
 
@@ -88,7 +88,7 @@ def test_what_is_there_is_not_fetched_again(
     tmp_path, server, cifar10_source, make_cifar10, monkeypatch
 ):
     make_cifar10(tmp_path / "data" / "cifar-10-batches-py", n=2)
-    small = dataclasses.replace(DATASETS["cifar10"], n_train=10, n_test=2)
+    small = dataclasses.replace(DATASETS["cifar10"], n_train=10, n_test=2, digest=None)
     monkeypatch.setitem(DATASETS, "cifar10", small)
     fetch_images("cifar10", tmp_path / "data", source=cifar10_source)
     assert server.asked == []
@@ -183,3 +183,22 @@ def test_importing_the_data_sets_imports_nothing_heavy():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert result.stdout.strip() == "[]"
+
+
+def test_altered_images_in_the_official_number_are_told_of(tmp_path, make_cifar10, monkeypatch):
+    make_cifar10(tmp_path / "cifar-10-batches-py")
+    part = load_images("cifar10", tmp_path)
+    sizes = {"n_train": len(part.train_labels), "n_test": len(part.test_labels)}
+    whole = dataclasses.replace(DATASETS["cifar10"], **sizes, digest=part.digest())
+    monkeypatch.setitem(DATASETS, "cifar10", whole)
+    # The right content says nothing: warnings are errors here.
+    assert load_images("cifar10", tmp_path).note == ""
+    monkeypatch.setitem(DATASETS, "cifar10", dataclasses.replace(whole, digest="0" * 16))
+    with pytest.warns(MildWarning, match=rf"other content \(digest {part.digest()}, not 0{{16}}\)"):
+        altered = load_images("cifar10", tmp_path)
+    assert altered.digest() == part.digest()
+
+
+def test_a_part_of_a_data_set_is_noted_and_not_warned_of(tmp_path, make_cifar10):
+    make_cifar10(tmp_path / "cifar-10-batches-py")
+    assert "CIFAR-10 has 50,000 and 10,000" in load_images("cifar10", tmp_path).note

@@ -22,7 +22,11 @@ def run(forward, images, half, dtype):
     loss.backward()
     gradients = [weight.grad.float() for weight in network.backbone.parameters()]
     named = network.backbone.named_buffers()
-    return features.float(), gradients, [value for name, value in named if "running" in name]
+    return (
+        features.detach().float(),
+        gradients,
+        [value for name, value in named if "running" in name],
+    )
 
 
 def error(found, wanted):

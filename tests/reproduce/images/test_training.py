@@ -78,7 +78,42 @@ def test_a_killed_run_resumed_is_the_unbroken_one(tmp_path, killed_after):
     )
     assert seen[0] == killed_after + 1
     np.testing.assert_array_equal(resumed.scores(images), unbroken.scores(images))
-    assert resumed.history == unbroken.history
+    assert without_seconds(resumed.history) == without_seconds(unbroken.history)
+
+
+def without_seconds(history):
+    return [{**record, "seconds": None} for record in history]
+
+
+def test_a_resumed_run_adds_up_the_seconds_of_all_its_epochs(tmp_path):
+    images, labels = make_problem()
+    file = tmp_path / "run.safetensors"
+
+    def kill(done, total, message):
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(images, labels, checkpoint=file, progress=kill, checkpoint_seconds=0)
+    resumed = train(images, labels, checkpoint=file, checkpoint_seconds=0)
+    each = [record["seconds"] for record in resumed.history]
+    assert len(each) == 4
+    assert min(each) > 0
+    assert resumed.seconds == pytest.approx(sum(each))
+    # All epochs in all of their time, whichever process they were run in.
+    assert resumed.images_per_second == pytest.approx(4 * 96 / sum(each))
+
+
+def test_a_long_training_is_kept_after_its_last_epoch_until_it_is_forgotten(tmp_path):
+    images, labels = make_problem()
+    file = tmp_path / "run.safetensors"
+    first = train(images, labels, checkpoint=file, checkpoint_seconds=0)
+    seen = []
+    again = train(images, labels, checkpoint=file, progress=lambda *said: seen.append(said))
+    assert seen == []
+    np.testing.assert_array_equal(again.scores(images), first.scores(images))
+    assert again.history == first.history
+    assert again.seconds == first.seconds
 
 
 def test_a_checkpoint_of_another_run_is_not_continued(tmp_path):

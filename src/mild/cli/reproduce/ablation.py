@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
 from mild.cli.options import AsJson
-from mild.cli.reproduce import options as o
-from mild.cli.reproduce.experiment import chosen_methods, chosen_setups, run_experiment
-from mild.cli.reproduce.settings import Settings, takes_settings
-from mild.exceptions import OptionError
+from mild.cli.reproduce.models import ModelSettings, run_models
+from mild.cli.reproduce.settings import takes_settings
 
 __all__ = ["ablation"]
 
@@ -19,82 +12,18 @@ __all__ = ["ablation"]
 @takes_settings
 def ablation(
     *,
-    dataset: Annotated[str, typer.Option(metavar="NAME", help="As for table1.")] = "cifar10",
-    setup: Annotated[
-        str | None, typer.Option(metavar="NAME", help="I, II, III or severe. Default: I.")
-    ] = None,
-    coverage: Annotated[
-        str | None,
-        typer.Option(metavar="SHARES", help="Another split, in place of --setup: 0.6,0.3,0.1."),
-    ] = None,
-    experts: Annotated[str, typer.Option(metavar="KIND", help="synthetic or real.")] = "synthetic",
-    cost: Annotated[
-        str, typer.Option(metavar="TYPE", help="error, or cost (error plus the expert's coverage).")
-    ] = "error",
-    method: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--method", metavar="METHOD", help="As for table1. Default: every reading, and TDEF."
-        ),
-    ] = None,
-    robustness: Annotated[
-        bool,
-        typer.Option(
-            "--robustness",
-            help="Also margins around the theory's; for setup I, synthetic experts and error alone.",
-        ),
-    ] = False,
-    scale: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="Rewards as they are (raw), or scaled to mean row sum 1 (unit)."
-        ),
-    ] = "raw",
-    seeds: o.Seeds = 3,
-    protocol: o.ProtocolName = "fast",
-    settings: Settings,
-    holdout: o.Holdout = False,
-    expert_seed: o.ExpertSeed = 0,
-    expert_protocol: o.ExpertProtocol = None,
-    results: o.Results = Path("results/ablation.jsonl"),
-    cache_dir: o.CacheDir = None,
+    settings: ModelSettings,
     as_json: AsJson = False,
 ) -> None:
-    """Every reading of the paper on one cell, beside TDEF.
+    """The margins of MILD: uniform, from theory, tuned; errors plus what asking costs.
 
-    Rewards (others, complement, contrast), counts (reward, best) and the sum of the margins (1, or 1 or 3
-    per expert), by both decisions; uniform margins; TDEF.
+    Uniform margins are a third each; the theory's are used as they are; tuned ones are searched around the
+    theory by cross-validation over their ratios. With --method grid they are searched on the paper's grid,
+    which takes minutes per split.
 
     \b
     Example:
-      mild reproduce ablation --data-dir data
-      mild reproduce ablation --robustness
-      mild reproduce ablation --dataset digits --epochs 2 --width 8 --seeds 1
+      mild reproduce ablation outcomes.parquet
+      mild reproduce ablation outcomes.parquet --features vectors --vectors vectors.npy
     """
-    from mild.reproduce.methods import ABLATION, ROBUSTNESS
-
-    asked = (coverage or setup or "I", experts, cost)
-    if robustness and asked != ("I", "synthetic", "error"):
-        raise OptionError(
-            f"--robustness must go with setup I, synthetic experts and the cost type error, around whose "
-            f"theory its margins lie; got {', '.join(asked)}."
-        )
-    methods = chosen_methods(method) or ABLATION
-    run_experiment(
-        "ablation",
-        settings,
-        protocol,
-        results,
-        cache_dir,
-        as_json,
-        datasets=(dataset,),
-        setups=chosen_setups(setup and [setup], coverage and [coverage]),
-        experts=(experts,),
-        scale=scale,
-        costs=(cost,),
-        methods=(*methods, *ROBUSTNESS) if robustness else methods,
-        seeds=seeds,
-        holdout=holdout,
-        expert_seed=expert_seed,
-        expert_protocol=expert_protocol,
-    )
+    run_models("ablation", settings, as_json)

@@ -10,8 +10,12 @@ import typer
 from mild.cli.console import reported
 from mild.cli.reproduce.ablation import ablation
 from mild.cli.reproduce.classifier import classifier
+from mild.cli.reproduce.extreme import extreme
 from mild.cli.reproduce.fetch import fetch
+from mild.cli.reproduce.llm import llm
+from mild.cli.reproduce.noise import noise
 from mild.cli.reproduce.people import people
+from mild.cli.reproduce.readings import readings
 from mild.cli.reproduce.severe import severe
 from mild.cli.reproduce.show import show
 from mild.cli.reproduce.table1 import table1
@@ -33,21 +37,25 @@ def build_reproduce() -> typer.Typer:
     )
     group.callback()(_reproduce)
     group.command("fetch")(reported(fetch, FETCHED))
-    for verb in (table1, table2, severe, ablation, people, classifier):
+    for verb in (table1, table2, severe, readings, people, classifier):
+        group.command(verb.__name__)(reported(verb, RESUMED))
+    for verb in (llm, ablation, noise, extreme):
         group.command(verb.__name__)(reported(verb, RESUMED))
     group.command("show")(reported(show))
     return group
 
 
 def _reproduce() -> None:
-    """The paper's image experiments, ours beside its figures.
+    """The paper's experiments, ours beside its figures.
 
     \b
-    mild reproduce fetch cifar10     get the data
+    mild reproduce fetch cifar10     get images
     mild reproduce table1            run cells of Table 1; what is finished is kept
+    mild reproduce llm TABLE         route among three language models
     mild reproduce show              ours beside the paper's, from the results files
 
-    Training wants torch (the extra "images") and a GPU; fetch and show need neither.
+    Training on images wants torch (the extra "images") and a GPU; fetch, show and the experiments with
+    language models on frozen features need neither.
     """
     # A terminal that knows no Greek shows a question mark rather than a traceback.
     for stream in (sys.stdout, sys.stderr):

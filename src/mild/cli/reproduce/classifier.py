@@ -13,7 +13,7 @@ from mild.cli.options import AsJson
 from mild.cli.reproduce import options as o
 from mild.cli.reproduce.experiment import check_torch
 from mild.cli.reproduce.log import seed_lines
-from mild.cli.reproduce.settings import Settings, takes_settings
+from mild.cli.reproduce.settings import Settings, as_options, takes_settings
 from mild.exceptions import check_option
 
 __all__ = ["classifier", "print_classifiers"]
@@ -54,7 +54,8 @@ def classifier(
     for name in names:
         images = load_images(name, settings.data_dir)
         for asked in protocols:
-            with progress_bar(f"{name}, {asked.name}") as progress:
+            shown = progress_bar(f"{name}, {asked.name}")
+            with as_options("seeds", "device", "results"), shown as progress:
                 records += run_classifier(
                     images,
                     asked,

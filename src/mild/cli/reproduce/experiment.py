@@ -11,7 +11,7 @@ import typer
 
 from mild.cli.console import emit, progress_bar
 from mild.cli.reproduce.log import cell_lines
-from mild.cli.reproduce.settings import Settings
+from mild.cli.reproduce.settings import Settings, as_options
 from mild.exceptions import MissingExtraError, OptionError, check_option
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mild.reproduce.methods import Method
     from mild.reproduce.summary import Block
 
-__all__ = ["check_torch", "chosen_methods", "chosen_setups", "run_experiment"]
+__all__ = ["check_torch", "chosen_methods", "chosen_setups", "merged", "run_experiment"]
 
 
 def run_experiment(
@@ -45,20 +45,22 @@ def run_experiment(
     for option, name, known in (("--dataset", "datasets", datasets), ("--cost", "costs", COSTS)):
         for value in fields.get(name) or ():
             check_option(option, value, known)
-    request = Request.of(
-        table,
-        results=results,
-        protocol=settings.changed(protocol),
-        expert_protocol=settings.changed(expert_protocol) if expert_protocol else None,
-        data_dir=settings.data_dir,
-        cache_dir=cache_dir or _user_cache(),
-        checkpoint_dir=settings.checkpoints(results),
-        device=settings.device,
-        **fields,
-    )
-    with progress_bar(table) as progress:
+    trained = expert_protocol and settings.changed(expert_protocol, "--expert-protocol")
+    with as_options("seeds", "device", "scale", "price", "expert_seed", "experts", "results"):
+        request = Request.of(
+            table,
+            results=results,
+            protocol=settings.changed(protocol),
+            expert_protocol=trained or None,
+            data_dir=settings.data_dir,
+            cache_dir=cache_dir or _user_cache(),
+            checkpoint_dir=settings.checkpoints(results),
+            device=settings.device,
+            **fields,
+        )
+    with as_options("device", "results"), progress_bar(table) as progress:
         records = reproduce(request, progress or cell_lines())
-    blocks = _merged(results, {record["key"] for record in records})
+    blocks = merged(results, {record["key"] for record in records})
 
     def show() -> None:
         print_blocks(blocks)
@@ -68,7 +70,7 @@ def run_experiment(
     emit({"results": str(results), **document(blocks)}, as_json, show)
 
 
-def _merged(results: Path, keys: set[str]) -> list[Block]:
+def merged(results: Path, keys: set[str]) -> list[Block]:
     """Blocks with a record of these keys; what was run for them before is in them, too."""
     from mild.reproduce.results import read_records
     from mild.reproduce.summary import summarise
@@ -101,8 +103,10 @@ def chosen_setups(
             f"{coverage[0]}. Leave one of them out."
         )
     if coverage:
-        return tuple(parse_coverage(text) for text in coverage)
-    return tuple(get_setup(name) for name in setup) if setup else None
+        with as_options("coverage"):
+            return tuple(parse_coverage(text) for text in coverage)
+    with as_options("setup"):
+        return tuple(get_setup(name) for name in setup) if setup else None
 
 
 def chosen_methods(texts: Sequence[str] | None) -> tuple[Method, ...] | None:

@@ -43,7 +43,9 @@ def chosen_format(name: str | None, out: Path | None) -> str:
 
 def as_text(blocks: Sequence[Block], form: str) -> str:
     """The blocks in a format for files."""
-    from mild.reproduce.formats import to_csv, to_latex, to_markdown
+    from mild.reproduce.formats import to_markdown
+    from mild.reproduce.latex import to_latex
+    from mild.reproduce.spreadsheet import to_csv
 
     return {"markdown": to_markdown, "latex": to_latex, "csv": to_csv}[form](blocks)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -13,12 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from mild.cli.reproduce import options as o
-from mild.exceptions import InvalidInputError, OptionError
+from mild.exceptions import InvalidInputError, OptionError, check_option
 
 if TYPE_CHECKING:
     from mild.reproduce.images.protocol import Protocol
 
-__all__ = ["Settings", "takes_settings"]
+__all__ = ["Settings", "as_options", "takes_settings"]
 
 
 @dataclass(frozen=True)
@@ -49,47 +50,58 @@ class Settings:
         ),
     ] = None
 
-    def changed(self, protocol: str) -> Protocol:
-        """The protocol of this name with what the options change."""
-        from mild.reproduce.images.protocol import get_protocol
+    def changed(self, protocol: str, option: str = "--protocol") -> Protocol:
+        """The protocol of this name with what the options change; ``option`` named it."""
+        from mild.reproduce.images.protocol import PROTOCOLS
 
         names = ("epochs", "batch_size", "lr", "width", "augment")
         asked = {name: getattr(self, name) for name in names}
-        found = get_protocol(protocol)
-        try:
+        found = PROTOCOLS[check_option(option, protocol, PROTOCOLS)]
+        with as_options(*names):
             return found.changed(**asked)
-        except InvalidInputError as error:
-            # Whoever typed an option knows it by its own name.
-            field, _, rest = str(error).partition(" ")
-            if field not in asked:
-                raise
-            raise OptionError(f"--{field.replace('_', '-')} {rest}") from error
 
     def checkpoints(self, results: Path) -> Path:
         """Folder for the unfinished trainings of a results file."""
         return self.checkpoint_dir or results.parent / f"{results.stem}-checkpoints"
 
 
+@contextmanager
+def as_options(*fields: str) -> Iterator[None]:
+    """Let an error that begins with one of these fields name the option: its user typed that."""
+    try:
+        yield
+    except InvalidInputError as error:
+        field, _, rest = str(error).partition(" ")
+        if field not in fields:
+            raise
+        raise OptionError(f"--{field.replace('_', '-')} {rest}") from error
+
+
 def takes_settings(verb: Callable[..., None]) -> Callable[..., None]:
-    """The verb with one option per setting where its parameter ``settings`` stands."""
-    hints = get_type_hints(Settings, include_extras=True)
+    """The verb with one option per field of its parameter ``settings``, a dataclass, where that stands."""
+    own = inspect.signature(verb, eval_str=True).parameters
+    kind = own["settings"].annotation
+    hints = get_type_hints(kind, include_extras=True)
     shared = [
         inspect.Parameter(
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=field.default,
+            default=inspect.Parameter.empty
+            if field.default is dataclasses.MISSING
+            else field.default,
             annotation=hints[field.name],
         )
-        for field in dataclasses.fields(Settings)
+        for field in dataclasses.fields(kind)
     ]
-    own = inspect.signature(verb, eval_str=True).parameters.values()
     options = [
-        option for entry in own for option in (shared if entry.name == "settings" else [entry])
+        option
+        for entry in own.values()
+        for option in (shared if entry.name == "settings" else [entry])
     ]
 
     @functools.wraps(verb)
     def spread(**values: Any) -> None:
-        settings = Settings(**{option.name: values.pop(option.name) for option in shared})
+        settings = kind(**{option.name: values.pop(option.name) for option in shared})
         verb(settings=settings, **values)
 
     # typer reads both.

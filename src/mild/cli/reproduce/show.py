@@ -24,7 +24,8 @@ def show(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="table1, table2, severe, ablation or people; may be repeated. Default: all.",
+            help="table1, table2, severe, llm, ablation, noise, extreme, readings or people; may be "
+            "repeated. Default: all.",
         ),
     ] = None,
     form: Annotated[
@@ -63,7 +64,7 @@ def show(
     Example:
       mild reproduce show
       mild reproduce show results/table1.jsonl --out table1.md --figure table1.png
-      mild reproduce show --table ablation --format latex
+      mild reproduce show --table llm --format latex
     """
     from mild.cli.reproduce.output import (
         as_text,

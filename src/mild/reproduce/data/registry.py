@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mild.exceptions import DataFileError, check_option
+from mild.exceptions import DataFileError, MildWarning, check_option
 from mild.reproduce.data.cifar import load_cifar10, load_cifar100
 from mild.reproduce.data.digits import load_embedded_digits
 from mild.reproduce.data.download import Progress, download, is_official, unwritable
@@ -32,17 +33,19 @@ class Dataset:
     title : name for tables
     load : reads it from a place; None for the embedded digits, which need none
     n_train, n_test : numbers of images of the official files
+    digest : ``ImageData.digest`` of the official files, where we know it
     """
 
     title: str
     load: Callable[[Place], ImageData] | None
     n_train: int
     n_test: int
+    digest: str | None = None
 
 
 DATASETS = {
-    "cifar10": Dataset("CIFAR-10", load_cifar10, 50_000, 10_000),
-    "cifar100": Dataset("CIFAR-100", load_cifar100, 50_000, 10_000),
+    "cifar10": Dataset("CIFAR-10", load_cifar10, 50_000, 10_000, "0059ba55d27f12df"),
+    "cifar100": Dataset("CIFAR-100", load_cifar100, 50_000, 10_000, "53f99156aa5f80bd"),
     "svhn": Dataset("SVHN", load_svhn, 73_257, 26_032),
     "svhn5000": Dataset("SVHN, 5,000 images", load_svhn5000, 4_000, 1_000),
     "tiny-imagenet": Dataset("Tiny ImageNet", load_tiny_imagenet, 100_000, 10_000),
@@ -82,7 +85,15 @@ def load_images(name: str, data_dir: str | os.PathLike[str] | None = None) -> Im
             f"{sizes[0]:,} training and {sizes[1]:,} test images; {dataset.title} has "
             f"{dataset.n_train:,} and {dataset.n_test:,}"
         )
-        data = dataclasses.replace(data, note=note)
+        return dataclasses.replace(data, note=note)
+    if dataset.digest not in (None, data.digest()):
+        warnings.warn(
+            f"{dataset.title} in {data_dir} has as many images as the official files, but other "
+            f"content (digest {data.digest()}, not {dataset.digest}): results may differ for that "
+            f"reason. To have the official files: mild reproduce fetch {name}.",
+            MildWarning,
+            stacklevel=2,
+        )
     return data
 
 

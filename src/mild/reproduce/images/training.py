@@ -8,6 +8,7 @@ here, and another choice rounds differently: two runs agree as two ways of round
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -43,18 +44,16 @@ class TrainedNetwork:
     ----------
     network, feed : the network and the feed it was trained from, which knows how inputs are scaled
     history : one record per epoch
-    seconds : wall time of the epochs run in this process, start-up and recording left out
-    images_per_second : images of those epochs over that time; 0 when none was left to run
+    seconds : wall time of all epochs, those of earlier processes included, start-up left out
+    images_per_second : images of the epochs over that time
     """
 
-    def __init__(
-        self, network: Network, feed: ImageFeed, run: Run, seconds: float, images_seen: int
-    ) -> None:
+    def __init__(self, network: Network, feed: ImageFeed, run: Run, images_per_epoch: int) -> None:
         self.network = network
         self.feed = feed
         self.history = run.history
-        self.seconds = seconds
-        self.images_per_second = images_seen / seconds if images_seen else 0.0
+        self.seconds = _seconds(run)
+        self.images_per_second = run.epoch * images_per_epoch / max(self.seconds, 1e-9)
 
     @property
     def n_outputs(self) -> int:
@@ -108,8 +107,9 @@ def train_network(
         step may be recorded as a CUDA graph.
     seed : for the first weights, the order of the images and the crops
     flip : whether a mirror image means the same
-    checkpoint : file that is written at most every ``checkpoint_seconds`` and continued from; a
-        damaged one is told of in a warning, and the training starts over
+    checkpoint : file that is written at most every ``checkpoint_seconds``, and at the end of a
+        training of more than that, and continued from; a damaged one is told of in a warning, and the
+        training starts over
     identity : what a checkpoint must have been made with, beside images, protocol and seed, to be
         continued; JSON-ready
     progress : called with epochs done, epochs in all and a message
@@ -148,33 +148,29 @@ def train_network(
             )
             # Some of its weights may have been taken over.
             network, optimizer = start()
-    with _repeatable():
-        seconds, seen = _train(
-            network, optimizer, feed, loss, protocol, seed, run, store, progress, checkpoint_seconds
-        )
-    return TrainedNetwork(network, feed, run, seconds, seen)
+    batch_size = min(protocol.batch_size, feed.n_images)
+    steps = feed.n_images // batch_size
+    if run.epoch < protocol.epochs:
+        network.train()
+        with _repeatable():
+            stepper = make_stepper(network, optimizer, feed, loss, batch_size, protocol.width)
+            _train(stepper, protocol, seed, run, steps, store, progress, checkpoint_seconds)
+    return TrainedNetwork(network, feed, run, steps * batch_size)
 
 
 def _train(
-    network: Network,
-    optimizer: torch.optim.Optimizer,
-    feed: ImageFeed,
-    loss: Loss,
+    stepper: Stepper,
     protocol: Protocol,
     seed: int,
     run: Run,
+    steps: int,
     store: Checkpoint | None,
     progress: Callable[[int, int, str], Any] | None,
     checkpoint_seconds: float,
-) -> tuple[float, int]:
-    """The epochs that are left; wall time and images of them."""
-    batch_size = min(protocol.batch_size, feed.n_images)
-    steps = feed.n_images // batch_size
-    left = protocol.epochs - run.epoch
-    if left <= 0:
-        return 0.0, 0
-    network.train()
-    stepper = make_stepper(network, optimizer, feed, loss, batch_size, protocol.width)
+) -> None:
+    """The epochs that are left; each record says how long its epoch took."""
+    network = stepper.network
+    batch_size = min(protocol.batch_size, stepper.feed.n_images)
     start = written = time.monotonic()
     while run.epoch < protocol.epochs:
         record = _epoch(stepper, protocol, seed, run.epoch, batch_size, steps)
@@ -183,15 +179,22 @@ def _train(
                 f"training diverged in epoch {run.epoch + 1}: loss or weights are not finite. "
                 f"Lower the learning rate {protocol.lr:g}."
             )
-        run.add(record, network)
         now = time.monotonic()
+        run.add({**record, "seconds": now - start}, network)
         over = run.epoch == protocol.epochs
-        if store is not None and not over and now - written >= checkpoint_seconds:
-            store.write(run, network, optimizer)
+        # What comes after the last epoch may fail, too: a long training is kept until it is safe.
+        due = _seconds(run) >= checkpoint_seconds if over else now - written >= checkpoint_seconds
+        if store is not None and due:
+            store.write(run, network, stepper.optimizer)
             written = time.monotonic()
         if progress is not None:
             progress(run.epoch, protocol.epochs, f"loss {record['loss']:.4f}")
-    return time.monotonic() - start, left * steps * batch_size
+        start = time.monotonic()
+
+
+def _seconds(run: Run) -> float:
+    """Time of all epochs of a run; one that another version began has none for its first ones."""
+    return math.fsum(record.get("seconds", 0.0) for record in run.history)
 
 
 def _epoch(
