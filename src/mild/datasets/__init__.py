@@ -1,14 +1,36 @@
-"""Small problems of our own, made in memory: the digits scenarios, a line and a plane.
+"""Small problems of our own: the digits scenarios, a line, a plane, questions.
+
+They are loaded when they are first used: the questions need no scikit-learn.
 
 >>> data = one_dimensional(n_samples=500, random_state=0)
 >>> data.X.shape, data.costs.shape
 ((500, 1), (500, 3))
 """
 
-from mild.datasets.digits import COSTS, EXPERTS, SETUPS, DigitsScenario, digits_scenario
-from mild.datasets.line import class_densities, expert_accuracies, one_dimensional
-from mild.datasets.plane import region_of, regions
-from mild.datasets.routing_data import RoutingData
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mild.datasets.digits import COSTS, EXPERTS, SETUPS, DigitsScenario, digits_scenario
+    from mild.datasets.line import class_densities, expert_accuracies, one_dimensional
+    from mild.datasets.plane import region_of, regions
+    from mild.datasets.routing_data import RoutingData
+
+_HOMES = {
+    "COSTS": "digits",
+    "EXPERTS": "digits",
+    "SETUPS": "digits",
+    "DigitsScenario": "digits",
+    "digits_scenario": "digits",
+    "class_densities": "line",
+    "expert_accuracies": "line",
+    "one_dimensional": "line",
+    "region_of": "plane",
+    "regions": "plane",
+    "RoutingData": "routing_data",
+}
 
 __all__ = [
     "COSTS",
@@ -23,3 +45,11 @@ __all__ = [
     "region_of",
     "regions",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(importlib.import_module(f"mild.datasets.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'mild.datasets' has no attribute {name!r}")

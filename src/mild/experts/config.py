@@ -24,18 +24,16 @@ import json
 import os
 import re
 import shlex
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mild.exceptions import DataFileError, OptionError
-from mild.experts.fields import Checker
+from mild.exceptions import OptionError
 from mild.experts.kinds import CommandExpert, Expert, HttpExpert
 from mild.experts.prices import Price
 from mild.experts.prompts import PLACEHOLDERS, PROMPTS
-from mild.experts.toml_lines import key_lines
+from mild.toml import Checker, read_toml
 
 __all__ = ["ExpertFile", "choose_experts", "read_experts"]
 
@@ -91,20 +89,7 @@ def read_experts(
     ------
     DataFileError : one sentence with the line; it never shows a secret.
     """
-    file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8")
-        content = tomllib.loads(text)
-    except OSError as error:
-        raise DataFileError(f"{file}: it cannot be read: {error.strerror or error}.") from error
-    except UnicodeDecodeError as error:
-        raise DataFileError(
-            f"{file}: a TOML file must be UTF-8; byte {error.start} is not."
-        ) from error
-    except tomllib.TOMLDecodeError as error:
-        # The parser names line and column, and quotes no value.
-        raise DataFileError(f"{file}: it is not TOML: {error}.") from None
-    checker = Checker(str(file), content, key_lines(text))
+    checker = read_toml(Path(path))
     checker.refuse_unknown((), ("experts", "prompts"))
     tables = checker.table(("experts",))
     if not tables:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, TypeVar, overload
 
 from mild.exceptions import DataFileError
-from mild.experts.toml_lines import line_of
+from mild.toml.lines import line_of
 
 __all__ = ["Checker"]
 
@@ -33,10 +33,8 @@ class Checker:
 
     def fail(self, path: Path, rule: str) -> NoReturn:
         """Raise with the place of a key and the rule that it breaks."""
-        line = line_of(self._lines, path)
-        where = self._name if line is None else f"{self._name}, line {line}"
         end = "" if rule.endswith("?") else "."
-        raise DataFileError(f"{where}: {'.'.join(path)} {rule}{end}")
+        raise DataFileError(f"{self.place(path)}: {'.'.join(path)} {rule}{end}")
 
     def value(self, path: Path) -> Any:
         """The value of a key, None where there is none."""
@@ -83,6 +81,28 @@ class Checker:
             self.fail(path, f"must be text in quotes; got {_shown(found)}")
         return found
 
+    def flag(self, path: Path, default: Default) -> bool | Default:
+        """True or false."""
+        found = self.value(path)
+        if found is None:
+            return default
+        if not isinstance(found, bool):
+            self.fail(path, f"must be true or false; got {_shown(found)}")
+        return found
+
+    def choice(self, path: Path, default: str, allowed: Sequence[str]) -> str:
+        """One of a few words."""
+        found = self.text(path, default)
+        if found not in allowed:
+            rule = " or ".join(f'"{word}"' for word in allowed)
+            self.fail(path, f"must be {rule}; got {_shown(found)} that is neither")
+        return found
+
+    def place(self, path: Path) -> str:
+        """File and line of a key, for a message."""
+        line = line_of(self._lines, path)
+        return self._name if line is None else f"{self._name}, line {line}"
+
     def number(self, path: Path, default: Default, above_zero: bool = False) -> float | Default:
         """A finite number that is not negative."""
         found = self.value(path)
@@ -94,14 +114,18 @@ class Checker:
             self.fail(path, f"must be a number {rule}; got {_shown(found)}")
         return float(found)
 
-    def whole(self, path: Path, default: int, least: int) -> int:
+    def whole(
+        self, path: Path, default: Default, least: int, most: int | None = None
+    ) -> int | Default:
         """A whole number."""
         found = self.value(path)
         if found is None:
             return default
-        if not isinstance(found, int) or isinstance(found, bool) or found < least:
-            self.fail(path, f"must be a whole number of at least {least}; got {_shown(found)}")
-        return found
+        good = isinstance(found, int) and not isinstance(found, bool)
+        if not good or found < least or (most is not None and found > most):
+            rule = f"of at least {least}" if most is None else f"from {least} to {most}"
+            self.fail(path, f"must be a whole number {rule}; got {_shown(found)}")
+        return int(found)
 
 
 def _shown(value: object) -> str:

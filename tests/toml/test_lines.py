@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mild.experts.toml_lines import key_lines, line_of
+from mild.toml.lines import key_lines, line_of
 
 TEXT = """\
 top = 1  # [not.a.table]

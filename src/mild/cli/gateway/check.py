@@ -1,0 +1,135 @@
+"""``mild check``"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mild.cli import options as o
+from mild.cli.console import emit, note, print_table
+
+if TYPE_CHECKING:
+    from mild.gateway.settings import ExpertSettings, Settings
+
+__all__ = ["check"]
+
+
+def check(
+    config: Annotated[
+        Path,
+        typer.Argument(help="mild.toml, or a config.yaml of LiteLLM's.", metavar="CONFIG"),
+    ],
+    router: Annotated[
+        Path | None,
+        typer.Option("--router", "-r", help="Folder of the router. Default: what CONFIG names."),
+    ] = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Say what the gateway would understand of a file, and what does not fit.
+
+    Nothing is asked, and nothing listens: only the file, its secrets and the router are read. Errors name
+    the line; secrets are never shown. The exit code is 1 if the gateway could not start with it.
+
+    \b
+    Example:
+      mild check mild.toml
+    """
+    from mild.artifact import load
+    from mild.gateway.settings import findings_against, findings_in, read_settings
+
+    settings = read_settings(config)
+    folder = router or settings.router
+    loaded = None if folder is None else load(folder)
+    findings = findings_in(settings) if loaded is None else findings_against(settings, loaded)
+    errors = [finding for finding in findings if finding.kind == "error"]
+    result: dict[str, Any] = {
+        "config": str(config),
+        "listens": f"http://{_host(settings)}:{settings.port}",
+        "workers": settings.workers,
+        "router": None if folder is None else str(folder),
+        "router_experts": None if loaded is None else loaded.expert_names,
+        "experts": {expert.name: _described(expert) for expert in settings.experts},
+        "requires_key": settings.requires_key,
+        "budget_day": settings.access.budget_day,
+        "budget_month": settings.access.budget_month,
+        "requests_per_minute": settings.access.requests_per_minute,
+        "store": settings.store,
+        "ledger": None if settings.ledger.path is None else str(settings.ledger.path),
+        "findings": [{"kind": finding.kind, "text": finding.text} for finding in findings],
+        "ok": not errors,
+    }
+    emit(result, as_json, lambda: _show(result, settings))
+    for finding in findings:
+        note(finding.text, finding.kind)
+    if errors:
+        raise typer.Exit(1)
+    if loaded is None and not as_json:
+        note("no router is named, so the experts' names are not compared: --router DIR.")
+
+
+def _described(expert: ExpertSettings) -> dict[str, Any]:
+    return {
+        "base_url": expert.base_url,
+        "model": expert.model,
+        "key": None if expert.secret is None else expert.secret.source,
+        "price_in": expert.price_in,
+        "price_out": expert.price_out,
+        "price_per_query": expert.price_per_query,
+        "max_tokens": expert.max_tokens,
+        "max_in_flight": expert.max_in_flight,
+        "requests_per_minute": expert.requests_per_minute,
+    }
+
+
+def _show(result: dict[str, Any], settings: Settings) -> None:
+    header = ["expert", "endpoint", "model", "key from", "$ in", "$ out"]
+    rows = [
+        [
+            name,
+            row["base_url"],
+            row["model"],
+            "–" if row["key"] is None else row["key"].removeprefix("the "),
+            _price(row["price_in"], row["price_per_query"]),
+            _price(row["price_out"], None),
+        ]
+        for name, row in result["experts"].items()
+    ]
+    title = f"{result['config']}: {len(rows)} experts; prices per million tokens"
+    print_table(title, header, rows, unbroken=["$ in", "$ out"])
+    if result["router_experts"] is not None:
+        names = ", ".join(result["router_experts"])
+        typer.echo(f"Router   {result['router']}, trained on {names}")
+    workers = "1 worker" if settings.workers == 1 else f"{settings.workers} workers"
+    typer.echo(f"Listens  {result['listens']}, {workers}")
+    typer.echo(f"Access   {_access(settings)}")
+    typer.echo(f"Store    {settings.store}")
+    kept = "nothing is written" if settings.ledger.path is None else str(settings.ledger.path)
+    typer.echo(
+        f"Ledger   {kept}" + (f", {settings.ledger.keep_days:g} days" * bool(result["ledger"]))
+    )
+
+
+def _access(settings: Settings) -> str:
+    access = settings.access
+    words = ["a key is needed" if settings.requires_key else "no key is needed"]
+    for window, budget in (("day", access.budget_day), ("month", access.budget_month)):
+        if budget is not None:
+            words.append(f"${budget:g} a {window}")
+    if access.budget_day is None and access.budget_month is None:
+        words.append("no budget for all together")
+    if access.requests_per_minute is not None:
+        words.append(f"{access.requests_per_minute} requests a minute and key")
+    return ", ".join(words)
+
+
+def _host(settings: Settings) -> str:
+    return f"[{settings.host}]" if ":" in settings.host else settings.host
+
+
+def _price(price: float | None, per_query: float | None) -> str:
+    words = [] if price is None else [f"{price:g}"]
+    if per_query is not None:
+        words.append(f"{per_query:g} each")
+    return " + ".join(words) or "–"

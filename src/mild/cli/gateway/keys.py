@@ -1,0 +1,185 @@
+"""``mild keys``"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mild.cli import options as o
+from mild.cli.console import emit, note, print_table, reported
+
+if TYPE_CHECKING:
+    from mild.gateway.access import Store
+
+__all__ = ["build_keys"]
+
+Config = Annotated[
+    Path, typer.Option("--config", "-c", help="File of the gateway, which names the store.")
+]
+StoreFile = Annotated[
+    Path | None, typer.Option("--store", help="SQLite file of the store, instead of --config.")
+]
+Name = Annotated[str, typer.Argument(help="Name of the key.", metavar="NAME")]
+
+
+def build_keys() -> typer.Typer:
+    """The group, as a value."""
+    group = typer.Typer(
+        name="keys", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
+    )
+    group.callback()(_keys)
+    group.command("add")(reported(add))
+    group.command("list")(reported(list_keys))
+    group.command("revoke")(reported(revoke))
+    return group
+
+
+def _keys() -> None:
+    """API keys of the gateway, with their own budgets and limits.
+
+    \b
+    mild keys add alice --budget-day 5      make a key; it is shown once
+    mild keys list                          who has one, and what was spent
+    mild keys revoke alice                  end it, within a second
+
+    A gateway that runs takes changes over within a second.
+    """
+
+
+def add(
+    name: Name,
+    budget_day: Annotated[
+        float | None, typer.Option(min=0.0, help="Dollars a day (UTC). Default: no limit.")
+    ] = None,
+    budget_month: Annotated[
+        float | None, typer.Option(min=0.0, help="Dollars a month (UTC). Default: no limit.")
+    ] = None,
+    requests_per_minute: Annotated[
+        int | None,
+        typer.Option("--requests-per-minute", "--rpm", min=1, help="Default: what CONFIG says."),
+    ] = None,
+    config: Config = Path("mild.toml"),
+    store: StoreFile = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Make a key. It is printed once, alone on stdout; only a hash of it is kept.
+
+    \b
+    Example:
+      export OPENAI_API_KEY=$(mild keys add alice --budget-month 50 --rpm 60)
+    """
+    from mild.gateway.access.keys import Key, check_key_name, digest_of, hint_of, new_key
+    from mild.gateway.access.money import parts_of
+
+    check_key_name(name)
+    with _opened(config, store) as opened:
+        key = new_key()
+        kept = Key(
+            name,
+            digest_of(key, opened.salt()),
+            hint_of(key),
+            time.time(),
+            budget_day=None if budget_day is None else parts_of(budget_day),
+            budget_month=None if budget_month is None else parts_of(budget_month),
+            requests_per_minute=requests_per_minute,
+        )
+        opened.add_key(kept)
+    emit({"name": name, "key": key}, as_json, lambda: typer.echo(key))
+    note("this is the only time the key is shown.")
+
+
+def list_keys(
+    config: Config = Path("mild.toml"), store: StoreFile = None, as_json: o.AsJson = False
+) -> None:
+    """Show the keys, their budgets, and what was spent with each.
+
+    \b
+    Example:
+      mild keys list
+    """
+    from mild.gateway.access.money import dollars_of, periods_at
+    from mild.gateway.access.store import AccountKey
+
+    periods = [period.name for period in periods_at(time.time())]
+    with _opened(config, store) as opened:
+        keys, totals = opened.read_keys(), opened.totals(periods)
+    rows = []
+    for key in keys:
+        found = [totals.get(AccountKey(f"key:{key.name}", period)) for period in periods]
+        spent = [0.0 if total is None else dollars_of(total.spent) for total in found]
+        rows.append(
+            {
+                "name": key.name,
+                "key": key.hint,
+                "created": time.strftime("%Y-%m-%d", time.gmtime(key.created)),
+                "revoked": key.revoked is not None,
+                "spent_day": spent[0],
+                "budget_day": None if key.budget_day is None else dollars_of(key.budget_day),
+                "spent_month": spent[1],
+                "budget_month": None if key.budget_month is None else dollars_of(key.budget_month),
+                "requests_per_minute": key.requests_per_minute,
+            }
+        )
+    emit({"keys": rows}, as_json, lambda: _show(rows))
+
+
+def revoke(
+    name: Name,
+    config: Config = Path("mild.toml"),
+    store: StoreFile = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """End a key. What was spent with it stays known; its name may be used again.
+
+    \b
+    Example:
+      mild keys revoke alice
+    """
+    with _opened(config, store) as opened:
+        opened.revoke_key(name, time.time())
+    emit({"name": name, "revoked": True}, as_json, lambda: typer.echo(f"{name} is revoked."))
+
+
+@contextmanager
+def _opened(config: Path, file: Path | None) -> Iterator[Store]:
+    from mild.gateway.access.sqlite import SqliteStore
+    from mild.gateway.settings.reading import read_store_path
+
+    store = SqliteStore(str(file) if file is not None else read_store_path(config))
+    store.open()
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        typer.echo("No keys yet: mild keys add NAME")
+        return
+    header = ["name", "key", "created", "today", "this month", "a minute"]
+    print_table(
+        f"{len(rows)} keys",
+        header,
+        [
+            [
+                row["name"] + (" (revoked)" if row["revoked"] else ""),
+                row["key"],
+                row["created"],
+                _of(row["spent_day"], row["budget_day"]),
+                _of(row["spent_month"], row["budget_month"]),
+                "–" if row["requests_per_minute"] is None else str(row["requests_per_minute"]),
+            ]
+            for row in rows
+        ],
+        unbroken=["key", "created"],
+    )
+
+
+def _of(spent: float, budget: float | None) -> str:
+    return f"${spent:.4f}" if budget is None else f"${spent:.4f} of ${budget:g}"

@@ -1,0 +1,143 @@
+"""``mild ledger``"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mild.cli import options as o
+from mild.cli.console import emit, note, number, print_table, reported
+
+__all__ = ["Ledger", "Since", "Until", "build_ledger"]
+
+Ledger = Annotated[
+    Path, typer.Argument(help="File that `mild serve` writes decisions to.", metavar="LEDGER")
+]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHEN", help="First moment: 2026-11-01, 2026-11-01T12:30 (UTC), or 7d, 12h ago."
+    ),
+]
+Until = Annotated[
+    str | None, typer.Option(metavar="WHEN", help="Moment before which rows lie, likewise.")
+]
+
+
+def build_ledger() -> typer.Typer:
+    """The group, as a value."""
+    group = typer.Typer(
+        name="ledger",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    group.callback()(_ledger)
+    for verb in (show, export):
+        group.command(verb.__name__)(reported(verb))
+    return group
+
+
+def _ledger() -> None:
+    """The gateway's decisions: who answered, what it cost, how it went.
+
+    \b
+    mild ledger show ledger.db                       a short account
+    mild ledger export ledger.db --out week.parquet --since 7d
+    """
+
+
+def show(
+    ledger: Ledger, since: Since = None, until: Until = None, as_json: o.AsJson = False
+) -> None:
+    """Say what a ledger holds: requests, dollars, outcomes, experts, latency.
+
+    \b
+    Example:
+      mild ledger show ledger.db --since 24h
+    """
+    from mild.gateway.ledger.summary import summarize
+    from mild.gateway.ledger.times import moment
+
+    now = time.time()
+    found = summarize(ledger, moment("since", since, now), moment("until", until, now))
+    emit(found, as_json, lambda: _print(found))
+
+
+def export(
+    ledger: Ledger,
+    out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Parquet file to write.")],
+    since: Since = None,
+    until: Until = None,
+    overwrite: o.Overwrite = False,
+    as_json: o.AsJson = False,
+) -> None:
+    """Write the rows of a ledger to a parquet file, in the order of time.
+
+    Works while the gateway goes on writing, and in constant memory.
+
+    \b
+    Example:
+      mild ledger export ledger.db --out week.parquet --since 7d
+    """
+    from mild.gateway.ledger.export import export as write
+    from mild.gateway.ledger.times import moment
+
+    now = time.time()
+    rows = write(
+        ledger, out, moment("since", since, now), moment("until", until, now), overwrite=overwrite
+    )
+    emit({"rows": rows, "out": out}, as_json, lambda: note(f"{rows:,} rows to {out}.", "written"))
+
+
+def _print(found: dict[str, Any]) -> None:
+    recent = found["recent"]
+    rows = [
+        ["requests", f"{found['requests']:,}"],
+        ["dollars", f"{found['dollars']:,.4f}"],
+        ["from", _moment(found["first"])],
+        ["to", _moment(found["last"])],
+        ["size", f"{found['bytes'] / 1e6:,.1f} MB"],
+        *([outcome, f"{count:,}"] for outcome, count in found["outcomes"].items()),
+    ]
+    print_table(str(found["path"]), ["ledger", ""], rows)
+    if found["experts"]:
+        print_table(
+            "experts",
+            ["expert", "requests", "dollars", "tokens in", "tokens out", "mean ms"],
+            [
+                [
+                    name,
+                    f"{entry['requests']:,}",
+                    f"{entry['dollars']:,.4f}",
+                    f"{entry['tokens_in']:,}",
+                    f"{entry['tokens_out']:,}",
+                    number(entry["mean_latency_ms"], 1),
+                ]
+                for name, entry in found["experts"].items()
+            ],
+        )
+    if recent["rows"]:
+        share = recent["explored_share"]
+        print_table(
+            f"the newest {recent['rows']:,}",
+            ["rows", ""],
+            [
+                ["latency, half of them up to", f"{number(recent['latency_ms_p50'], 1)} ms"],
+                ["latency, 95 % of them up to", f"{number(recent['latency_ms_p95'], 1)} ms"],
+                ["routed", f"{recent['routed']:,}"],
+                ["of these drawn with exploration", "–" if share is None else f"{share:.1%}"],
+                ["with their text", f"{recent['with_text']:,}"],
+                ["pinned to a session's expert", f"{recent['pinned']:,}"],
+            ],
+        )
+
+
+def _moment(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")

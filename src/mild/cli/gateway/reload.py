@@ -1,0 +1,36 @@
+"""``mild reload``"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from mild.cli import options as o
+from mild.cli.console import emit
+
+__all__ = ["reload"]
+
+
+def reload(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the gateway.")] = 6060,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for it.")] = 30.0,
+    as_json: o.AsJson = False,
+) -> None:
+    """Put a new router in place in a gateway that runs on this machine.
+
+    The gateway reads its router's folder again, checks it, and swaps it in; requests under way end with
+    the old one. If the new one cannot be used, the old one serves on, and this command says why.
+
+    \b
+    Example:
+      mild reload --port 6060
+      mild fit log.parquet --out router --overwrite && mild reload
+    """
+    from mild.exceptions import InvalidInputError
+    from mild.gateway.server.reloading import reload_gateway
+
+    found: dict[str, Any] = reload_gateway(port, timeout)
+    emit(found, as_json, lambda: typer.echo(f"router {found['router']} serves on port {port}"))
+    if found["failed"]:
+        raise InvalidInputError(found["failed"][0])

@@ -1,0 +1,157 @@
+"""``mild replay``"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mild.cli import options as o
+from mild.cli.console import emit, note, number, print_table
+from mild.cli.gateway.ledger import Ledger, Since, Until
+
+__all__ = ["replay"]
+
+_METHODS = {
+    "logged": "as logged",
+    "doubly_robust": "new router, doubly robust",
+    "self_normalised": "new router, self-normalised",
+    "inverse_propensity": "new router, inverse propensity",
+    "difference": "difference, doubly robust",
+}
+_QUANTITIES = {"cost": "cost", "dollars": "dollars", "errors": "errors", "failures": "failures"}
+
+
+def replay(
+    ledger: Ledger,
+    router: o.RouterFolder,
+    queries: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Table of request_id and query, where the ledger keeps no texts: .parquet, .csv, .jsonl.",
+        ),
+    ] = None,
+    text_column: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column of the query in --queries.")
+    ] = None,
+    feedback: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Table of request_id and error, score or correct, each in [0, 1], of answers that were "
+            "judged.",
+        ),
+    ] = None,
+    id_column: Annotated[
+        str, typer.Option(metavar="COLUMN", help="Column of the request's id in these tables.")
+    ] = "request_id",
+    price_weight: Annotated[
+        float | None,
+        typer.Option(
+            metavar="W",
+            help="Errors that one dollar is worth: a priced router decides by it, and with --feedback "
+            "costs are counted by it. Default: the router's.",
+        ),
+    ] = None,
+    explore: Annotated[
+        float, typer.Option(metavar="SHARE", help="Exploration of the new router.")
+    ] = 0.0,
+    since: Since = None,
+    until: Until = None,
+    confidence: Annotated[float, typer.Option(help="Coverage of the intervals.")] = 0.95,
+    seed: o.Seed = 0,
+    as_json: o.AsJson = False,
+) -> None:
+    """Estimate what another router would have cost on the traffic in a ledger.
+
+    The ledger must have been written with exploration (explore = 0.05 under [routing]): then each row
+    knows with which probability its expert was drawn, and rows on which the new router agrees speak for it.
+    The cost of a request is its price in dollars; with --feedback, error + W * dollars over the judged
+    requests. Requests of a pinned session count as one draw. The new router needs the texts: keep_text
+    = true under [ledger], or --queries.
+
+    \b
+    Example:
+      mild replay ledger.db --router new --since 7d
+      mild replay ledger.db --router new --feedback ratings.csv --price-weight 50
+    """
+    from mild.artifact import load
+    from mild.gateway.ledger.times import moment
+    from mild.replay import replay as estimate
+    from mild.replay.files import read_errors, read_texts
+    from mild.serving import is_priced, new_prices
+
+    loaded = load(router)
+    if price_weight is not None and is_priced(loaded):
+        loaded = new_prices(loaded, None, price_weight).on(loaded)
+    now = time.time()
+    found = estimate(
+        ledger,
+        loaded,
+        texts=None if queries is None else read_texts(queries, text_column, id_column),
+        errors=None if feedback is None else read_errors(feedback, id_column),
+        price_weight=_fitted_weight(loaded.metadata) if price_weight is None else price_weight,
+        explore=explore,
+        since=moment("since", since, now),
+        until=moment("until", until, now),
+        confidence=confidence,
+        seed=seed,
+    )
+    emit(found, as_json, lambda: _print(found))
+
+
+def _fitted_weight(metadata: Mapping[str, Any]) -> float | None:
+    """What a dollar was worth when the router was fitted, if it says so."""
+    cost = (metadata.get("notes") or {}).get("cost") or {}
+    weight = cost.get("price_weight")
+    return None if weight is None else float(weight)
+
+
+def _print(found: Mapping[str, Any]) -> None:
+    share = f"{found['confidence'] * 100:g} % interval"
+    for name, entries in found["estimates"].items():
+        title = f"{_QUANTITIES[name]} per request"
+        if name == "cost":
+            title += f" ({found['cost']})"
+        digits = 6 if name == "dollars" or (name == "cost" and found["cost"] == "dollars") else 4
+        rows = [
+            [
+                words,
+                number(entries[method]["mean"], digits),
+                f"{number(entries[method]['low'], digits)} to {number(entries[method]['high'], digits)}",
+            ]
+            for method, words in _METHODS.items()
+        ]
+        print_table(title, ["estimate", "mean", share], rows)
+    if found["draws"]:
+        print_table(
+            "who gets the requests",
+            ["expert", "as logged", "new router"],
+            [
+                [name, f"{entry['logged']:.1%}", f"{entry['new']:.1%}"]
+                for name, entry in found["shares"].items()
+            ],
+        )
+        overlap = found["overlap"]
+        print_table(
+            "what the log can tell",
+            ["overlap", ""],
+            [
+                ["requests that count", f"{found['rows']:,}"],
+                ["draws", f"{overlap['draws']:,}"],
+                ["draws that the new router might have made", f"{overlap['agreement']:.1%}"],
+                ["worth so many draws of its own", f"{overlap['effective']:,.0f}"],
+                ["largest weight, of their sum", f"{overlap['largest_share']:.2%}"],
+                [
+                    "mean weight, should be 1",
+                    f"{overlap['mean_weight']:.3f} ± {overlap['weight_error']:.3f}",
+                ],
+            ],
+        )
+    for reason, count in found["left_out"].items():
+        note(f"{count:,} rows left out: {reason}.")
+    typer.echo(found["verdict"]["sentence"])

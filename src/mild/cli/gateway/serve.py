@@ -1,0 +1,83 @@
+"""``mild serve``"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["serve"]
+
+
+def serve(
+    router: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Folder of a saved router. Default: the one in the file.", metavar="DIR"
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="mild.toml, or LiteLLM's config.yaml.")
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 for a free one.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, max=256, help="Worker processes.")] = None,
+    demo: Annotated[
+        bool,
+        typer.Option("--demo", help="Built-in stand-in experts and a router for them; no key."),
+    ] = False,
+) -> None:
+    """Serve a router as one OpenAI-compatible model.
+
+    Clients keep their code and change the base URL and the model name: mild lets the router choose,
+    router-mild-<t> weighs prices by t (larger is cheaper), an expert's own name goes straight to it.
+
+    \b
+    kill -HUP or mild reload   puts a new router in place without losing a request
+    kill -TERM or Ctrl-C       lets what is being answered end
+
+    \b
+    Example:
+      mild serve --demo
+      curl localhost:6060/v1/chat/completions -d '{"model": "mild",
+        "messages": [{"role": "user", "content": "What is 17 times 23?"}]}'
+      mild serve router --config mild.toml --workers 2
+    """
+    import importlib.util
+    import json
+    import os
+    import sys
+
+    from mild.exceptions import InvalidInputError, MissingExtraError
+
+    for package in ("httptools", "uvloop") if sys.platform != "win32" else ("httptools",):
+        if importlib.util.find_spec(package) is None:
+            raise MissingExtraError(
+                f"mild serve needs {package}; install it with: pip install 'mild-learn[gateway]'"
+            )
+    if demo:
+        if router is not None or config is not None:
+            raise InvalidInputError(
+                "--demo brings its own router and experts; leave DIR and --config."
+            )
+    elif config is None:
+        raise InvalidInputError(
+            "the experts must be named in a file: mild serve DIR --config mild.toml. "
+            "To look around first: mild serve --demo."
+        )
+    options = {
+        "router": None if router is None else str(router),
+        "config": None if config is None else str(config),
+        "host": host,
+        "port": port,
+        "workers": workers,
+        "demo": demo,
+    }
+    # In this process's place: what serves need not carry the command line in its memory.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    command = [sys.executable, "-m", "mild.gateway.server", json.dumps(options)]
+    os.execv(sys.executable, command)

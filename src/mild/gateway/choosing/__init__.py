@@ -1,0 +1,1 @@
+"""Who answers: model names, the text that is routed, sessions, and the decision itself."""

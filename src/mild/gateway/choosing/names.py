@@ -1,0 +1,83 @@
+"""What a client asks for by the name of a model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mild.gateway.refusals import Refusal
+
+__all__ = ["ROUTED", "Wish", "read_model"]
+
+ROUTED = "mild"
+_PREFIX = "router-mild-"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked for: an expert by name, or the router's choice, perhaps under another price weight."""
+
+    expert: str | None = None
+    price_weight: float | None = None
+
+
+_ROUTED = Wish()
+
+
+def read_model(model: object, experts: Sequence[str], weighs: bool) -> Wish:
+    """Read the name of a model: ``mild``, ``router-mild-<t>`` or an expert's own.
+
+    Parameters
+    ----------
+    model : as the request says
+    experts : names that may be asked for directly
+    weighs : whether the router takes another price weight, so that ``router-mild-<t>`` is a valid name
+
+    Raises
+    ------
+    Refusal
+        400 if it is no text or t no number, 404 if nobody has that name
+
+    Examples
+    --------
+    >>> read_model("mild", ["small"], True)
+    Wish(expert=None, price_weight=None)
+    >>> read_model("router-mild-0.5", ["small"], True), read_model("small", ["small"], True).expert
+    (Wish(expert=None, price_weight=0.5), 'small')
+    """
+    if model == ROUTED:
+        return _ROUTED
+    if not isinstance(model, str) or not model:
+        said = "It is missing." if model is None else "It is not a text."
+        raise Refusal(400, f"The request must name a model. {said}", param="model")
+    if model in experts:
+        return Wish(expert=model)
+    if model.startswith(_PREFIX):
+        return Wish(price_weight=_weight(model.removeprefix(_PREFIX)))
+    known = [ROUTED, *([f"{_PREFIX}<t>"] if weighs else []), *experts]
+    raise Refusal(
+        404,
+        f"There is no model {_short(model)!r}. Valid names: {', '.join(known)}.",
+        code="model_not_found",
+        param="model",
+    )
+
+
+def _weight(text: str) -> float:
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = math.nan
+    if not (math.isfinite(weight) and weight >= 0) or not text.isascii():
+        raise Refusal(
+            400,
+            f"{_PREFIX}<t> takes a number t >= 0, the weight of the price: larger is cheaper. "
+            f"Got {_short(text)!r}.",
+            param="model",
+        )
+    return weight
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 80 else name[:77] + "..."

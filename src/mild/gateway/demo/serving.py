@@ -1,0 +1,125 @@
+"""``mild serve --demo``: everything on loopback, nothing to install, no key."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mild.gateway.demo.answers import STAND_INS
+from mild.gateway.demo.fitting import DOLLARS
+from mild.gateway.server.listening import bind
+from mild.gateway.settings import (
+    AccessSettings,
+    ExpertSettings,
+    LedgerSettings,
+    LimitSettings,
+    Settings,
+)
+
+if TYPE_CHECKING:
+    from mild.artifact import LoadedRouter
+
+__all__ = ["demo_router", "demo_settings", "serve_demo"]
+
+BUDGET = 5.0
+# Seconds that a stand-in takes: a little, so that streams can be seen.
+SECONDS = {"calculator": 0.0, "atlas": 0.01, "scholar": 0.03}
+
+
+def demo_router() -> LoadedRouter:
+    """The router of the demo, as it travels with the package."""
+    from mild.artifact import load
+
+    return load(Path(__file__).parent / "router")
+
+
+def demo_settings(ports: dict[str, int], folder: Path, options: dict[str, Any]) -> Settings:
+    """Settings of the demo: stand-ins at these ports, the ledger in this folder."""
+    experts = tuple(
+        ExpertSettings(
+            name,
+            f"http://127.0.0.1:{port}/v1",
+            f"{name}-stand-in",
+            price_per_query=DOLLARS[name],
+        )
+        for name, port in ports.items()
+    )
+    port = options.get("port")
+    return Settings(
+        experts,
+        host=options.get("host") or "127.0.0.1",
+        port=6060 if port is None else port,
+        workers=options.get("workers") or 1,
+        access=AccessSettings(budget_day=BUDGET),
+        ledger=LedgerSettings(path=folder / "ledger.sqlite", keep_text=True),
+        store=str(folder / "store.sqlite"),
+    )
+
+
+def serve_demo(options: dict[str, Any]) -> int:
+    """Serve the demo until a signal says to stop; the exit status."""
+    from mild.gateway.server.starting import serve_settings
+
+    sockets = {name: bind("127.0.0.1", 0) for name in STAND_INS}
+    lifeline, held = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        try:
+            held.close()
+            _serve_stand_ins(sockets, lifeline)
+        finally:
+            os._exit(0)
+    lifeline.close()
+    ports = {name: sock.getsockname()[1] for name, sock in sockets.items()}
+    for sock in sockets.values():
+        sock.close()
+    folder = Path(tempfile.mkdtemp(prefix="mild-demo-"))
+    try:
+        settings = demo_settings(ports, folder, options)
+        return serve_settings(settings, demo_router, "the demo", _first_steps)
+    finally:
+        held.close()
+        os.waitpid(child, 0)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _first_steps(url: str) -> str:
+    return (
+        f"\nstand-in experts: {', '.join(STAND_INS)}; status page: {url}/"
+        f"\ntry: curl {url}/v1/chat/completions -d "
+        '\'{"model": "mild", "messages": [{"role": "user", "content": "What is 17 times 23?"}]}\''
+    )
+
+
+def _serve_stand_ins(sockets: dict[str, socket.socket], lifeline: socket.socket) -> None:
+    """Serve until the gateway is gone."""
+    import asyncio
+
+    from mild.gateway.demo.stand_in import StandIn
+    from mild.gateway.server.listening import Listener
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    # What it loads is loaded before the first question.
+    STAND_INS["atlas"]("")
+
+    async def serve() -> None:
+        listeners = []
+        for name, sock in sockets.items():
+            app = StandIn(f"{name}-stand-in", STAND_INS[name], SECONDS[name])
+            listener = Listener(app, LimitSettings(drain_seconds=0.5))
+            await listener.start(sock)
+            listeners.append(listener)
+        gone = asyncio.Event()
+        asyncio.get_running_loop().add_reader(lifeline, gone.set)
+        await gone.wait()
+        for listener in listeners:
+            await listener.stop()
+
+    asyncio.run(serve())

@@ -1,0 +1,88 @@
+"""The ledger as a parquet file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mild.exceptions import DataFileError, OutputExistsError
+from mild.gateway.ledger.reading import read_blocks, read_experts
+from mild.gateway.ledger.records import COLUMNS
+
+__all__ = ["export"]
+
+_WHOLE = ("tokens_in", "tokens_out", "status", "attempts")
+_REAL = (
+    "propensity", "expected_cost", "price", "latency_ms", "first_byte_ms", "overhead_ms",
+)  # fmt: skip
+
+
+def export(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    since: float | None = None,
+    until: float | None = None,
+    overwrite: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> int:
+    """Write the rows with ``since <= time < until``; their number.
+
+    The columns are those of ``Record``, time as a timestamp in UTC; ``experts`` beside ``probabilities``
+    names them. Rows go through block by block, and the file appears under its name when it is whole.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    place = Path(out)
+    if place.exists() and not overwrite:
+        raise OutputExistsError(f"{place} is there already; give --overwrite to replace it.")
+    schema = _schema(pa)
+    names = read_experts(path)
+    unfinished = place.with_name(f".{place.name}.{os.getpid()}.part")
+    count = 0
+    try:
+        with parquet.ParquetWriter(unfinished, schema, compression="zstd") as writer:
+            for block in read_blocks(path, since, until):
+                columns = dict(zip(COLUMNS, zip(*block, strict=True), strict=True))
+                writer.write_batch(_batch(pa, schema, columns, names))
+                count += len(block)
+                if progress is not None:
+                    progress(count)
+        os.replace(unfinished, place)
+    except OSError as error:
+        raise DataFileError(f"cannot write {place}: {error.strerror or error}.") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return count
+
+
+def _schema(pa: Any) -> Any:
+    kinds = {
+        "time": pa.timestamp("us", "UTC"),
+        "probabilities": pa.list_(pa.float64()),
+        "streamed": pa.bool_(),
+        **dict.fromkeys(_WHOLE, pa.int64()),
+        **dict.fromkeys(_REAL, pa.float64()),
+    }
+    fields = [(name, kinds.get(name, pa.string())) for name in COLUMNS]
+    place = COLUMNS.index("probabilities")
+    return pa.schema([*fields[:place], ("experts", pa.list_(pa.string())), *fields[place:]])
+
+
+def _batch(pa: Any, schema: Any, columns: dict[str, Any], names: dict[str, list[str]]) -> Any:
+    values = dict(columns)
+    values["time"] = [round(time * 1e6) for time in columns["time"]]
+    values["streamed"] = [bool(flag) for flag in columns["streamed"]]
+    # One text for all rows: a call for each would take longer than everything else.
+    values["probabilities"] = json.loads(
+        "[" + ",".join(shares or "null" for shares in columns["probabilities"]) + "]"
+    )
+    values["experts"] = [
+        None if shares is None else names.get(router)
+        for router, shares in zip(columns["router"], columns["probabilities"], strict=True)
+    ]
+    arrays = [pa.array(values[field.name], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,150 @@
+"""One row of the ledger: what was asked, who was chosen and why, what it cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["COLUMNS", "OUTCOMES", "Record", "as_row", "from_row"]
+
+OUTCOMES = ("ok", "cut", "cancelled", "refused", "failed")
+
+COLUMNS = (
+    "request_id",
+    "time",
+    "key",
+    "asked",
+    "expert",
+    "chosen",
+    "probabilities",
+    "propensity",
+    "expected_cost",
+    "price",
+    "tokens_in",
+    "tokens_out",
+    "latency_ms",
+    "first_byte_ms",
+    "overhead_ms",
+    "status",
+    "outcome",
+    "attempts",
+    "streamed",
+    "session",
+    "router",
+    "text",
+    "error",
+    "pinned_by",
+)
+
+
+@dataclass(slots=True)
+class Record:
+    """One accepted request.
+
+    Attributes
+    ----------
+    request_id : as in the header ``x-mild-request-id``
+    time : when it came, in seconds since 1970
+    key : name of the key, never the key
+    asked : model name that was asked for
+    expert : who answered; None if nobody did
+    chosen : the expert that was drawn among all, before any fault; None if the router was not asked
+    probabilities : the router's distribution, in the order of its experts
+    propensity : probability in (0, 1] with which ``chosen`` was drawn, exploration included
+    expected_cost : what the router expected of ``chosen``, in its own units
+    price : dollars, by the usage that the expert reported
+    tokens_in, tokens_out : likewise
+    latency_ms : from the request to the last byte
+    first_byte_ms : from the request to the first byte of the answer
+    overhead_ms : what the gateway itself added
+    status : HTTP status of the answer
+    outcome : "ok", "cut" (broken behind the first byte), "cancelled" (the client left), "refused" (budget
+        or rate), "failed"
+    attempts : requests that were sent to experts
+    streamed : whether the answer was a stream
+    session : hash of the session's name
+    router : fingerprint of the router that decided
+    text : what was routed, only where the settings keep it
+    error : why it failed, in a word or a sentence
+    pinned_by : request whose decision this one follows because their session is pinned. Such a row
+        repeats ``chosen`` and ``propensity`` of that request: nothing new was drawn
+
+    Examples
+    --------
+    >>> Record("r1", 0.0, "alice", "mild", expert="small", chosen="small", propensity=0.95).outcome
+    'ok'
+    """
+
+    request_id: str
+    time: float
+    key: str
+    asked: str
+    expert: str | None = None
+    chosen: str | None = None
+    probabilities: Sequence[float] | None = None
+    propensity: float | None = None
+    expected_cost: float | None = None
+    price: float | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    latency_ms: float | None = None
+    first_byte_ms: float | None = None
+    overhead_ms: float | None = None
+    status: int = 200
+    outcome: str = "ok"
+    attempts: int = 1
+    streamed: bool = False
+    session: str | None = None
+    router: str = ""
+    text: str | None = None
+    error: str | None = None
+    pinned_by: str | None = None
+
+
+def as_row(record: Record, keep_text: bool) -> tuple[Any, ...]:
+    """Values in the order of ``COLUMNS``, as SQLite takes them."""
+    shares = record.probabilities
+    return (
+        record.request_id,
+        record.time,
+        _storable(record.key),
+        _storable(record.asked),
+        record.expert,
+        record.chosen,
+        None if shares is None else "[" + ",".join(f"{share:.6g}" for share in shares) + "]",
+        record.propensity,
+        record.expected_cost,
+        record.price,
+        record.tokens_in,
+        record.tokens_out,
+        record.latency_ms,
+        record.first_byte_ms,
+        record.overhead_ms,
+        record.status,
+        record.outcome,
+        record.attempts,
+        int(record.streamed),
+        record.session,
+        record.router,
+        _storable(record.text) if keep_text else None,
+        _storable(record.error),
+        record.pinned_by,
+    )
+
+
+def from_row(row: Sequence[Any]) -> Record:
+    """The record of a row that has the columns ``COLUMNS``."""
+    record = Record(*row)
+    if isinstance(record.probabilities, str):
+        record.probabilities = json.loads(record.probabilities)
+    record.streamed = bool(record.streamed)
+    return record
+
+
+def _storable(text: str | None) -> str | None:
+    """Text without half characters, which JSON may hold and UTF-8 does not."""
+    if text is None or text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode("utf-8")

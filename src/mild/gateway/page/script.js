@@ -1,0 +1,250 @@
+"use strict";
+(() => {
+  const PACE = 2000, PATIENCE = 5000;
+  const byId = id => document.getElementById(id);
+  let seen = null, goneSince = null;
+  const drawn = {};
+
+  // Text only: names and queries never become markup.
+  function make(tag, attributes = {}, ...children) {
+    const node = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (name === "style") Object.assign(node.style, value);
+      else if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value);
+    }
+    node.append(...children.filter(child => child !== null && child !== undefined));
+    return node;
+  }
+  function picture(tag, attributes, ...children) {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+    node.append(...children);
+    return node;
+  }
+  // What has not changed is left alone: a selection or a focus stays.
+  function fill(id, data, build) {
+    const text = JSON.stringify(data);
+    if (drawn[id] === text) return;
+    drawn[id] = text;
+    byId(id).replaceChildren(...[build()].flat());
+  }
+
+  const percent = (share, digits = 1) => share == null ? "–" : (100 * share).toFixed(digits) + "\u00a0%";
+  const count = value => value == null ? "–" : value.toLocaleString("en-US");
+  function dollars(value) {
+    if (value == null) return "–";
+    if (value === 0) return "$0";
+    if (value < 0.00001) return "< $0.00001";
+    const digits = value >= 0.1 ? 2 : Math.min(7, 2 - Math.floor(Math.log10(value)));
+    return "$" + value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  }
+  function milliseconds(value) {
+    if (value == null) return "–";
+    if (value >= 10000) return (value / 1000).toFixed(0) + " s";
+    if (value >= 1000) return (value / 1000).toFixed(1) + " s";
+    return (value >= 10 ? value.toFixed(0) : value.toFixed(1)) + " ms";
+  }
+  const clock = seconds => new Date(seconds * 1000).toLocaleTimeString("en-GB");
+  const plural = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
+
+  function notices(status) {
+    const list = [];
+    if (goneSince !== null) {
+      const since = seen === null ? "It has not answered since this page was opened."
+        : `No answer since ${clock(goneSince / 1000)}; what you see is from ${clock(seen.time)}.`;
+      list.push(make("div", { class: "notice bad" }, make("strong", {}, "The gateway does not answer"), since));
+    }
+    if (status) {
+      if (status.shares.drift) list.push(make("div", { class: "notice warn", id: "drift" },
+        make("strong", {}, "Shares have left their band"), status.shares.sentence));
+      for (const trouble of status.troubles) list.push(make("div", { class: "notice bad" },
+        make("strong", {}, "Needs attention"), trouble));
+    }
+    return list;
+  }
+
+  function tiles(status) {
+    const tile = (name, value, more) => make("li", {}, make("span", {}, name), make("strong", {}, value), make("small", {}, more));
+    const { traffic, latency, spend } = status;
+    const day = spend && spend.all.day;
+    const failed = traffic.requests ? traffic.failures / traffic.requests : null;
+    return [
+      tile("Requests, last hour", count(traffic.requests), `${count(traffic.minutes.at(-2).requests)} in the last full minute`),
+      tile("Failed, last hour", failed === null ? "–" : percent(failed), failed === null ? "no requests" : `${count(traffic.failures)} of ${count(traffic.requests)}`),
+      tile("Latency, half within", milliseconds(latency.latency_ms.p50),
+        `95 % within ${milliseconds(latency.latency_ms.p95)}; gateway adds ${milliseconds(latency.overhead_ms.p50)}`),
+      day ? tile("Spent today", dollars(day.spent), day.budget === null ? "no budget set" : `of ${dollars(day.budget)}, ${percent(day.budget ? day.spent / day.budget : 0, 0)}`)
+        : tile("Spent, last hour", dollars(traffic.dollars), "no budget set"),
+    ];
+  }
+
+  function shares(data) {
+    const at = share => (100 * share) + "%";
+    const usual = data.reference === "earlier" ? "earlier" : "trained";
+    return data.experts.map(expert => {
+      const meter = make("div", { class: "meter", "aria-hidden": "true" });
+      if (expert.high !== undefined) meter.append(make("i", { class: "band", style: { left: at(expert.low), width: at(expert.high - expert.low) } }));
+      if (expert.live) meter.append(make("i", { class: "live", style: { width: at(expert.live) } }));
+      if (expert.usual !== undefined) meter.append(make("i", { class: "usual", style: { left: at(expert.usual) } }));
+      const judged = expert.usual !== undefined && data.window >= data.least;
+      const word = !judged ? null : expert.outside ? make("span", { class: "pill bad" }, "outside its band") : make("span", { class: "pill good" }, "in its band");
+      return make("li", { class: "row" + (expert.outside ? " outside" : "") },
+        make("div", { class: "who" }, expert.name, " ", word),
+        meter,
+        make("div", { class: "figures" }, make("span", { class: "unseen" }, "live share "), percent(expert.live),
+          ...(expert.usual === undefined ? [] : [make("small", {}, `${usual} ${percent(expert.usual)}`),
+            make("small", {}, `band ${(100 * expert.low).toFixed(0)} to ${percent(expert.high, 0)}`)])));
+    });
+  }
+  function rule(data) {
+    if (data.reference === null) return "Once the router says its trained shares, or enough decisions have been made, bands appear here.";
+    const source = data.reference === "trained" ? `the shares that the router had on ${count(data.reference_rows)} training rows`
+      : `the shares among ${count(data.reference_rows)} earlier decisions`;
+    const explored = data.explore > 0 ? `, mixed with ${percent(data.explore)} exploration` : "";
+    const so = data.window < data.full ? `, ${count(data.window)} so far,` : "";
+    return `Rule: the last ${count(data.full)} decisions${so} against ${source}${explored}. Beta-binomial bands for all experts at once: at any one look, ` +
+      `${percent(data.confidence, 0)} sure to hold all shares if nothing has changed. Pinned requests, and those that name an expert or a trade-off, are not counted.`;
+  }
+
+  function spendRows(spend) {
+    if (!spend) return [make("li", { class: "empty" }, "Nothing is counted.")];
+    const line = (name, entry, renews) => {
+      const part = entry.budget ? entry.spent / entry.budget : 0;
+      const held = entry.budget ? Math.min(entry.held / entry.budget, Math.max(0, 1 - part)) : 0;
+      const kind = entry.budget === null ? "" : part >= 1 ? " over" : part >= 0.8 ? " near" : "";
+      const state = entry.budget === null ? null
+        : part >= 1 ? make("span", { class: "pill bad" }, "used up") : part >= 0.8 ? make("span", { class: "pill warn" }, "nearly used up") : null;
+      const meter = entry.budget === null ? null : make("div", { class: "meter thin", "aria-hidden": "true" },
+        make("i", { class: "spent", style: { width: 100 * Math.min(1, part) + "%" } }),
+        make("i", { class: "held", style: { left: 100 * Math.min(1, part) + "%", width: 100 * held + "%" } }));
+      return make("li", { class: "row" + kind },
+        make("div", { class: "who" }, name, " ", state, renews && entry.budget !== null ? make("small", {}, renews) : null),
+        make("div", { class: "figures" }, entry.budget === null ? dollars(entry.spent) : `${dollars(entry.spent)} of ${dollars(entry.budget)}`,
+          make("small", {}, entry.budget === null ? "no budget" : `${percent(part, 0)}${entry.held > 0 ? `, ${dollars(entry.held)} held` : ""}`)),
+        meter);
+    };
+    const renews = period => { const at = new Date(period.renews * 1000); return Number.isNaN(at.getTime()) ? "" : `renews ${at.toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" })}`; };
+    const rows = [line("All, today", spend.all.day, renews(spend.day)), line("All, this month", spend.all.month, renews(spend.month))];
+    const keys = Object.entries(spend.keys).sort((a, b) => b[1].month.spent - a[1].month.spent);
+    for (const [name, entry] of keys.slice(0, 8)) {
+      const daily = entry.day.budget !== null;
+      rows.push(line(`${name}, ${daily ? "today" : "this month"}`, daily ? entry.day : entry.month, ""));
+    }
+    if (keys.length > 8) rows.push(make("li", { class: "empty" }, `and ${plural(keys.length - 8, "more key")}`));
+    return rows;
+  }
+
+  function traffic(data) {
+    const width = 480, height = 164, step = width / data.minutes.length;
+    const top = Math.max(1, ...data.minutes.map(minute => minute.requests));
+    const bars = data.minutes.flatMap((minute, place) => {
+      const tall = (height - 38) * minute.requests / top, bad = (height - 38) * minute.failures / top;
+      const base = height - 18, x = place * step + 1;
+      const tip = picture("title", {}, `${clock(minute.time).slice(0, 5)}: ${plural(minute.requests, "request")}, ${count(minute.failures)} failed, ${dollars(minute.dollars)}`);
+      return minute.requests === 0 ? [] : [picture("g", {}, tip,
+        picture("rect", { class: "ok-bar", x, y: base - tall, width: step - 2, height: tall - bad, rx: 1.5 }),
+        picture("rect", { class: "bad-bar", x, y: base - bad, width: step - 2, height: bad, rx: 1.5 }))];
+    });
+    const words = `${plural(data.requests, "request")} in the last hour, at most ${count(top)} a minute; ${count(data.failures)} failed.`;
+    const other = Object.entries(data.outcomes).filter(([name]) => name !== "ok").map(([name, n]) => `${count(n)} ${name}`).join(", ");
+    return [
+      make("p", { class: "lead" }, data.requests ? `${plural(data.requests, "request")}, ${dollars(data.dollars)}; ${other || "all answered"}.` : "No requests."),
+      make("ul", { class: "legend", "aria-hidden": "true" }, make("li", {}, make("i", { class: "key live" }), "answered, per minute"), make("li", {}, make("i", { class: "key failed" }), "failed (at the foot)")),
+      picture("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": words },
+        picture("line", { class: "axis", x1: 0, x2: width, y1: height - 17.5, y2: height - 17.5 }), ...bars,
+        picture("text", { x: 0, y: height - 3 }, "an hour ago"), picture("text", { x: width, y: height - 3, "text-anchor": "end" }, "now"),
+        ...(data.requests ? [picture("text", { x: width, y: 10, "text-anchor": "end" }, `most: ${count(top)} a minute`)] : [])),
+    ];
+  }
+
+  function latencyRows(data) {
+    const line = (name, entry) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, milliseconds(entry.p50)), make("td", {}, milliseconds(entry.p95)));
+    return [line("whole answer", data.latency_ms), line("first byte", data.first_byte_ms), line("the gateway's part", data.overhead_ms)];
+  }
+
+  function expertRow(expert) {
+    const kinds = { closed: ["good", "closed"], "half-open": ["warn", "half-open"], open: ["bad", "open"] };
+    const [kind, word] = kinds[expert.breaker] || ["", "unknown"];
+    const some = expert.breakers_not_closed > 0 && expert.workers > 1 ? ` in ${expert.breakers_not_closed} of ${expert.workers} workers` : "";
+    const flight = expert.in_flight === null ? "–" : count(expert.in_flight) + (expert.max_in_flight === null ? "" : ` of ${count(expert.max_in_flight)}`);
+    return make("tr", {}, make("th", { scope: "row" }, expert.name),
+      make("td", {}, make("span", { class: "pill " + kind }, word + some)),
+      ...[flight, count(expert.requests), count(expert.failures), count(expert.fell_back), milliseconds(expert.p50), milliseconds(expert.p95), dollars(expert.dollars)]
+        .map(cell => make("td", {}, cell)));
+  }
+
+  function decision(entry) {
+    const kind = { ok: "good", cut: "bad", failed: "bad", refused: "warn" }[entry.outcome] || "";
+    const why = [];
+    if (entry.chosen && entry.expert && entry.chosen !== entry.expert) why.push(`instead of ${entry.chosen}`);
+    if (entry.pinned) why.push("pinned");
+    if (entry.propensity !== null && entry.propensity < 0.5 && !entry.pinned) why.push("explored");
+    if (!entry.chosen && entry.expert) why.push("named");
+    if (entry.streamed) why.push("stream");
+    return make("li", {},
+      make("span", { class: "when" }, clock(entry.time)),
+      make("span", { class: "who-asked" }, entry.key, " ", make("small", {}, "asked " + entry.asked)),
+      make("span", { class: "expert" }, entry.expert || "nobody", " ", make("small", {}, why.join(", "))),
+      make("span", { class: "num price" }, dollars(entry.price)),
+      make("span", { class: "num took" }, milliseconds(entry.latency_ms)),
+      make("span", { class: "state" }, make("span", { class: "pill " + kind }, entry.outcome === "ok" ? "ok" : `${entry.outcome} ${entry.status}`)),
+      entry.text ? make("span", { class: "query" }, entry.text) : null);
+  }
+
+  function show(status) {
+    fill("tiles", [status.traffic, status.latency, status.spend], () => tiles(status));
+    const outside = status.shares.experts.filter(e => e.outside).length;
+    byId("shares-sentence").textContent = outside ? `${outside} of ${status.shares.experts.length} shares of the last ${count(status.shares.window)} decisions are outside their bands.`
+      : status.shares.sentence;
+    byId("shares-legend").hidden = status.shares.experts.every(e => e.usual === undefined);
+    byId("usual-word").textContent = status.shares.reference === "earlier" ? "earlier share" : "trained share";
+    fill("shares", status.shares, () => shares(status.shares));
+    byId("rule").textContent = rule(status.shares);
+    fill("spend", status.spend, () => spendRows(status.spend));
+    fill("traffic", status.traffic, () => traffic(status.traffic));
+    fill("latency", status.latency, () => latencyRows(status.latency));
+    fill("experts", status.experts, () => status.experts.map(expertRow));
+    fill("last", status.last, () => status.last.length ? status.last.map(decision)
+      : [make("li", { class: "empty" }, status.ledger ? "No decisions yet." : "No ledger is configured: decisions, shares and latencies are not kept.")]);
+    const routers = [...new Set(status.workers.map(worker => worker.router).filter(Boolean))];
+    byId("workers").textContent = (status.workers.length ? plural(status.workers.length, "worker") : "No worker has reported") +
+      (routers.length ? `, router ${routers.map(name => name.slice(0, 12)).join(" and ")}` : "") + ".";
+  }
+
+  function pulse() {
+    const node = byId("pulse");
+    node.className = "pulse " + (goneSince !== null ? "gone" : seen ? "live" : "waiting");
+    node.textContent = goneSince !== null ? "no answer" : seen ? `live, ${clock(seen.time)}` : "Connecting …";
+    document.documentElement.classList.toggle("stale", goneSince !== null);
+    fill("notices", [goneSince, seen && seen.shares, seen && seen.troubles], () => notices(seen));
+  }
+
+  async function ask() {
+    const stop = new AbortController();
+    const timer = setTimeout(() => stop.abort(), PATIENCE);
+    try {
+      const answer = await fetch("status.json", { cache: "no-store", signal: stop.signal });
+      if (!answer.ok) throw new Error(String(answer.status));
+      seen = await answer.json();
+      goneSince = null;
+      show(seen);
+    } catch (error) {
+      if (!(error instanceof TypeError || error instanceof SyntaxError || error.name === "AbortError" || /^\d+$/.test(error.message))) console.error(error);
+      goneSince = goneSince ?? Date.now();
+    } finally {
+      clearTimeout(timer);
+    }
+    pulse();
+    setTimeout(next, PACE);
+  }
+  // A tab that nobody sees asks nothing.
+  const next = () => document.hidden ? document.addEventListener("visibilitychange", next, { once: true }) : ask();
+
+  const theme = byId("theme"), dark = matchMedia("(prefers-color-scheme: dark)");
+  const current = () => document.documentElement.dataset.theme || (dark.matches ? "dark" : "light");
+  const label = () => { theme.textContent = current() === "dark" ? "Light" : "Dark"; theme.setAttribute("aria-label", `Change to ${theme.textContent.toLowerCase()} colours`); };
+  theme.addEventListener("click", () => { document.documentElement.dataset.theme = current() === "dark" ? "light" : "dark"; label(); });
+  dark.addEventListener("change", label);
+  label();
+  ask();
+})();

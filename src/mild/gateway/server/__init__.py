@@ -1,0 +1,1 @@
+"""The clients' side: the wire, the endpoints, worker processes and their supervisor."""

@@ -1,0 +1,142 @@
+"""Whether settings and a router go together, and what is worth knowing before traffic comes."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+from mild.exceptions import InvalidInputError, UnsupportedError
+from mild.gateway.settings.kinds import ExpertSettings, Settings, is_loopback
+
+if TYPE_CHECKING:
+    from mild.artifact import LoadedRouter
+
+__all__ = ["Finding", "check_against", "findings_against", "findings_in"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One sentence. With an error nothing can be served; a warning is likely a mistake."""
+
+    kind: Literal["error", "warning", "note"]
+    text: str
+
+
+def check_against(settings: Settings, router: LoadedRouter) -> list[Finding]:
+    """Refuse settings that do not go with a router; otherwise give what is worth knowing.
+
+    Raises
+    ------
+    InvalidInputError : with every mismatch named
+    """
+    findings = findings_against(settings, router)
+    errors = [finding.text for finding in findings if finding.kind == "error"]
+    if errors:
+        raise InvalidInputError(" ".join(errors))
+    return findings
+
+
+def findings_against(settings: Settings, router: LoadedRouter) -> list[Finding]:
+    """Everything that is worth knowing about settings and their router, errors first."""
+    findings = [*_names(settings, router), *_abilities(settings, router), *findings_in(settings)]
+    order = ("error", "warning", "note")
+    return sorted(findings, key=lambda finding: order.index(finding.kind))
+
+
+def findings_in(settings: Settings) -> list[Finding]:
+    """What is worth knowing about the settings alone."""
+    return [*_money(settings), *_exposure(settings), *_notes(settings)]
+
+
+def _names(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
+    given = {expert.name: expert for expert in settings.experts}
+    missing = [name for name in router.expert_names if name not in given]
+    extra = [expert for name, expert in given.items() if name not in router.expert_names]
+    source = "the settings" if settings.source is None else str(settings.source)
+    for name in missing:
+        close = difflib.get_close_matches(name, [expert.name for expert in extra], n=1)
+        hint = ""
+        if close:
+            hint = f" Is it the one called {close[0]!r} ({given[close[0]].place or source})?"
+        yield Finding(
+            "error",
+            f"{source} must name every expert of the router ({', '.join(router.expert_names)}); "
+            f"{name!r} is missing.{hint}",
+        )
+    for expert in extra:
+        yield Finding(
+            "warning" if missing else "note",
+            f"{expert.place or source}: {expert.name} is not an expert of the router; it answers "
+            "only to its own name.",
+        )
+
+
+def _abilities(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
+    if router.text is None:
+        yield Finding(
+            "error",
+            "the router must read texts, but it was fitted on numbers; save it with its text "
+            "features: mild.save(router, folder, text=features).",
+        )
+    weight = settings.routing.price_weight
+    try:
+        router.with_prices(price_weight=1.0 if weight is None else weight)
+    except (UnsupportedError, InvalidInputError) as error:
+        if weight is not None:
+            yield Finding("error", f"routing.price_weight = {weight:g} cannot be used: {error}")
+        else:
+            yield Finding(
+                "note",
+                "the router has no separate head for prices: router-mild-<t> is refused, "
+                "model mild works.",
+            )
+
+
+def _money(settings: Settings) -> Iterator[Finding]:
+    access = settings.access
+    free = [expert.name for expert in settings.experts if not expert.priced]
+    if free and len(free) < len(settings.experts):
+        yield Finding("warning", f"no price is given for {', '.join(free)}: counted as free.")
+    elif free and (access.budget_day is not None or access.budget_month is not None):
+        yield Finding("warning", "no expert has a price: the budgets cannot be reached.")
+    elif free:
+        yield Finding("note", "no expert has a price: spend is counted as 0.")
+    for expert in settings.experts:
+        if (expert.price_in is None) != (expert.price_out is None):
+            lacking = "price_in" if expert.price_in is None else "price_out"
+            yield Finding(
+                "warning", f"{_place(expert)}{expert.name} has no {lacking}: it is taken as 0."
+            )
+    day, month = access.budget_day, access.budget_month
+    if day is not None and month is not None and day > month:
+        yield Finding(
+            "warning", f"access.budget_day (${day:g}) is above access.budget_month (${month:g})."
+        )
+
+
+def _exposure(settings: Settings) -> Iterator[Finding]:
+    for expert in settings.experts:
+        parts = urlsplit(expert.base_url)
+        exposed = parts.scheme == "http" and not is_loopback(parts.hostname or "")
+        if exposed and expert.secret is not None:
+            yield Finding(
+                "warning", f"{_place(expert)}the key of {expert.name} travels unencrypted: http://."
+            )
+    if not settings.requires_key and not is_loopback(settings.host):
+        yield Finding(
+            "warning", f"anyone who reaches {settings.host} can spend: access.require_key is false."
+        )
+    if settings.ledger.keep_text:
+        yield Finding("note", "the ledger keeps the text of every request: ledger.keep_text.")
+
+
+def _notes(settings: Settings) -> Iterator[Finding]:
+    for text in settings.notes:
+        yield Finding("note", text)
+
+
+def _place(expert: ExpertSettings) -> str:
+    return f"{expert.place}: " if expert.place else ""

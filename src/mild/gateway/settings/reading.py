@@ -1,0 +1,209 @@
+"""``mild.toml``, or LiteLLM's ``config.yaml``, as settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, cast
+
+from mild.gateway.settings.experts import expert_of
+from mild.gateway.settings.kinds import (
+    AccessSettings,
+    ExpertSettings,
+    LedgerSettings,
+    LimitSettings,
+    RoutingSettings,
+    Settings,
+)
+from mild.toml import Checker, read_toml
+
+__all__ = ["read_settings", "read_store_path"]
+
+_KEYS = (
+    "router",
+    "host",
+    "port",
+    "workers",
+    "store",
+    "page",
+    "litellm",
+    "experts",
+    "routing",
+    "limits",
+    "access",
+    "ledger",
+)
+# What is not said stands beside the file.
+_STORE = "mild.sqlite"
+_LEDGER = "ledger.sqlite"
+
+
+def read_settings(
+    path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ
+) -> Settings:
+    """Read what a gateway is told, with its secrets.
+
+    Parameters
+    ----------
+    path : a TOML file, or a file of LiteLLM's, which ends with .yaml or .yml. Paths in it are
+        relative to its folder.
+    environment : where variables are looked up
+
+    Raises
+    ------
+    DataFileError : one sentence with file, line and key; it never shows a secret
+    """
+    file = Path(path)
+    folder = file.resolve().parent
+    if file.suffix.lower() in (".yaml", ".yml"):
+        found, notes = _litellm(file, environment)
+        return Settings(
+            experts=found,
+            store=str(folder / _STORE),
+            ledger=LedgerSettings(folder / _LEDGER),
+            notes=notes,
+            source=file,
+        )
+    checker = read_toml(file)
+    checker.refuse_unknown((), _KEYS)
+    experts, notes = _experts(checker, folder, environment)
+    settings = Settings()
+    host = checker.text(("host",), settings.host)
+    if not host or not host.isascii() or not host.isprintable() or " " in host:
+        checker.fail(("host",), "must be an address such as 127.0.0.1, or 0.0.0.0 for all")
+    router = checker.text(("router",), None)
+    return Settings(
+        experts=experts,
+        router=None if router is None else folder / Path(router).expanduser(),
+        host=host,
+        port=checker.whole(("port",), settings.port, least=0, most=65535),
+        workers=checker.whole(("workers",), settings.workers, least=1, most=256),
+        routing=_routing(checker),
+        limits=_limits(checker),
+        access=_access(checker),
+        ledger=_ledger(checker, folder),
+        store=_store(checker, folder),
+        page=checker.flag(("page",), settings.page),
+        notes=notes,
+        source=file,
+    )
+
+
+def read_store_path(path: str | os.PathLike[str]) -> str:
+    """Path of the store that a file names; no secret is needed for that."""
+    file = Path(path)
+    folder = file.resolve().parent
+    if file.suffix.lower() in (".yaml", ".yml"):
+        return str(folder / _STORE)
+    return _store(read_toml(file), folder)
+
+
+def _experts(
+    checker: Checker, folder: Path, environment: Mapping[str, str]
+) -> tuple[tuple[ExpertSettings, ...], tuple[str, ...]]:
+    """Experts of LiteLLM's file first, where one is named; a table changes what it says."""
+    known: dict[str, ExpertSettings] = {}
+    notes: tuple[str, ...] = ()
+    litellm = checker.text(("litellm",), None)
+    if litellm is not None:
+        found, notes = _litellm(folder / Path(litellm).expanduser(), environment)
+        known = {expert.name: expert for expert in found}
+    for name in checker.table(("experts",)):
+        known[name] = expert_of(checker, name, folder, environment, known.get(name))
+    if not known:
+        checker.fail(("experts",), "must name at least one expert: [experts.NAME]; got none")
+    return tuple(known.values()), notes
+
+
+def _litellm(
+    file: Path, environment: Mapping[str, str]
+) -> tuple[tuple[ExpertSettings, ...], tuple[str, ...]]:
+    # Only those who have such a file need a parser of YAML.
+    from mild.gateway.settings.litellm import read_litellm
+
+    return read_litellm(file, environment)
+
+
+def _routing(checker: Checker) -> RoutingSettings:
+    place, base = ("routing",), RoutingSettings()
+    checker.refuse_unknown(place, RoutingSettings.__slots__)
+    explore = checker.number((*place, "explore"), base.explore)
+    if explore > 1:
+        checker.fail((*place, "explore"), f"must be a share from 0 to 1; got {explore:g}")
+    return RoutingSettings(
+        price_weight=checker.number((*place, "price_weight"), base.price_weight),
+        explore=explore,
+        text=cast(
+            'Literal["last", "all"]',
+            checker.choice((*place, "text"), base.text, ("last", "all")),
+        ),
+        pin_sessions=checker.flag((*place, "pin_sessions"), base.pin_sessions),
+        session_seconds=checker.number(
+            (*place, "session_seconds"), base.session_seconds, above_zero=True
+        ),
+        max_sessions=checker.whole((*place, "max_sessions"), base.max_sessions, least=1),
+        fallback=checker.flag((*place, "fallback"), base.fallback),
+        max_attempts=checker.whole((*place, "max_attempts"), base.max_attempts, least=1, most=20),
+    )
+
+
+def _limits(checker: Checker) -> LimitSettings:
+    place, base = ("limits",), LimitSettings()
+    checker.refuse_unknown(place, LimitSettings.__slots__)
+    return LimitSettings(
+        max_body_bytes=checker.whole((*place, "max_body_bytes"), base.max_body_bytes, least=1024),
+        max_headers=checker.whole((*place, "max_headers"), base.max_headers, least=10),
+        max_header_bytes=checker.whole(
+            (*place, "max_header_bytes"), base.max_header_bytes, least=1024
+        ),
+        max_in_flight=checker.whole((*place, "max_in_flight"), base.max_in_flight, least=1),
+        header_seconds=_seconds(checker, (*place, "header_seconds"), base.header_seconds),
+        body_seconds=_seconds(checker, (*place, "body_seconds"), base.body_seconds),
+        keep_alive_seconds=_seconds(
+            checker, (*place, "keep_alive_seconds"), base.keep_alive_seconds
+        ),
+        drain_seconds=checker.number((*place, "drain_seconds"), base.drain_seconds),
+    )
+
+
+def _seconds(checker: Checker, place: tuple[str, ...], default: float) -> float:
+    return checker.number(place, default, above_zero=True)
+
+
+def _access(checker: Checker) -> AccessSettings:
+    place, base = ("access",), AccessSettings()
+    checker.refuse_unknown(place, AccessSettings.__slots__)
+    anonymous = checker.text((*place, "anonymous"), base.anonymous)
+    if not anonymous or not anonymous.isprintable() or len(anonymous) > 100:
+        checker.fail((*place, "anonymous"), "must be a name")
+    return AccessSettings(
+        require_key=checker.flag((*place, "require_key"), base.require_key),
+        anonymous=anonymous,
+        budget_day=checker.number((*place, "budget_day"), base.budget_day),
+        budget_month=checker.number((*place, "budget_month"), base.budget_month),
+        requests_per_minute=checker.whole((*place, "requests_per_minute"), None, least=1),
+    )
+
+
+def _ledger(checker: Checker, folder: Path) -> LedgerSettings:
+    place, base = ("ledger",), LedgerSettings()
+    checker.refuse_unknown(place, ("enabled", *LedgerSettings.__slots__))
+    path = checker.text((*place, "path"), _LEDGER)
+    if not path:
+        checker.fail((*place, "path"), "must be a path; to write none: enabled = false")
+    enabled = checker.flag((*place, "enabled"), True)
+    return LedgerSettings(
+        path=folder / Path(path).expanduser() if enabled else None,
+        keep_text=checker.flag((*place, "keep_text"), base.keep_text),
+        keep_days=checker.number((*place, "keep_days"), base.keep_days, above_zero=True),
+        max_bytes=checker.whole((*place, "max_bytes"), base.max_bytes, least=1_000_000),
+    )
+
+
+def _store(checker: Checker, folder: Path) -> str:
+    store = checker.text(("store",), _STORE)
+    if not store or "://" in store:
+        # Not quoted: an address may hold a password.
+        checker.fail(("store",), 'must be the path of an SQLite file, such as "mild.sqlite"')
+    return str(folder / Path(store).expanduser())

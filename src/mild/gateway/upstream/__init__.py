@@ -1,0 +1,1 @@
+"""The experts' side: connections, attempts, breakers, capacity, server-sent events."""

@@ -1,0 +1,110 @@
+"""``mild keys``: shown once, listed with what was spent, ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner
+
+from mild.cli.gateway.keys import build_keys
+from mild.gateway.access.keys import digest_of
+from mild.gateway.access.money import periods_at
+from mild.gateway.access.owners import new_owner
+from mild.gateway.access.sqlite import SqliteStore
+from mild.gateway.access.store import AccountKey, Exchange, Report
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    (tmp_path / "mild.toml").write_text('store = "keys.sqlite"\n')
+
+    def run(*words):
+        result = CliRunner().invoke(build_keys(), list(map(str, words)))
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return SimpleNamespace(code=result.exit_code, out=result.stdout, err=result.stderr)
+
+    return SimpleNamespace(run=run, folder=tmp_path)
+
+
+def opened(path):
+    store = SqliteStore(str(path))
+    store.open()
+    return store
+
+
+def test_a_key_is_alone_on_stdout_and_only_its_hash_is_kept(place):
+    done = place.run("add", "alice", "--budget-day", 5, "--budget-month", 50, "--rpm", 60)
+    key = done.out.strip()
+    assert done.code == 0
+    assert done.out == f"{key}\n"
+    assert key.startswith("mild-")
+    assert done.err == "note: this is the only time the key is shown.\n"
+    store = opened(place.folder / "keys.sqlite")
+    kept = store.read_keys()[0]
+    assert kept.digest == digest_of(key, store.salt())
+    assert (kept.budget_day, kept.budget_month) == (5 * 10**9, 50 * 10**9)
+    assert kept.requests_per_minute == 60
+    store.close()
+    listed = place.run("list")
+    assert key not in listed.out
+    assert key[:9] in listed.out
+
+
+def test_what_was_spent_is_listed(place):
+    place.run("add", "alice", "--budget-day", 5)
+    place.run("add", "bob")
+    place.run("revoke", "bob")
+    day, month = periods_at(time.time())
+    reports = [
+        Report(AccountKey("key:alice", period.name), 1_250_000_000, 0, 0) for period in (day, month)
+    ]
+    store = opened(place.folder / "keys.sqlite")
+    store.exchange(Exchange(new_owner(), time.time()))
+    store.exchange(Exchange(owner := new_owner(), time.time()))
+    store.exchange(Exchange(owner, time.time(), reports=reports))
+    store.close()
+    rows = json.loads(place.run("list", "--json").out)["keys"]
+    assert [(row["name"], row["revoked"]) for row in rows] == [("alice", False), ("bob", True)]
+    assert (rows[0]["spent_day"], rows[0]["budget_day"], rows[0]["spent_month"]) == (
+        1.25,
+        5.0,
+        1.25,
+    )
+    shown = place.run("list").out
+    assert "$1.2500 of $5" in shown
+    assert "bob (revoked)" in shown
+
+
+def test_a_name_that_is_taken_or_unknown_is_refused(place):
+    assert place.run("list").out == "No keys yet: mild keys add NAME\n"
+    assert place.run("add", "alice").code == 0
+    again = place.run("add", "alice")
+    assert again.code == 1
+    assert again.err.startswith("error: the name of a new key must be free; 'alice' has one")
+    assert place.run("add", "a b").err.startswith("error: the name of a key must be up to 64")
+    gone = place.run("revoke", "nobody")
+    assert gone.err == "error: name must be that of a key (alice); got 'nobody'.\n"
+    assert place.run("revoke", "alice").out == "alice is revoked.\n"
+
+
+def test_the_store_is_named_by_itself_or_by_the_file(place):
+    assert place.run("add", "a", "--store", place.folder / "other.sqlite").code == 0
+    assert (place.folder / "other.sqlite").exists()
+    assert not (place.folder / "keys.sqlite").exists()
+    missing = place.run("add", "a", "--config", "none.toml")
+    assert missing.code == 1
+    assert "none.toml: it cannot be read" in missing.err
+    os.mkdir(place.folder / "folder.sqlite")
+    assert "error: " in place.run("list", "--store", place.folder / "folder.sqlite").err
+
+
+def test_as_json_the_key_is_in_one_document(place):
+    done = json.loads(place.run("add", "alice", "--json").out)
+    assert set(done) == {"name", "key"}

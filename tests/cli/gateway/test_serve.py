@@ -1,0 +1,89 @@
+"""``mild serve`` and ``mild reload``."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from mild.cli.console import reported
+from mild.cli.gateway.reload import reload
+from mild.cli.gateway.serve import serve
+
+
+def run(verb, *arguments):
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(reported(verb))
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "mild serve DIR --config mild.toml"),
+        (["router"], "--config"),
+        (["router", "--demo"], "--demo brings its own"),
+        (["--demo", "--config", "x.toml"], "--demo brings its own"),
+    ],
+)
+def test_what_is_missing_is_said(arguments, says):
+    found = run(serve, *arguments)
+    assert found.exit_code == 1
+    assert says in found.output
+
+
+def test_options_reach_the_server(monkeypatch):
+    seen = []
+    monkeypatch.setattr(os, "execv", lambda path, command: seen.append((path, command)))
+    found = run(serve, "router", "-c", "mild.toml", "--port", "0", "--workers", "3")
+    assert found.exit_code == 0
+    path, command = seen[0]
+    assert path == sys.executable
+    assert command[1:3] == ["-m", "mild.gateway.server"]
+    assert json.loads(command[3]) == {
+        "router": "router",
+        "config": "mild.toml",
+        "host": None,
+        "port": 0,
+        "workers": 3,
+        "demo": False,
+    }
+
+
+def test_a_gateway_that_is_not_there_cannot_be_reloaded(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    found = run(reload, "--port", "9")
+    assert found.exit_code == 1
+    assert "9 is not" in found.output
+
+
+def test_serve_and_reload_the_demo(tmp_path):
+    code = (
+        "import typer; from mild.cli.gateway.serve import serve; app = typer.Typer(); "
+        "app.command()(serve); app()"
+    )
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "--demo", "--port", "0"],
+        stdout=subprocess.PIPE,
+        env=environment,
+    )
+    try:
+        url = process.stdout.readline().decode().split(" on ")[1].split()[0]
+        command = [sys.executable, "-c", code.replace("serve", "reload"), "--json", "--port"]
+        done = subprocess.run(
+            [*command, url.rsplit(":", 1)[1]], stdout=subprocess.PIPE, env=environment, check=True
+        )
+        assert json.loads(done.stdout)["failed"] == []
+        with urllib.request.urlopen(f"{url}/health/readiness") as answer:
+            assert json.load(answer)["router"] == json.loads(done.stdout)["router"]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.communicate()

@@ -1,0 +1,466 @@
+"""The door and the till, as the server uses them."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from types import SimpleNamespace
+
+import pytest
+
+from mild.exceptions import DataFileError, InvalidInputError
+from mild.gateway.access import Access
+from mild.gateway.access import courier as courier_module
+from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
+from mild.gateway.access.money import parts_of
+from mild.gateway.access.sqlite import SqliteStore, schema
+from mild.gateway.refusals import Refusal
+from mild.gateway.settings import AccessSettings, Settings
+
+NOON = 1_800_014_400.0  # 2027-01-15 12:00 UTC
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A store, a clock that the test moves, quick beats, and keys."""
+    monkeypatch.setattr(courier_module, "BEAT_SECONDS", 0.05)
+    path = str(tmp_path / "mild.sqlite")
+    here = SimpleNamespace(now=NOON, path=path, file=tmp_path / "mild.sqlite")
+
+    def store():
+        opened = SqliteStore(path)
+        opened.open()
+        return opened
+
+    def add_key(name, day=None, month=None, rpm=None):
+        opened, text = store(), new_key()
+        dollars = [None if value is None else parts_of(value) for value in (day, month)]
+        opened.add_key(
+            Key(name, digest_of(text, opened.salt()), hint_of(text), 1.0, None, *dollars, rpm)
+        )
+        opened.close()
+        return f"Bearer {text}"
+
+    def access(workers=1, host="127.0.0.1", **limits):
+        settings = Settings(store=path, workers=workers, host=host, access=AccessSettings(**limits))
+        return Access(settings, clock=lambda: here.now)
+
+    here.store, here.add_key, here.access = store, add_key, access
+    return here
+
+
+def run(test):
+    """Run a coroutine function to its end, with time for a few beats."""
+    return asyncio.run(asyncio.wait_for(test(), 20))
+
+
+def refused(caught, status, code):
+    refusal = caught.value
+    assert (refusal.status, refusal.code) == (status, code)
+    return refusal
+
+
+async def until(condition):
+    for _ in range(200):
+        if condition():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("it did not happen")
+
+
+class Started:
+    def __init__(self, access):
+        self.access = access
+
+    async def __aenter__(self):
+        await self.access.start()
+        return self.access
+
+    async def __aexit__(self, *_):
+        await self.access.close()
+
+
+def test_a_known_key_is_its_callers(place):
+    key = place.add_key("alice", day=5, rpm=60)
+
+    async def test():
+        async with Started(place.access(host="0.0.0.0")) as access:
+            caller = access.identify(key)
+            assert (caller.name, caller.requests_per_minute) == ("alice", 60)
+            assert access.identify(key.replace("Bearer", "bearer")) is caller
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        "Basic abc",
+        "Bearer sk-1",
+        "Bearer " + "x" * 5000,
+        "Bearer ключ",
+        "\x00",
+    ],
+)
+def test_without_a_known_key_nobody_passes_where_one_is_needed(place, authorization):
+    place.add_key("alice")
+
+    async def test():
+        async with Started(place.access(host="0.0.0.0")) as access:
+            with pytest.raises(Refusal) as caught:
+                access.identify(authorization)
+            refusal = refused(caught, 401, "invalid_api_key")
+            assert refusal.headers["WWW-Authenticate"] == "Bearer"
+            assert (
+                not authorization
+                or authorization[7:] not in refusal.message
+                or len(authorization) < 8
+            )
+
+    run(test)
+
+
+def test_where_no_key_is_needed_any_word_will_do_but_not_a_false_key_of_ours(place):
+    key = place.add_key("alice")
+
+    async def test():
+        async with Started(place.access(anonymous="guest")) as access:
+            for word in (None, "Bearer sk-anything", "Basic x"):
+                assert access.identify(word).name == "guest"
+            assert access.identify(key).name == "alice"
+            with pytest.raises(Refusal) as caught:
+                access.identify("Bearer mild-wrong")
+            refused(caught, 401, "invalid_api_key")
+
+    run(test)
+
+
+def test_keys_are_added_and_revoked_while_it_runs(place):
+    async def test():
+        async with Started(place.access(host="0.0.0.0")) as access:
+            key = place.add_key("late")
+
+            def is_known():
+                try:
+                    return access.identify(key).name == "late"
+                except Refusal:
+                    return False
+
+            assert not is_known()
+            await until(is_known)
+            store = place.store()
+            store.revoke_key("late", 2.0)
+            store.close()
+            await until(lambda: not is_known())
+
+    run(test)
+
+
+def test_requests_per_minute_are_exact_on_one_worker(place):
+    key = place.add_key("alice", rpm=3)
+
+    async def test():
+        async with Started(place.access(requests_per_minute=2)) as access:
+            alice, guest = access.identify(key), access.identify(None)
+            for _ in range(3):
+                await access.admit(alice)
+            with pytest.raises(Refusal) as caught:
+                await access.admit(alice)
+            assert refused(caught, 429, "rate_limit_exceeded").headers["Retry-After"] == "60"
+            await access.admit(guest)
+            await access.admit(guest)
+            with pytest.raises(Refusal):
+                await access.admit(guest)
+            place.now += 59.9
+            with pytest.raises(Refusal) as caught:
+                await access.admit(alice)
+            assert caught.value.headers["Retry-After"] == "1"
+            place.now += 0.1
+            await access.admit(alice)
+
+    run(test)
+
+
+def test_requests_per_minute_hold_over_two_workers_and_all_can_be_used(place):
+    key = place.add_key("alice", rpm=50)
+
+    async def test():
+        async with Started(place.access(workers=2)) as one, Started(place.access(workers=2)) as two:
+            served = 0
+            for turn in range(400):
+                access = (one, two)[turn % 7 == 0]
+                try:
+                    await access.admit(access.identify(key))
+                    served += 1
+                except Refusal as refusal:
+                    refused(SimpleNamespace(value=refusal), 429, "rate_limit_exceeded")
+                    await asyncio.sleep(0.003)
+                # Slots serve for two seconds, and the door opens again after one.
+                place.now += 0.02
+            assert served == 50
+
+    run(test)
+
+
+def test_a_budget_serves_exactly_what_it_can_pay(place):
+    key = place.add_key("alice", day=1)
+
+    async def test():
+        async with Started(place.access()) as access:
+            alice, served, codes = access.identify(key), 0, set()
+
+            async def ask():
+                nonlocal served
+                try:
+                    reservation = await access.reserve(alice, 0.01)
+                except Refusal as refusal:
+                    codes.add(refusal.code)
+                else:
+                    await asyncio.sleep(0)
+                    access.settle(reservation, 0.01)
+                    served += 1
+
+            await asyncio.gather(*(ask() for _ in range(300)))
+            assert served == 100
+            assert codes <= {"insufficient_quota", "budget_held"}
+            with pytest.raises(Refusal) as caught:
+                await access.reserve(alice, 0.01)
+            refusal = refused(caught, 402, "insufficient_quota")
+            assert refusal.kind == "insufficient_quota"
+            assert refusal.headers["Retry-After"] == str(12 * 3600)
+            assert refusal.message == (
+                "The budget of alice for the day is $1.00, of which $0.00 is left; this request may "
+                "cost $0.01. It renews at 2027-01-16 00:00 UTC."
+            )
+            access.settle(await access.reserve(alice, 0.0), 0.0)
+            place.now += 12 * 3600
+            access.settle(await access.reserve(alice, 0.5), 0.25)
+
+        store = place.store()
+        assert {
+            key[1]: total.spent
+            for key, total in store.totals(["2027-01-15", "2027-01-16", "2027-01"]).items()
+            if key[0] == "*"
+        } == {
+            "2027-01-15": 10**9,
+            "2027-01-16": 250_000_000,
+            "2027-01": 1_250_000_000,
+        }
+        store.close()
+
+    run(test)
+
+
+def test_money_that_is_only_held_is_a_matter_of_a_moment(place):
+    async def test():
+        async with Started(place.access(budget_month=1)) as access:
+            guest = access.identify(None)
+            first = await access.reserve(guest, 0.9)
+            with pytest.raises(Refusal) as caught:
+                await access.reserve(guest, 0.9)
+            refusal = refused(caught, 429, "budget_held")
+            assert "The gateway's budget for the month is held" in refusal.message
+            assert refusal.headers["Retry-After"] == "1"
+            access.settle(first, 0.05)
+            second = await access.reserve(guest, 0.9)
+            access.release(second)
+            access.release(second)
+            access.settle(second, 0.9)
+            third = await access.reserve(guest, 0.95)
+            access.settle(third, 0.9)
+            with pytest.raises(Refusal) as caught:
+                await access.reserve(guest, 0.9)
+            assert "of which $0.05 is left" in refused(caught, 402, "insufficient_quota").message
+
+    run(test)
+
+
+def test_what_a_request_cost_is_all_of_it_where_nobody_knows(place):
+    async def test():
+        async with Started(place.access(budget_day=100)) as access:
+            guest = access.identify(None)
+            for cost in (None, float("nan"), -1.0, float("inf")):
+                access.settle(await access.reserve(guest, 2.0), cost)
+            assert access.spend()["all"]["day"]["spent"] == 8.0
+            for dollars in (-1.0, float("nan"), float("inf")):
+                with pytest.raises(InvalidInputError):
+                    await access.reserve(guest, dollars)
+
+    run(test)
+
+
+def test_more_can_be_put_aside_for_a_dearer_expert(place):
+    async def test():
+        async with Started(place.access(budget_day=1)) as access:
+            guest = access.identify(None)
+            reservation = await access.reserve(guest, 0.1)
+            await access.enlarge(reservation, 0.05)
+            await access.enlarge(reservation, 0.6)
+            assert reservation.amount == parts_of(0.6)
+            with pytest.raises(Refusal):
+                await access.enlarge(reservation, 1.1)
+            with pytest.raises(Refusal):
+                await access.reserve(guest, 0.5)
+            access.settle(reservation, 0.6)
+            access.settle(await access.reserve(guest, 0.4), 0.4)
+            assert access.spend()["all"]["day"]["spent"] == 1.0
+
+    run(test)
+
+
+def test_idle_money_goes_back_so_that_another_worker_can_use_it(place):
+    async def test():
+        async with (
+            Started(place.access(workers=2, budget_day=1)) as one,
+            Started(place.access(workers=2, budget_day=1)) as two,
+        ):
+            one.release(await one.reserve(one.identify(None), 0.01))
+            two.release(await two.reserve(two.identify(None), 0.01))
+
+            async def everything():
+                try:
+                    two.release(await two.reserve(two.identify(None), 1.0))
+                except Refusal:
+                    return False
+                return True
+
+            for _ in range(100):
+                if await everything():
+                    break
+                await asyncio.sleep(0.05)
+                place.now += 0.05
+            assert await everything()
+
+    run(test)
+
+
+def test_a_request_that_is_given_up_while_it_waits_holds_nothing(place):
+    async def test():
+        async with Started(place.access(budget_day=1)) as access:
+            guest = access.identify(None)
+            for delay in range(40):
+                task = asyncio.create_task(access.reserve(guest, 0.5))
+                for _ in range(delay % 8):
+                    await asyncio.sleep(0)
+                if delay % 3 == 0:
+                    await asyncio.sleep(0.001)
+                task.cancel()
+                done = (await asyncio.gather(task, return_exceptions=True))[0]
+                if not isinstance(done, BaseException):
+                    access.release(done)
+            access.release(await access.reserve(guest, 1.0))
+
+    run(test)
+
+
+def test_a_lost_store_refuses_money_and_serves_again_when_it_is_back(place, monkeypatch):
+    monkeypatch.setattr(schema, "_BUSY_SECONDS", 0.01)
+
+    async def test():
+        async with Started(place.access(budget_day=1)) as access:
+            guest = access.identify(None)
+            held = await access.reserve(guest, 0.001)
+            other = sqlite3.connect(place.file, isolation_level=None)
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(Refusal) as caught:
+                await access.reserve(guest, 0.9)
+            refused(caught, 503, "store_unavailable")
+            assert "locked" in access.trouble
+            assert "locked" in access.spend()["trouble"]
+            # What is at hand is spent, and nothing of it is forgotten.
+            access.settle(held, 0.001)
+            access.settle(await access.reserve(guest, 0.001), 0.001)
+            await asyncio.sleep(0.15)
+            other.execute("ROLLBACK")
+            other.close()
+            await until(lambda: access.trouble is None)
+            access.settle(await access.reserve(guest, 0.9), 0.9)
+        store = place.store()
+        assert store.totals(["2027-01-15"])["*", "2027-01-15"] == (902_000_000, 0, 0)
+        store.close()
+
+    run(test)
+
+
+def test_without_budgets_the_store_is_never_waited_for(place, monkeypatch):
+    monkeypatch.setattr(schema, "_BUSY_SECONDS", 0.01)
+
+    async def test():
+        async with Started(place.access()) as access:
+            other = sqlite3.connect(place.file, isolation_level=None)
+            other.execute("BEGIN IMMEDIATE")
+            for _ in range(100):
+                access.settle(await access.reserve(access.identify(None), 5.0), 1.0)
+            assert access.spend()["keys"]["anonymous"]["month"]["spent"] == 100.0
+            other.execute("ROLLBACK")
+            other.close()
+
+    run(test)
+
+
+def test_requests_under_way_at_the_end_count_in_full(place):
+    async def test():
+        access = place.access(budget_day=10)
+        await access.start()
+        await access.reserve(access.identify(None), 2.0)
+        access.settle(await access.reserve(access.identify(None), 2.0), 0.5)
+        await access.close()
+        store = place.store()
+        assert store.totals(["2027-01-15"])["*", "2027-01-15"] == (2_500_000_000, 0, 2_000_000_000)
+        store.close()
+        with pytest.raises(Refusal) as caught:
+            await access.reserve(access.identify(None), 9.0)
+        refused(caught, 503, "store_unavailable")
+
+    run(test)
+
+
+def test_a_store_of_something_else_stops_the_start(place):
+    place.file.write_bytes(b"something else" * 100)
+
+    async def test():
+        access = place.access()
+        with pytest.raises(DataFileError):
+            await access.start()
+        await access.close()
+
+    run(test)
+
+
+def test_without_a_file_everything_works_in_memory():
+    async def test():
+        async with Started(Access(Settings(access=AccessSettings(budget_day=1)))) as access:
+            guest = access.identify(None)
+            access.settle(await access.reserve(guest, 0.6), 0.6)
+            with pytest.raises(Refusal):
+                await access.reserve(guest, 0.6)
+            assert access.spend()["all"]["day"]["spent"] == 0.6
+            assert access.spend()["all"]["day"]["budget"] == 1.0
+
+    run(test)
+
+
+def test_the_document_of_spend_covers_all_workers_and_keys(place):
+    key = place.add_key("alice", day=5, month=50)
+
+    async def test():
+        async with (
+            Started(place.access(workers=2, budget_day=9)) as one,
+            Started(place.access(workers=2, budget_day=9)) as two,
+        ):
+            for access in (one, two):
+                access.settle(await access.reserve(access.identify(key), 1.0), 0.5)
+            await until(lambda: two.spend()["keys"]["alice"]["month"]["spent"] == 1.0)
+            await until(lambda: two.spend()["all"]["day"]["held"] == 0.0)
+            document = two.spend()
+        assert document["day"] == {"name": "2027-01-15", "renews": 1_800_057_600}
+        assert document["all"]["day"] == {"spent": 1.0, "held": 0.0, "lost": 0.0, "budget": 9.0}
+        assert document["all"]["month"]["budget"] is None
+        assert list(document["keys"]) == ["alice"]
+        assert document["keys"]["alice"]["day"]["budget"] == 5.0
+
+    run(test)

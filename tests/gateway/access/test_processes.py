@@ -1,0 +1,105 @@
+"""Budgets and limits over real processes, some of which are killed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mild.gateway.access.money import periods_at
+from mild.gateway.access.sqlite import SqliteStore
+
+WORKER = Path(__file__).with_name("worker.py")
+MOST = 1_000_000
+
+
+def start(tmp_path, name, **plan):
+    plan = {
+        "store": str(tmp_path / "mild.sqlite"),
+        "book": str(tmp_path / f"{name}.book"),
+        "seed": sum(map(ord, name)),
+        "workers": 3,
+        "clients": 8,
+        "pause": 0.01,
+        "most": MOST,
+        "seconds": 3.0,
+    } | plan
+    process = subprocess.Popen(
+        [sys.executable, str(WORKER), json.dumps(plan)], stdout=subprocess.PIPE, text=True
+    )
+    return process
+
+
+def finish(processes):
+    for process in processes:
+        process.communicate(timeout=60)
+
+
+def books(tmp_path):
+    """Statuses and sums that the workers wrote down."""
+    rows = [
+        tuple(map(int, line.split()))
+        for file in tmp_path.glob("*.book")
+        for line in file.read_text().splitlines()
+    ]
+    return [status for status, _ in rows], sum(cost for _, cost in rows)
+
+
+def totals(tmp_path):
+    store = SqliteStore(str(tmp_path / "mild.sqlite"))
+    store.open()
+    day = periods_at(time.time())[0].name
+    found = store.totals([day])
+    store.close()
+    return found["*", day]
+
+
+def test_a_budget_holds_over_processes_and_is_used_up(tmp_path):
+    budget = 150 * MOST
+    workers = [start(tmp_path, name, budget_day=budget / 1e9) for name in "abc"]
+    finish(workers)
+    assert [worker.returncode for worker in workers] == [0, 0, 0]
+    statuses, spent = books(tmp_path)
+    total = totals(tmp_path)
+    assert total == (spent, 0, 0)
+    assert spent <= budget
+    # Used up: less is left than two requests may cost.
+    assert spent > budget - 2 * MOST
+    assert 402 in statuses
+    assert set(statuses) <= {200, 402, 429}
+
+
+@pytest.mark.slow
+def test_a_budget_holds_when_workers_are_killed_and_replaced(tmp_path):
+    budget = 400 * MOST
+    plan = {"budget_day": budget / 1e9, "seconds": 5.0, "clients": 6}
+    workers = [start(tmp_path, name, **plan) for name in "ab"]
+    for turn in range(4):
+        victim = start(tmp_path, f"victim{turn}", **plan)
+        assert victim.stdout.readline() == "ready\n"
+        time.sleep(0.4)
+        victim.kill()
+        victim.communicate()
+    # The next to start finds whoever was killed last.
+    finish([*workers, start(tmp_path, "next", **plan | {"seconds": 0.0})])
+    assert [worker.returncode for worker in workers] == [0, 0]
+    _, spent = books(tmp_path)
+    total = totals(tmp_path)
+    assert spent <= budget
+    assert total.spent <= budget
+    assert total.held == 0
+    # Nothing is forgotten, and each of the dead is charged for little more than it held.
+    assert spent <= total.spent <= spent + total.lost
+    assert total.lost < 4 * 40 * MOST
+
+
+def test_requests_per_minute_hold_over_processes(tmp_path):
+    plan = {"requests_per_minute": 120, "seconds": 4.0}
+    finish([start(tmp_path, name, **plan) for name in "abc"])
+    statuses, _ = books(tmp_path)
+    assert 100 <= statuses.count(200) <= 120
+    assert set(statuses) == {200, 429}

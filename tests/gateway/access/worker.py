@@ -1,0 +1,53 @@
+"""One worker of ``test_processes``: spends until it is told to stop, and writes down what it spent.
+
+What it spent goes to a file before the till knows, as money at an endpoint does: a worker that is killed in
+between has spent it all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import sys
+import time
+
+from mild.gateway.access import Access
+from mild.gateway.refusals import Refusal
+from mild.gateway.settings import AccessSettings, Settings
+
+
+async def spend(plan):
+    rng = random.Random(plan["seed"])
+    limits = AccessSettings(
+        budget_day=plan.get("budget_day"), requests_per_minute=plan.get("requests_per_minute")
+    )
+    access = Access(Settings(store=plan["store"], workers=plan["workers"], access=limits))
+    await access.start()
+    book = os.open(plan["book"], os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    caller = access.identify(plan.get("key"))
+    end = time.monotonic() + plan["seconds"]
+
+    async def client():
+        while time.monotonic() < end:
+            try:
+                await access.admit(caller)
+                most = rng.randrange(1, plan["most"])
+                reservation = await access.reserve(caller, most / 1e9)
+            except Refusal as refusal:
+                os.write(book, b"%d 0\n" % refusal.status)
+                await asyncio.sleep(rng.random() * 0.02)
+                continue
+            await asyncio.sleep(rng.random() * plan["pause"])
+            cost = rng.randrange(most + 1)
+            os.write(book, b"200 %d\n" % cost)
+            access.settle(reservation, cost / 1e9)
+
+    print("ready", flush=True)
+    await asyncio.gather(*(client() for _ in range(plan["clients"])))
+    await access.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(spend(json.loads(sys.argv[1])))

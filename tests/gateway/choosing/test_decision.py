@@ -1,0 +1,98 @@
+import numpy as np
+import pytest
+
+from gateway.gateway_cases import TEXTS, features, priced_router, scored_router
+from mild.artifact import LoadedRouter
+from mild.exceptions import MildError
+from mild.gateway.choosing.decision import Chooser
+from mild.gateway.refusals import Refusal
+from mild.policies import ConstantPolicy, LinearCostPolicy, PricedPolicy, StandardizedPolicy
+
+
+def random_priced(rng, kind, experts=4):
+    width = features().n_features
+    heads = [rng.normal(size=(experts, width)).astype(np.float32) for _ in range(2)]
+    shifts = [rng.normal(size=experts).astype(np.float32) for _ in range(2)]
+    betas = rng.uniform(size=experts).astype(np.float32)
+    return PricedPolicy(heads[0], shifts[0], heads[1], shifts[1], betas, 0.7, kind, 1.5)
+
+
+@pytest.mark.parametrize("kind", ["logistic", "ridge"])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_the_short_way_decides_as_the_policy_does(kind, scaled):
+    rng = np.random.default_rng(3)
+    step = features()
+    for _ in range(20):
+        policy = random_priced(rng, kind)
+        if scaled:
+            mean, scale = rng.normal(size=(2, step.n_features))
+            policy = StandardizedPolicy(mean, np.abs(scale) + 0.5, policy)
+        names = [f"e{k}" for k in range(4)]
+        notes = {"cost": {"price_weight": 1.0}}
+        router = LoadedRouter(policy, names, text=step, metadata={"notes": notes})
+        chooser = Chooser(router)
+        for text in (*TEXTS, "", "é \ud800"):
+            for weight in (None, 0.0, 3.0):
+                wanted = router if weight is None else router.with_prices(price_weight=weight)
+                x = step.transform([text])
+                found = chooser.score(text, weight)
+                np.testing.assert_allclose(found.costs, wanted.expected_costs(x)[0], rtol=1e-4)
+                np.testing.assert_allclose(
+                    found.probabilities, wanted.predict_proba(x)[0], rtol=1e-3, atol=1e-6
+                )
+                gap = np.sort(found.costs)[1] - min(found.costs)
+                if gap > 1e-4:
+                    assert found.best == wanted.predict(x)[0] == found.order[0]
+                assert sorted(found.order) == [0, 1, 2, 3]
+                rest = [found.costs[k] for k in found.order[1:]]
+                assert rest == sorted(rest)
+
+
+def test_several_texts_are_decided_as_each_alone():
+    rng = np.random.default_rng(4)
+    router = LoadedRouter(random_priced(rng, "logistic"), list("abcd"), text=features())
+    for chooser in (Chooser(router), Chooser(scored_router())):
+        texts = [*TEXTS, "", "é \ud800", "x" * 20_000]
+        found = chooser.score_all(texts, [None] * len(texts))
+        for text, together in zip(texts, found, strict=True):
+            alone = chooser.score(text)
+            assert (together.best, together.order) == (alone.best, alone.order)
+            np.testing.assert_allclose(together.probabilities, alone.probabilities, rtol=1e-4)
+
+
+def test_ties_go_to_the_highest_index_as_in_the_policies():
+    chooser = Chooser(priced_router(("a", "b", "c"), (0.5, 0.5, 0.5), (0.0, 0.0, 0.0)))
+    assert chooser.score("x").best == 2
+    assert chooser.score("x").probabilities == pytest.approx([1 / 3] * 3)
+
+
+def test_costs_of_zero_give_equal_shares():
+    chooser = Chooser(priced_router(("a", "b"), (0.0, 0.0), (0.0, 0.0)))
+    assert chooser.score("x").probabilities == [0.5, 0.5]
+
+
+def test_other_policies_decide_by_their_own_way():
+    step = features()
+    costs = LinearCostPolicy(np.zeros((2, step.n_features)), np.array([0.3, 0.2]))
+    found = Chooser(LoadedRouter(costs, ["a", "b"], text=step)).score("x")
+    assert (found.best, found.order, found.costs) == (1, [1, 0], [0.3, 0.2])
+    constant = ConstantPolicy(np.array([0.5, 0.2]), step.n_features)
+    assert Chooser(LoadedRouter(constant, ["a", "b"], text=step)).score("x").best == 1
+    scored = Chooser(scored_router()).score("x")
+    assert (scored.best, scored.order, scored.costs) == (1, [1, 0], None)
+
+
+def test_a_one_head_router_refuses_another_weight_with_the_reason():
+    chooser = Chooser(scored_router())
+    chooser.check_weight(None)
+    with pytest.raises(Refusal, match="one head") as caught:
+        chooser.check_weight(0.5)
+    assert caught.value.status == 400
+    with pytest.raises(MildError, match="one head"):
+        Chooser(scored_router(), price_weight=2.0)
+
+
+def test_a_router_on_numbers_cannot_serve_texts():
+    router = LoadedRouter(ConstantPolicy(np.array([0.5, 0.2]), 3), ["a", "b"])
+    with pytest.raises(MildError, match="fitted on numbers"):
+        Chooser(router)

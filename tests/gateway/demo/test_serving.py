@@ -1,0 +1,61 @@
+"""``mild serve --demo`` on a fresh machine."""
+
+import asyncio
+import json
+
+import pytest
+
+from gateway.gateway_cases import ask, chat, events, said
+from gateway.process_cases import served
+from mild.gateway.demo import demo_router
+from mild.gateway.demo.fitting import DOLLARS, fit_demo_router
+
+ASKED = {
+    "What is 17 times 23?": ("calculator", "391"),
+    "What is the capital of France?": ("atlas", "Paris"),
+    "Write a poem about autumn.": ("scholar", "stand-in"),
+}
+
+
+def test_the_router_travels_with_the_package():
+    router = demo_router()
+    assert router.expert_names == list(DOLLARS)
+    chosen = router.route(list(ASKED))
+    assert [router.expert_names[k] for k in chosen] == [name for name, _ in ASKED.values()]
+
+
+@pytest.mark.slow
+def test_the_router_is_the_one_that_is_fitted(tmp_path):
+    fitted, kept = fit_demo_router(tmp_path / "router"), demo_router()
+    texts = [*ASKED, "What is 8 - 6?", "Hello", "Who wrote this?"]
+    assert fitted.route(texts).tolist() == kept.route(texts).tolist()
+    assert fitted.expected_costs(fitted.features(texts)) == pytest.approx(
+        kept.expected_costs(kept.features(texts)), abs=1e-2
+    )
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_first_request_of_the_readme_works(tmp_path, workers):
+    async def run():
+        async with served(tmp_path, demo=True, port=0, workers=workers) as g:
+            found = {text: await ask(g.port, chat(text)) for text in ASKED}
+            stream = await ask(g.port, chat("What is 3 + 4?", stream=True))
+            cheap = await ask(g.port, chat("Write a poem about autumn.", "router-mild-100000"))
+            completion = await ask(
+                g.port, {"model": "mild", "prompt": "What is 2 + 2?"}, "/v1/completions"
+            )
+            page = await ask(g.port, None, "/", "GET")
+            code = await g.stop()
+            return found, stream, cheap, completion, page, code
+
+    found, stream, cheap, completion, page, code = asyncio.run(run())
+    for text, (name, answer) in ASKED.items():
+        assert found[text].headers["x-mild-expert"] == name
+        document = json.loads(found[text].body)
+        assert document["model"] == name
+        assert answer in document["choices"][0]["message"]["content"]
+    assert (said(stream.body), events(stream.body)[-1]) == ("7", "[DONE]")
+    assert cheap.headers["x-mild-expert"] == "calculator"
+    assert json.loads(completion.body)["choices"][0]["text"] == "4"
+    assert page.status == 200
+    assert code == 0

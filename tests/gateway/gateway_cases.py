@@ -1,0 +1,224 @@
+"""A gateway on loopback in the loop of the test, and a client that reads what it sends byte by byte."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from functools import cache
+from types import SimpleNamespace
+
+import numpy as np
+
+from mild.artifact import LoadedRouter
+from mild.gateway.access import Access
+from mild.gateway.server.app import create_app
+from mild.gateway.server.listening import Listener, bind
+from mild.gateway.settings import ExpertSettings, LimitSettings, RoutingSettings, Settings
+from mild.policies import LinearPolicy, PricedPolicy
+from mild.policies.decoder import Decoder
+from mild.text import HashingFeatures
+
+TEXTS = ["2 + 2 = ?", "What is the capital of France?", "Add 3 and 4.", "Where is Rome?"]
+
+
+@cache
+def features():
+    return HashingFeatures(dimensions=2).fit(TEXTS)
+
+
+def priced_router(names=("small", "large"), errors=(0.6, 0.1), prices=(0.001, 0.1), weight=1.0):
+    """A router that expects the same of every text: errors and prices as given."""
+    step = features()
+    zero = np.zeros((len(names), step.n_features), np.float32)
+    policy = PricedPolicy(
+        zero,
+        np.array(errors, np.float32),
+        zero,
+        np.array(prices, np.float32),
+        np.zeros(len(names), np.float32),
+        weight,
+        "ridge",
+    )
+    notes = {"cost": {"price_weight": 1.0}, "errors": list(errors)}
+    return LoadedRouter(policy, names, metadata={"notes": notes}, text=step)
+
+
+def scored_router(names=("small", "large")):
+    """A router with one head, which chooses the last expert."""
+    step = features()
+    zero = np.zeros((len(names), step.n_features), np.float32)
+    decoder = Decoder(np.ones(len(names)), "stationary", "logistic")
+    intercept = np.arange(len(names), dtype=np.float32)
+    return LoadedRouter(LinearPolicy(zero, intercept, decoder), names, text=step)
+
+
+class KeptLedger:
+    """A ledger in memory."""
+
+    def __init__(self):
+        self.records = []
+        self.documents = []
+        self.registered = {}
+        self.dropped = self.waiting = self.written = 0
+        self.trouble = None
+
+    def start(self):
+        pass
+
+    def write(self, record):
+        self.records.append(record)
+
+    def publish(self, document):
+        self.documents.append(document)
+
+    def register(self, fingerprint, names):
+        self.registered[fingerprint] = list(names)
+
+    def close(self, timeout=5.0):
+        pass
+
+
+def expert(name, upstream, **more):
+    """Settings of an expert at a fake endpoint, in a hurry."""
+    url = upstream if isinstance(upstream, str) else upstream.base_url
+    quick = {"connect_seconds": 1.0, "first_byte_seconds": 1.0, "idle_seconds": 1.0}
+    return ExpertSettings(name, url, f"{name}-model", **{**quick, **more})
+
+
+@contextlib.asynccontextmanager
+async def gateway(experts, router=None, *, access=None, listen=True, board=None, **parts):
+    """A running gateway: ``port``, ``app``, ``ledger``, ``listener``."""
+    routing = parts.pop("routing", {})
+    limits = parts.pop("limits", {})
+    app_parts = {name: parts.pop(name) for name in ("clock", "seed") if name in parts}
+    settings = Settings(
+        experts=tuple(experts),
+        routing=RoutingSettings(**routing),
+        limits=LimitSettings(**{"drain_seconds": 2.0, **limits}),
+        **parts,
+    )
+    if router is None:
+        router = priced_router(tuple(one.name for one in experts), *_costs(len(experts)))
+    ledger = KeptLedger()
+    app = create_app(settings, router, access or Access(settings), ledger, board, **app_parts)
+    await app.start()
+    listener = Listener(app, settings.limits, app.metrics.refused)
+    sock = bind("127.0.0.1", 0)
+    port = sock.getsockname()[1]
+    await listener.start(sock)
+    try:
+        yield SimpleNamespace(
+            port=port, app=app, ledger=ledger, listener=listener, settings=settings
+        )
+    finally:
+        await listener.stop()
+        await app.stop()
+        await asyncio.sleep(0)
+
+
+def _costs(count):
+    errors = np.linspace(0.1, 0.5, count)
+    return tuple(errors), tuple(np.full(count, 0.01))
+
+
+class Client:
+    """One connection, one request after the other."""
+
+    def __init__(self, port):
+        self.port = port
+        self.reader = self.writer = None
+
+    async def __aenter__(self):
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
+        return self
+
+    async def __aexit__(self, *_):
+        self.writer.close()
+        with contextlib.suppress(ConnectionError):
+            await self.writer.wait_closed()
+
+    def send(self, data):
+        self.writer.write(data)
+
+    async def ask(self, document, path="/v1/chat/completions", method="POST", **headers):
+        self.send(request_bytes(document, path, method, **headers))
+        return await self.answer(method)
+
+    async def answer(self, method="POST"):
+        """Read one response: status, headers, body, whether it ended as it should."""
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        lines = head.decode("latin-1").split("\r\n")
+        status = int(lines[0].split()[1])
+        headers = {
+            name.lower(): value
+            for name, _, value in (line.partition(": ") for line in lines[1:] if line)
+        }
+        if method == "HEAD":
+            return SimpleNamespace(status=status, headers=headers, body=b"", whole=True)
+        body, whole = await self._body(headers)
+        return SimpleNamespace(status=status, headers=headers, body=body, whole=whole)
+
+    async def _body(self, headers):
+        if "content-length" in headers:
+            try:
+                return await self.reader.readexactly(int(headers["content-length"])), True
+            except asyncio.IncompleteReadError as error:
+                return error.partial, False
+        if "transfer-encoding" not in headers:
+            return await self.reader.read(), True
+        parts = []
+        while True:
+            try:
+                size = int(await self.reader.readuntil(b"\r\n"), 16)
+                parts.append((await self.reader.readexactly(size + 2))[:-2])
+            except (asyncio.IncompleteReadError, ConnectionError):
+                return b"".join(parts), False
+            if size == 0:
+                return b"".join(parts), True
+
+
+def request_bytes(document, path="/v1/chat/completions", method="POST", **headers):
+    """A request as bytes; the document may be bytes already."""
+    body = document if isinstance(document, bytes) else json.dumps(document).encode()
+    if method in ("GET", "HEAD"):
+        body = b""
+    lines = {"host": "gateway", "content-type": "application/json", **headers}
+    if "transfer-encoding" not in {name.replace("_", "-") for name in lines}:
+        lines.setdefault("content-length", str(len(body)))
+    head = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in lines.items())
+    return f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + body
+
+
+async def ask(port, document, path="/v1/chat/completions", method="POST", **headers):
+    """One request on a connection of its own."""
+    async with Client(port) as client:
+        return await client.ask(document, path, method, **headers)
+
+
+def chat(text="What is 2 + 2?", model="mild", **more):
+    """The body of a chat request."""
+    return {"model": model, "messages": [{"role": "user", "content": text}], **more}
+
+
+def events(body):
+    """The data of the events in a body."""
+    return [part[6:] for part in body.decode().split("\n\n") if part.startswith("data: ")]
+
+
+def said(body):
+    """The text of a streamed chat answer."""
+    found = []
+    for data in events(body):
+        if data != "[DONE]":
+            for choice in json.loads(data).get("choices", []):
+                found.append(choice.get("delta", {}).get("content") or "")
+    return "".join(found).strip()
+
+
+async def rows(running, count=1, seconds=2.0):
+    """The ledger's records, once there are so many."""
+    end = asyncio.get_running_loop().time() + seconds
+    while len(running.ledger.records) < count and asyncio.get_running_loop().time() < end:
+        await asyncio.sleep(0.005)
+    return running.ledger.records

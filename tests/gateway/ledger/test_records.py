@@ -1,0 +1,40 @@
+"""A record and its row."""
+
+import dataclasses
+
+import pytest
+
+from ledger_cases import record, write_all
+from mild.gateway.ledger import Record, read_ledger
+from mild.gateway.ledger.records import COLUMNS, as_row, from_row
+
+
+def test_columns_are_the_fields_in_their_order():
+    assert [field.name for field in dataclasses.fields(Record)] == list(COLUMNS)
+
+
+def test_a_record_comes_back_from_its_row():
+    full = Record(
+        "r", 1.5, "k", "mild", "a", "b", [0.25, 0.75], 0.5, 0.1, 0.002, 3, 4, 5.0, 6.0, 7.0, 200, "cut",
+        2, True, "s", "f", "text", "why", "r0",
+    )  # fmt: skip
+    assert from_row(as_row(full, keep_text=True)) == full
+    bare = Record("r", 1.5, "k", "mild")
+    assert from_row(as_row(bare, keep_text=True)) == bare
+
+
+def test_the_text_is_kept_only_where_the_settings_say_so(tmp_path):
+    secret = record(text="my secret question")
+    for keep in (False, True):
+        path = write_all(tmp_path / f"{keep}.db", [secret], keep_text=keep)
+        (found,) = read_ledger(path)
+        assert found.text == ("my secret question" if keep else None)
+        held = b"".join(file.read_bytes() for file in tmp_path.glob(f"{keep}.db*"))
+        assert (b"my secret question" in held) == keep
+
+
+@pytest.mark.parametrize("text", ["\ud800 half", "nul \0 inside", "ß 漢字 🙂", ""])
+def test_any_text_can_be_stored(tmp_path, text):
+    path = write_all(tmp_path / "l.db", [record(text=text, asked=text, error=text)], keep_text=True)
+    (found,) = read_ledger(path)
+    assert found.text == found.asked == found.error == text.replace("\ud800", "?")

@@ -1,0 +1,90 @@
+"""Old rows go, in bites, by days and by bytes."""
+
+import sqlite3
+import time
+
+import pytest
+
+from ledger_cases import record, write_all, writing
+from mild.gateway.ledger import read_ledger
+from mild.gateway.ledger.book import Book
+from mild.gateway.ledger.retention import BITE, DAY, PAUSE, Retention
+
+NOW = 2_000_000_000.0
+
+
+def count(path):
+    database = sqlite3.connect(path)
+    try:
+        return database.execute("SELECT COUNT(*), MIN(time) FROM decisions").fetchone()
+    finally:
+        database.close()
+
+
+def test_rows_older_than_the_days_go_and_the_others_stay(tmp_path):
+    ages = [40.0, 31.0, 29.0, 1.0, 0.0]
+    path = write_all(
+        tmp_path / "l.db", [record(i, time=NOW - age * DAY) for i, age in enumerate(ages)]
+    )
+    with writing(path, keep_days=30, clock=lambda: NOW) as writer:
+        writer.write(record(9, time=NOW))
+        assert writer.flush()
+    assert [entry.request_id for entry in read_ledger(path)] == ["r2", "r3", "r4", "r9"]
+    database = sqlite3.connect(path)
+    assert database.execute("SELECT SUM(requests) FROM minutes").fetchone() == (4,)
+    database.close()
+
+
+def test_a_bite_is_small_and_the_next_look_comes_later(tmp_path):
+    path = write_all(tmp_path / "l.db", [record(i, time=0.0) for i in range(3 * BITE)])
+    book = Book(path, False, 1.0)
+    keep = Retention(days=1, bytes=None)
+    left = []
+    while keep.sweep(book, NOW, 0):
+        left.append(count(path)[0])
+    assert left[:3] == [2 * BITE, BITE, 0]
+    assert len(left) <= 4
+    book.append([record(0, time=0.0)], {})
+    assert not keep.sweep(book, NOW + PAUSE / 2, 0)
+    assert keep.sweep(book, NOW + PAUSE, 0)
+    # A clock that was set back does not put retention off for ever.
+    assert keep.sweep(book, NOW + PAUSE, 0) is False
+    book.append([record(0, time=-9 * DAY)], {})
+    assert keep.sweep(book, NOW - 9 * PAUSE, 0)
+    book.close()
+
+
+@pytest.mark.parametrize("limit", [400_000, 1_000_000])
+def test_the_file_stays_within_its_bytes_and_loses_the_oldest(tmp_path, limit):
+    path = tmp_path / "l.db"
+    with writing(path, max_bytes=limit, keep_text=True) as writer:
+        for number in range(6000):
+            writer.write(record(number, time=NOW + number, text="x" * 500))
+        assert writer.flush(20)
+        time.sleep(1.0)
+        writer.write(record(6000, time=NOW + 6000))
+        assert writer.flush()
+    # The log beside it was taken over when the last process left.
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.stat().st_size <= limit
+    left = list(read_ledger(path))
+    assert len(left) * 500 > 0.3 * limit
+    assert left[-1].request_id == "r6000"
+    assert left[0].time > NOW + 1000
+
+
+def test_taking_rows_away_does_not_stall_the_writer(tmp_path):
+    path = write_all(tmp_path / "l.db", [record(i, time=0.0) for i in range(30_000)])
+    with writing(path, keep_days=1, clock=lambda: NOW) as writer:
+        slowest = 0.0
+        for number in range(40):
+            started = time.perf_counter()
+            writer.write(record(number, time=NOW))
+            assert writer.flush()
+            slowest = max(slowest, time.perf_counter() - started)
+            time.sleep(0.02)
+        assert slowest < 0.5
+        end = time.monotonic() + 10
+        while count(path)[0] > 40 and time.monotonic() < end:
+            time.sleep(0.1)
+    assert count(path) == (40, NOW)

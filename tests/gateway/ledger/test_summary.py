@@ -1,0 +1,41 @@
+"""What a ledger holds, in short."""
+
+from ledger_cases import record, write_all
+from mild.gateway.ledger.summary import summarize
+
+START = 1_800_000_000.0
+
+
+def test_the_summary_adds_up(tmp_path):
+    path = write_all(
+        tmp_path / "l.db",
+        [
+            record(0, time=START, price=0.25, latency_ms=10.0, propensity=1.0),
+            record(1, time=START + 60, price=0.5, latency_ms=30.0, expert="large"),
+            record(2, time=START + 60, price=None, latency_ms=20.0, expert=None, outcome="failed"),
+            record(3, time=START + 6000, price=1.0, latency_ms=40.0, text="x", pinned_by="r1"),
+        ],
+        keep_text=True,
+    )
+    found = summarize(path)
+    assert (found["requests"], found["dollars"]) == (4, 1.75)
+    assert (found["first"], found["last"]) == (START, START + 6060)
+    assert found["outcomes"] == {"ok": 3, "failed": 1}
+    assert {name: entry["requests"] for name, entry in found["experts"].items()} == {
+        "small": 2,
+        "large": 1,
+    }
+    assert found["experts"]["small"]["mean_latency_ms"] == 25.0
+    recent = found["recent"]
+    assert (recent["latency_ms_p50"], recent["latency_ms_p95"]) == (20.0, 40.0)
+    assert (recent["routed"], recent["explored_share"]) == (4, 0.75)
+    assert (recent["with_text"], recent["pinned"]) == (1, 1)
+    part = summarize(path, since=START + 60, until=START + 120)
+    assert (part["requests"], part["dollars"], part["recent"]["rows"]) == (2, 0.5, 2)
+
+
+def test_a_span_without_rows_is_no_error(tmp_path):
+    path = write_all(tmp_path / "l.db", [record(0, time=START)])
+    found = summarize(path, since=START + 3600)
+    assert (found["requests"], found["first"], found["experts"]) == (0, None, {})
+    assert found["recent"]["latency_ms_p50"] is None

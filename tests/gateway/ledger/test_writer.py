@@ -1,0 +1,180 @@
+"""Records go in without waiting, and come out whatever happens to the file."""
+
+import sqlite3
+import threading
+import time
+
+import pytest
+
+from ledger_cases import EXPERTS, Keep, record, write_all, writing
+from mild.exceptions import DataFileError
+from mild.gateway.ledger import LedgerWriter, read_ledger
+from mild.gateway.ledger.reading import read_experts
+
+
+def eventually(found, seconds=10.0):
+    """Whether something becomes true in time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def ids(path):
+    return sorted(int(entry.request_id[1:]) for entry in read_ledger(path))
+
+
+def test_what_is_written_is_in_the_file_within_half_a_second(tmp_path):
+    with writing(tmp_path / "l.db") as writer:
+        writer.write(record(0))
+        assert writer.flush()
+        writer.write(record(1))
+        time.sleep(0.5)
+        assert ids(tmp_path / "l.db") == [0, 1]
+        assert (writer.written, writer.waiting, writer.dropped, writer.trouble) == (2, 0, 0, None)
+
+
+def test_closing_writes_what_waits_and_later_records_are_dropped(tmp_path):
+    with writing(tmp_path / "l.db") as writer:
+        for number in range(3000):
+            writer.write(record(number))
+    assert ids(tmp_path / "l.db") == list(range(3000))
+    writer.write(record(3000))
+    assert writer.dropped == 1
+
+
+def test_without_a_path_nothing_is_written(tmp_path):
+    with writing(None) as writer:
+        writer.write(record())
+        assert writer.flush()
+    assert (writer.written, writer.dropped) == (0, 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_queue_drops_and_counts_and_never_waits(tmp_path):
+    writer = LedgerWriter(Keep(tmp_path / "l.db"), EXPERTS, waiting=100)
+    started = time.perf_counter()
+    for number in range(20_000):
+        writer.write(record(number))
+    assert time.perf_counter() - started < 2.0
+    assert (writer.waiting, writer.dropped) == (100, 19_900)
+    writer.start()
+    assert writer.flush()
+    writer.close()
+    assert ids(tmp_path / "l.db") == list(range(100))
+
+
+def test_a_locked_file_is_told_and_waited_for(tmp_path):
+    path = tmp_path / "l.db"
+    with writing(path) as writer:
+        writer.write(record(0))
+        assert writer.flush()
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        started = time.perf_counter()
+        writer.write(record(1))
+        assert time.perf_counter() - started < 0.05
+        assert eventually(lambda: writer.trouble == "database is locked")
+        assert not writer.flush(0.1)
+        other.execute("ROLLBACK")
+        other.close()
+        assert writer.flush()
+        assert eventually(lambda: writer.trouble is None)
+    assert ids(path) == [0, 1]
+
+
+def test_a_file_locked_at_the_start_does_not_stop_the_start(tmp_path):
+    path = tmp_path / "l.db"
+    write_all(path, [record(0)])
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("PRAGMA locking_mode = EXCLUSIVE")
+    other.execute("BEGIN EXCLUSIVE")
+    with writing(path) as writer:
+        assert writer.trouble == "database is locked"
+        writer.write(record(1))
+        other.execute("ROLLBACK")
+        other.close()
+        assert writer.flush()
+    assert ids(path) == [0, 1]
+
+
+def test_a_file_that_vanishes_is_made_anew(tmp_path):
+    path = tmp_path / "l.db"
+    with writing(path) as writer:
+        writer.write(record(0))
+        assert writer.flush()
+        for file in tmp_path.glob("l.db*"):
+            file.unlink()
+        writer.write(record(1))
+        assert writer.flush()
+        assert ids(path) == [1]
+
+
+def test_a_value_that_does_not_fit_costs_only_its_own_record(tmp_path):
+    strange = [
+        record(2, tokens_in=2**80),
+        record(4, expert=object()),
+        record(6, probabilities=["x"]),
+        record(8, outcome=None),
+    ]
+    path = tmp_path / "l.db"
+    with writing(path) as writer:
+        for number in range(10):
+            writer.write(record(number) if number not in (2, 4, 6, 8) else strange[number // 2 - 1])
+        assert writer.flush()
+        assert (writer.written, writer.dropped) == (6, 4)
+    assert ids(path) == [0, 1, 3, 5, 7, 9]
+
+
+def test_the_folder_must_exist(tmp_path):
+    writer = LedgerWriter(Keep(tmp_path / "no" / "l.db"), EXPERTS)
+    with pytest.raises(DataFileError, match="the ledger's folder must exist"):
+        writer.start()
+
+
+def test_names_behind_the_probabilities_are_kept_for_each_router(tmp_path):
+    path = tmp_path / "l.db"
+    with writing(path) as writer:
+        writer.write(record(0, router="one"))
+        assert writer.flush()
+        writer.register("two", ["a", "b"])
+        writer.write(record(1, router="two", probabilities=[0.5, 0.5]))
+        writer.write(record(2, router="three", probabilities=None))
+        assert writer.flush()
+    assert read_experts(path) == {"one": EXPERTS, "two": ["a", "b"]}
+
+
+def test_threads_may_write_at_once(tmp_path):
+    path = tmp_path / "l.db"
+    with writing(path) as writer:
+
+        def some(first):
+            for number in range(first, first + 500):
+                writer.write(record(number))
+
+        threads = [threading.Thread(target=some, args=(first,)) for first in range(0, 2000, 500)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert writer.flush()
+    assert ids(path) == list(range(2000))
+
+
+def test_a_worker_speaks_and_leaves(tmp_path):
+    path = tmp_path / "l.db"
+
+    def said():
+        database = sqlite3.connect(path)
+        rows = database.execute("SELECT document FROM workers").fetchall()
+        database.close()
+        return [row[0] for row in rows]
+
+    with writing(path) as writer:
+        assert said() == []
+        writer.publish({"in_flight": 3})
+        assert eventually(lambda: any('"in_flight": 3' in text for text in said()))
+        assert '"dropped": 0' in said()[0]
+    assert said() == []

@@ -1,0 +1,264 @@
+"""The application around its requests: reload, drain, overload, money, other servers."""
+
+import asyncio
+import json
+
+import pytest
+
+from gateway.fake_upstream import FakeUpstream
+from gateway.gateway_cases import (
+    Client,
+    KeptLedger,
+    ask,
+    chat,
+    events,
+    expert,
+    gateway,
+    priced_router,
+    request_bytes,
+    rows,
+)
+from mild.exceptions import InvalidInputError, MildError
+from mild.gateway.access import Access
+from mild.gateway.server.app import create_app
+from mild.gateway.settings import AccessSettings, Settings
+
+
+def test_a_reload_swaps_under_load_and_loses_nothing():
+    first = priced_router(("small", "large"), (0.1, 0.5))
+    second = priced_router(("small", "large"), (0.5, 0.1))
+
+    async def run():
+        async with (
+            FakeUpstream(delay=0.02) as up,
+            gateway([expert("small", up), expert("large", up)], first) as g,
+        ):
+            asked = [asyncio.create_task(ask(g.port, chat())) for _ in range(10)]
+            await asyncio.sleep(0.03)
+            before = g.app.serving.fingerprint
+            await g.app.reload(lambda: second)
+            asked += [asyncio.create_task(ask(g.port, chat())) for _ in range(10)]
+            found = await asyncio.gather(*asked)
+            return before, found, await rows(g, 20), g.ledger.registered
+
+    before, found, records, registered = asyncio.run(run())
+    assert [answer.status for answer in found] == [200] * 20
+    assert len(records) == 20
+    for row in records:
+        assert row.expert == ("small" if row.router == before else "large")
+    assert {row.router for row in records} == set(registered)
+    assert [answer.headers["x-mild-expert"] for answer in found[10:]] == ["large"] * 10
+
+
+@pytest.mark.parametrize("names", [("small", "other"), ("small", "large", "third")])
+def test_a_router_that_does_not_fit_is_not_taken(names):
+    async def run():
+        async with FakeUpstream() as up, gateway([expert("small", up), expert("large", up)]) as g:
+            serving = g.app.serving
+            with pytest.raises(InvalidInputError):
+                await g.app.reload(
+                    lambda: priced_router(names, (0.1,) * len(names), (0.1,) * len(names))
+                )
+            return serving is g.app.serving, (await ask(g.port, chat())).status
+
+    assert asyncio.run(run()) == (True, 200)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_draining_lets_requests_end_and_takes_no_new_ones(streamed):
+    async def run():
+        async with (
+            FakeUpstream(delay=0.15) as up,
+            gateway([expert("one", up)]) as g,
+            Client(g.port) as idle,
+        ):
+            await idle.ask(None, "/health", "GET")
+            task = asyncio.create_task(ask(g.port, chat(stream=streamed)))
+            await asyncio.sleep(0.1)
+            late = await g.listener.stop()
+            rest = await idle.reader.read()
+            with pytest.raises(ConnectionError):
+                await asyncio.open_connection("127.0.0.1", g.port)
+            return await task, late, rest, await rows(g)
+
+    found, late, rest, (row,) = asyncio.run(run())
+    assert (found.status, found.whole, late, rest) == (200, True, 0, b"")
+    assert row.outcome == "ok"
+    if not streamed:
+        assert found.headers["connection"] == "close"
+
+
+def test_what_outlasts_the_drain_is_broken_off_and_written_down():
+    async def run():
+        async with FakeUpstream(script=["hang"]) as up:
+            experts = [expert("one", up, first_byte_seconds=30)]
+            async with (
+                gateway(experts, limits={"drain_seconds": 0.2}) as g,
+                Client(g.port) as client,
+            ):
+                client.send(request_bytes(chat()))
+                await asyncio.sleep(0.1)
+                late = await g.listener.stop()
+                return late, await rows(g), await client.reader.read()
+
+    late, (row,), said = asyncio.run(run())
+    assert (late, row.outcome, said) == (1, "cancelled", b"")
+
+
+def test_overload_is_shed_with_429():
+    async def run():
+        async with (
+            FakeUpstream(delay=0.3) as up,
+            gateway([expert("one", up)], limits={"max_in_flight": 2}) as g,
+        ):
+            found = await asyncio.gather(*(ask(g.port, chat()) for _ in range(5)))
+            return found, await rows(g, 2), g.app.metrics.value("mild_refused_total", "429")
+
+    found, records, refused = asyncio.run(run())
+    assert sorted(answer.status for answer in found) == [200, 200, 429, 429, 429]
+    assert len(records) == 2
+    assert refused == 3
+    shed = next(answer for answer in found if answer.status == 429)
+    assert shed.headers["retry-after"] == "1"
+
+
+def test_a_budget_that_is_spent_refuses_with_402_and_one_row():
+    # Each request is settled at 10 tokens in, which are a cent.
+    async def run():
+        async with FakeUpstream() as up:
+            experts = [expert("one", up, price_in=1000.0)]
+            settings = Settings(tuple(experts), access=AccessSettings(budget_day=0.5))
+            async with gateway(experts, access=Access(settings)) as g:
+                found = [await ask(g.port, chat(max_tokens=5)) for _ in range(60)]
+                return found, await rows(g, 60), g.app.access.spend()
+
+    found, records, spend = asyncio.run(run())
+    statuses = [answer.status for answer in found]
+    served = statuses.count(200)
+    assert statuses == [200] * served + [402] * (60 - served)
+    assert 0 < served < 60
+    assert spend["all"]["day"]["spent"] == pytest.approx(served * 0.01)
+    assert spend["all"]["day"]["spent"] <= 0.5
+    assert [row.outcome for row in records] == ["ok"] * served + ["refused"] * (60 - served)
+    error = json.loads(found[-1].body)["error"]
+    assert error["type"] == "insufficient_quota"
+
+
+def test_a_key_is_asked_for_before_the_body():
+    async def run():
+        async with FakeUpstream() as up:
+            experts = [expert("one", up)]
+            settings = Settings(tuple(experts), access=AccessSettings(require_key=True))
+            async with gateway(experts, access=Access(settings)) as g:
+                async with Client(g.port) as client:
+                    client.send(
+                        b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"
+                        b"content-length: 1000000\r\n\r\n"
+                    )
+                    early = await asyncio.wait_for(client.answer(), 2)
+                models = await ask(g.port, None, "/v1/models", "GET")
+                route = await ask(g.port, chat(), "/v1/route")
+                health = await ask(g.port, None, "/health", "GET")
+                return early, models, route, health, g.ledger.records
+
+    early, models, route, health, records = asyncio.run(run())
+    assert early.status == models.status == route.status == 401
+    assert early.headers["connection"] == "close"
+    assert health.status == 200
+    assert records == []
+
+
+class Asgi:
+    """The application driven by hand, as any ASGI server would."""
+
+    def __init__(self, app, document, leave_after=None):
+        self.app = app
+        self.body = json.dumps(document).encode()
+        self.sent = []
+        self.leave_after = leave_after
+        self.given = False
+
+    async def receive(self):
+        if not self.given:
+            self.given = True
+            return {"type": "http.request", "body": self.body, "more_body": False}
+        await asyncio.sleep(30 if self.leave_after is None else self.leave_after)
+        return {"type": "http.disconnect"}
+
+    async def send(self, message):
+        self.sent.append(message)
+
+    async def run(self):
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/v1/chat/completions",
+            "headers": [(b"host", b"x")],
+            "http_version": "1.1",
+        }
+        await self.app(scope, self.receive, self.send)
+
+
+def test_other_asgi_servers_can_serve_it_and_leaving_cancels_there_too():
+    async def run():
+        async with FakeUpstream(delay=0.05) as up, gateway([expert("one", up)]) as g:
+            whole = Asgi(g.app, chat(stream=True))
+            await whole.run()
+            gone = Asgi(g.app, chat(stream=True), leave_after=0.07)
+            await gone.run()
+            await asyncio.sleep(0.05)
+            return whole.sent, await rows(g, 2), up.in_flight
+
+    sent, records, in_flight = asyncio.run(run())
+    assert sent[0]["status"] == 200
+    assert sent[-1]["more_body"] is False
+    assert events(b"".join(message.get("body", b"") for message in sent))[-1] == "[DONE]"
+    assert [row.outcome for row in records] == ["ok", "cancelled"]
+    assert in_flight == 0
+
+
+def test_lifespan_starts_and_stops():
+    async def run():
+        settings = Settings((expert("one", "http://127.0.0.1:9/v1"),))
+        router = priced_router(("one",), (0.1,), (0.1,))
+        app = create_app(settings, router, Access(settings), KeptLedger())
+        messages = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+        sent = []
+
+        async def receive():
+            return messages.pop(0)
+
+        async def send(message):
+            sent.append(message["type"])
+
+        await app({"type": "lifespan"}, receive, send)
+        return sent, app.draining
+
+    sent, draining = asyncio.run(run())
+    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert draining
+
+
+def test_an_error_of_our_own_answers_500_once_and_serves_on(caplog):
+    async def run():
+        async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
+            choose = g.app.serving.drawing.choose
+            g.app.serving.drawing.choose = lambda *_: 1 / 0
+            broken = await ask(g.port, chat())
+            g.app.serving.drawing.choose = choose
+            return broken, await ask(g.port, chat()), await rows(g, 2), g.app.in_flight
+
+    broken, good, records, in_flight = asyncio.run(run())
+    assert (broken.status, good.status, in_flight) == (500, 200, 0)
+    assert json.loads(broken.body)["error"]["type"] == "server_error"
+    assert [row.outcome for row in records] == ["failed", "ok"]
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_settings_that_do_not_fit_the_router_are_refused_at_the_start():
+    async def run():
+        async with gateway([expert("one", "http://127.0.0.1:9/v1")], priced_router()):
+            pass
+
+    with pytest.raises(MildError):
+        asyncio.run(run())

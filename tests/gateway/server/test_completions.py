@@ -1,0 +1,261 @@
+"""A request that goes well: what travels, what comes back, what is written down."""
+
+import asyncio
+import json
+
+import pytest
+
+from gateway.fake_upstream import USAGE, FakeUpstream
+from gateway.gateway_cases import (
+    ask,
+    chat,
+    events,
+    expert,
+    gateway,
+    priced_router,
+    rows,
+    said,
+    scored_router,
+)
+
+
+def test_a_plain_answer_comes_through_with_the_experts_name():
+    async def run():
+        async with FakeUpstream() as up, gateway([expert("small", up, price_in=1.0)]) as g:
+            found = await ask(g.port, chat())
+            (row,) = await rows(g)
+            return found, row, up
+
+    found, row, up = asyncio.run(run())
+    assert found.status == 200
+    document = json.loads(found.body)
+    assert document["model"] == "small"
+    assert document["choices"][0]["message"]["content"] == "one two three"
+    assert found.headers["x-mild-expert"] == "small"
+    assert found.headers["x-mild-request-id"] == row.request_id
+    assert float(found.headers["x-mild-expected-cost"]) == pytest.approx(0.11)
+    assert float(found.headers["x-mild-overhead-ms"]) == pytest.approx(row.overhead_ms, abs=0.001)
+    assert 0 < row.overhead_ms <= row.first_byte_ms <= row.latency_ms
+    assert (row.expert, row.chosen, row.outcome, row.status) == ("small", "small", "ok", 200)
+    assert (row.tokens_in, row.tokens_out, row.price) == (10, 3, pytest.approx(1e-5))
+    assert (row.asked, row.key, row.attempts, row.propensity) == ("mild", "anonymous", 1, 1.0)
+    assert row.text is None
+    assert json.loads(up.bodies[0]) == {**chat(), "model": "small-model"}
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_every_byte_of_a_body_travels_but_the_model(path, streamed):
+    body = (
+        '{ "messages":[{"role":"user","content":"\\u00e9 é 😀 \\"model\\""}] ,"prompt":"hé",\n'
+        '"model" : "mild","vendor_extension":{"model":"keep","n":1.10,"big":123456789012345678901},'
+        '"tools":[{"type":"function","function":{"name":"f","parameters":{}}}],"seed":1e3'
+        + (',"stream":true,"stream_options":{"include_usage":true,"x":1}' if streamed else "")
+        + "}"
+    ).encode()
+
+    async def run():
+        async with FakeUpstream() as up, gateway([expert("small", up)]) as g:
+            found = await ask(g.port, body, path)
+            return found, up
+
+    found, up = asyncio.run(run())
+    assert found.status == 200
+    assert up.bodies == [body.replace(b'"mild"', b'"small-model"')]
+    assert up.heads[0][0] == f"POST {path} HTTP/1.1"
+
+
+def test_a_stream_comes_through_event_by_event():
+    async def run():
+        async with FakeUpstream() as up, gateway([expert("small", up, price_out=1.0)]) as g:
+            found = await ask(g.port, chat(stream=True))
+            (row,) = await rows(g)
+            return found, row, up
+
+    found, row, up = asyncio.run(run())
+    assert found.status == 200
+    assert found.headers["content-type"].startswith("text/event-stream")
+    assert found.whole
+    assert said(found.body) == "one two three"
+    assert events(found.body)[-1] == "[DONE]"
+    assert {json.loads(data)["model"] for data in events(found.body)[:-1]} == {"small"}
+    # Asked for by the gateway, so it is settled by, and not shown to the client.
+    assert b'"usage"' not in found.body
+    assert json.loads(up.bodies[0])["stream_options"] == {"include_usage": True}
+    assert (row.tokens_in, row.tokens_out, row.streamed, row.outcome) == (10, 3, True, "ok")
+    assert row.price == pytest.approx(3e-6)
+
+
+@pytest.mark.parametrize("options", [{"include_usage": True}, {"include_usage": True, "x": 2}])
+def test_a_client_that_asks_for_the_usage_of_a_stream_gets_it(options):
+    async def run():
+        async with FakeUpstream() as up, gateway([expert("small", up)]) as g:
+            found = await ask(g.port, chat(stream=True, stream_options=options))
+            return found, up
+
+    found, up = asyncio.run(run())
+    assert json.loads(events(found.body)[-2])["usage"] == USAGE
+    assert json.loads(up.bodies[0])["stream_options"] == options
+
+
+@pytest.mark.parametrize("options", [None, {}, {"include_usage": False, "x": 1}])
+def test_usage_is_asked_for_beside_what_the_client_says(options):
+    async def run():
+        async with FakeUpstream() as up, gateway([expert("small", up)]) as g:
+            return await ask(g.port, chat(stream=True, stream_options=options)), up
+
+    found, up = asyncio.run(run())
+    sent = json.loads(up.bodies[0])["stream_options"]
+    assert sent == {**(options or {}), "include_usage": True}
+    assert b"usage" not in found.body
+
+
+@pytest.mark.parametrize("step", ["comment", "crlf", "split", "together", "no_done"])
+def test_streams_of_every_manner_come_through(step):
+    async def run():
+        async with FakeUpstream(script=[step]) as up, gateway([expert("small", up)]) as g:
+            return await ask(g.port, chat(stream=True))
+
+    found = asyncio.run(run())
+    assert found.whole
+    assert "one two three" in said(found.body.replace(b"\r\n", b"\n"))
+    assert b'"small"' in found.body
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_without_reported_usage_an_estimate_is_settled(streamed):
+    async def run():
+        async with (
+            FakeUpstream(usage=False) as up,
+            gateway([expert("small", up, price_out=1.0)]) as g,
+        ):
+            await ask(g.port, chat(stream=streamed))
+            return (await rows(g))[0]
+
+    row = asyncio.run(run())
+    assert row.tokens_out is None
+    assert row.price > 0
+
+
+def test_model_names_choose():
+    router = priced_router(("small", "large"), (0.3, 0.1), (0.001, 0.1))
+
+    async def run():
+        async with (
+            FakeUpstream() as up,
+            gateway([expert("small", up), expert("large", up)], router) as g,
+        ):
+            found = {}
+            for model in ("mild", "router-mild-0", "router-mild-5", "small", "large"):
+                answer = await ask(g.port, chat(model=model))
+                found[model] = answer.headers["x-mild-expert"]
+            return found, g.ledger.records
+
+    found, records = asyncio.run(run())
+    assert found == {
+        "mild": "large",
+        "router-mild-0": "large",
+        "router-mild-5": "small",
+        "small": "small",
+        "large": "large",
+    }
+    assert [row.chosen for row in records] == ["large", "large", "small", None, None]
+    assert records[2].expected_cost == pytest.approx(0.305)
+
+
+def test_a_one_head_router_refuses_a_weight():
+    async def run():
+        async with FakeUpstream() as up:
+            experts = [expert("small", up), expert("large", up)]
+            async with gateway(experts, scored_router()) as g:
+                refused = await ask(g.port, chat(model="router-mild-0.5"))
+                unknown = await ask(g.port, chat(model="gpt"))
+                served = await ask(g.port, chat())
+                return refused, unknown, served, list(g.ledger.records)
+
+    refused, unknown, served, records = asyncio.run(run())
+    assert refused.status == 400
+    assert "one head" in json.loads(refused.body)["error"]["message"]
+    assert unknown.status == 404
+    assert "Valid names: mild, small, large." in json.loads(unknown.body)["error"]["message"]
+    assert served.headers["x-mild-expert"] == "large"
+    assert "x-mild-expected-cost" not in served.headers
+    assert len(records) == 1
+
+
+def test_a_session_stays_with_its_expert():
+    async def run():
+        async with FakeUpstream() as up:
+            experts = [expert("small", up), expert("large", up)]
+            async with gateway(experts, routing={"explore": 1.0}, seed=5) as g:
+                for name in range(8):
+                    for _ in range(3):
+                        await ask(g.port, chat(user=f"user {name}"))
+                    for _ in range(3):
+                        await ask(g.port, chat(), x_mild_session_id=f"s{name}")
+                return g.ledger.records
+
+    records = asyncio.run(run())
+    groups = {}
+    for row in records:
+        groups.setdefault(row.session, []).append(row)
+    assert len(groups) == 16
+    for first, *others in groups.values():
+        assert first.pinned_by is None
+        assert {row.expert for row in others} == {first.expert}
+        assert {row.pinned_by for row in others} == {first.request_id}
+        assert {row.propensity for row in others} == {first.propensity}
+    assert len({group[0].expert for group in groups.values()}) == 2
+
+
+def test_the_text_is_kept_only_if_configured():
+    from mild.gateway.settings import LedgerSettings
+
+    async def run():
+        async with (
+            FakeUpstream() as up,
+            gateway([expert("small", up)], ledger=LedgerSettings(keep_text=True)) as g,
+        ):
+            await ask(g.port, chat("keep me"))
+            return await rows(g)
+
+    (row,) = asyncio.run(run())
+    assert row.text == "keep me"
+
+
+def test_the_clients_key_never_travels_and_the_experts_does():
+    from mild.gateway.settings import Secret
+
+    secret = Secret("sk-expert", "a test")
+
+    async def run():
+        async with FakeUpstream() as up, gateway([expert("small", up, secret=secret)]) as g:
+            await ask(
+                g.port,
+                chat(),
+                authorization="Bearer sk-client",
+                cookie="a=b",
+                traceparent="00-1-2-3",
+                x_forwarded_for="1.2.3.4",
+            )
+            return up.heads[0][1]
+
+    sent = asyncio.run(run())
+    assert sent["authorization"] == "Bearer sk-expert"
+    assert sent["traceparent"] == "00-1-2-3"
+    assert "sk-client" not in str(sent)
+    assert "cookie" not in sent
+    assert "x-forwarded-for" not in sent
+
+
+def test_names_outside_ascii_make_no_header_of_their_own():
+    name = "größe\r\nx-evil: 1"
+
+    async def run():
+        async with FakeUpstream() as up, gateway([expert(name, up)]) as g:
+            return await ask(g.port, chat())
+
+    found = asyncio.run(run())
+    assert found.status == 200
+    assert "x-evil" not in found.headers
+    assert json.loads(found.body)["model"] == name

@@ -1,0 +1,162 @@
+"""Models, decisions, health, metrics, the page."""
+
+import asyncio
+import json
+
+import pytest
+
+from gateway.fake_upstream import FakeUpstream
+from gateway.gateway_cases import TEXTS, ask, chat, expert, gateway, priced_router
+from mild.gateway.settings import BreakerSettings
+
+
+class FakeBoard:
+    async def document(self):
+        return {"shares": {"one": 1.0}}
+
+    def take(self, router):
+        pass
+
+
+def fetch(*wanted, experts=("one",), board=None, router=None, **more):
+    async def run():
+        async with (
+            FakeUpstream() as up,
+            gateway([expert(name, up) for name in experts], router, board=board, **more) as g,
+        ):
+            return [await ask(g.port, *one) for one in wanted]
+
+    return asyncio.run(run())
+
+
+def test_models_are_the_router_and_the_experts():
+    listed, one, none = fetch(
+        (None, "/v1/models", "GET"),
+        (None, "/v1/models/one", "GET"),
+        (None, "/v1/models/two", "GET"),
+    )
+    assert [entry["id"] for entry in json.loads(listed.body)["data"]] == ["mild", "one"]
+    assert json.loads(one.body)["object"] == "model"
+    assert none.status == 404
+
+
+def test_a_decision_is_explained_and_nobody_is_asked():
+    router = priced_router(("one", "two"), (0.3, 0.1), (0.001, 0.1))
+
+    async def run():
+        async with (
+            FakeUpstream() as up,
+            gateway([expert("one", up), expert("two", up)], router) as g,
+        ):
+            found = [
+                await ask(g.port, chat(TEXTS[1]), "/v1/route"),
+                await ask(g.port, {"prompt": "x", "model": "router-mild-9"}, "/v1/route"),
+                await ask(g.port, chat(model="one"), "/v1/route"),
+                await ask(g.port, chat(model="none"), "/v1/route"),
+                await ask(g.port, {}, "/v1/route"),
+            ]
+            return found, up.asked, g.ledger.records
+
+    (free, weighed, named, none, empty), asked, records = asyncio.run(run())
+    decision = json.loads(free.body)
+    assert decision["expert"] == "two"
+    assert decision["order"] == ["two", "one"]
+    assert decision["expected_costs"] == pytest.approx({"one": 0.301, "two": 0.2})
+    assert decision["expected_cost"] == pytest.approx(0.2)
+    assert sum(decision["probabilities"].values()) == pytest.approx(1)
+    assert decision["available"] == {"one": True, "two": True}
+    assert decision["why"]["by"] == "expected cost"
+    assert decision["why"]["runner_up"] == "one"
+    assert decision["why"]["lead"] == pytest.approx(0.101)
+    assert json.loads(weighed.body)["expert"] == "one"
+    assert json.loads(weighed.body)["why"]["lead"] == pytest.approx(0.691)
+    assert json.loads(named.body)["expert"] == "one"
+    assert none.status == 404
+    assert empty.status == 200
+    assert asked == 0
+    assert records == []
+
+
+def test_health_and_readiness():
+    async def run():
+        breaker = BreakerSettings(failures=1)
+        async with (
+            FakeUpstream(script=["500"]) as up,
+            gateway([expert("one", up, breaker=breaker, retries=0)]) as g,
+        ):
+            await ask(g.port, chat())
+            paths = ("/health", "/health/liveliness", "/health/readiness")
+            found = [await ask(g.port, None, path, "GET") for path in paths]
+            g.app.draining = True
+            found += [await ask(g.port, None, path, "GET") for path in paths]
+            return found
+
+    health, alive, ready, *draining = asyncio.run(run())
+    assert json.loads(health.body)["experts"] == {"one": "open"}
+    assert json.loads(alive.body) == "I'm alive!"
+    assert json.loads(ready.body)["status"] == "ready"
+    assert [answer.status for answer in draining] == [200, 200, 503]
+
+
+def test_metrics_tell_what_happened():
+    async def run():
+        async with (
+            FakeUpstream(script=["500"]) as up,
+            gateway([expert("one", up, price_in=1.0)]) as g,
+        ):
+            await ask(g.port, chat())
+            await ask(g.port, chat(model="none"))
+            await ask(g.port, b"{", method="POST")
+            return (await ask(g.port, None, "/metrics", "GET")).body.decode()
+
+    page = asyncio.run(run())
+    for line in (
+        'mild_requests_total{expert="one",outcome="ok"} 1',
+        'mild_attempts_total{expert="one",result="ok"} 1',
+        'mild_attempts_total{expert="one",result="server"} 1',
+        'mild_refused_total{status="404"} 1',
+        'mild_refused_total{status="400"} 1',
+        'mild_tokens_total{expert="one",direction="in"} 10',
+        'mild_dollars_total{expert="one"} 1e-05',
+        "mild_in_flight 0",
+        "mild_workers 1",
+        'mild_spent_dollars{key="all",period="day"} 1e-05',
+        'mild_first_byte_seconds_count{expert="one"} 1',
+        "mild_overhead_seconds_count 1",
+    ):
+        assert line + "\n" in page, line
+
+
+def test_the_page_is_one_static_file_that_talks_to_this_server_alone():
+    page, status, off = fetch(
+        (None, "/", "GET"), (None, "/status.json", "GET"), (None, "/x", "GET"), board=FakeBoard()
+    )
+    assert page.status == 200
+    assert b"<html" in page.body.lower()
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert json.loads(status.body) == {"shares": {"one": 1.0}}
+    assert off.status == 404
+
+
+def test_without_a_page_there_is_none():
+    page, status = fetch(
+        (None, "/", "GET"), (None, "/status.json", "GET"), board=FakeBoard(), page=False
+    )
+    assert page.status == status.status == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "allowed"),
+    [
+        ("/v1/chat/completions", "GET", "POST"),
+        ("/v1/completions", "DELETE", "POST"),
+        ("/v1/models", "POST", "GET"),
+        ("/metrics", "POST", "GET"),
+        ("/v1/route", "GET", "POST"),
+    ],
+)
+def test_a_wrong_method_is_told_the_right_one(path, method, allowed):
+    (found,) = fetch(({}, path, method))
+    assert found.status == 405
+    assert found.headers["allow"] == allowed
+    assert json.loads(found.body)["error"]["code"] == "method_not_allowed"

@@ -1,0 +1,212 @@
+"""Experts that fail in every way: the client gets an answer, or the truth."""
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from gateway.fake_upstream import FAULTS, STREAM_FAULTS, FakeUpstream
+from gateway.gateway_cases import (
+    ask,
+    chat,
+    events,
+    expert,
+    gateway,
+    rows,
+    said,
+)
+
+QUICK = {"first_byte_seconds": 0.15, "idle_seconds": 0.15, "connect_seconds": 0.3, "retries": 0}
+BEFORE = {"empty", "error_first", "done_first", "plain"}
+CASES = [
+    *((fault, False) for fault in FAULTS if fault not in ("slow", "extra")),
+    *((fault, True) for fault in (*FAULTS[:1], "reset", "500", "429", "garbage")),
+    *((fault, True) for fault in BEFORE),
+]
+
+
+@pytest.mark.parametrize(("fault", "streamed"), CASES)
+def test_a_fault_before_the_first_byte_falls_back_to_the_next_best(fault, streamed):
+    async def run():
+        async with FakeUpstream(script=[fault]) as bad, FakeUpstream() as good:
+            experts = [expert("bad", bad, **QUICK), expert("good", good, **QUICK)]
+            async with gateway(experts) as g:
+                found = await ask(g.port, chat(stream=streamed))
+                return found, await rows(g), bad.asked, good.asked
+
+    found, (row,), asked_bad, asked_good = asyncio.run(run())
+    assert found.status == 200
+    assert found.whole
+    assert found.headers["x-mild-expert"] == "good"
+    assert (row.chosen, row.expert, row.attempts, row.outcome) == ("bad", "good", 2, "ok")
+    assert (asked_bad, asked_good) == (1, 1)
+    assert b"sk-secret" not in found.body
+
+
+def test_nobody_listening_falls_back():
+    async def run():
+        async with FakeUpstream() as gone:
+            url = gone.base_url
+        async with (
+            FakeUpstream() as good,
+            gateway([expert("bad", url, **QUICK), expert("good", good)]) as g,
+        ):
+            return await ask(g.port, chat())
+
+    assert asyncio.run(run()).headers["x-mild-expert"] == "good"
+
+
+@pytest.mark.parametrize("fault", [fault for fault in STREAM_FAULTS if fault not in BEFORE])
+def test_a_stream_that_breaks_off_ends_with_an_error_and_never_clean(fault):
+    async def run():
+        async with FakeUpstream(script=[fault]) as bad, FakeUpstream() as good:
+            experts = [expert("bad", bad, price_out=1.0, **QUICK), expert("good", good, **QUICK)]
+            async with gateway(experts) as g:
+                found = await ask(g.port, chat(stream=True))
+                return found, await rows(g), good.asked
+
+    found, (row,), asked_good = asyncio.run(run())
+    assert found.status == 200
+    assert not found.whole
+    assert "[DONE]" not in events(found.body)
+    last = found.body.strip().split(b"\n\n")[-1]
+    assert last.startswith(b"event: error\ndata: ")
+    error = json.loads(last.split(b"data: ")[1])["error"]
+    assert error["code"] == "stream_broken"
+    assert "bad" in error["message"]
+    assert "one two".startswith(said(found.body.split(b"event: error")[0]))
+    assert (row.outcome, row.expert, row.attempts, row.status) == ("cut", "bad", 1, 200)
+    assert row.price > 0
+    assert asked_good == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "streamed"),
+    [("500", False), ("cut", False), ("reset", False), ("500", True), ("reset", True)],
+)
+def test_the_same_expert_is_tried_again_first(fault, streamed):
+    async def run():
+        async with (
+            FakeUpstream(script=[fault]) as one,
+            FakeUpstream() as two,
+            gateway([expert("one", one), expert("two", two)]) as g,
+        ):
+            found = await ask(g.port, chat(stream=streamed))
+            return found, await rows(g), two.asked
+
+    found, (row,), asked_two = asyncio.run(run())
+    assert found.headers["x-mild-expert"] == "one"
+    assert row.attempts == 2
+    assert asked_two == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "code", "streamed"),
+    [
+        ("500", 502, "expert_server", False),
+        ("401", 502, "expert_credentials", False),
+        ("hang", 504, "expert_timeout", False),
+        ("cut", 502, "expert_cut", False),
+        ("html", 502, "expert_garbled", False),
+        ("500", 502, "expert_server", True),
+        ("hang", 504, "expert_timeout", True),
+        ("empty", 502, "expert_cut", True),
+        ("plain", 502, "expert_garbled", True),
+    ],
+)
+def test_when_all_fail_the_client_is_told_in_openais_shape(fault, status, code, streamed):
+    async def run():
+        async with FakeUpstream(script=[fault] * 9) as one, FakeUpstream(script=[fault] * 9) as two:
+            experts = [expert("one", one, **QUICK), expert("two", two, **QUICK)]
+            async with gateway(experts) as g:
+                return await ask(g.port, chat(stream=streamed)), await rows(g)
+
+    found, (row,) = asyncio.run(run())
+    assert found.status == status
+    error = json.loads(found.body)["error"]
+    assert error["code"] == code
+    assert "sk-secret" not in str(error)
+    assert (row.outcome, row.status, row.expert, row.attempts) == ("failed", status, None, 2)
+    assert row.error
+    assert row.price is None
+
+
+def test_attempts_are_bounded():
+    async def run():
+        async with FakeUpstream(script=["500"] * 20) as one:
+            experts = [expert(f"e{k}", one, retries=5) for k in range(4)]
+            async with gateway(experts, routing={"max_attempts": 4}) as g:
+                found = await ask(g.port, chat())
+                return found, one.asked
+
+    found, asked = asyncio.run(run())
+    assert found.status == 502
+    assert asked == 4
+
+
+def test_an_error_of_the_clients_is_relayed_and_not_tried_again():
+    async def run():
+        async with (
+            FakeUpstream(script=["400"]) as one,
+            FakeUpstream() as two,
+            gateway([expert("one", one, price_in=1.0), expert("two", two)]) as g,
+        ):
+            found = await ask(g.port, chat(stream=True))
+            return found, await rows(g), two.asked
+
+    found, (row,), asked_two = asyncio.run(run())
+    assert found.status == 400
+    assert json.loads(found.body)["error"]["message"].startswith("sk-secret of")
+    assert (row.outcome, row.status, row.price) == ("failed", 400, 0.0)
+    assert asked_two == 0
+
+
+def test_retry_after_is_honoured():
+    async def run():
+        async with (
+            FakeUpstream(script=["429"], retry_after="0.4") as one,
+            gateway([expert("one", one)]) as g,
+        ):
+            found = await ask(g.port, chat())
+            return found, one.times
+
+    found, times = asyncio.run(run())
+    assert found.status == 200
+    assert 0.39 <= times[1] - times[0] < 2.0
+
+
+def test_an_expert_that_limits_its_rate_is_left_alone_as_long_as_it_says():
+    async def run():
+        async with (
+            FakeUpstream(script=["429"], retry_after="0.5") as one,
+            FakeUpstream() as two,
+            gateway([expert("one", one), expert("two", two)]) as g,
+        ):
+            start = time.monotonic()
+            used = [(await ask(g.port, chat())).headers["x-mild-expert"] for _ in range(5)]
+            early = time.monotonic() - start < 0.4
+            await asyncio.sleep(0.55)
+            used.append((await ask(g.port, chat())).headers["x-mild-expert"])
+            return used, early, g.app.desks["one"].state()
+
+    used, early, state = asyncio.run(run())
+    if early:
+        assert used == ["two"] * 5 + ["one"]
+    assert state == "closed"
+
+
+def test_a_long_wait_is_told_to_the_client():
+    async def run():
+        async with (
+            FakeUpstream(script=["429"] * 3, retry_after="90") as one,
+            gateway([expert("one", one)]) as g,
+        ):
+            first = await ask(g.port, chat())
+            return first, await ask(g.port, chat()), one.asked
+
+    first, second, asked = asyncio.run(run())
+    assert first.status == second.status == 429
+    assert first.headers["retry-after"] == "90"
+    assert 85 <= int(second.headers["retry-after"]) <= 90
+    assert asked == 1

@@ -1,0 +1,266 @@
+"""Worker processes and their supervisor."""
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import sys
+import time
+
+import pytest
+
+from gateway.fake_upstream import FakeUpstream
+from gateway.gateway_cases import ask, chat, priced_router
+from gateway.process_cases import served, write_files
+from mild.artifact import save
+from mild.gateway.server.reloading import reload_gateway
+from mild.gateway.server.state import StateFile, read_state, state_folder
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
+
+
+def ledger_rows(folder):
+    with sqlite3.connect(folder / "ledger.sqlite") as connection:
+        (count,) = connection.execute("SELECT count(*) FROM decisions").fetchone()
+    connection.close()
+    return count
+
+
+def test_it_serves_drains_and_leaves_nothing_behind(tmp_path):
+    async def run():
+        async with FakeUpstream(delay=0.3) as up:
+            write_files(tmp_path, [("small", up.base_url)])
+            async with served(tmp_path) as g:
+                state = read_state(g.port, g.runtime)
+                task = asyncio.create_task(ask(g.port, chat()))
+                await asyncio.sleep(0.15)
+                code = await g.stop()
+                return state, await task, code, read_state(g.port, g.runtime), g.process.pid
+
+    state, found, code, after, pid = asyncio.run(run())
+    assert (found.status, found.whole, code) == (200, True, 0)
+    assert state["pid"] == pid
+    assert after is None
+    assert ledger_rows(tmp_path) == 1
+
+
+def test_the_worker_holds_nothing_heavy(tmp_path):
+    async def run():
+        async with FakeUpstream() as up:
+            write_files(tmp_path, [("small", up.base_url)])
+            async with served(tmp_path) as g:
+                assert (await ask(g.port, chat())).status == 200
+                assert (await ask(g.port, chat(), "/v1/route")).status == 200
+                assert (await ask(g.port, None, "/", "GET")).status == 200
+                assert (await ask(g.port, None, "/status.json", "GET")).status == 200
+                (worker,) = g.workers()
+                with open(f"/proc/{worker}/maps", encoding="utf-8") as maps:
+                    loaded = maps.read()
+                with open(f"/proc/{worker}/status", encoding="utf-8") as status:
+                    memory = next(line for line in status if line.startswith("VmRSS"))
+                await g.stop()
+                return loaded, int(memory.split()[1]) / 1024
+
+    loaded, megabytes = asyncio.run(run())
+    for package in ("torch", "scipy", "sklearn", "pyarrow", "pandas", "pydantic_core", "aiohttp"):
+        assert f"/{package}/" not in loaded, package
+    assert megabytes < 80
+
+
+def test_a_worker_imports_no_more_than_it_needs():
+    code = (
+        "import sys, mild.gateway.server.worker, mild.gateway.server.starting, mild.serving.explanation;"
+        "print([name for name in ('torch', 'sklearn', 'scipy', 'pyarrow', 'pandas', 'pydantic', 'typer',"
+        " 'rich', 'aiohttp', 'uvicorn', 'yaml') if name in sys.modules])"
+    )
+
+    async def run():
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE
+        )
+        return (await process.communicate())[0]
+
+    assert asyncio.run(run()).strip() == b"[]"
+
+
+def test_several_workers_share_one_port_sessions_metrics_and_the_ledger(tmp_path):
+    async def run():
+        async with FakeUpstream() as up:
+            write_files(
+                tmp_path,
+                [
+                    ("small", up.base_url, "price_in = 1.0"),
+                    ("large", up.base_url, "price_in = 1.0"),
+                ],
+                workers=3,
+                extra="[routing]\nexplore = 1.0",
+            )
+            async with served(tmp_path) as g:
+                assert len(g.workers()) == 3
+                experts = {}
+                for name in range(10):
+                    found = [await ask(g.port, chat(user=f"u{name}")) for _ in range(6)]
+                    experts[name] = {answer.headers["x-mild-expert"] for answer in found}
+                pages = [(await ask(g.port, None, "/metrics", "GET")).body for _ in range(5)]
+                await g.stop()
+                return experts, pages
+
+    experts, pages = asyncio.run(run())
+    assert all(len(used) == 1 for used in experts.values())
+    assert len({next(iter(used)) for used in experts.values()}) == 2
+    for page in pages:
+        lines = page.decode().splitlines()
+        counts = [
+            float(line.split()[-1])
+            for line in lines
+            if line.startswith("mild_requests_total") and '"ok"' in line
+        ]
+        assert sum(counts) == 60
+        assert "mild_workers 3" in lines
+    assert ledger_rows(tmp_path) == 60
+
+
+def test_a_dead_worker_is_replaced_and_its_counts_stay(tmp_path):
+    async def run():
+        async with FakeUpstream() as up:
+            write_files(tmp_path, [("small", up.base_url)])
+            async with served(tmp_path) as g:
+                await ask(g.port, chat())
+                # It is counted after its last byte is sent.
+                await asyncio.sleep(0.2)
+                (first,) = g.workers()
+                os.kill(first, signal.SIGKILL)
+                end = time.monotonic() + 20
+                while time.monotonic() < end:
+                    await asyncio.sleep(0.05)
+                    if g.workers() not in ([], [first]):
+                        break
+                found = await asyncio.wait_for(ask(g.port, chat()), 20)
+                page = (await ask(g.port, None, "/metrics", "GET")).body
+                await g.stop()
+                return first, found, page
+
+    _, found, page = asyncio.run(run())
+    assert found.status == 200
+    (line,) = [
+        line
+        for line in page.decode().splitlines()
+        if line.startswith('mild_requests_total{expert="small",outcome="ok"}')
+    ]
+    assert line.endswith(" 2")
+
+
+def test_workers_end_when_their_supervisor_is_killed(tmp_path):
+    async def run():
+        async with FakeUpstream() as up:
+            write_files(tmp_path, [("small", up.base_url)], workers=2)
+            async with served(tmp_path) as g:
+                workers = g.workers()
+                g.process.kill()
+                await g.process.wait()
+                end = time.monotonic() + 20
+                while time.monotonic() < end and any(map(is_alive, workers)):
+                    await asyncio.sleep(0.05)
+                return [pid for pid in workers if is_alive(pid)]
+
+    assert asyncio.run(run()) == []
+
+
+def is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_reload_swaps_the_router_of_every_worker_under_load(tmp_path):
+    async def run():
+        async with FakeUpstream(delay=0.01) as up:
+            names = ("small", "large")
+            experts = [(name, up.base_url) for name in names]
+            write_files(tmp_path, experts, priced_router(names, (0.1, 0.5)), workers=2)
+            async with served(tmp_path) as g:
+                stop = False
+                answers = []
+
+                async def press():
+                    while not stop:
+                        answers.append(await ask(g.port, chat()))
+
+                tasks = [asyncio.create_task(press()) for _ in range(4)]
+                await asyncio.sleep(0.3)
+                save(priced_router(names, (0.5, 0.1)), tmp_path / "router", overwrite=True)
+                done = await asyncio.to_thread(reload_gateway, g.port, 30.0, g.runtime)
+                after = [(await ask(g.port, chat())).headers["x-mild-expert"] for _ in range(8)]
+                (tmp_path / "router" / "router.json").write_text("{}")
+                failed = await asyncio.to_thread(reload_gateway, g.port, 30.0, g.runtime)
+                after += [(await ask(g.port, chat())).headers["x-mild-expert"] for _ in range(8)]
+                stop = True
+                await asyncio.gather(*tasks)
+                code = await g.stop()
+                return answers, done, after, failed, code
+
+    answers, done, after, failed, code = asyncio.run(run())
+    assert {answer.status for answer in answers} == {200}
+    assert done["failed"] == []
+    assert done["workers"] == 2
+    assert done["router"]
+    assert after == ["large"] * 16
+    assert len(failed["failed"]) == 2
+    assert "router.json" in failed["failed"][0]
+    assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda folder: (folder / "router" / "router.json").unlink(), "router.json is missing"),
+        (lambda folder: (folder / "mild.toml").write_text("port = 'x'"), "mild.toml: "),
+        (lambda folder: (folder / "mild.toml").unlink(), "mild.toml"),
+    ],
+)
+def test_what_cannot_be_served_is_said_in_one_line(tmp_path, change, says):
+    write_files(tmp_path, [("small", "http://127.0.0.1:9/v1")])
+    change(tmp_path)
+
+    async def run():
+        async with served(tmp_path):
+            pass
+
+    with pytest.raises(RuntimeError, match=f"exit 1: error: .*{says}") as caught:
+        asyncio.run(run())
+    assert "Traceback" not in str(caught.value)
+
+
+def test_a_port_that_is_taken_is_named(tmp_path):
+    async def run():
+        async with FakeUpstream() as up:
+            write_files(tmp_path, [("small", up.base_url)], port=up.port)
+            async with served(tmp_path):
+                pass
+
+    with pytest.raises(RuntimeError, match="must be able to listen on"):
+        asyncio.run(run())
+
+
+def test_a_state_file_is_believed_only_while_its_gateway_lives(tmp_path):
+    state = StateFile(1234, tmp_path)
+    state.write({"pid": 1, "generation": 0})
+    assert read_state(1234, tmp_path) == {"pid": 1, "generation": 0}
+    with pytest.raises(ValueError, match="another gateway of yours"):
+        StateFile(1234, tmp_path)
+    state.close()
+    (tmp_path / "1234.json").write_text(json.dumps({"pid": 1}))
+    assert read_state(1234, tmp_path) is None
+    with pytest.raises(ValueError, match="1234 is not"):
+        reload_gateway(1234, 0.1, tmp_path)
+
+
+def test_the_state_folder_is_ones_own(tmp_path):
+    folder = state_folder({"XDG_RUNTIME_DIR": str(tmp_path)})
+    assert folder.stat().st_mode & 0o077 == 0
+    folder.chmod(0o777)
+    with pytest.raises(ValueError, match="only you can use"):
+        state_folder({"XDG_RUNTIME_DIR": str(tmp_path)})

@@ -1,0 +1,148 @@
+"""Experts that are left alone, full or gone; connections that are kept; clients that leave."""
+
+import asyncio
+import json
+
+import pytest
+
+from gateway.fake_upstream import FakeUpstream
+from gateway.gateway_cases import Client, ask, chat, expert, gateway, request_bytes, rows
+from mild.gateway.settings import BreakerSettings
+
+
+def test_a_dead_expert_is_left_alone_and_probed_again():
+    breaker = BreakerSettings(failures=3, window_seconds=30, open_seconds=0.3)
+
+    async def run():
+        async with FakeUpstream() as one, FakeUpstream() as two:
+            experts = [expert("one", one, breaker=breaker, retries=0), expert("two", two)]
+            async with gateway(experts) as g:
+                one.dead = True
+                for _ in range(10):
+                    found = await ask(g.port, chat())
+                    assert found.headers["x-mild-expert"] == "two"
+                attempts = sum(row.attempts for row in g.ledger.records)
+                state = g.app.desks["one"].state()
+                one.dead = False
+                await asyncio.sleep(0.35)
+                found = await ask(g.port, chat())
+                return attempts, state, found, g.app.desks["one"].state()
+
+    attempts, state, found, after = asyncio.run(run())
+    assert attempts == 13
+    assert state == "open"
+    assert found.headers["x-mild-expert"] == "one"
+    assert after == "closed"
+
+
+def test_when_every_breaker_is_open_the_client_is_told_when_to_come_back():
+    breaker = BreakerSettings(failures=1, window_seconds=30, open_seconds=20)
+
+    async def run():
+        async with (
+            FakeUpstream(script=["500"] * 9) as one,
+            gateway([expert("one", one, breaker=breaker, retries=0)]) as g,
+        ):
+            first = await ask(g.port, chat())
+            second = await ask(g.port, chat())
+            return first, second, await rows(g, 2), one.asked
+
+    first, second, records, asked = asyncio.run(run())
+    assert first.status == 502
+    assert second.status == 503
+    assert 15 <= int(second.headers["retry-after"]) <= 20
+    assert [row.outcome for row in records] == ["failed", "refused"]
+    assert asked == 1
+
+
+def test_capacity_enters_the_choice_and_overload_is_shed():
+    async def run():
+        async with FakeUpstream(delay=0.3) as one, FakeUpstream(delay=0.3) as two:
+            experts = [expert("one", one, max_in_flight=2), expert("two", two, max_in_flight=1)]
+            async with gateway(experts) as g:
+                found = await asyncio.gather(*(ask(g.port, chat()) for _ in range(6)))
+                return found, one.most_in_flight, two.most_in_flight, await rows(g, 6), g
+
+    found, most_one, most_two, records, g = asyncio.run(run())
+    assert sorted(answer.status for answer in found) == [200] * 3 + [429] * 3
+    assert (most_one, most_two) == (2, 1)
+    shed = next(answer for answer in found if answer.status == 429)
+    assert json.loads(shed.body)["error"]["code"] == "overloaded"
+    assert int(shed.headers["retry-after"]) >= 1
+    assert sorted(row.outcome for row in records) == ["ok"] * 3 + ["refused"] * 3
+    assert {row.chosen for row in records} == {"one"}
+    assert all(desk.capacity.in_flight == 0 for desk in g.app.desks.values())
+
+
+def test_requests_per_minute_of_an_expert_enter_the_choice():
+    async def run():
+        async with FakeUpstream() as up:
+            experts = [expert("one", up, requests_per_minute=2), expert("two", up)]
+            async with gateway(experts) as g:
+                return [(await ask(g.port, chat())).headers["x-mild-expert"] for _ in range(4)]
+
+    assert asyncio.run(run()) == ["one", "one", "two", "two"]
+
+
+def test_a_kept_connection_that_was_closed_is_not_a_fault():
+    async def run():
+        async with FakeUpstream() as up, gateway([expert("one", up, retries=0)]) as g:
+            await ask(g.port, chat())
+            for writer in list(up._writers):
+                writer.close()
+            found = await ask(g.port, chat())
+            return found, await rows(g, 2), up.connections
+
+    found, records, connections = asyncio.run(run())
+    assert found.status == 200
+    assert records[1].attempts == 1
+    assert connections == 2
+
+
+def test_bytes_behind_an_answer_do_not_reach_the_next_client():
+    async def run():
+        async with FakeUpstream(script=["extra"]) as up, gateway([expert("one", up)]) as g:
+            first = await ask(g.port, chat())
+            second = await ask(g.port, chat())
+            return first, second, up.connections
+
+    first, second, connections = asyncio.run(run())
+    assert json.loads(first.body)["choices"]
+    assert json.loads(second.body)["choices"]
+    assert connections == 2
+
+
+def test_connections_are_used_again():
+    async def run():
+        async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
+            async with Client(g.port) as client:
+                for step in range(10):
+                    assert (await client.ask(chat(stream=step % 2 == 0))).status == 200
+            return up.connections
+
+    assert asyncio.run(run()) == 1
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_client_that_leaves_takes_its_upstream_call_with_it(streamed):
+    async def run():
+        async with (
+            FakeUpstream(delay=0.2, text="word " * 100) as up,
+            gateway([expert("one", up, price_out=1.0)]) as g,
+        ):
+            async with Client(g.port) as client:
+                client.send(request_bytes(chat(stream=streamed)))
+                if streamed:
+                    await client.reader.readuntil(b"data: ")
+                else:
+                    await asyncio.sleep(0.1)
+                assert up.in_flight == 1
+            (row,) = await rows(g)
+            await asyncio.sleep(0.1)
+            return row, up.in_flight, g.app.in_flight, g.app.desks["one"]
+
+    row, upstream, ours, desk = asyncio.run(run())
+    assert row.outcome == "cancelled"
+    assert upstream == ours == 0
+    assert desk.capacity.in_flight == 0
+    assert desk.state() == "closed"

@@ -1,0 +1,140 @@
+"""Settings beside a router: what is missing, what cannot work, what is worth knowing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mild.artifact import LoadedRouter
+from mild.exceptions import InvalidInputError
+from mild.gateway.settings import (
+    AccessSettings,
+    ExpertSettings,
+    LedgerSettings,
+    RoutingSettings,
+    Secret,
+    Settings,
+    check_against,
+    findings_against,
+    findings_in,
+)
+from mild.policies import ConstantPolicy
+from mild.text import HashingFeatures
+
+
+def expert(name, **more):
+    return ExpertSettings(
+        name,
+        "http://127.0.0.1:1/v1",
+        "m",
+        price_in=1.0,
+        price_out=1.0,
+        place="mild.toml, line 3",
+        **more,
+    )
+
+
+def router(*names, text=True):
+    step = HashingFeatures().fit(["a b", "b c"]) if text else None
+    return LoadedRouter(
+        ConstantPolicy(np.linspace(0.1, 0.2, len(names)), 1), list(names), text=step
+    )
+
+
+def settings(*names, **more):
+    experts = tuple(expert(name) for name in names)
+    return Settings(experts=experts, source=Path("mild.toml"), **more)
+
+
+def texts(findings, kind):
+    return [finding.text for finding in findings if finding.kind == kind]
+
+
+def test_settings_that_fit_leave_notes_only():
+    findings = check_against(settings("small", "large"), router("small", "large"))
+    assert {finding.kind for finding in findings} <= {"note"}
+
+
+def test_every_missing_expert_is_named_and_a_likely_misspelling_with_its_line():
+    with pytest.raises(InvalidInputError) as caught:
+        check_against(settings("smal", "other"), router("small", "large"))
+    assert str(caught.value) == (
+        "mild.toml must name every expert of the router (small, large); 'small' is missing. "
+        "Is it the one called 'smal' (mild.toml, line 3)? "
+        "mild.toml must name every expert of the router (small, large); 'large' is missing."
+    )
+
+
+def test_an_expert_that_the_router_does_not_know_is_a_note():
+    findings = check_against(settings("a", "b", "c"), router("a", "b"))
+    assert (
+        "mild.toml, line 3: c is not an expert of the router; it answers only to its own name."
+        in texts(findings, "note")
+    )
+
+
+def test_a_router_of_numbers_cannot_read_texts():
+    with pytest.raises(InvalidInputError, match="must read texts"):
+        check_against(settings("a", "b"), router("a", "b", text=False))
+
+
+def test_a_price_weight_needs_a_head_for_prices():
+    given = settings("a", "b", routing=RoutingSettings(price_weight=0.5))
+    with pytest.raises(InvalidInputError, match=r"routing\.price_weight = 0\.5 cannot be used"):
+        check_against(given, router("a", "b"))
+
+
+def test_errors_come_first():
+    findings = findings_against(settings("a"), router("a", "b", text=False))
+    kinds = [finding.kind for finding in findings]
+    assert kinds == sorted(kinds, key=["error", "warning", "note"].index)
+    assert kinds.count("error") == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            Settings((expert("a"), replace(expert("b"), price_in=None, price_out=None))),
+            "no price is given for b: counted as free.",
+        ),
+        (
+            Settings((replace(expert("a"), price_out=None),)),
+            "mild.toml, line 3: a has no price_out: it is taken as 0.",
+        ),
+        (
+            Settings(
+                (replace(expert("a"), price_in=None, price_out=None),),
+                access=AccessSettings(budget_day=1.0),
+            ),
+            "no expert has a price: the budgets cannot be reached.",
+        ),
+        (
+            settings("a", access=AccessSettings(budget_day=5.0, budget_month=2.0)),
+            "access.budget_day ($5) is above access.budget_month ($2).",
+        ),
+        (
+            settings("a", host="0.0.0.0", access=AccessSettings(require_key=False)),
+            "anyone who reaches 0.0.0.0 can spend: access.require_key is false.",
+        ),
+        (
+            Settings(
+                (replace(expert("a", secret=Secret("x", "y")), base_url="http://far.example/v1"),)
+            ),
+            "mild.toml, line 3: the key of a travels unencrypted: http://.",
+        ),
+    ],
+)
+def test_likely_mistakes_are_warnings(given, said):
+    assert texts(findings_in(given), "warning") == [said]
+
+
+def test_kept_texts_and_the_readers_notes_are_told():
+    given = settings("a", ledger=LedgerSettings(keep_text=True), notes=("x is not used.",))
+    assert texts(findings_in(given), "note") == [
+        "the ledger keeps the text of every request: ledger.keep_text.",
+        "x is not used.",
+    ]

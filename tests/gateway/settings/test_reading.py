@@ -1,0 +1,352 @@
+"""The file of the gateway: what it may say, and how it is refused."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as given_settings
+from hypothesis import strategies as st
+
+from mild.exceptions import DataFileError
+from mild.gateway.settings import (
+    AccessSettings,
+    BreakerSettings,
+    LedgerSettings,
+    LimitSettings,
+    RoutingSettings,
+    read_settings,
+)
+from mild.gateway.settings.reading import read_store_path
+
+SECRET = "sk-do-not-show-me"
+GOOD = """\
+router = "routers/a"
+host = "0.0.0.0"
+port = 8000
+workers = 2
+store = "state/keys.sqlite"
+page = false
+
+[experts.small]
+base_url = "https://api.example.com/v1/"
+model = "tiny"
+api_key_env = "SMALL_KEY"
+headers = { x-team = "blue" }
+price_in = 0.5
+price_out = 1
+max_tokens = 700
+max_in_flight = 8
+requests_per_minute = 30
+connect_seconds = 1
+first_byte_seconds = 2.5
+idle_seconds = 3
+retries = 0
+stream_usage = false
+breaker = { failures = 2, open_seconds = 1 }
+
+[experts."big one"]
+base_url = "http://127.0.0.1:8080/v1"
+model = "big"
+api_key_file = "secrets/big"
+api_key_header = "api-key"
+price_per_query = 0.001
+
+[routing]
+price_weight = 0.5
+explore = 0.05
+text = "all"
+pin_sessions = false
+session_seconds = 60
+max_sessions = 5
+fallback = false
+max_attempts = 2
+
+[limits]
+max_body_bytes = 2048
+max_in_flight = 10
+drain_seconds = 0
+
+[access]
+require_key = true
+anonymous = "guests"
+budget_day = 20
+budget_month = 200.5
+requests_per_minute = 60
+
+[ledger]
+path = "logs/l.sqlite"
+keep_text = true
+keep_days = 7
+max_bytes = 5_000_000
+"""
+LEAST = '[experts.a]\nbase_url = "http://127.0.0.1:1/v1"\nmodel = "m"\n'
+
+
+def read(tmp_path, text, environment=None):
+    file = tmp_path / "mild.toml"
+    file.write_text(text)
+    return read_settings(file, {"SMALL_KEY": SECRET} if environment is None else environment)
+
+
+def refusal(tmp_path, text, environment=None):
+    with pytest.raises(DataFileError) as caught:
+        read(tmp_path, text, environment)
+    message = str(caught.value)
+    assert message.startswith(str(tmp_path / "mild.toml"))
+    assert SECRET not in message
+    return message.removeprefix(str(tmp_path / "mild.toml"))
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "big").write_text("big-key\n")
+    (tmp_path / "secrets" / "big").chmod(0o600)
+    return tmp_path
+
+
+def test_everything_is_read(place):
+    settings = read(place, GOOD)
+    small, big = settings.experts
+    assert (settings.router, settings.host, settings.port) == (place / "routers/a", "0.0.0.0", 8000)
+    assert (settings.workers, settings.page) == (2, False)
+    assert settings.store == str(place / "state/keys.sqlite")
+    assert (small.name, small.base_url, small.model) == (
+        "small",
+        "https://api.example.com/v1",
+        "tiny",
+    )
+    assert small.sent_headers() == {"x-team": "blue", "Authorization": f"Bearer {SECRET}"}
+    assert (small.price_in, small.price_out, small.price_per_query) == (0.5, 1.0, None)
+    assert (small.max_tokens, small.max_in_flight, small.requests_per_minute) == (700, 8, 30.0)
+    assert (small.connect_seconds, small.first_byte_seconds, small.idle_seconds) == (1.0, 2.5, 3.0)
+    assert (small.retries, small.breaker) == (0, BreakerSettings(2, 30.0, 1.0))
+    assert (small.stream_usage, big.stream_usage) == (False, True)
+    assert big.name == "big one"
+    assert big.sent_headers() == {"api-key": "big-key"}
+    assert big.place == f"{place / 'mild.toml'}, line 25"
+    assert settings.routing == RoutingSettings(0.5, 0.05, "all", False, 60.0, 5, False, 2)
+    assert settings.limits == LimitSettings(max_body_bytes=2048, max_in_flight=10, drain_seconds=0)
+    assert settings.access == AccessSettings(True, "guests", 20.0, 200.5, 60)
+    assert settings.ledger == LedgerSettings(place / "logs/l.sqlite", True, 7.0, 5_000_000)
+    assert settings.expert("big one") is big
+    assert settings.expert("none") is None
+
+
+def test_little_is_enough(tmp_path):
+    settings = read(tmp_path, LEAST)
+    assert (settings.host, settings.port, settings.workers) == ("127.0.0.1", 6060, 1)
+    assert settings.router is None
+    assert settings.store == str(tmp_path / "mild.sqlite")
+    assert settings.ledger == LedgerSettings(tmp_path / "ledger.sqlite")
+    assert settings.routing == RoutingSettings()
+    assert settings.limits == LimitSettings()
+    assert not settings.requires_key
+    assert settings.experts[0].secret is None
+    assert settings.notes == ()
+
+
+def test_no_secret_is_in_the_repr(place):
+    shown = repr(read(place, GOOD))
+    assert SECRET not in shown
+    assert "big-key" not in shown
+    assert "SMALL_KEY" in shown
+
+
+@pytest.mark.parametrize(
+    ("host", "stated", "needed"),
+    [
+        ("127.0.0.1", None, False),
+        ("localhost", None, False),
+        ("::1", None, False),
+        ("0.0.0.0", None, True),
+        ("10.0.0.1", None, True),
+        ("example.com", None, True),
+        ("0.0.0.0", "false", False),
+        ("127.0.0.1", "true", True),
+    ],
+)
+def test_a_key_is_needed_unless_this_machine_alone_can_ask(tmp_path, host, stated, needed):
+    access = "" if stated is None else f"[access]\nrequire_key = {stated}\n"
+    assert read(tmp_path, f'host = "{host}"\n{LEAST}{access}').requires_key is needed
+
+
+def test_the_ledger_can_be_switched_off(tmp_path):
+    assert read(tmp_path, LEAST + "[ledger]\nenabled = false\n").ledger.path is None
+
+
+def test_the_store_is_known_without_any_secret(place):
+    file = place / "mild.toml"
+    file.write_text(GOOD)
+    assert read_store_path(file) == str(place / "state/keys.sqlite")
+    assert read_store_path(place / "config.yaml") == str(place / "mild.sqlite")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", ": experts must name at least one expert: [experts.NAME]; got none."),
+        ("prot = 1\n" + LEAST, ", line 1: prot is unknown; did you mean port?"),
+        (
+            "port = 70000\n" + LEAST,
+            ", line 1: port must be a whole number from 0 to 65535; got 70000.",
+        ),
+        ("workers = 0\n" + LEAST, ", line 1: workers must be a whole number from 1 to 256; got 0."),
+        ('host = "a b"\n' + LEAST, ", line 1: host must be an address such as 127.0.0.1, or"),
+        (
+            'store = "mysql://u:p@h/d"\n' + LEAST,
+            ", line 1: store must be the path of an SQLite file",
+        ),
+        (LEAST + "price = 1\n", ", line 4: experts.a.price is unknown; did you mean price_in?"),
+        (
+            LEAST + "price_in = -1\n",
+            ", line 4: experts.a.price_in must be a number at least 0; got -1.",
+        ),
+        (
+            LEAST + 'price_in = "1"\n',
+            ", line 4: experts.a.price_in must be a number at least 0; got text.",
+        ),
+        (
+            LEAST + "price_in = inf\n",
+            ", line 4: experts.a.price_in must be a number at least 0; got inf.",
+        ),
+        (LEAST + "max_tokens = 0\n", ", line 4: experts.a.max_tokens must be a whole number of at"),
+        (LEAST + "breaker.failures = 0\n", ", line 4: experts.a.breaker.failures must be a whole"),
+        (LEAST + "breaker.fails = 1\n", ", line 4: experts.a.breaker.fails is unknown; did you"),
+        (
+            LEAST + f'api_key = "{SECRET}"\n',
+            ", line 4: experts.a.api_key must not stand in this file",
+        ),
+        (
+            LEAST + f'api_key_env = "{SECRET}"\n',
+            ", line 4: experts.a.api_key_env must be the name of an",
+        ),
+        (LEAST + 'api_key_env = "UNSET"\n', ", line 4: experts.a.api_key_env names an environment"),
+        (
+            LEAST + 'api_key_file = "none"\n',
+            ", line 4: experts.a.api_key_file names a file that cannot",
+        ),
+        (
+            LEAST + 'api_key_env = "SMALL_KEY"\napi_key_file = "x"\n',
+            ", line 5: experts.a.api_key_file must not stand beside api_key_env",
+        ),
+        (
+            LEAST + f'[experts.a.headers]\nAuthorization = "{SECRET}"\n',
+            ", line 5: experts.a.headers.Authorization must not stand in this file",
+        ),
+        (
+            LEAST + 'headers = { Host = "x" }\n',
+            ", line 4: experts.a.headers.Host is set by the gateway",
+        ),
+        (
+            LEAST + 'headers = { a = "x\\ny" }\n',
+            ", line 4: experts.a.headers.a must be plain text.",
+        ),
+        (
+            LEAST + 'headers = { "a b" = "x" }\n',
+            ", line 4: experts.a.headers.a b must be the name of",
+        ),
+        (LEAST.replace("http:", "ftp:"), ", line 2: experts.a.base_url must be an address such as"),
+        (LEAST.replace("127", f"u:{SECRET}@127"), ", line 2: experts.a.base_url must hold no user"),
+        (
+            LEAST.replace("/v1", "/v1/chat/completions"),
+            ", line 2: experts.a.base_url must end before /chat/completions",
+        ),
+        ('[experts.a]\nmodel = "m"\n', ", line 1: experts.a must have an address: base_url ="),
+        (LEAST.replace('model = "m"', ""), ", line 1: experts.a must have a model"),
+        (
+            LEAST.replace("experts.a", "experts.mild"),
+            ", line 1: experts.mild must have another name",
+        ),
+        (
+            LEAST.replace("experts.a", 'experts."a\\nb"'),
+            ", line 1: experts.a\nb must have a name of",
+        ),
+        (
+            LEAST + "[routing]\nexplore = 1.5\n",
+            ", line 5: routing.explore must be a share from 0 to 1",
+        ),
+        (LEAST + '[routing]\ntext = "first"\n', ', line 5: routing.text must be "last" or "all"'),
+        (
+            LEAST + "[routing]\nfallback = 1\n",
+            ", line 5: routing.fallback must be true or false; got 1.",
+        ),
+        (
+            LEAST + "[limits]\nmax_body = 1\n",
+            ", line 5: limits.max_body is unknown; did you mean max_body_bytes?",
+        ),
+        (
+            LEAST + "[limits]\nbody_seconds = 0\n",
+            ", line 5: limits.body_seconds must be a number above 0",
+        ),
+        (
+            LEAST + "[access]\nbudget = 1\n",
+            ", line 5: access.budget is unknown; did you mean budget_day?",
+        ),
+        (
+            LEAST + "[access]\nrequests_per_minute = 0\n",
+            ", line 5: access.requests_per_minute must be a",
+        ),
+        (
+            LEAST + "[ledger]\nmax_bytes = 1\n",
+            ", line 5: ledger.max_bytes must be a whole number of at",
+        ),
+        ('litellm = "none.yaml"\n', "none.yaml: it cannot be read"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(tmp_path, text, said):
+    file = tmp_path / "mild.toml"
+    file.write_text(text)
+    with pytest.raises(DataFileError) as caught:
+        read_settings(file, {"SMALL_KEY": SECRET})
+    message = str(caught.value)
+    assert said in message
+    assert message.startswith(str(tmp_path))
+    assert SECRET not in message
+
+
+def test_a_file_with_a_secret_that_others_can_read_is_refused(place):
+    (place / "secrets" / "big").chmod(0o644)
+    message = refusal(place, GOOD)
+    assert ", line 28: experts.big one.api_key_file names a file" in message
+    assert "chmod 600" in message
+    assert "big-key" not in message
+
+
+@given_settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_a_damaged_file_is_read_or_refused_in_one_sentence(place, data):
+    """Lines dropped, doubled or broken: never another error, never the secret."""
+    lines = GOOD.splitlines()
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(lines) - 1))
+        kind = data.draw(st.sampled_from(["drop", "double", "value", "cut"]))
+        if kind == "drop":
+            del lines[at]
+        elif kind == "double":
+            lines.insert(at, lines[at])
+        elif kind == "value" and "=" in lines[at]:
+            value = data.draw(
+                st.sampled_from(["1", "-1", '"x"', "true", "[]", "{}", "1e400", "nan"])
+            )
+            lines[at] = f"{lines[at].split('=')[0]}= {value}"
+        else:
+            lines[at] = lines[at][: data.draw(st.integers(0, 10))]
+    said = ""
+    try:
+        read(place, "\n".join(lines))
+    except DataFileError as error:
+        said = str(error)
+    assert SECRET not in said
+    assert "big-key" not in said
+
+
+def test_the_real_environment_is_the_default(tmp_path, monkeypatch):
+    monkeypatch.setitem(os.environ, "A_KEY", SECRET)
+    file = tmp_path / "mild.toml"
+    file.write_text(LEAST + 'api_key_env = "A_KEY"\n')
+    assert read_settings(file).experts[0].secret.value == SECRET

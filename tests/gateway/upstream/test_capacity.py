@@ -1,0 +1,59 @@
+from mild.gateway.settings import ExpertSettings
+from mild.gateway.shared import open_shared
+from mild.gateway.upstream.capacity import CAPACITY_COLUMNS, Capacity
+
+
+class Clock:
+    now = 6000.0
+
+    def __call__(self):
+        return self.now
+
+
+def two_workers(clock, **limits):
+    cells = open_shared(2, CAPACITY_COLUMNS, 0).cells
+    expert = ExpertSettings("small", "http://x/v1", "m", **limits)
+    return [Capacity(expert, cells, worker, 0, clock) for worker in (0, 1)]
+
+
+def test_places_are_counted_over_all_workers():
+    one, two = two_workers(Clock(), max_in_flight=3)
+    assert [one.take(), two.take(), one.take(), two.take(), one.take()] == [True] * 3 + [False] * 2
+    two.leave()
+    assert one.in_flight == 2
+    assert two.take()
+
+
+def test_requests_per_minute_are_counted_over_all_workers():
+    clock = Clock()
+    one, two = two_workers(clock, requests_per_minute=4)
+    assert [one.take(), two.take(), one.take(), two.take(), one.take()] == [True] * 4 + [False]
+    for capacity in (one, one, two, two):
+        capacity.leave()
+    assert not two.free()
+    assert 1 <= one.wait() <= 60
+
+
+def test_a_minute_slides():
+    clock = Clock()
+    one, _ = two_workers(clock, requests_per_minute=4)
+    for _ in range(4):
+        assert one.take()
+    clock.now += 75  # a quarter of the next minute: three of the four still count
+    assert one.take()
+    assert not one.take()
+    clock.now += 120
+    assert sum(one.take() for _ in range(6)) == 4
+
+
+def test_a_worker_that_takes_a_dead_ones_place_starts_at_none():
+    clock = Clock()
+    cells = open_shared(1, CAPACITY_COLUMNS, 0).cells
+    expert = ExpertSettings("small", "http://x/v1", "m", max_in_flight=1)
+    Capacity(expert, cells, 0, 0, clock).take()
+    assert Capacity(expert, cells, 0, 0, clock).take()
+
+
+def test_without_limits_there_is_always_room():
+    one, _ = two_workers(Clock())
+    assert all(one.take() for _ in range(1000))

@@ -1,0 +1,54 @@
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mild.gateway.upstream.events import EventReader, event_data
+from mild.gateway.upstream.faults import Fault
+
+
+class Pieces:
+    def __init__(self, pieces):
+        self.pieces = list(pieces)
+
+    async def read(self):
+        return self.pieces.pop(0) if self.pieces else b""
+
+
+def read_all(pieces):
+    async def run():
+        reader = EventReader(Pieces(pieces))
+        found = []
+        while event := await reader.next():
+            found.append(event)
+        return found, reader.left_over
+
+    return asyncio.run(run())
+
+
+@given(
+    words=st.lists(st.text('ab{}: "', min_size=1, max_size=5), max_size=6),
+    end=st.sampled_from(["\n", "\r\n", "\r"]),
+    cuts=st.lists(st.integers(0, 200), max_size=8),
+    rest=st.sampled_from(["", "data: half", "data: x\n"]),
+)
+def test_events_are_whole_wherever_the_stream_is_cut(words, end, cuts, rest):
+    events = [f"data: {word}{end}{end}".encode() for word in words]
+    stream = b"".join(events) + rest.encode()
+    places = sorted({min(cut, len(stream)) for cut in cuts})
+    pieces = [stream[a:b] for a, b in zip([0, *places], [*places, len(stream)], strict=True)]
+    found, left_over = read_all([piece for piece in pieces if piece])
+    assert found == events
+    assert left_over == bool(rest)
+
+
+def test_data_lines_are_joined_and_comments_have_none():
+    assert event_data(b"event: x\ndata: a\ndata:b\n\n") == b"a\nb"
+    assert event_data(b"data: {}\r\n\r\n") == b"{}"
+    assert event_data(b"id: 3\n\n") == b""
+
+
+def test_an_event_without_end_is_a_fault():
+    with pytest.raises(Fault, match="without end"):
+        read_all([b"data: " + b"x" * 1_000_000] * 10)
