@@ -120,3 +120,15 @@ def make_record(
         "finished": finished,
         "note": note,
     }
+
+
+def three_seeds() -> list[dict[str, Any]]:
+    """TDEF and a reading of MILD on one cell with three seeds, and one training on digits."""
+    made = []
+    for seed, (tdef, argmax, stationary) in enumerate(
+        [(0.05, 0.5, 0.04), (0.06, 0.6, 0.05), (0.04, 0.4, 0.031)]
+    ):
+        made.append(make_record(TDEF, seed, tdef, shares=[0.725, 0.175, 0.1]))
+        losses = {"argmax": argmax, "stationary": stationary}
+        made.append(make_record(THEORY, seed, losses, margins=[0.5, 0.3, 0.2]))
+    return [*made, make_record(dataset="digits", note="1,797 digits")]

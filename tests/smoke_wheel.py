@@ -32,6 +32,14 @@ def main() -> None:
         judge = [command, "evaluate", data, "--router", target, "--json"]
         done = subprocess.run(judge, check=True, capture_output=True, text=True)
         assert json.loads(done.stdout)
+        page = Path(folder) / "report.html"
+        report = [command, "report", target, "--table", data, "--out", page]
+        subprocess.run(report, check=True, capture_output=True)
+        # Style and script are files of the package: they must have come along.
+        text = page.read_text(encoding="utf-8")
+        assert "<style>" in text
+        assert "<script>" in text
+        assert len(text) > 20_000, len(text)
     version = subprocess.run([command, "--version"], check=True, capture_output=True, text=True)
     assert mild.__version__ in version.stdout
     print(f"wheel of mild {mild.__version__} works: deferral loss {loss:.3f}")

@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mild.cli.app import build_app
+from outcome_cases import make_columns, write_outcomes
 
 EXPERTS = ["small", "medium", "large"]
 
@@ -82,3 +83,30 @@ def fitted(mild, tables):
     done = mild("fit", tables.log, "--out", tables.folder / "router")
     assert done.code == 0, done.err
     return tables.folder / "router"
+
+
+@pytest.fixture(scope="session")
+def logs(tmp_path_factory):
+    """Tables of outcomes with prices: log to fit on, new to judge by, in a folder of their own."""
+    folder = tmp_path_factory.mktemp("logs")
+    return SimpleNamespace(
+        log=write_outcomes(make_columns(150, 0, prices=True), folder / "log.parquet"),
+        new=write_outcomes(make_columns(90, 1, prices=True), folder / "new.parquet"),
+        folder=folder,
+    )
+
+
+@pytest.fixture(scope="session")
+def readers(logs):
+    """Kind of router to its folder, fitted on the log under beta cook=0.2; do not write to it."""
+    made = {}
+
+    def folder(kind="linear"):
+        if kind not in made:
+            made[kind] = logs.folder / f"router-{kind}"
+            words = ["fit", logs.log, "--out", made[kind], "--router", kind, "--beta", "cook=0.2"]
+            done = CliRunner().invoke(build_app(), [str(word) for word in words])
+            assert done.exit_code == 0, done.stderr
+        return made[kind]
+
+    return folder

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 
 import pytest
 
 import mild
 
-VERBS = ["fit", "tune", "evaluate", "predict", "show", "demo", "collect"]
+VERBS = [
+    "fit", "tune", "evaluate", "compare", "report", "predict", "explain", "show", "demo", "route",
+    "collect", "serve", "check", "reload", "replay",
+]  # fmt: skip
 
 
 def run(*words):
@@ -31,7 +33,8 @@ def test_every_verb_explains_itself_with_an_example_and_takes_json(verb, mild):
     done = mild(verb, "--help")
     assert done.code == 0
     assert f"Example:\n    mild {verb}" in done.out
-    assert "--json" in done.out
+    # A server has no result.
+    assert ("--json" in done.out) == (verb != "serve")
 
 
 def test_the_demo_is_a_verb_like_the_others(monkeypatch):
@@ -66,15 +69,6 @@ def test_help_opens_without_the_heavy_packages():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stderr.strip() == "[]"
-
-
-def test_help_opens_fast():
-    times = []
-    for _ in range(5):
-        start = time.perf_counter()
-        run("--help")
-        times.append(time.perf_counter() - start)
-    assert min(times) < 0.5
 
 
 @pytest.mark.slow

@@ -137,3 +137,15 @@ def test_bad_input_is_said():
         run(X[:-1], costs)
     with pytest.raises(InvalidInputError, match="two splits"):
         resampled_intervals([[1.0]], 0.3)
+
+
+def test_an_interrupt_ends_the_comparison_and_not_only_a_search(monkeypatch):
+    from mild.routers.search import Search
+
+    def stopped(self, candidates):
+        self.interrupted = True
+        return np.ones((len(self.data.costs), len(candidates)))
+
+    monkeypatch.setattr(Search, "run", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run(*make_problem())

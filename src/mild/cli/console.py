@@ -68,6 +68,8 @@ def _plain_warnings() -> Iterator[None]:
                 note(str(message), "warning")
 
         warnings.simplefilter("always", MildWarning)
+        # joblib's workers come and go; what they were given is done by others.
+        warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
         warnings.showwarning = show
         yield
 
@@ -90,8 +92,9 @@ def print_table(
     header: Sequence[str],
     rows: Sequence[Sequence[str]],
     unbroken: Collection[str] = (),
+    left: Collection[str] = (),
 ) -> None:
-    """A table on stdout: the first column to the left, the others to the right.
+    """A table on stdout: the first column and those named in ``left`` to the left, others to the right.
 
     Cells break between words, and those of the columns named in ``unbroken`` not at all, as far as
     the terminal is wide enough for that.
@@ -107,8 +110,9 @@ def print_table(
     widths = _widths(header, rows, unbroken, room)
     table = Table(title=escape(title), title_justify="left")
     for place, (name, width) in enumerate(zip(header, widths, strict=True)):
+        to_left = place == 0 or name in left
         table.add_column(
-            escape(name), justify="right" if place else "left", overflow="fold", width=width
+            escape(name), justify="left" if to_left else "right", overflow="fold", width=width
         )
     for row in rows:
         # Text, not markup: a name may hold brackets.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,8 @@ def describe(router: LoadedRouter, folder: Path) -> dict[str, Any]:
         "settings": meta["settings"],
         "estimator": meta["estimator"],
         "n_features": router.n_features,
+        "text": None if router.text is None else router.text.kind,
+        "notes": meta.get("notes"),
         "feature_names": router.feature_names,
         "data": meta["data"],
         "tensors": meta["tensors"],
@@ -78,6 +80,8 @@ def print_description(report: dict[str, Any]) -> None:
         "fitted as": estimator["class"],
         **{key.replace("_", " "): _words(value) for key, value in settings.items()},
         "features": feature_line(report["feature_names"], report["n_features"]),
+        **({} if report["text"] is None else {"text features": report["text"]}),
+        **_noted(report["notes"] or {}),
         "data": "unknown"
         if data is None
         else f"{data['rows']} rows, fingerprint {data['fingerprint'][:16]}...",
@@ -85,7 +89,9 @@ def print_description(report: dict[str, Any]) -> None:
         "written": f"{report['created']} by mild {report['mild_version']}",
         "schema": str(report["schema_version"]),
     }
-    print_table(report["folder"], ["router", ""], [list(fact) for fact in facts.items()])
+    print_table(
+        report["folder"], ["router", ""], [list(fact) for fact in facts.items()], left=("",)
+    )
     margins = report["margins"]
     print_table(
         "experts",
@@ -103,6 +109,15 @@ def print_description(report: dict[str, Any]) -> None:
             for name, entry in report["tensors"].items()
         ],
     )
+
+
+def _noted(notes: Mapping[str, Any]) -> dict[str, str]:
+    """What was written down about the table that the router was fitted on."""
+    facts = {
+        "cost": notes.get("cost", {}).get("words"),
+        "table": notes.get("table", {}).get("explanation"),
+    }
+    return {name: fact for name, fact in facts.items() if fact}
 
 
 def _words(value: Any) -> str:

@@ -2,39 +2,132 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mild.cli import options as o
 from mild.cli.console import emit, note
+from mild.cli.data import options as d
+from mild.cli.outcomes import Given, Group, Source
+
+if TYPE_CHECKING:
+    from mild.artifact import LoadedRouter
 
 __all__ = ["evaluate"]
 
 
 def evaluate(
-    data: o.Data,
     router: o.RouterFolder,
+    data: Source = None,
     confidence: Annotated[float, typer.Option(help="Of the interval behind the verdict.")] = 0.95,
+    beta: d.Beta = None,
+    price_weight: d.PriceWeight = None,
+    latency_weight: d.LatencyWeight = None,
+    group: Group = None,
+    save: Annotated[
+        bool, typer.Option("--save", help="Write evaluation.json into DIR, for mild report.")
+    ] = False,
     seed: o.Seed = 0,
+    form: d.Form = None,
+    query: d.Query = None,
+    choices: d.Choices = True,
+    scores: d.Scores = None,
+    prices: d.Prices = None,
+    latencies: d.Latencies = None,
+    vectors: d.Vectors = None,
     features: o.Features = None,
     costs: o.Costs = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Judge a saved router on known costs: does it pay?
+    """Judge a saved router on known outcomes: does it pay?
 
     The yardstick is the single expert that would have been best on this very data, so it is a hard one.
-    Use data that the router was not fitted on.
+    Use data that the router was not fitted on. Costs count as they did when it was fitted, unless they are
+    said anew; a priced router then decides by the new prices.
 
     \b
     Example:
-      mild evaluate new.csv --router router
+      mild evaluate new.parquet --router router
+      mild evaluate new.parquet --router router --group subject --save
     """
-    from mild.artifact import fingerprint, load
-    from mild.cli.judgement import judge, print_judgement
-    from mild.tables import read_matrices
+    from mild.artifact import load
 
     saved = load(router)
+    given = Given(
+        data,
+        form=form,
+        query=query,
+        choices=choices,
+        scores=scores,
+        prices=prices,
+        latencies=latencies,
+        vectors=vectors,
+        beta=beta,
+        price_weight=price_weight,
+        latency_weight=latency_weight,
+        group=group,
+    )
+    if saved.text is None:
+        given.refuse("this router was fitted on features and costs")
+        report = _on_matrices(saved, data, features, costs, confidence, seed)
+    else:
+        report = _on_outcomes(saved, given, confidence, seed, router if save else None)
+    emit({"router": str(router), "data": data, **report}, as_json, lambda: _show(report))
+
+
+def _on_outcomes(
+    saved: LoadedRouter, given: Given, confidence: float, seed: int, folder: Path | None
+) -> dict[str, Any]:
+    from mild.cli.evaluation import save_evaluation, warn_of_seen
+    from mild.serving import is_priced, new_prices
+    from mild.tasks import (
+        contents,
+        evaluate_choices,
+        make_task,
+        terms_of,
+    )
+
+    fitted, asked = terms_of(saved), given.terms()
+    terms = asked if asked.stated or fitted is None else fitted
+    task = make_task(given.read(saved.expert_names), terms, given.group)
+    if asked.stated:
+        if is_priced(saved):
+            saved = new_prices(saved, asked.beta, asked.price_weight).on(saved)
+        elif fitted is not None and terms.spelled(task.table) != fitted:
+            note(
+                f"the router was fitted under another cost: {saved.metadata['notes']['cost']['words']}."
+            )
+    X = saved.features(contents(task, saved.text))
+    evaluation = evaluate_choices(task, saved.predict(X), confidence, seed)
+    report = {
+        "rows": task.table.rows,
+        "experts": task.table.expert_names,
+        "cost": {"words": task.words, **task.terms.as_dict()},
+        **evaluation.as_dict(),
+        **warn_of_seen(saved, task.table),
+    }
+    if folder is not None:
+        report["saved"] = str(save_evaluation(saved, task, X, folder, confidence, seed))
+    return report
+
+
+def _on_matrices(
+    saved: LoadedRouter,
+    data: str | None,
+    features: str | None,
+    costs: str | None,
+    confidence: float,
+    seed: int,
+) -> dict[str, Any]:
+    from mild.artifact import fingerprint
+    from mild.cli.judgement import judge
+    from mild.exceptions import OptionError
+    from mild.tables import read_matrices
+
+    if data is None:
+        raise OptionError("name a table: this router was fitted on columns of numbers.")
     table = read_matrices(data, saved.feature_names if features is None else features, costs)
     known = table.costs_of(saved.expert_names)
     report = judge(known, saved.predict(table.X), saved.expert_names, confidence, seed)
@@ -44,9 +137,15 @@ def evaluate(
     )
     if report["same_data_as_fit"]:
         note("the router was fitted on this very data: the figures are optimistic.", "warning")
+    return report
 
-    def show() -> None:
-        print_judgement(report, f"on {table.rows} rows")
-        typer.echo(report["verdict"]["sentence"])
 
-    emit({"router": str(router), "data": str(data), **report}, as_json, show)
+def _show(report: dict[str, Any]) -> None:
+    from mild.cli.judgement import print_judgement
+
+    if "cost" in report:
+        typer.echo(f"cost = {report['cost']['words']}")
+    print_judgement(report, f"on {report['rows']:,} rows")
+    typer.echo(report["verdict"]["sentence"])
+    if "saved" in report:
+        typer.echo(f"Written to {report['saved']}.")

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mild.cli import options as o
 from mild.cli.console import emit, note, print_table
+from mild.cli.data import options as d
+from mild.cli.outcomes import Given, Model, Source, Text
+
+if TYPE_CHECKING:
+    from mild.tables import Matrices
 
 __all__ = ["fit"]
 
 
 def fit(
-    data: o.Data,
     out: o.Out,
+    data: Source = None,
     router: Annotated[
-        str, typer.Option(help="linear, regression, knn, constant, cascade.")
+        str, typer.Option(help="linear, regression, knn, priced, constant, cascade, transformer.")
     ] = "linear",
+    beta: d.Beta = None,
+    price_weight: d.PriceWeight = None,
+    latency_weight: d.LatencyWeight = None,
+    text: Text = None,
+    model: Model = None,
     loss: o.Loss = None,
     rewards: o.Rewards = None,
     surrogate: o.Surrogate = None,
@@ -28,32 +38,62 @@ def fit(
     neighbors: Annotated[
         int | None, typer.Option(help="Neighbours of a knn router. Default: 20.")
     ] = None,
-    standardize: o.Standardize = True,
+    standardize: o.Standardize = None,
     seed: o.Seed = 0,
+    form: d.Form = None,
+    query: d.Query = None,
+    choices: d.Choices = True,
+    experts: d.Experts = None,
+    scores: d.Scores = None,
+    prices: d.Prices = None,
+    latencies: d.Latencies = None,
+    vectors: d.Vectors = None,
     features: o.Features = None,
     costs: o.Costs = None,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Fit one router on past inputs and costs.
+    """Fit one router on past queries and who answered them well.
 
-    DATA has one row per input: numeric feature columns, and one cost column per expert, named
-    cost__<expert>. An empty cost means that this expert was never asked. The figures printed are on the
-    training data; use `mild evaluate` on other data to judge the router.
+    DATA is a table of outcomes: a row per query, and per expert whether it was right (see mild data --help
+    for the shapes). A wrong answer costs 1; asking may cost, too: --beta per expert, --price-weight per
+    dollar, --latency-weight per second. A priced router takes new prices later, without fitting again.
+
+    Or it is a table of numbers: feature columns, and a cost column per expert, named cost__<expert>; with
+    --features or --costs it is read so in any case. An expert that was never asked has an empty cell.
+
+    The figures printed are on the training data; use `mild evaluate` on other data to judge the router.
 
     \b
     Example:
-      mild fit log.csv --out router
-      mild fit log.parquet --out router --features "f_*" --margins 1,2,0.5 --alpha 0.01
+      mild fit outcomes.parquet --out router --beta 7B=0.3,1.5B=0.1
+      mild fit outcomes.parquet --out router --price-weight 50 --router priced
+      mild fit outcomes.parquet --out router --router transformer --model deberta-v3-xsmall/
+      mild fit log.csv --out router --features "f_*" --margins 1,2,0.5 --alpha 0.01
     """
-    from mild.artifact import load, save
     from mild.artifact.writing import check_target
-    from mild.cli.description import feature_line, margins_of
-    from mild.cli.judgement import judge, print_judgement
-    from mild.cli.routers import build_router
+    from mild.cli.routers import build_router, standardized
+    from mild.exceptions import OptionError
     from mild.tables import read_matrices
 
-    choices = {
+    given = Given(
+        data,
+        form=form,
+        query=query,
+        choices=choices,
+        experts=experts,
+        scores=scores,
+        prices=prices,
+        latencies=latencies,
+        vectors=vectors,
+        beta=beta,
+        price_weight=price_weight,
+        latency_weight=latency_weight,
+        text=text,
+        model=None if router == "transformer" else model,
+    )
+    words = {
+        "model": model if router == "transformer" else None,
         "loss": loss,
         "rewards": rewards,
         "surrogate": o.surrogate_value(surrogate),
@@ -63,12 +103,74 @@ def fit(
         "decision": decision,
         "n_neighbors": neighbors,
     }
-    model = build_router(router, choices, seed, standardize)
+    outcomes = given.is_outcomes(features, costs)
+    unfitted = build_router(router, words, seed, standardize=False)
     check_target(out, overwrite)
-    table = read_matrices(data, features, costs)
-    model.fit(table.X, table.costs)
+    if outcomes:
+        result = _on_outcomes(unfitted, given, standardize, out, overwrite, seed)
+    else:
+        if router in ("priced", "transformer"):
+            learns = "prices" if router == "priced" else "queries"
+            raise OptionError(
+                f"router {router!r} learns from {learns}: give it a table of outcomes."
+            )
+        table = read_matrices(data or "", features, costs)
+        model = unfitted if standardize is False else standardized(unfitted)
+        result = _on_matrices(model, table, out, overwrite, seed)
+    emit(result, as_json, lambda: _show(result))
+
+
+def _on_outcomes(
+    unfitted: Any, given: Given, standardize: bool | None, out: str, overwrite: bool, seed: int
+) -> dict[str, Any]:
+    from mild.artifact import load
+    from mild.cli.console import progress_bar
+    from mild.cli.description import margins_of
+    from mild.cli.routers import standardized
+    from mild.exceptions import OptionError
+    from mild.tasks import evaluate_choices, fit_task, fit_texts, make_task, save_task
+
+    task = make_task(given.read(), given.terms())
+    if hasattr(unfitted, "text_features"):
+        if given.text is not None or standardize:
+            raise OptionError(
+                "a transformer router reads the queries itself: leave --text and --standardize."
+            )
+        with progress_bar("fine-tuning") as progress:
+            fitted = fit_texts(task, unfitted.set_params(progress=progress))
+    else:
+        with progress_bar("reading queries") as progress:
+            step = given.step(task, progress)
+            # Text features come with a scale; vectors are as they are.
+            scaled = step.kind == "vectors" if standardize is None else standardize
+            fitted = fit_task(task, standardized(unfitted) if scaled else unfitted, step)
+    folder = save_task(fitted, task, out, overwrite)
+    saved = load(folder)
+    report = evaluate_choices(task, saved.predict(fitted.features), seed=seed).as_dict()
+    # Whether it pays is not for the training data to say.
+    del report["verdict"]
+    return {
+        "router": str(folder),
+        "kind": saved.metadata["kind"],
+        "estimator": saved.metadata["estimator"],
+        "n_features": saved.n_features,
+        "text": fitted.step.kind,
+        "cost": {"words": task.words, **task.terms.as_dict()},
+        "margins": margins_of(saved.policy),
+        "training": {"rows": task.table.rows, "experts": task.table.expert_names, **report},
+    }
+
+
+def _on_matrices(
+    unfitted: Any, table: Matrices, out: str, overwrite: bool, seed: int
+) -> dict[str, Any]:
+    from mild.artifact import load, save
+    from mild.cli.description import feature_line, margins_of
+    from mild.cli.judgement import judge
+
+    unfitted.fit(table.X, table.costs)
     folder = save(
-        model,
+        unfitted,
         out,
         expert_names=table.expert_names,
         feature_names=table.feature_names,
@@ -78,9 +180,11 @@ def fit(
     saved = load(folder)
     known = table.costs_of(saved.expert_names)
     report = judge(known, saved.predict(table.X), saved.expert_names, 0.95, seed)
-    # Whether it pays is not for the training data to say.
     del report["verdict"]
-    result = {
+    note(feature_line(table.feature_names, saved.n_features), "features")
+    if table.left_out:
+        note(f"left out, not numbers: {', '.join(table.left_out)}.")
+    return {
         "router": str(folder),
         "kind": saved.metadata["kind"],
         "estimator": saved.metadata["estimator"],
@@ -90,15 +194,16 @@ def fit(
         "margins": margins_of(saved.policy),
         "training": report,
     }
-    note(feature_line(table.feature_names, saved.n_features), "features")
-    if table.left_out:
-        note(f"left out, not numbers: {', '.join(table.left_out)}.")
 
-    def show() -> None:
-        print_judgement(report, f"on the {table.rows} training rows (optimistic)")
-        if result["margins"] is not None:
-            rows = zip(saved.expert_names, result["margins"], strict=True)
-            print_table("margins", ["expert", "margin"], [[n, f"{m:.4g}"] for n, m in rows])
-        typer.echo(f"Saved to {folder}.")
 
-    emit(result, as_json, show)
+def _show(result: dict[str, Any]) -> None:
+    from mild.cli.judgement import print_judgement
+
+    training = result["training"]
+    if "cost" in result:
+        typer.echo(f"cost = {result['cost']['words']}; text features: {result['text']}")
+    print_judgement(training, f"on the {training['rows']:,} training rows (optimistic)")
+    if result["margins"] is not None:
+        rows = zip(training["experts"], result["margins"], strict=True)
+        print_table("margins", ["expert", "margin"], [[n, f"{m:.4g}"] for n, m in rows])
+    typer.echo(f"Saved to {result['router']}.")

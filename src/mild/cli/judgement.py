@@ -103,32 +103,32 @@ def print_judgement(report: Mapping[str, Any], title: str) -> None:
             f"{figures['n_samples'] - figures['n_known']} row(s) have no cost for the chosen expert "
             f"and are left out of the router's mean."
         )
-    print_table(
-        title,
-        ["mean cost", ""],
-        [
-            ["router", number(figures["loss"])],
-            [
-                f"always {report['experts'][figures['constant_expert']]}",
-                number(figures["constant_loss"]),
-            ],
-            ["oracle", number(figures["oracle_loss"])],
-            ["same shares, dealt at random", number(figures["shuffled_control"])],
-            ["share of the possible gain", number(figures["headroom_captured"], 3)],
-        ],
-    )
+    constant = f"always {report['experts'][figures['constant_expert']]}"
+    rows = [
+        ["router", number(figures["loss"])],
+        [constant, number(figures["constant_loss"])],
+        ["oracle", number(figures["oracle_loss"])],
+        ["same shares, dealt at random", number(figures["shuffled_control"])],
+        ["possible gain: constant minus oracle", number(figures["headroom"])],
+        ["share of the possible gain", number(figures["headroom_captured"], 3)],
+    ]
+    if "minority_recall" in report:
+        rows.append(["recall of the rarer experts", number(report["minority_recall"], 3)])
+    print_table(title, ["mean cost", ""], rows)
+    columns = {
+        "router's share": [number(value, 3) for value in figures["shares"]],
+        "oracle's share": [number(value, 3) for value in figures["oracle_shares"]],
+        "recall": [number(value, 3) for value in figures["recall"]],
+        "mean cost": [number(value) for value in np.asarray(report["constant_losses"]).tolist()],
+    }
+    dollars = report.get("dollars_per_1000")
+    if dollars is not None:
+        columns["$ per 1,000"] = [f"{value:,.3f}" for value in dollars["experts"]]
     print_table(
         "experts",
-        ["expert", "router's share", "oracle's share", "recall", "mean cost"],
-        [
-            [name, *(number(value, 3) for value in row[:3]), number(row[3])]
-            for name, *row in zip(
-                report["experts"],
-                figures["shares"],
-                figures["oracle_shares"],
-                figures["recall"],
-                np.asarray(report["constant_losses"]).tolist(),
-                strict=True,
-            )
-        ],
+        ["expert", *columns],
+        list(zip(report["experts"], *columns.values(), strict=True)),
     )
+    if dollars is not None and dollars["router"] is not None:
+        paid = [["router", f"{dollars['router']:,.3f}"], [constant, f"{dollars['constant']:,.3f}"]]
+        print_table("dollars", ["$ per 1,000 queries", ""], paid)

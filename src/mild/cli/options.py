@@ -33,7 +33,12 @@ __all__ = [
 ]
 
 Data = Annotated[
-    Path, typer.Argument(help="Table: .npz (arrays X, costs), .parquet or .csv.", metavar="DATA")
+    Path,
+    typer.Argument(
+        help="Table of outcomes, or of features and costs: .npz (arrays X, costs), .parquet, .csv, "
+        ".jsonl.",
+        metavar="DATA",
+    ),
 ]
 # Text, not a path: a path does not tell nothing at all from the current folder.
 Out = Annotated[
@@ -53,7 +58,12 @@ Costs = Annotated[
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Standardize = Annotated[
-    bool, typer.Option(help="Scale features to mean 0 and deviation 1 before routing.")
+    bool | None,
+    typer.Option(
+        help="Scale features to mean 0 and deviation 1 before routing. Default: those of numeric columns; "
+        "text features have their scale.",
+        show_default=False,
+    ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of whatever is drawn at random.")]
 Loss = Annotated[

@@ -36,12 +36,18 @@ def predict(
       mild predict new.parquet --router router --out choices.parquet
     """
     from mild.artifact import load
+    from mild.exceptions import UnsupportedError
     from mild.metrics import expert_shares
     from mild.tables import check_output, read_matrices, write_columns, write_csv
 
     if out is not None:
         check_output(out, overwrite)
     saved = load(router)
+    if saved.text is not None:
+        raise UnsupportedError(
+            f"this router reads queries ({saved.text.kind} features); use mild route, which takes them as "
+            f"lines."
+        )
     wanted = saved.feature_names if features is None else features
     table = read_matrices(data, wanted, need_costs=False)
     chosen = saved.predict(table.X)

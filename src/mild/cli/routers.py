@@ -9,14 +9,16 @@ from typing import Any
 
 from mild.exceptions import OptionError, check_option
 
-__all__ = ["ROUTERS", "build_router", "build_search"]
+__all__ = ["ROUTERS", "build_router", "build_search", "standardized"]
 
 ROUTERS = {
     "linear": ("mild.routers.linear", "LinearRouter"),
     "regression": ("mild.routers.regression", "CostRegressionRouter"),
     "knn": ("mild.routers.nearest", "KNNRouter"),
+    "priced": ("mild.routers.priced", "PricedRouter"),
     "constant": ("mild.routers.constant", "ConstantRouter"),
     "cascade": ("mild.routers.cascade", "CascadeRouter"),
+    "transformer": ("mild.transformer", "TransformerRouter"),
 }
 
 
@@ -44,7 +46,7 @@ def build_router(name: str, options: Mapping[str, Any], seed: int, standardize: 
     if "random_state" in known:
         given["random_state"] = seed
     router = router_class(**given)
-    return _standardized(router) if standardize and name != "constant" else router
+    return standardized(router) if standardize else router
 
 
 def build_search(
@@ -58,15 +60,18 @@ def build_search(
     if families is not None and families != "all":
         names = [name.strip() for name in families.split(",") if name.strip()]
     tuner = RouterCV(estimator, families=names, **search)
-    return _standardized(tuner) if standardize else tuner
+    return standardized(tuner) if standardize else tuner
 
 
 def _flag(parameter: str) -> str:
     return parameter.removeprefix("n_")
 
 
-def _standardized(router: Any) -> Any:
+def standardized(router: Any) -> Any:
+    """The router behind a scaler; a constant needs none."""
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
+    if type(router).__name__ == "ConstantRouter":
+        return router
     return make_pipeline(StandardScaler(), router)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -14,7 +15,7 @@ from mild.comparison.inputs import Inputs
 from mild.comparison.methods import Context, Method, plain
 from mild.comparison.outcome import Comparison, Row
 from mild.comparison.verdict import Statement, state
-from mild.exceptions import InvalidInputError
+from mild.exceptions import InvalidInputError, TuningInterruptedWarning
 from mild.metrics import (
     chosen_costs,
     expert_recall,
@@ -107,7 +108,13 @@ def _judge(
     test_costs: FloatArray,
 ) -> dict[str, Any]:
     start = time.perf_counter()
-    router = method.build(context).fit(X_train, train_costs)
+    try:
+        with warnings.catch_warnings():
+            # A search that is stopped keeps its best; whoever stops a comparison wants it to end.
+            warnings.simplefilter("error", TuningInterruptedWarning)
+            router = method.build(context).fit(X_train, train_costs)
+    except TuningInterruptedWarning as error:
+        raise KeyboardInterrupt from error
     chosen = router.predict(X_test)
     found = {name: plain(value) for name, value in getattr(router, "best_params_", {}).items()}
     if hasattr(router, "best_family_"):

@@ -1,0 +1,1 @@
+"""The numbers behind each part of a report, JSON-ready."""

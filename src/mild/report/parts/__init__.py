@@ -1,0 +1,1 @@
+"""The parts of the page, each from its piece of the document."""

@@ -1,0 +1,161 @@
+"""Choices judged by known outcomes: best constant, control, oracle, interval, dollars, one sentence."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mild.arrays import FloatArray, IntArray
+from mild.comparison.verdict import Statement, state
+from mild.metrics import chosen_costs, constant_losses, linearised_rows, paired_interval, summary
+from mild.tasks.task import Task
+
+__all__ = ["Evaluation", "evaluate_choices", "minority_recall"]
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What choices were worth on a table.
+
+    Attributes
+    ----------
+    summary : figures of ``mild.metrics.summary``
+    constant_losses : (n_experts,) mean cost of asking always the same
+    statement : whether routing pays
+    minority_recall : recall of the experts that are cheapest less often than their even share
+    prices : dollars per 1,000 queries of each expert, or None; NaN where unknown
+    router_price, constant_price : the same of the router and of the best constant, on rows that know both
+    """
+
+    summary: dict[str, Any]
+    constant_losses: FloatArray
+    statement: Statement
+    minority_recall: float
+    prices: FloatArray | None
+    router_price: float | None
+    constant_price: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready but for NaN and arrays."""
+        return {
+            "summary": self.summary,
+            "constant_losses": self.constant_losses,
+            "minority_recall": self.minority_recall,
+            "dollars_per_1000": None
+            if self.prices is None
+            else {
+                "experts": self.prices,
+                "router": self.router_price,
+                "constant": self.constant_price,
+            },
+            "verdict": self.statement.as_dict(),
+        }
+
+
+def evaluate_choices(
+    task: Task, chosen: IntArray, confidence: float = 0.95, seed: int = 0, name: str = "the router"
+) -> Evaluation:
+    """Judge choices by the expert that would have been best on these very rows: a hard yardstick.
+
+    The interval draws bundles of rows: equal queries count once.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from mild.tables import read_outcomes
+    >>> from mild.tasks import CostTerms, make_task
+    >>> table = read_outcomes(pa.table({
+    ...     "prompt": list("abcd"), "correct__s": [1, 1, 0, 0], "correct__l": [0, 1, 1, 1],
+    ... }))
+    >>> found = evaluate_choices(make_task(table, CostTerms()), np.array([0, 0, 1, 1]))
+    >>> found.summary["loss"], found.summary["constant_loss"]
+    (0.0, 0.25)
+    """
+    figures = summary(task.costs, chosen, missing="skip")
+    expert = figures.constant_expert
+    router_price, constant_price = _prices(task, chosen, expert)
+    dollars = None
+    if router_price is not None and constant_price is not None:
+        dollars = router_price - constant_price
+    statement = _statement(task, chosen, expert, dollars, confidence, seed, name)
+    return Evaluation(
+        figures.as_dict(),
+        constant_losses(task.costs),
+        statement,
+        minority_recall(figures.recall, figures.oracle_shares),
+        _expert_prices(task),
+        None if router_price is None else 1000 * router_price,
+        None if constant_price is None else 1000 * constant_price,
+    )
+
+
+def minority_recall(recall: FloatArray, oracle_shares: FloatArray) -> float:
+    """Mean recall of the experts that are cheapest somewhere, but less often than their even share.
+
+    Examples
+    --------
+    >>> minority_recall(np.array([0.9, 0.2, 0.4]), np.array([0.8, 0.1, 0.1]))
+    0.30000000000000004
+    """
+    rare = (oracle_shares < 1 / len(oracle_shares)) & (oracle_shares > 0) & ~np.isnan(recall)
+    return float(recall[rare].mean()) if rare.any() else math.nan
+
+
+def _statement(
+    task: Task,
+    chosen: IntArray,
+    expert: int,
+    dollars: float | None,
+    confidence: float,
+    seed: int,
+    name: str,
+) -> Statement:
+    both = np.column_stack([chosen_costs(task.costs, chosen), task.costs[:, expert]])
+    known = int((~np.isnan(both)).sum(axis=0).min())
+    units = len(np.unique(task.bundle))
+    constant = task.table.expert_names[expert]
+    if known < 2 or units < 2:
+        return Statement(
+            None,
+            f"It cannot be told whether routing pays: too few rows ({min(known, units)}) have a known "
+            f"cost for the router's choice and for {constant!r}.",
+            math.nan,
+            math.nan,
+            math.nan,
+        )
+    rows = linearised_rows(both)
+    found = paired_interval(
+        rows[:, 0], rows[:, 1], confidence, random_state=seed, clusters=task.bundle
+    )
+    basis = (
+        f"{confidence:.0%} interval of the difference {found.low:+.4f} to {found.high:+.4f}, "
+        f"{known:,} rows"
+    )
+    interval = (found.estimate, found.low, found.high)
+    return state(name, constant, interval, basis, known, dollars)
+
+
+def _prices(task: Task, chosen: IntArray, expert: int) -> tuple[float | None, float | None]:
+    """Mean price of the router's choices and of the constant, on rows that know both."""
+    prices = task.table.prices
+    if prices is None:
+        return None, None
+    paid = np.column_stack([prices[np.arange(len(chosen)), chosen], prices[:, expert]])
+    paid = paid[~np.isnan(paid).any(axis=1)]
+    if not len(paid):
+        return None, None
+    router, constant = paid.mean(axis=0).tolist()
+    return router, constant
+
+
+def _expert_prices(task: Task) -> FloatArray | None:
+    prices = task.table.prices
+    if prices is None:
+        return None
+    known = ~np.isnan(prices)
+    total = np.where(known, prices, 0.0).sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        return 1000 * total / known.sum(axis=0)

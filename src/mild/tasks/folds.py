@@ -1,0 +1,55 @@
+"""Folds and splits of a task: equal queries stay together, groups stay whole, the past comes first."""
+
+from __future__ import annotations
+
+from mild.arrays import IntArray
+from mild.exceptions import InvalidInputError
+from mild.splits import Split, folds, random_splits, time_splits
+from mild.tasks.task import Task
+from mild.tasks.times import moments
+
+__all__ = ["search_folds", "task_splits"]
+
+
+def search_folds(
+    task: Task, n_folds: int = 5, time: str | None = None, seed: int = 0
+) -> list[tuple[IntArray, IntArray]]:
+    """Folds for a search: (rows to fit on, rows to judge on) each.
+
+    With ``time``, the rows in the order of that column are cut into ``n_folds + 1`` parts; each but the
+    first is judged by a router that was fitted on everything before it.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from mild.tables import read_outcomes
+    >>> from mild.tasks import CostTerms, make_task
+    >>> table = read_outcomes(pa.table({
+    ...     "prompt": list("abcd"), "day": [4, 3, 2, 1], "correct__s": [1] * 4, "correct__l": [0] * 4,
+    ... }))
+    >>> [held.tolist() for _, held in search_folds(make_task(table, CostTerms()), 3, "day")]
+    [[2], [1], [0]]
+    """
+    if n_folds < 2:
+        raise InvalidInputError(f"cv must be at least 2 folds; got {n_folds}.")
+    if time is None:
+        return folds(task.bundle, n_folds, seed)
+    share = n_folds / (n_folds + 1)
+    parts = time_splits(moments(task.table, time), task.bundle, n_folds, share)
+    return [(part.train, part.test) for part in parts]
+
+
+def task_splits(
+    task: Task,
+    n_splits: int | None = None,
+    test_share: float = 0.3,
+    time: str | None = None,
+    seed: int = 0,
+) -> list[Split]:
+    """Splits to compare methods on: random ones, or with ``time`` the past against what came next.
+
+    ``n_splits`` is 5 by default, and 1 with ``time``.
+    """
+    if time is None:
+        return random_splits(task.bundle, n_splits or 5, test_share, seed)
+    return time_splits(moments(task.table, time), task.bundle, n_splits or 1, test_share)

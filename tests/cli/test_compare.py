@@ -1,0 +1,166 @@
+"""``mild compare``"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from mild.cli.console import progress_bar
+from outcome_cases import make_columns, write_outcomes
+
+FAST = ["--splits", 2, "--cv", 3, "--jobs", 1]
+TWO = [*FAST, "--method", "regression", "--method", "knn"]
+
+
+@pytest.fixture(scope="module")
+def found(logs):
+    """A comparison with prices, on the terminal and as a file."""
+    from typer.testing import CliRunner
+
+    from mild.cli.app import build_app
+
+    results = logs.folder / "results.json"
+    words = ["compare", logs.log, "--price-weight", 5, *TWO, "--out", results]
+    done = CliRunner().invoke(build_app(), [str(word) for word in words])
+    assert done.exit_code == 0, done.stderr
+    return done, json.loads(results.read_text(encoding="utf-8"))
+
+
+def test_every_method_is_a_row_between_the_constant_and_the_oracle(found):
+    lines = found[0].stdout.splitlines()
+    for name in ("best constant", "cost regression", "kNN", "oracle"):
+        assert any(line.startswith(f"│ {name}") for line in lines), name
+
+
+def test_the_verdict_stands_last_but_for_the_file(found):
+    done, document = found
+    *_, verdict, written = done.stdout.splitlines()
+    assert verdict.startswith("Routing pays: kNN costs")
+    assert "95% interval of the difference" in verdict
+    assert "2 methods compared, 150 rows, 2 splits" in verdict
+    assert "per 1,000 inputs" in verdict
+    assert written.startswith("Written to ")
+    assert document["verdict"]["sentence"] == verdict
+
+
+def test_constant_control_oracle_shares_and_recall_are_there(found):
+    out = found[0].stdout
+    for words in (
+        "minus constant",
+        "random",
+        "largest",
+        "minority",
+        "oracle's share",
+        "recall",
+        "$ per",
+    ):
+        assert words in out
+    methods = found[1]["comparison"]["methods"]
+    assert [method["method"] for method in methods] == ["constant", "regression", "knn"]
+    for method in methods[1:]:
+        low, high = method["minus_constant"][1:]
+        assert low <= method["minus_constant"][0] <= high
+        assert len(method["costs"]) == 2
+
+
+def test_json_is_one_object_with_every_figure(mild, logs):
+    done = mild("compare", logs.log, *TWO, "--json")
+    report = done.json()
+    assert report["statement"]["pays"] is True
+    assert report["text"] == "hashing"
+    assert report["splits"] == 2
+    assert report["headroom"] > 0
+    assert report["cost"]["words"] == "error"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_tables_fit_the_terminal(mild, logs, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    out = mild("compare", logs.log, "--price-weight", 5, *TWO).out
+    rows = [line for line in out.splitlines() if line.startswith(("┃", "│"))]
+    assert max(map(len, rows)) <= width
+
+
+def test_whole_groups_are_on_one_side(mild, logs, monkeypatch):
+    seen = []
+    import mild.comparison as comparison
+
+    run = comparison.compare
+
+    def spy(inputs, costs, splits, *rest, **more):
+        seen.extend(splits)
+        return run(inputs, costs, splits, *rest, **more)
+
+    monkeypatch.setattr(comparison, "compare", spy)
+    assert mild("compare", logs.log, *TWO, "--group", "subject").code == 0
+    subject = np.array(make_columns(150)["subject"])
+    assert len(seen) == 2
+    for split in seen:
+        assert not set(subject[split.train]) & set(subject[split.test])
+
+
+def test_with_time_the_past_is_learned_and_the_future_judged(mild, logs):
+    report = mild("compare", logs.log, "--cv", 3, "--method", "knn", "--time", "day", "--json")
+    assert report.json()["splits"] == 1
+    assert report.json()["rows_to_train_on"] == 105
+    assert "one split" in report.json()["statement"]["sentence"]
+
+
+def test_repeated_queries_are_dropped_from_the_future_and_counted(mild, tmp_path):
+    columns = make_columns(120)
+    columns["prompt"][110:] = columns["prompt"][:10]
+    file = write_outcomes(columns, tmp_path / "log.parquet")
+    done = mild("compare", file, "--cv", 3, "--method", "knn", "--time", "day")
+    assert "10 test rows were left out: their query is in the training rows, too." in done.out
+
+
+def test_progress_counts_every_method_of_every_split(mild, logs, monkeypatch):
+    steps = []
+
+    class Bar:
+        def __enter__(self):
+            return lambda done, total, text: steps.append((done, total, text))
+
+        def __exit__(self, *error):
+            return None
+
+    monkeypatch.setattr("mild.cli.compare.progress_bar", lambda title: Bar())
+    assert mild("compare", logs.log, *TWO).code == 0
+    assert steps[0][:2] == (0, 6)
+    assert steps[-1] == (6, 6, "split 2, kNN")
+    with progress_bar("comparing") as progress:
+        assert progress is None  # not at a terminal
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--method", "svm"], "method must be one of"),
+        (["--out", "results.csv"], "results must end in .json"),
+        (["--out", "nowhere/results.json"], "is not a folder"),
+        (["--group", "topic"], "there must be a column 'topic'"),
+        (["--time", "prompt"], "there must be a column 'prompt'"),
+        (["--time", "subject"], "must hold numbers or dates"),
+        (["--test-share", "1.5"], "test_share must lie between 0 and 1"),
+        (["--model", "x"], "--model is for --text static or --text encoder"),
+        (["--text", "vectors"], "needs a column of vectors"),
+        (["--text", "words"], "'words'"),
+        (["--cv", "1"], "n_folds must be at least 2"),
+    ],
+)
+def test_wrong_words_are_one_sentence(mild, logs, words, said):
+    done = mild("compare", logs.log, *TWO, *words)
+    assert done.code == 1
+    errors = [line for line in done.err.splitlines() if line.startswith("error:")]
+    assert len(errors) == 1
+    assert said in errors[0]
+
+
+def test_without_a_table_the_one_that_comes_with_mild_is_used(mild, logs, monkeypatch):
+    from mild.tables import read_outcomes
+
+    monkeypatch.setattr("mild.cli.outcomes.embedded_table", lambda: read_outcomes(logs.log))
+    report = mild("compare", *TWO, "--json").json()
+    assert (report["data"], report["rows"]) == (None, 150)

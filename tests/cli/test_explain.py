@@ -1,0 +1,64 @@
+"""``mild explain``"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from outcome_cases import EXPERTS
+
+QUERY = "boil salt butter flour oven stir please tell about q1x12"
+
+
+@pytest.mark.parametrize("kind", ["linear", "regression", "knn", "priced", "constant"])
+def test_a_person_is_told_who_is_asked_and_who_is_next(mild, readers, kind):
+    done = mild("explain", readers(kind), QUERY)
+    assert done.code == 0, done.err
+    told = done.out.splitlines()[0]
+    first = told.split()[0]
+    assert f"{first} is asked" in told
+    assert f"│ {first} *" in done.out
+    for name in EXPERTS:
+        assert name in done.out
+
+
+def test_words_speak_for_and_against(mild, readers):
+    report = mild("explain", readers(), QUERY, "--json").json()
+    assert (report["expert"], report["method"]) == ("cook", "terms")
+    effects = {entry["part"]: entry["effect"] for entry in report["evidence"]}
+    assert effects["flour"] > 0
+    shown = mild("explain", readers(), QUERY).out
+    assert "what it adds to the lead over" in shown
+    assert "all others" in shown
+
+
+def test_expected_costs_are_shown_where_they_were_learned(mild, readers):
+    out = mild("explain", readers("regression"), QUERY).out
+    assert "expected cost" in out
+    assert "is expected to cost" in out
+
+
+def test_new_prices_change_the_answer(mild, readers):
+    words = ["explain", readers("priced"), QUERY, "--json"]
+    assert mild(*words).json()["expert"] == "cook"
+    assert mild(*words, "--beta", "cook=9").json()["expert"] != "cook"
+
+
+def test_a_million_characters_and_none_at_all_are_explained(mild, readers):
+    # Longer than a command line may be, so it comes by stdin.
+    from typer.testing import CliRunner
+
+    from mild.cli.app import build_app
+
+    words = ["explain", str(readers()), "-", "--json"]
+    done = CliRunner().invoke(build_app(), words, input="boil salt " * 100_000)
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["expert"] in EXPERTS
+    assert mild("explain", readers(), "").code == 0
+
+
+def test_a_router_of_numbers_has_no_words(mild, fitted):
+    done = mild("explain", fitted, "x")
+    assert done.code == 1
+    assert "columns of numbers" in done.err

@@ -1,0 +1,295 @@
+"""``fit``, ``tune`` and ``evaluate`` on tables of outcomes: to a router, and to a verdict."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from mild.artifact import load
+from mild.cli.outcomes import Given
+from mild.exceptions import OptionError
+from mild.tables import read_outcomes
+from outcome_cases import EXPERTS, TOPICS, make_columns, write_outcomes
+
+QUICK = ["--cv", 3, "--jobs", 1, "--alphas", "0.01", "--families", "linear,regression"]
+
+
+# fit
+
+
+def test_a_table_becomes_a_router_that_reads(mild, logs, tmp_path):
+    done = mild("fit", logs.log, "--out", tmp_path / "r", "--beta", "cook=0.2")
+    assert done.code == 0, done.err
+    assert "read as wide: 3 experts, 150 queries with prices" in done.err
+    assert "what asking costs" in done.out
+    assert "possible gain" in done.out
+    router = load(tmp_path / "r")
+    assert router.expert_names == EXPERTS
+    assert router.text.kind == "hashing"
+    assert router.metadata["notes"]["cost"]["beta"]["cook"] == 0.2
+    assert router.marks.size == 150
+    prompts = make_columns(90, 1)["prompt"]
+    topic = [
+        next(k for k in range(3) if set(prompt.split()) & set(TOPICS[k].split()))
+        for prompt in prompts
+    ]
+    assert np.mean(router.route(prompts) == topic) > 0.6
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_other_files_give_the_same_router(mild, logs, tmp_path, suffix):
+    file = write_outcomes(make_columns(150, 0, prices=True), tmp_path / f"log{suffix}")
+    for data, out in ((logs.log, "a"), (file, "b")):
+        assert mild("fit", data, "--out", tmp_path / out).code == 0
+    a, b = load(tmp_path / "a"), load(tmp_path / "b")
+    np.testing.assert_array_equal(a.policy.coef, b.policy.coef)
+
+
+def test_dollars_and_seconds_count_as_they_are_told(mild, logs, tmp_path):
+    words = ["--router", "priced", "--price-weight", 100]
+    report = mild("fit", logs.log, "--out", tmp_path / "r", *words, "--json").json()
+    assert report["cost"]["words"] == "error + 100 × dollars"
+    assert report["training"]["dollars_per_1000"]["experts"] == pytest.approx([1, 2, 3])
+
+
+def test_vectors_in_the_table_can_be_the_features(mild, tmp_path):
+    columns = make_columns(60)
+    columns["embedding"] = [[float(len(p)), float(p.count("o"))] for p in columns["prompt"]]
+    file = write_outcomes(columns, tmp_path / "log.parquet")
+    report = mild("fit", file, "--out", tmp_path / "r", "--text", "vectors", "--json").json()
+    assert (report["text"], report["n_features"]) == ("vectors", 2)
+
+
+# tune
+
+
+def test_a_search_ends_in_a_router_and_a_verdict(mild, logs, tmp_path):
+    done = mild("tune", logs.log, "--out", tmp_path / "r", *QUICK)
+    assert done.code == 0, done.err
+    assert "Routing pays: per input it costs" in done.out
+    assert "Saved to" in done.out
+    assert load(tmp_path / "r").text.kind == "hashing"
+
+
+def test_by_default_every_kind_of_router_is_tried(mild, logs, tmp_path):
+    words = ["--cv", 3, "--jobs", 1, "--alphas", "0.01", "--margin-factors", "1", "--json"]
+    report = mild("tune", logs.log, "--out", tmp_path / "r", *words).json()
+    tried = {candidate["family"] for candidate in report["candidates"]}
+    assert {"linear", "regression", "knn", "stack"} <= tried
+
+
+@pytest.mark.parametrize("words", [["--group", "subject"], ["--time", "day"]])
+def test_folds_keep_groups_whole_and_the_past_first(mild, logs, tmp_path, monkeypatch, words):
+    import mild.tasks as tasks
+
+    seen = []
+    make = tasks.search_folds
+
+    def spy(*given):
+        seen.extend(make(*given))
+        return seen
+
+    monkeypatch.setattr(tasks, "search_folds", spy)
+    assert mild("tune", logs.log, "--out", tmp_path / "r", *QUICK, *words).code == 0
+    columns = make_columns(150)
+    for train, held in seen:
+        if words[0] == "--group":
+            subject = np.array(columns["subject"])
+            assert not set(subject[train]) & set(subject[held])
+        else:
+            assert columns["day"][train].max() < columns["day"][held].min()
+
+
+def test_equal_queries_are_never_on_both_sides(mild, tmp_path, monkeypatch):
+    import mild.tasks as tasks
+
+    columns = make_columns(90)
+    columns["prompt"][60:] = columns["prompt"][:30]
+    file = write_outcomes(columns, tmp_path / "log.parquet")
+    seen = []
+    make = tasks.search_folds
+    monkeypatch.setattr(tasks, "search_folds", lambda *given: seen.append(make(*given)) or seen[0])
+    assert mild("tune", file, "--out", tmp_path / "r", *QUICK).code == 0
+    prompts = np.array(columns["prompt"])
+    for train, held in seen[0]:
+        assert not set(prompts[train]) & set(prompts[held])
+
+
+# evaluate
+
+
+def test_the_verdict_shows_all_that_it_rests_on(mild, logs, readers):
+    done = mild("evaluate", logs.new, "--router", readers())
+    assert done.code == 0, done.err
+    for words in (
+        "cost = error + what asking costs",
+        "always ",
+        "oracle",
+        "same shares, dealt at random",
+        "possible gain: constant minus oracle",
+        "share of the possible gain",
+        "recall of the rarer experts",
+        "router's share",
+        "$ per 1,000",
+    ):
+        assert words in done.out
+    assert done.out.splitlines()[-1].startswith("Routing pays: the router costs")
+    assert "per 1,000 inputs" in done.out
+    assert "optimistic" not in done.err
+
+
+def test_costs_are_those_of_the_fit_unless_said_anew(mild, logs, readers):
+    report = mild("evaluate", logs.new, "--router", readers(), "--json").json()
+    assert report["cost"]["beta"]["cook"] == 0.2
+    other = mild("evaluate", logs.new, "--router", readers(), "--beta", "poet=0.5", "--json")
+    assert other.json()["cost"]["beta"] == {"adder": 0, "poet": 0.5, "cook": 0}
+    assert "the router was fitted under another cost" in other.err
+
+
+def test_what_was_trained_on_is_recognised(mild, logs, readers, tmp_path):
+    same = mild("evaluate", logs.log, "--router", readers())
+    assert "fitted on this very table: the figures are optimistic" in same.err
+    columns = make_columns(90, 1, prices=True)
+    columns["prompt"][:20] = make_columns(150, 0)["prompt"][:20]
+    file = write_outcomes(columns, tmp_path / "mixed.parquet")
+    mixed = mild("evaluate", file, "--router", readers())
+    assert "20 of 90 queries were in the training data" in mixed.err
+
+
+def test_a_group_makes_the_interval_count_groups(mild, logs, readers):
+    rows = mild("evaluate", logs.new, "--router", readers(), "--json").json()["verdict"]
+    words = ["evaluate", logs.new, "--router", readers(), "--group", "subject", "--json"]
+    groups = mild(*words).json()["verdict"]
+    assert rows["estimate"] == groups["estimate"]
+    assert (rows["low"], rows["high"]) != (groups["low"], groups["high"])
+
+
+def test_experts_that_the_router_does_not_know_are_left_out(mild, readers, tmp_path):
+    columns = make_columns(90, 1)
+    columns["correct__oracle"] = [1] * 90
+    file = write_outcomes(columns, tmp_path / "four.parquet")
+    done = mild("evaluate", file, "--router", readers())
+    assert done.code == 0, done.err
+    assert "left out, the router does not know them: oracle." in done.err
+    # What is odd about that expert is no finding any more.
+    assert "right" not in done.err
+
+
+def test_an_evaluation_can_be_saved_for_a_report(mild, logs, tmp_path):
+    assert mild("fit", logs.log, "--out", tmp_path / "r").code == 0
+    done = mild("evaluate", logs.new, "--router", tmp_path / "r", "--save")
+    assert done.out.splitlines()[-1] == f"Written to {tmp_path / 'r' / 'evaluation.json'}."
+    saved = json.loads((tmp_path / "r" / "evaluation.json").read_text(encoding="utf-8"))
+    assert saved["verdict"]["sentence"] == done.out.splitlines()[-2]
+    assert mild("fit", logs.log, "--out", tmp_path / "r", "--overwrite").code == 0
+    assert not (tmp_path / "r" / "evaluation.json").exists()
+
+
+# Bad input
+
+
+BAD = {
+    "no prompts": (
+        b"task,correct__a,correct__b\nx,1,0\ny,0,1\n",
+        "name its column with --query, or one of vectors with --vectors",
+    ),
+    "ragged rows": (
+        b"prompt,correct__a,correct__b\nx,1,0\ny,1\n",
+        "line 3 has 2 column(s) where the header has 3",
+    ),
+    "mixed encodings": (
+        "prompt,correct__a,correct__b\nnaïve,1,0\n".encode() + b"caf\xe9,1,0\n",
+        "line 3 is not UTF-8",
+    ),
+    "one query": (b"prompt,correct__a,correct__b\nx,1,0\nx,0,1\nx,1,1\n", "different inputs"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+@pytest.mark.parametrize("verb", ["tune", "compare"])
+def test_a_bad_table_is_one_sentence(mild, tmp_path, verb, case):
+    content, sentence = BAD[case]
+    if (verb, case) == ("compare", "one query"):
+        sentence = "at least two bundles"
+    file = tmp_path / "log.csv"
+    file.write_bytes(content)
+    out = [] if verb == "compare" else ["--out", tmp_path / "r"]
+    done = mild(verb, file, *out)
+    assert done.code == 1
+    errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert sentence in errors[0]
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_experts_that_are_all_right_or_all_wrong_leave_nothing_to_route(mild, tmp_path, value):
+    columns = make_columns(60) | {f"correct__{name}": [value] * 60 for name in EXPERTS}
+    file = write_outcomes(columns, tmp_path / "log.parquet")
+    done = mild("compare", file, "--method", "regression", "--splits", 2, "--cv", 3)
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[-1].startswith("Routing does not pay: ")
+    fitted = mild("fit", file, "--out", tmp_path / "r")
+    assert fitted.code == 0, fitted.err
+    judged = mild("evaluate", file, "--router", tmp_path / "r")
+    assert judged.out.splitlines()[-1].startswith("Routing does not pay: ")
+
+
+def test_unknown_prices_are_refused_where_they_are_weighed(mild, tmp_path):
+    columns = make_columns(60, prices=True)
+    columns["cost__poet"][3] = np.nan
+    file = write_outcomes(columns, tmp_path / "log.parquet")
+    done = mild("fit", file, "--out", tmp_path / "r", "--price-weight", 5)
+    assert done.code == 1
+    assert "price_weight needs the price of every answer; 1 is unknown" in done.err
+    assert mild("fit", file, "--out", tmp_path / "r").code == 0
+
+
+def test_a_million_characters_in_one_prompt_do_no_harm(mild, tmp_path):
+    columns = make_columns(60)
+    columns["prompt"][5] = "boil salt " * 100_001
+    file = write_outcomes(columns, tmp_path / "log.parquet")
+    done = mild("fit", file, "--out", tmp_path / "r")
+    assert done.code == 0, done.err
+    assert "1 query has more than 1,000,000 characters" in done.err
+    assert mild("compare", file, "--method", "knn", "--splits", 2, "--cv", 3).code == 0
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "report"])
+def test_a_table_of_other_experts_is_refused_by_name(mild, readers, tmp_path, verb):
+    columns = make_columns(60)
+    columns["correct__baker"] = columns.pop("correct__cook")
+    file = write_outcomes(columns, tmp_path / "log.parquet")
+    words = {
+        "evaluate": ["evaluate", file, "--router", readers()],
+        "report": ["report", readers(), "--table", file, "--out", tmp_path / "report.html"],
+    }[verb]
+    done = mild(*words)
+    assert done.code == 1
+    assert "the router was trained on adder, poet, cook; the table has no cook" in done.err
+    assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize("verb", ["fit", "tune"])
+def test_without_a_table_the_one_that_comes_with_mild_is_used(
+    mild, logs, tmp_path, monkeypatch, verb
+):
+    monkeypatch.setattr("mild.cli.outcomes.embedded_table", lambda: read_outcomes(logs.log))
+    done = mild(verb, "--out", tmp_path / "r", *(QUICK if verb == "tune" else []))
+    assert done.code == 0, done.err
+    assert "read as wide: 3 experts, 150 queries" in done.err
+    assert load(tmp_path / "r").expert_names == EXPERTS
+
+
+def test_options_of_outcomes_are_refused_for_other_tables(mild, tables):
+    done = mild("fit", tables.log, "--out", tables.folder / "r", "--beta", "small=1")
+    assert done.code == 1
+    assert "--beta is for tables of outcomes" in done.err
+
+
+def test_a_model_needs_features_that_have_one():
+    with pytest.raises(OptionError, match="--model is for"):
+        Given("x", model="folder").step_options()
+    assert Given("x", text="static", model="folder").step_options() == {"source": "folder"}

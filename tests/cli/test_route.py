@@ -1,0 +1,134 @@
+"""``mild route``"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from mild.artifact import load
+from outcome_cases import EXPERTS, make_columns
+
+PROMPTS = make_columns(40, 1)["prompt"]
+
+
+def route(*words, lines=""):
+    command = [sys.executable, "-m", "mild", "route", *map(str, words)]
+    content = lines if isinstance(lines, bytes) else lines.encode()
+    done = subprocess.run(command, input=content, capture_output=True)
+    return SimpleNamespace(
+        code=done.returncode,
+        answers=[json.loads(line) for line in done.stdout.decode().splitlines()],
+        err=done.stderr.decode(),
+    )
+
+
+def test_plain_lines_become_decisions_of_the_router(readers):
+    done = route(readers(), lines="\n".join(PROMPTS))
+    router = load(readers())
+    assert done.code == 0
+    assert [answer["expert"] for answer in done.answers] == [
+        EXPERTS[k] for k in router.route(PROMPTS)
+    ]
+    shares = router.predict_proba(router.features(PROMPTS))
+    for answer, row in zip(done.answers, shares, strict=True):
+        assert list(answer["probabilities"].values()) == pytest.approx(row.tolist(), rel=1e-4)
+    assert done.err.startswith("routed: 40 queries: ")
+    assert "warning" not in done.err
+
+
+def test_json_lines_keep_their_ids_and_costs_are_expected(readers, tmp_path):
+    file = tmp_path / "queries.jsonl"
+    file.write_text("\n".join(json.dumps({"id": f"q{i}", "q": p}) for i, p in enumerate(PROMPTS)))
+    done = route(readers("regression"), file, "--query", "q", "--echo")
+    assert [answer["id"] for answer in done.answers] == [f"q{i}" for i in range(40)]
+    assert done.answers[3]["query"] == PROMPTS[3]
+    for answer in done.answers:
+        costs = answer["expected_cost"]
+        assert list(costs) == EXPERTS
+        assert min(costs, key=costs.get) == answer["expert"]
+
+
+def test_a_bad_line_is_answered_in_its_place_and_fails_the_run(readers):
+    lines = b'{"query": "boil"}\n{"query": 5}\n{"query": "caf\xe9"}\n{"query": "add"}\n'
+    done = route(readers(), lines=lines)
+    assert done.code == 1
+    assert ["error" in answer for answer in done.answers] == [False, True, True, False]
+    assert "bad line: line 2: field 'query' must be a string; got a number." in done.err
+    assert "line 3: not UTF-8" in done.err
+    assert "2 lines hold no query that can be read" in done.err
+    skipped = route(readers(), "--skip-bad", lines=lines)
+    assert skipped.code == 0
+    assert len(skipped.answers) == 2
+
+
+def test_a_million_characters_are_a_query(readers):
+    done = route(readers(), lines="boil salt " * 100_000 + "\nadd seven\n")
+    assert done.code == 0
+    assert [answer["expert"] in EXPERTS for answer in done.answers] == [True, True]
+
+
+def test_a_priced_router_takes_new_prices(readers):
+    dear = route(readers("priced"), "--beta", "poet=9,cook=9", lines="\n".join(PROMPTS))
+    assert {answer["expert"] for answer in dear.answers} == {"adder"}
+    refused = route(readers(), "--beta", "poet=9", lines="x")
+    assert refused.code == 1
+    assert "fit" in refused.err
+
+
+def test_nothing_in_is_nothing_out(readers):
+    done = route(readers())
+    assert (done.code, done.answers) == (0, [])
+    assert done.err == "routed: 0 queries.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["missing.jsonl"], "cannot read missing.jsonl"),
+        (["--format", "xml"], "format must be one of"),
+    ],
+)
+def test_wrong_words_are_one_sentence(mild, readers, words, said):
+    done = mild("route", readers(), *words)
+    assert done.code == 1
+    assert done.err.startswith("error: ")
+    assert said in done.err
+
+
+def test_a_router_of_numbers_is_sent_to_predict(mild, fitted, readers, tables):
+    assert "mild predict" in mild("route", fitted).err
+    assert "mild route" in mild("predict", tables.new, "--router", readers()).err
+
+
+def test_a_reader_that_stops_early_does_no_harm(readers, tmp_path):
+    file = tmp_path / "many.txt"
+    file.write_text("\n".join(PROMPTS * 2000))
+    command = f"{sys.executable} -m mild route {readers()} {file} --jobs 1 | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert '"expert"' in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_stream(readers, tmp_path):
+    """Peak memory of ten times the queries is the same."""
+    code = (
+        "import resource, sys\n"
+        "from mild.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
+    )
+    peaks = []
+    for times in (100, 1000):
+        file = tmp_path / f"{times}.txt"
+        file.write_text("\n".join(PROMPTS * times))
+        command = [sys.executable, "-c", code, "route", readers(), file, "--jobs", "1"]
+        with open(os.devnull, "wb") as sink:
+            done = subprocess.run(command, stdout=sink, stderr=subprocess.PIPE, check=True)
+        peaks.append(int(done.stderr.split()[-1]))
+    assert peaks[1] < 1.1 * peaks[0]

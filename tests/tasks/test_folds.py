@@ -1,0 +1,48 @@
+"""Folds and splits that leak nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from mild.exceptions import InvalidInputError
+from mild.tables import read_outcomes
+from mild.tasks import CostTerms, make_task, search_folds, task_splits
+from outcome_cases import make_columns
+
+
+def task_of(group=None, **changes):
+    return make_task(read_outcomes(pa.table(make_columns(60) | changes)), CostTerms(), group)
+
+
+def test_equal_queries_are_never_on_both_sides():
+    prompts = make_columns(60)["prompt"]
+    task = task_of(prompt=[prompts[i // 3] for i in range(60)])
+    folds = search_folds(task, 4)
+    assert sorted(np.concatenate([held for _, held in folds])) == list(range(60))
+    splits = [(split.train, split.test) for split in task_splits(task, 3)]
+    for fitted, held in [*folds, *splits]:
+        assert not set(task.bundle[fitted]) & set(task.bundle[held])
+
+
+def test_groups_stay_whole():
+    task = task_of("subject")
+    subjects = np.array(task.table.column("subject"))
+    for split in task_splits(task, 4):
+        assert not set(subjects[split.train]) & set(subjects[split.test])
+
+
+def test_time_goes_one_way():
+    task = task_of()
+    days = np.array(task.table.column("day"))
+    for fitted, held in search_folds(task, 3, "day"):
+        assert days[fitted].max() < days[held].min()
+    (split,) = task_splits(task, time="day")
+    assert days[split.train].max() < days[split.test].min()
+    assert len(task_splits(task, 3, time="day")) == 3
+
+
+def test_one_fold_is_refused():
+    with pytest.raises(InvalidInputError, match="at least 2"):
+        search_folds(task_of(), 1)
