@@ -464,3 +464,47 @@ def test_the_document_of_spend_covers_all_workers_and_keys(place):
         assert document["keys"]["alice"]["day"]["budget"] == 5.0
 
     run(test)
+
+
+def test_when_the_store_fails_nobody_is_left_waiting_for_a_slot(place, monkeypatch):
+    monkeypatch.setattr(schema, "_BUSY_SECONDS", 0.2)
+    key = place.add_key("alice", rpm=100)
+
+    async def test():
+        async with Started(place.access(workers=2)) as access:
+            caller = access.identify(key)
+            other = sqlite3.connect(place.file, isolation_level=None)
+            other.execute("BEGIN IMMEDIATE")
+            # The second asks while the first one's errand is on its way.
+            first = asyncio.create_task(access.admit(caller))
+            await asyncio.sleep(0.1)
+            second = asyncio.create_task(access.admit(caller))
+            done = await asyncio.wait_for(asyncio.gather(first, second, return_exceptions=True), 5)
+            other.execute("ROLLBACK")
+            other.close()
+            assert [refusal.status for refusal in done] == [503, 503]
+
+    run(test)
+
+
+def test_a_free_request_that_becomes_dear_after_midnight_is_counted(place):
+    async def test():
+        async with Started(place.access(budget_day=1)) as access:
+            guest = access.identify(None)
+            free = await access.reserve(guest, 0.0)
+            place.now += 86_400
+            await asyncio.sleep(0.2)
+            await access.enlarge(free, 0.5)
+            access.settle(free, 0.5)
+            late = await access.reserve(guest, 0.0)
+            place.now += 86_400
+            await asyncio.sleep(0.2)
+            access.settle(late, 0.25)
+            access.release(await access.reserve(guest, 1.0))
+        store = place.store()
+        spent = store.totals(["2027-01-15", "2027-01-16"])
+        assert spent["*", "2027-01-15"].spent == 500_000_000
+        assert spent["*", "2027-01-16"].spent == 250_000_000
+        store.close()
+
+    run(test)

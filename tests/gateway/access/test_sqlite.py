@@ -165,3 +165,19 @@ def test_an_exchange_costs_little(store):
         store.exchange(Exchange(owner, 1.0, reports=[Report(ACCOUNT, 1, 1, 0)], draws=[draw]))
     # Far above what it takes: a plan without an index would show.
     assert (time.perf_counter() - start) / 100 < 0.1
+
+
+def test_a_new_file_that_another_worker_is_making_is_waited_for(tmp_path):
+    path = str(tmp_path / "mild.sqlite")
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    timer = threading.Timer(0.2, lambda: other.execute("ROLLBACK"))
+    timer.start()
+    store = SqliteStore(path)
+    try:
+        store.open()
+        assert store.read_keys() == []
+    finally:
+        timer.join()
+        other.close()
+        store.close()

@@ -7,7 +7,7 @@ from gateway.gateway_cases import priced_router
 from mild.gateway.choosing.decision import Chooser
 from mild.gateway.choosing.drawing import Drawing
 from mild.gateway.choosing.names import Wish
-from mild.gateway.choosing.sessions import Sessions, hash_session, session_bytes
+from mild.gateway.choosing.sessions import Pin, Sessions, hash_session, session_bytes
 
 NAMES = ("a", "b", "c")
 CHOOSER = Chooser(priced_router(NAMES, (0.3, 0.1, 0.2), (0.0, 0.0, 0.0)))
@@ -66,3 +66,12 @@ def test_a_session_stays_with_its_expert_and_repeats_its_propensity():
             assert (again.chosen, again.propensity) == (first.chosen, first.propensity)
             assert again.pinned_by == REQUEST
             assert again.order[0] == first.chosen
+
+
+def test_a_pin_of_an_expert_that_this_router_does_not_know_is_none():
+    sessions = Sessions(memoryview(bytearray(session_bytes(8))), 60.0)
+    sessions.know([*NAMES, "new"])
+    session = hash_session("key", "s")
+    sessions.pin(session, Pin("new", 0.5, REQUEST))
+    choice = choose(Drawing(CHOOSER, sessions=sessions), Wish(), session=session)
+    assert (choice.chosen, choice.pinned_by) == ("b", None)

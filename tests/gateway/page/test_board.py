@@ -107,7 +107,7 @@ def test_troubles_of_the_workers_are_told_once(tmp_path):
     )
 
 
-def test_workers_are_added_up_and_the_silent_are_left_out(tmp_path):
+def test_workers_are_put_together_and_the_silent_are_left_out(tmp_path):
     path = tmp_path / "l.db"
     write_all(path, [record(0, time=time.time())])
     program = (
@@ -136,7 +136,8 @@ def test_workers_are_added_up_and_the_silent_are_left_out(tmp_path):
     calculator, atlas, scholar = found["experts"]
     assert (calculator["breaker"], calculator["breakers_not_closed"]) == ("open", 1)
     assert (atlas["breaker"], atlas["workers"]) == ("half-open", 2)
-    assert (calculator["in_flight"], calculator["max_in_flight"]) == (4, 100)
+    # Both tell what all workers have under way, and the limit of all.
+    assert (calculator["in_flight"], calculator["max_in_flight"]) == (2, 50)
     assert (scholar["breaker"], scholar["workers"]) == ("open", 1)
 
 

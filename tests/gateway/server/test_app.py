@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 
 import pytest
 
@@ -246,9 +247,12 @@ def test_an_error_of_our_own_answers_500_once_and_serves_on(caplog):
             g.app.serving.drawing.choose = lambda *_: 1 / 0
             broken = await ask(g.port, chat())
             g.app.serving.drawing.choose = choose
-            return broken, await ask(g.port, chat()), await rows(g, 2), g.app.in_flight
+            good = await ask(g.port, chat())
+            errors = g.app.metrics.value("mild_errors_total")
+            return broken, good, await rows(g, 2), g.app.in_flight, errors
 
-    broken, good, records, in_flight = asyncio.run(run())
+    broken, good, records, in_flight, errors = asyncio.run(run())
+    assert errors == 1
     assert (broken.status, good.status, in_flight) == (500, 200, 0)
     assert json.loads(broken.body)["error"]["type"] == "server_error"
     assert [row.outcome for row in records] == ["failed", "ok"]
@@ -262,3 +266,34 @@ def test_settings_that_do_not_fit_the_router_are_refused_at_the_start():
 
     with pytest.raises(MildError):
         asyncio.run(run())
+
+
+def test_reloads_at_the_same_time_end_with_the_last_one():
+    slow, quick = priced_router(errors=(0.1, 0.5)), priced_router(errors=(0.5, 0.1))
+
+    def load_slowly():
+        time.sleep(0.2)
+        return slow
+
+    async def run():
+        async with FakeUpstream() as up, gateway([expert("small", up), expert("large", up)]) as g:
+            first = asyncio.create_task(g.app.reload(load_slowly))
+            await asyncio.sleep(0.02)
+            last = await g.app.reload(lambda: quick)
+            return await first, last, g.app.serving.fingerprint
+
+    first, last, serving = asyncio.run(run())
+    assert first != last
+    assert serving == last
+
+
+@pytest.mark.parametrize("stream", ["false", "true", 0, 1, [], {}])
+def test_a_stream_that_is_neither_true_nor_false_is_no_experts_fault(stream):
+    async def run():
+        async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
+            return await ask(g.port, chat(stream=stream)), up.asked
+
+    found, asked = asyncio.run(run())
+    assert found.status == 400
+    assert json.loads(found.body)["error"]["param"] == "stream"
+    assert asked == 0

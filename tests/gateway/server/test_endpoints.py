@@ -40,6 +40,14 @@ def test_models_are_the_router_and_the_experts():
     assert none.status == 404
 
 
+def test_a_model_is_found_by_its_name_as_clients_write_it():
+    names = ("meta/small 2", "größe")
+    paths = ("meta/small%202", "meta%2Fsmall%202", "gr%C3%B6%C3%9Fe", "gr%C3")
+    found = fetch(*((None, f"/v1/models/{path}", "GET") for path in paths), experts=names)
+    assert [answer.status for answer in found] == [200, 200, 200, 404]
+    assert json.loads(found[1].body)["id"] == "meta/small 2"
+
+
 def test_a_decision_is_explained_and_nobody_is_asked():
     router = priced_router(("one", "two"), (0.3, 0.1), (0.001, 0.1))
 

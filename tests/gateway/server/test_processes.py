@@ -102,6 +102,8 @@ def test_several_workers_share_one_port_sessions_metrics_and_the_ledger(tmp_path
                 for name in range(10):
                     found = [await ask(g.port, chat(user=f"u{name}")) for _ in range(6)]
                     experts[name] = {answer.headers["x-mild-expert"] for answer in found}
+                # A request is counted when its answer is on its way.
+                await asyncio.sleep(0.2)
                 pages = [(await ask(g.port, None, "/metrics", "GET")).body for _ in range(5)]
                 await g.stop()
                 return experts, pages
@@ -264,3 +266,30 @@ def test_the_state_folder_is_ones_own(tmp_path):
     folder.chmod(0o777)
     with pytest.raises(ValueError, match="only you can use"):
         state_folder({"XDG_RUNTIME_DIR": str(tmp_path)})
+
+
+def test_a_gateway_that_was_killed_and_whose_workers_still_end_is_not_reloaded(tmp_path):
+    state = StateFile(1234, tmp_path)
+    dead = os.posix_spawn("/bin/sh", ["sh", "-c", "exit"], {})
+    os.waitpid(dead, 0)
+    state.write({"pid": dead, "generation": 0})
+    with pytest.raises(ValueError, match="was killed"):
+        reload_gateway(1234, 1.0, tmp_path)
+    state.close()
+
+
+def test_who_comes_while_it_drains_is_refused_at_once(tmp_path):
+    async def run():
+        async with FakeUpstream(delay=0.8) as up:
+            write_files(tmp_path, [("small", up.base_url)], workers=2)
+            async with served(tmp_path) as g:
+                task = asyncio.create_task(ask(g.port, chat()))
+                await asyncio.sleep(0.2)
+                g.process.send_signal(signal.SIGTERM)
+                await asyncio.sleep(0.3)
+                with pytest.raises(ConnectionRefusedError):
+                    await asyncio.open_connection("127.0.0.1", g.port)
+                return await task, await g.stop()
+
+    found, code = asyncio.run(run())
+    assert (found.status, found.whole, code) == (200, True, 0)

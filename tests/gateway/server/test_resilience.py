@@ -146,3 +146,38 @@ def test_a_client_that_leaves_takes_its_upstream_call_with_it(streamed):
     assert upstream == ours == 0
     assert desk.capacity.in_flight == 0
     assert desk.state() == "closed"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_client_that_leaves_before_the_answer_pays_for_its_text(streamed):
+    async def run():
+        async with (
+            FakeUpstream(delay=0.3) as up,
+            gateway([expert("one", up, price_in=1.0, price_out=1.0)]) as g,
+        ):
+            async with Client(g.port) as client:
+                client.send(request_bytes(chat("x" * 3000, stream=streamed)))
+                await asyncio.sleep(0.1)
+            (row,) = await rows(g)
+            return row, g.app.access.spend()["all"]["day"]["spent"]
+
+    row, spent = asyncio.run(run())
+    assert (row.outcome, row.status, row.expert) == ("cancelled", 499, None)
+    assert row.price == pytest.approx(1e-3, rel=0.1)
+    assert spent == pytest.approx(row.price)
+
+
+def test_waiting_for_a_full_expert_has_an_end(monkeypatch):
+    monkeypatch.setattr("mild.gateway.upstream.attempts.PATIENCE", 1.5)
+
+    async def run():
+        async with FakeUpstream(script=["500"]) as one, FakeUpstream(script=["hang"]) as two:
+            experts = [expert("one", one, retries=0, breaker=BreakerSettings(failures=1))]
+            experts.append(expert("two", two, max_in_flight=1, first_byte_seconds=20.0))
+            async with gateway(experts, routing={"max_attempts": 5}) as g, Client(g.port) as client:
+                client.send(request_bytes(chat(model="two")))
+                while not two.in_flight:
+                    await asyncio.sleep(0.01)
+                return await asyncio.wait_for(ask(g.port, chat()), 4)
+
+    assert asyncio.run(run()).status == 502

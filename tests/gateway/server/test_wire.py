@@ -314,3 +314,81 @@ def test_a_reset_connection_leaves_nothing_behind():
             return len(g.listener.wires), g.app.in_flight
 
     assert asyncio.run(run()) == (0, 0)
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/nowhere"])
+def test_a_long_body_that_nobody_read_does_not_hold_up_the_next_request(path):
+    # It comes in one piece, and is longer than what may wait for its reader.
+    long = request_bytes(chat("x" * 65_530), path)
+
+    async def run():
+        async with (
+            FakeUpstream() as up,
+            gateway([expert("one", up)], limits={"max_in_flight": 0}) as g,
+            Client(g.port) as client,
+        ):
+            found = []
+            for _ in range(3):
+                client.send(long)
+                found.append((await asyncio.wait_for(client.answer(), 3)).status)
+                client.send(request_bytes(None, "/health", "GET"))
+                found.append((await asyncio.wait_for(client.answer("GET"), 3)).status)
+            return found
+
+    refused = 404 if path == "/nowhere" else 429
+    assert asyncio.run(run()) == [refused, 200] * 3
+
+
+@pytest.mark.parametrize("more", [b"\r\n", b"POST /v1"])
+def test_a_head_that_comes_slowly_behind_a_request_does_not_cut_its_answer(more):
+    async def run():
+        async with (
+            FakeUpstream(delay=0.8) as up,
+            gateway([expert("one", up)], limits=SLOW) as g,
+            Client(g.port) as client,
+        ):
+            client.send(request_bytes(chat()))
+            await asyncio.sleep(0.05)
+            client.send(more)
+            found = await asyncio.wait_for(client.answer(), 3)
+            return found, await asyncio.wait_for(client.reader.read(), 3)
+
+    found, rest = asyncio.run(run())
+    assert found.status == 200
+    assert rest.startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize("behind", [b"0\r\nx: ", b"1;"])
+def test_what_stands_behind_a_chunked_body_is_bounded(behind):
+    data = POST + b"transfer-encoding: chunked\r\n\r\n1\r\n{\r\n"
+    said, closed, *_ = exchange(data + behind + b"y" * 400_000)
+    assert closed
+    assert said.startswith(b"HTTP/1.1 431 ")
+
+
+def test_headers_behind_a_chunked_body_do_not_count():
+    chunk = b"%x\r\n%b\r\n0\r\n" % (len(BODY), BODY)
+    data = POST + b"transfer-encoding: chunked\r\n\r\n" + chunk + b"traceparent: late\r\n\r\n"
+
+    async def run():
+        async with (
+            FakeUpstream() as up,
+            gateway([expert("one", up)]) as g,
+            Client(g.port) as client,
+        ):
+            client.send(data)
+            return await client.answer(), up.heads[0][1]
+
+    found, sent = asyncio.run(run())
+    assert found.status == 200
+    assert "traceparent" not in sent
+
+
+def test_chunks_of_an_old_client_end_the_connection():
+    head = POST.replace(b"HTTP/1.1", b"HTTP/1.0") + b"connection: keep-alive\r\n"
+    chunk = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+    smuggled = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
+    data = head + b"transfer-encoding: chunked\r\n\r\n" + chunk + smuggled
+    said, closed, *_ = exchange(data)
+    assert closed
+    assert len(re.findall(rb"HTTP/1.1 \d", said)) == 1

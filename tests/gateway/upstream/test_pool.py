@@ -1,6 +1,7 @@
 """Connections to experts: TLS, addresses, headers, bodies without a length."""
 
 import asyncio
+import contextlib
 import shutil
 import ssl
 import subprocess
@@ -144,3 +145,107 @@ def test_tls_is_checked(tmp_path, monkeypatch):
     assert asyncio.run(run()) == (200, 200, True)
     monkeypatch.delenv("SSL_CERT_FILE")
     assert asyncio.run(run())[0] == 502
+
+
+@contextlib.asynccontextmanager
+async def pool_of(serve):
+    """A pool whose expert serves its connections by a function of reader and writer."""
+    writers = []
+
+    async def noted(reader, writer):
+        writers.append(writer)
+        with contextlib.suppress(ConnectionError):
+            await serve(reader, writer)
+        writer.close()
+
+    server = await asyncio.start_server(noted, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    pool = Pool(ExpertSettings("e", f"http://127.0.0.1:{port}", "m", first_byte_seconds=1.0))
+    try:
+        yield pool
+    finally:
+        await pool.close()
+        server.close()
+        for writer in writers:
+            writer.transport.abort()
+        await asyncio.sleep(0.01)
+
+
+def test_a_connection_whose_answer_was_not_taken_is_not_used_again():
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: 400000\r\n\r\n" + b"x" * 400_000
+
+    async def serve(reader, writer):
+        while await reader.read(65_536):
+            writer.write(answer)
+
+    async def run():
+        async with pool_of(serve) as pool:
+            for _ in range(20):
+                got = await pool.ask("/x", b"{}")
+                # The client does not read, and then leaves.
+                await asyncio.sleep(0.02)
+                got.close()
+            got = await pool.ask("/x", b"{}")
+            size = len(await got.whole())
+            got.close()
+            return size
+
+    assert asyncio.run(run()) == 400_000
+
+
+def repeats(seconds):
+    """How often a request reaches an expert that closes kept connections, after so many seconds."""
+    asked = []
+
+    async def serve(reader, writer):
+        for step in range(2):
+            if not await reader.read(65_536):
+                return
+            asked.append(step)
+            if step or len(asked) > 5:
+                await asyncio.sleep(seconds)
+                return
+            await asyncio.sleep(0.05)
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx")
+
+    async def run():
+        async with pool_of(serve) as pool:
+            for got in await asyncio.gather(*(pool.ask("/x", b"{}") for _ in range(5))):
+                await got.whole()
+                got.close()
+            with pytest.raises(Fault, match="cut"):
+                await pool.ask("/x", b"{}")
+            return len(asked) - 5
+
+    return asyncio.run(run())
+
+
+def test_a_request_is_sent_at_most_twice_however_many_connections_were_kept():
+    assert repeats(0.0) == 2
+
+
+def test_a_request_that_an_expert_was_at_work_on_is_not_sent_again(monkeypatch):
+    monkeypatch.setattr("mild.gateway.upstream.pool.STALE_SECONDS", 0.05)
+    assert repeats(0.2) == 1
+
+
+def test_an_expert_that_goes_on_behind_the_end_of_its_stream_is_broken_off(monkeypatch):
+    monkeypatch.setattr("mild.gateway.upstream.pool.LAST_SECONDS", 0.2)
+
+    async def serve(reader, writer):
+        await reader.readuntil(b"{}")
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        while True:
+            writer.write(b"2710\r\n" + b"x" * 10_000 + b"\r\n")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    async def run():
+        async with pool_of(serve) as pool:
+            got = await pool.ask("/x", b"{}")
+            await got.read()
+            got.close(over=True)
+            await asyncio.sleep(0.6)
+            return len(pool._all)
+
+    assert asyncio.run(run()) == 0

@@ -175,7 +175,9 @@ class Courier:
             self.purse.restore(asked.reports)
             for returned in asked.slot_returns:
                 self.slots[returned.scope].restore(returned)
-            self._wishes, self._queues = wishes + self._wishes, {**queues, **self._queues}
+            self._wishes += wishes
+            for scope, queue in queues.items():
+                self._queues.setdefault(scope, []).extend(queue)
             self._fail_all(unavailable())
             return
         self.trouble = None

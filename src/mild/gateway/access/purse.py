@@ -124,6 +124,8 @@ class Purse:
         reservation.is_open = False
         counted = reservation.epoch != self.epoch
         for account in reservation.accounts:
+            if amount:
+                self.accounts.setdefault(account.key, account)
             if not counted:
                 account.reserved -= reservation.amount
                 account.used += amount
@@ -140,6 +142,8 @@ class Purse:
         for accounts, amount in wanted:
             for account in accounts:
                 if account.budget is not None:
+                    # A request that was free so far may be all that remembers a day that is over.
+                    self.accounts.setdefault(account.key, account)
                     needs[account.key] = needs.get(account.key, 0) + amount
                     largest[account.key] = max(largest.get(account.key, 0), amount)
         found = []

@@ -79,7 +79,8 @@ class Drawing:
         if self._sessions is None or session is None:
             return self._draw(scores)[0]
         pin = self._sessions.find(session)
-        if pin is not None:
+        # A pin of another router's expert is none: a reload may just be swapping them.
+        if pin is not None and pin.expert in self.chooser.names:
             return self._pinned(pin, scores)
         choice, propensity = self._draw(scores)
         self._sessions.pin(session, Pin(choice.order[0], propensity, request))

@@ -12,6 +12,8 @@ __all__ = ["ROUTED", "Wish", "read_model"]
 
 ROUTED = "mild"
 _PREFIX = "router-mild-"
+# Characters of a weight: the name is written to the ledger.
+_LONGEST = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def _weight(text: str) -> float:
         weight = float(text)
     except ValueError:
         weight = math.nan
-    if not (math.isfinite(weight) and weight >= 0) or not text.isascii():
+    if not (math.isfinite(weight) and weight >= 0) or not text.isascii() or len(text) > _LONGEST:
         raise Refusal(
             400,
             f"{_PREFIX}<t> takes a number t >= 0, the weight of the price: larger is cheaper. "

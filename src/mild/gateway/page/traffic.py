@@ -76,7 +76,9 @@ def expert_lines(
             state for worker in workers if (state := (worker.get("breakers") or {}).get(name))
         ]
         seats = [place for worker in workers if (place := (worker.get("capacity") or {}).get(name))]
-        limits = [place.get("max_in_flight") for place in seats]
+        # Capacity is shared: each worker tells that of all.
+        flying = [place.get("in_flight") or 0 for place in seats]
+        limits = [place["max_in_flight"] for place in seats if place.get("max_in_flight")]
         lines.append(
             {
                 "name": name,
@@ -89,8 +91,8 @@ def expert_lines(
                 "breaker": _worst(states),
                 "breakers_not_closed": sum(state != "closed" for state in states),
                 "workers": len(states),
-                "in_flight": sum(place.get("in_flight") or 0 for place in seats) if seats else None,
-                "max_in_flight": sum(limits) if limits and None not in limits else None,
+                "in_flight": max(flying, default=None),
+                "max_in_flight": max(limits, default=None),
             }
         )
     return lines

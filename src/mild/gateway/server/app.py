@@ -132,6 +132,7 @@ class Gateway:
             settings.ledger.keep_text,
         )
         self._endpoints = Endpoints(self)
+        self._reloading = asyncio.Lock()
         self._background: asyncio.Task[None] | None = None
 
     # life
@@ -164,19 +165,21 @@ class Gateway:
         -------
         str, its fingerprint
         """
-        try:
-            router = await asyncio.to_thread(load)
-            ready = await asyncio.to_thread(self._ready, router)
-        except BaseException:
-            self.metrics.add("mild_reloads_total", "failed")
-            raise
-        self.ledger.register(ready.fingerprint, ready.drawing.chooser.names)
-        self._sessions.know(ready.drawing.chooser.names)
-        if self.board is not None:
-            self.board.take(router)
-        self.serving = ready
-        self.metrics.add("mild_reloads_total", "ok")
-        return ready.fingerprint
+        # One after the other: what was read last must be what serves.
+        async with self._reloading:
+            try:
+                router = await asyncio.to_thread(load)
+                ready = await asyncio.to_thread(self._ready, router)
+            except BaseException:
+                self.metrics.add("mild_reloads_total", "failed")
+                raise
+            self.ledger.register(ready.fingerprint, ready.drawing.chooser.names)
+            self._sessions.know(ready.drawing.chooser.names)
+            if self.board is not None:
+                self.board.take(router)
+            self.serving = ready
+            self.metrics.add("mild_reloads_total", "ok")
+            return ready.fingerprint
 
     # ASGI
 
@@ -200,6 +203,9 @@ class Gateway:
             reply = refusal_reply(refusal)
         except ClientGoneError:
             return
+        except Exception:
+            self.metrics.add("mild_errors_total")
+            raise
         await reply.send(request)
 
     async def _complete(self, request: Request, endpoint: str) -> None:

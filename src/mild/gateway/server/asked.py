@@ -70,7 +70,7 @@ class Asked:
         self._body = body
         self.endpoint = endpoint
         document = self.document = parse_body(body)
-        self.streamed = bool(document.get("stream"))
+        self.streamed = _streamed(document)
         read = chat_text if endpoint == "/chat/completions" else completion_text
         self.routed = read(document, which)
         self.bytes_in = text_bytes(document, body)
@@ -109,6 +109,14 @@ class Asked:
 @lru_cache(maxsize=256)
 def _as_json(name: str) -> bytes:
     return json.dumps(name).encode("ascii")
+
+
+def _streamed(document: dict[str, Any]) -> bool:
+    stream = document.get("stream")
+    if stream is not None and not isinstance(stream, bool):
+        # An expert might read it otherwise than we do, and would be blamed for its answer.
+        raise Refusal(400, "stream must be true or false.", code="invalid_type", param="stream")
+    return bool(stream)
 
 
 def _session(request: Request, document: dict[str, Any]) -> str | None:

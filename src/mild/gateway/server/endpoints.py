@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from mild import __version__
 from mild.gateway.choosing.names import ROUTED, read_model
@@ -82,7 +83,7 @@ class Endpoints:
 
     async def _model(self, request: Request) -> Reply:
         self._identify(request)
-        name = request.path.removeprefix("/v1/models/")
+        name = unquote(request.path.removeprefix("/v1/models/"))
         for document in self._model_documents():
             if document["id"] == name:
                 return json_reply(document)

@@ -132,12 +132,20 @@ class Exchange:
             data = self._head(len(body), more) + self._framed(body, more)
             self.started = True
         if not more:
-            self.done = True
+            self._finish()
         if data:
             self._link.write(data)
         waiting = self._link.writable()
         if waiting is not None:
             await waiting
+
+    def _finish(self) -> None:
+        self.done = True
+        self._pieces, self._size = [], 0
+        if self._paused:
+            # A body that nobody read must not keep the next request from being read.
+            self._paused = False
+            self._link.resume_reading()
 
     def _head(self, size: int, more: bool) -> bytes:
         headers = list(self._headers)

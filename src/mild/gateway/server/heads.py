@@ -47,5 +47,8 @@ def begin_exchange(
         "server": None,
         "extensions": _EXTENSIONS,
     }
+    if scope["http_version"] == "1.0" and any(name == b"transfer-encoding" for name, _ in headers):
+        # Somebody on the way may have understood no chunks, and taken them for a request.
+        last = True
     expects = any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
     return Exchange(link, scope, bool(parser.should_keep_alive()) and not last, expects)

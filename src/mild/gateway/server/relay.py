@@ -12,7 +12,7 @@ from mild.gateway.server.usage import BYTES_PER_TOKEN, Usage, read_usage
 from mild.gateway.upstream.attempts import Won, is_error
 from mild.gateway.upstream.events import event_data
 from mild.gateway.upstream.faults import Fault
-from mild.gateway.upstream.splice import parse_object, replace_model
+from mild.gateway.upstream.splice import own_model, parse_object, replace_model
 
 __all__ = ["StreamRelay", "error_event", "plain_content"]
 
@@ -44,7 +44,7 @@ class StreamRelay:
         did not
     """
 
-    __slots__ = ("_finished", "_name", "_new", "_old", "_strip", "_usage", "_won", "over")
+    __slots__ = ("_fault", "_finished", "_name", "_new", "_old", "_strip", "_usage", "_won", "over")
 
     def __init__(self, won: Won, name: bytes, usage: Usage, strip: bool) -> None:
         self._won = won
@@ -52,6 +52,7 @@ class StreamRelay:
         self._usage = usage
         self._strip = strip
         self._finished = False
+        self._fault: Fault | None = None
         self._old = self._new = b""
         self.over = False
 
@@ -68,11 +69,13 @@ class StreamRelay:
             parts = [self._changed(event)]
             size = len(parts[0])
             # The first goes out at once; those behind it, as many together as came together.
-            while not first and size < TOGETHER and not self.over and (more := events.ready()):
+            while not first and size < TOGETHER and not self._ended and (more := events.ready()):
                 parts.append(self._changed(more))
                 size += len(parts[-1])
             if size:
                 await request.write(b"".join(parts))
+            if self._fault is not None:
+                raise self._fault
             if first:
                 first = False
                 sent()
@@ -83,6 +86,10 @@ class StreamRelay:
             raise Fault("cut", "the stream ended before its answer was finished")
         await request.write(b"", more=False)
 
+    @property
+    def _ended(self) -> bool:
+        return self.over or self._fault is not None
+
     def _changed(self, event: bytes) -> bytes:
         """The event as the client gets it; empty if it is left out."""
         data = event_data(event)
@@ -91,8 +98,10 @@ class StreamRelay:
         if data == b"[DONE]":
             self.over = True
             return event
-        if b'"error"' in data and is_error(event, data):
-            raise Fault("server", "an error within the stream")
+        if is_error(event, data):
+            # What came before it goes out first.
+            self._fault = Fault("server", "an error within the stream")
+            return b""
         self._usage.pieces_out += 1
         if not self._finished and _FINISH.search(data):
             self._finished = True
@@ -104,15 +113,12 @@ class StreamRelay:
         # Events of a stream begin alike, up to the model: what was found once is known.
         if self._old and event.startswith(self._old):
             return self._new + event[len(self._old) :]
+        place = own_model(event) if event.startswith(b"data:") else None
+        if place is not None:
+            self._old, self._new = event[: place[1]], event[: place[0]] + self._name
+            return self._new + event[place[1] :]
         start = event.find(b"{")
-        if start < 0:
-            return event
-        changed = event[:start] + replace_model(event[start:], self._name)
-        end = changed.find(self._name)
-        if end >= 0 and changed != event:
-            same = len(changed) - end - len(self._name)
-            self._old, self._new = event[: len(event) - same], changed[: end + len(self._name)]
-        return changed
+        return event if start < 0 else event[:start] + replace_model(event[start:], self._name)
 
     def _is_usage_alone(self, data: bytes) -> bool:
         try:

@@ -38,7 +38,10 @@ def reload_gateway(port: int, timeout: float = 30.0, folder: Path | None = None)
     if not state:
         raise InvalidInputError(f"port must be one that a gateway of yours serves; {port} is not.")
     before = int(state.get("generation", 0))
-    os.kill(int(state["pid"]), signal.SIGHUP)
+    try:
+        os.kill(int(state["pid"]), signal.SIGHUP)
+    except ProcessLookupError as error:
+        raise InvalidInputError(f"the gateway on port {port} was killed, and is ending.") from error
     while time.monotonic() < end:
         time.sleep(PACE)
         state = read_state(port, folder)

@@ -108,7 +108,7 @@ def serve_settings(
 
     try:
         return Supervisor(
-            settings.workers, start, port, settings.limits.drain_seconds, announce
+            settings.workers, start, port, settings.limits.drain_seconds, announce, sock.close
         ).run()
     finally:
         sock.close()

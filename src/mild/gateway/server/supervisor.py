@@ -41,6 +41,8 @@ class Worker:
     channel: socket.socket | None = None
     ready: bool = False
     started: float = 0.0
+    # The reload whose router it serves at least.
+    generation: int = 0
     deaths: int = 0
     due: float = 0.0
     told: dict[str, Any] = field(default_factory=dict)
@@ -57,6 +59,7 @@ class Supervisor:
     port : served, for the state file
     drain_seconds : that a worker may take to end
     announce : called once, when all workers are ready
+    close : called when the end begins; gives up what the workers' clients connect to
     """
 
     def __init__(
@@ -66,12 +69,14 @@ class Supervisor:
         port: int,
         drain_seconds: float,
         announce: Callable[[], None],
+        close: Callable[[], None],
     ) -> None:
         self._workers = [Worker(place) for place in range(count)]
         self._start = start
         self._port = port
         self._drain_seconds = drain_seconds
         self._announce = announce
+        self._close = close
         self._announced = False
         self._stopping = 0
         self._hangups = 0
@@ -148,6 +153,7 @@ class Supervisor:
         ours.setblocking(False)
         worker.pid, worker.channel, worker.ready = pid, ours, False
         worker.started, worker.heard = time.monotonic(), b""
+        worker.generation = self._generation
 
     def _wait(self, wake: int, seconds: float) -> None:
         known = {
@@ -176,9 +182,14 @@ class Supervisor:
         *lines, worker.heard = (worker.heard + data).split(b"\n")
         for line in lines:
             message = json.loads(line)
-            worker.told = {**message, "generation": self._generation}
             if "ready" in message:
                 worker.ready = True
+                if worker.generation < self._generation and worker.pid:
+                    # It may have read the router before it was to be read again.
+                    os.kill(worker.pid, signal.SIGHUP)
+            else:
+                worker.generation = self._generation
+            worker.told = {**message, "generation": worker.generation}
 
     def _reap(self) -> None:
         for worker in self._workers:
@@ -199,7 +210,7 @@ class Supervisor:
                 self._failed = True
                 return
             worker.deaths = 0 if lived > STEADY else worker.deaths + 1
-            pause = min(PAUSE * 2 ** max(worker.deaths - 1, 0), LONGEST_PAUSE)
+            pause = min(PAUSE * 2 ** min(max(worker.deaths - 1, 0), 30), LONGEST_PAUSE)
             worker.due = time.monotonic() + pause
             how = os.waitstatus_to_exitcode(status)
             print(
@@ -239,6 +250,8 @@ class Supervisor:
 
     def _end(self) -> int:
         """Let the workers drain; kill those that do not end."""
+        # Who comes now would wait in line for nobody.
+        self._close()
         for worker in self._workers:
             if worker.pid:
                 os.kill(worker.pid, signal.SIGTERM)

@@ -229,15 +229,17 @@ class Turn:
         self._rooms.metrics.add("mild_attempts_total", desk.name, result)
 
     def _settle(self) -> None:
-        """End the reservation with what was spent: nothing, if no expert answered."""
+        """End the reservation with what was spent: nothing, if every expert failed."""
         won, record = self._won, self._record
         record.attempts = self._call.attempts
         if won is not None:
             won.close(told=False)  # where it was not closed yet, the client left
             record.expert = won.desk.name
             record.tokens_in, record.tokens_out = self._usage.tokens_in, self._usage.tokens_out
-            if won.desk.expert.priced:
-                record.price = self._usage.dollars(won.desk.expert)
+        # Of a call that the client broke off, the text in is charged: the expert has begun to read it.
+        asked = self._call.asking
+        if asked is not None and asked.priced:
+            record.price = self._usage.dollars(asked)
         if self._reservation is not None:
             self._rooms.access.settle(self._reservation, record.price or 0.0)
 

@@ -60,8 +60,9 @@ def most_tokens(document: Mapping[str, Any], expert: ExpertSettings) -> int:
     >>> most_tokens({"max_tokens": 20, "n": 3}, expert), most_tokens({}, expert)
     (60, 100)
     """
-    most = _count(document.get("max_completion_tokens"))
-    most = most or _count(document.get("max_tokens")) or expert.max_tokens
+    # Endpoints differ in which of the two they obey.
+    said = (document.get("max_completion_tokens"), document.get("max_tokens"))
+    most = max(map(_count, said)) or expert.max_tokens
     answers = 1
     if "n" in document or "best_of" in document:
         answers = max(_count(document.get("n")), _count(document.get("best_of")), 1)
@@ -72,7 +73,12 @@ def most_tokens(document: Mapping[str, Any], expert: ExpertSettings) -> int:
 
 
 def _count(value: Any) -> int:
-    """A count that makes sense, else 0."""
+    """A count that makes sense, else 0; endpoints take "20" and 20.0 for 20, too."""
+    if isinstance(value, str | float):
+        try:
+            value = int(float(value))
+        except (ValueError, OverflowError):
+            return 0
     return value if _is_count(value) else 0
 
 

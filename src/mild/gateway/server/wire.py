@@ -70,11 +70,11 @@ class Wire(Pipe):
         if self._broken:
             return
         limits = self._house.limits
-        if self._reading is None:
-            self._head_bytes += len(data)
-            if not self._in_head:
-                # The clock of a head starts with its first byte and is not set again.
-                self._in_head = True
+        self._head_bytes += len(data)
+        if self._reading is None and not self._in_head:
+            self._in_head = True
+            # The clock of a head starts with its first byte, or behind the answer that is still going on.
+            if self._current is None:
                 self.deadline = self._loop.time() + limits.header_seconds
         try:
             self._parser.feed_data(data)
@@ -88,7 +88,9 @@ class Wire(Pipe):
             else:
                 self._refuse(400, "The request is not valid HTTP/1.1.")
             return
-        if self._reading is None and self._in_head and self._head_bytes > limits.max_header_bytes:
+        # Of a head, or of what stands between and behind the pieces of a chunked body.
+        unfinished = self._in_head or self._reading is not None
+        if unfinished and self._head_bytes > limits.max_header_bytes:
             self._refuse(431, f"The head must have at most {limits.max_header_bytes} bytes.")
 
     def eof_received(self) -> None:
@@ -127,6 +129,9 @@ class Wire(Pipe):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header; names in lower case from here on."""
+        if self._reading is not None:
+            # Behind a chunked body: nothing that counts may come this late.
+            return
         headers = self._headers
         headers.append((name.lower(), value))
         if len(headers) > self._house.limits.max_headers:
@@ -157,6 +162,7 @@ class Wire(Pipe):
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
+        self._head_bytes = 0
         if self._reading is not None:
             self._reading.add(body)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,8 +26,9 @@ __all__ = ["Call", "Won", "ask_experts"]
 
 # The first wait before the same expert is tried again; it doubles, and is drawn from its upper half.
 PAUSE = 0.05
-# A wait that an expert asks for is waited out up to so many seconds, if nobody else can answer.
+# Waits for an expert are waited out up to so many seconds in all, if nobody else can answer.
 PATIENCE = 5.0
+_ERROR = re.compile(rb"(?:^|[\r\n])event: ?error[\r\n]")
 
 Report = Callable[[Desk, str], None]
 
@@ -44,6 +46,7 @@ class Call:
     headers : lines of the client's headers that travel on
     max_attempts : over all experts
     attempts : sent so far
+    asking : the expert that is being asked at the moment
     waited : seconds spent waiting for experts
     """
 
@@ -54,6 +57,7 @@ class Call:
     headers: Sequence[bytes] = ()
     max_attempts: int = 3
     attempts: int = 0
+    asking: ExpertSettings | None = None
     waited: float = 0.0
     faults: list[str] = field(default_factory=list)
 
@@ -98,6 +102,7 @@ async def ask_experts(desks: Sequence[Desk], call: Call, report: Report) -> Won:
         too slow, 502 otherwise
     """
     last: tuple[Desk, Fault] | None = None
+    patience = PATIENCE
     while True:
         for desk in desks:
             tries = 0
@@ -115,8 +120,9 @@ async def ask_experts(desks: Sequence[Desk], call: Call, report: Report) -> Won:
                 if tries <= desk.expert.retries and call.attempts < call.max_attempts:
                     await _pause(call, PAUSE * 2 ** (tries - 1) * (0.5 + random.random() / 2))
         wait = _wait_for_one(desks)
-        if last is None or call.attempts >= call.max_attempts or not 0 < wait <= PATIENCE:
+        if last is None or call.attempts >= call.max_attempts or not 0 < wait <= patience:
             raise _refusal(desks, last)
+        patience -= wait
         await _pause(call, wait)
 
 
@@ -129,6 +135,7 @@ async def _attempt(desk: Desk, place: Place, call: Call, report: Report) -> Won 
         await call.hold(desk.expert)
         body = call.body(desk.expert)
         call.attempts += 1
+        call.asking = desk.expert
         start = loop.time()
         try:
             answer = await desk.pool.ask(call.endpoint, body, call.headers)
@@ -137,6 +144,7 @@ async def _attempt(desk: Desk, place: Place, call: Call, report: Report) -> Won 
             call.waited += loop.time() - start
     except Fault as found:
         fault = found
+        call.asking = None
         report(desk, found.kind)
         call.faults.append(f"{desk.name}: {found}")
         return found
@@ -208,7 +216,7 @@ async def _first_event(events: EventReader) -> bytes:
 
 def is_error(event: bytes, data: bytes) -> bool:
     """Whether an event tells of an error instead of content."""
-    if event.startswith(b"event: error"):
+    if not event.startswith(b"data:") and _ERROR.search(event):
         return True
     if b'"error"' not in data:
         return False

@@ -68,6 +68,8 @@ class Connection(asyncio.Protocol):
             self.complete
             and self._fault is None
             and self._keep
+            # An answer that nobody took to its end: nothing is read from the expert any more.
+            and not self._paused
             and transport is not None
             and not transport.is_closing()
         )
@@ -107,6 +109,7 @@ class Connection(asyncio.Protocol):
         """Nothing more is expected: stop the clock."""
         self._busy = False
         self._deadline = None
+        self._pieces.clear()
 
     def finish(self, ended: Callable[[Connection], None], seconds: float) -> None:
         """Nobody reads any more: call ``ended`` when the last bytes are there, or break off."""
@@ -242,6 +245,8 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         """Keep a piece; slow the expert down if nobody takes it."""
+        if self._ended is not None:
+            return
         self._pieces.append(body)
         self._size += len(body)
         self._deadline = self._loop.time() + self._idle_seconds

@@ -39,6 +39,9 @@ class Place:
             desk.cool_until = max(desk.cool_until, now + wait)
         elif fault is not None and fault.retry_after is not None:
             desk.cool_until = max(desk.cool_until, now + fault.retry_after)
+        if not self._probe and desk.breaker.state(now) != "closed":
+            # It began before the breaker opened: only a probe says whether the expert is back.
+            return
         if fault is not None and fault.counts:
             desk.breaker.failed(now)
         elif fault is None and told:

@@ -20,6 +20,8 @@ KEPT = 256
 KEPT_SECONDS = 30.0
 # For the last bytes of a stream whose end was announced.
 LAST_SECONDS = 1.0
+# A kept connection that was closed meanwhile shows it within this time; later, the expert was at work.
+STALE_SECONDS = 1.0
 # Bytes of an answer that is read whole.
 MOST_BYTES = 64_000_000
 
@@ -103,22 +105,17 @@ class Pool:
             line = f"POST {self._path}{endpoint} HTTP/1.1\r\n".encode("ascii")
             head = self._heads[endpoint] = line + self._headers
         request = b"%b%bcontent-length: %d\r\n\r\n%b" % (head, b"".join(more), len(body), body)
-        while True:
-            connection = self._take() or await self._connect()
+        kept = self._take()
+        if kept is not None:
+            start = asyncio.get_running_loop().time()
             try:
-                await connection.send(
-                    request, self._expert.first_byte_seconds, self._expert.idle_seconds
-                )
+                return await self._send(kept, request)
             except Fault as fault:
-                connection.close()
-                # A kept connection that the expert closed meanwhile says nothing about the expert.
-                if fault.kind == "cut" and connection.sent > 1 and not connection.touched:
-                    continue
-                raise
-            except BaseException:
-                connection.close()
-                raise
-            return Answer(connection, self)
+                # Closed by the expert meanwhile, which says nothing about it: sent once more, on a new one.
+                late = asyncio.get_running_loop().time() - start > STALE_SECONDS
+                if fault.kind != "cut" or kept.touched or late:
+                    raise
+        return await self._send(await self._connect(), request)
 
     def give_back(self, connection: Connection) -> None:
         """Keep a connection for the next request, if it can be."""
@@ -135,6 +132,15 @@ class Pool:
         self._idle.clear()
         # Transports close in the loop's next round.
         await asyncio.sleep(0)
+
+    async def _send(self, connection: Connection, request: bytes) -> Answer:
+        expert = self._expert
+        try:
+            await connection.send(request, expert.first_byte_seconds, expert.idle_seconds)
+        except BaseException:
+            connection.close()
+            raise
+        return Answer(connection, self)
 
     def _take(self) -> Connection | None:
         oldest = asyncio.get_running_loop().time() - KEPT_SECONDS

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
-__all__ = ["parse_object", "replace_model", "replace_values"]
+__all__ = ["own_model", "parse_object", "replace_model", "replace_values"]
 
 # A key at any depth; a quote behind a backslash belongs to a text.
 _MODEL = re.compile(rb'(?<!\\)"model"\s*:\s*("[^"\\]*")')
@@ -63,18 +63,22 @@ def replace_model(body: bytes, name: bytes, *, every: bool = False) -> bytes:
     >>> replace_model(b'{"id":1e3, "model" : "a", "x":{"model":"b"}}', b'"small"')
     b'{"id":1e3, "model" : "small", "x":{"model":"b"}}'
     """
-    found = _MODEL.search(body)
-    if found is None:
+    place = own_model(body)
+    if place is None:
         if not every and b'"model"' not in body:
             return body
-    elif _is_own(body, found.start()) and not (
-        every and (b"\\u" in body or _MODEL.search(body, found.end()))
-    ):
-        return body[: found.start(1)] + name + body[found.end(1) :]
+    elif not (every and (b"\\u" in body or _MODEL.search(body, place[1]))):
+        return body[: place[0]] + name + body[place[1] :]
     try:
         return replace_values(body.decode("utf-8"), {"model": name.decode("utf-8")}).encode("utf-8")
     except (ValueError, RecursionError, IndexError):
         return body
+
+
+def own_model(body: bytes) -> tuple[int, int] | None:
+    """Start and end of the value of the object's own ``model``; None where a glance does not tell."""
+    found = _MODEL.search(body)
+    return found.span(1) if found is not None and _is_own(body, found.start()) else None
 
 
 def _is_own(body: bytes, place: int) -> bool:

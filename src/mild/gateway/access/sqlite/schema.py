@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -115,7 +116,7 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
             f"{path}: it was written by a newer mild (tables {version}; this one knows {_VERSION}); "
             "upgrade mild, or name another store."
         )
-    connection.execute("PRAGMA journal_mode = WAL")
+    _use_wal(connection)
     # What was spent must outlive a loss of power; there are few commits, and none on a request's way.
     connection.execute("PRAGMA synchronous = FULL")
     if (version, application) == (_VERSION, _APPLICATION):
@@ -134,6 +135,19 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
         )
         connection.execute(f"PRAGMA application_id = {_APPLICATION}")
         connection.execute(f"PRAGMA user_version = {_VERSION}")
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    # Of several workers that do this at the same moment, SQLite lets all but one fail without waiting.
+    end = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
 
 
 def _numbers(connection: sqlite3.Connection) -> tuple[int, int]:

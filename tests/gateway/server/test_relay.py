@@ -1,0 +1,100 @@
+"""A stream on its way, event by event, whatever stands in it."""
+
+import asyncio
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from mild.gateway.server.relay import StreamRelay
+from mild.gateway.server.usage import Usage
+from mild.gateway.upstream.faults import Fault
+
+
+class Events:
+    """Events that came in pieces: those of a list came together."""
+
+    def __init__(self, pieces):
+        self.pieces = [list(piece) for piece in pieces]
+        self.left_over = False
+
+    def ready(self):
+        return self.pieces[0].pop(0) if self.pieces and self.pieces[0] else b""
+
+    async def next(self):
+        while self.pieces and not self.pieces[0]:
+            self.pieces.pop(0)
+        return self.ready()
+
+
+class Request:
+    def __init__(self):
+        self.written = []
+        self.ended = False
+
+    async def write(self, body, more=True):
+        self.written.append(body)
+        self.ended = self.ended or not more
+
+
+def relay(*pieces, name=b'"small"', strip=False):
+    events, request = Events(pieces), Request()
+    usage = Usage(0)
+
+    async def run():
+        won = SimpleNamespace(events=events, first=await events.next())
+        try:
+            await StreamRelay(won, name, usage, strip).send(request, lambda: None)
+        except Fault as fault:
+            return fault
+        return None
+
+    return asyncio.run(run()), b"".join(request.written), request.ended, usage
+
+
+def event(document):
+    return b"data: " + json.dumps(document).encode() + b"\n\n"
+
+
+DONE = b"data: [DONE]\n\n"
+FINISH = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
+
+
+@pytest.mark.parametrize("model", ["x", "small", "small-and-much-longer"])
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"id": "small", "model": None, "choices": [{"delta": {"content": "a"}}]},
+        {"provider": "small", "model": None, "object": "chunk", "choices": []},
+        {"choices": [{"delta": {"content": "small"}}], "model": None},
+        {"meta": {"model": "small"}, "model": None, "choices": []},
+    ],
+)
+def test_the_model_is_replaced_in_every_event_and_nothing_else(document, model):
+    sent = [{**document, "model": model, "created": number} for number in range(3)]
+    fault, said, ended, _ = relay(*([event(one)] for one in sent), [event(FINISH), DONE])
+    assert (fault, ended) == (None, True)
+    wanted = [event({**one, "model": "small"}) for one in sent]
+    assert said == b"".join(wanted) + event(FINISH) + DONE
+
+
+def test_what_came_together_with_an_error_goes_out_before_it():
+    words = [event({"choices": [{"delta": {"content": word}}]}) for word in ("a", "b", "c")]
+    fault, said, ended, usage = relay([words[0]], [*words[1:], event({"error": "down"}), DONE])
+    assert fault.kind == "server"
+    assert said == b"".join(words)
+    assert not ended
+    assert usage.pieces_out == 3
+
+
+def test_an_error_event_without_the_word_in_its_data_is_no_content():
+    first = event({"choices": [{"delta": {"content": "a"}}]})
+    fault, said, ended, _ = relay([first], [b'event: error\ndata: {"message": "x"}\n\n', DONE])
+    assert fault.kind == "server"
+    assert (said, ended) == (first, False)
+
+
+def test_an_end_without_a_finish_is_a_cut():
+    fault, _, ended, _ = relay([event({"choices": [{"delta": {"content": "a"}}]})])
+    assert fault.kind == "cut"
+    assert not ended
