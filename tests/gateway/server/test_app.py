@@ -153,7 +153,7 @@ def test_a_key_is_asked_for_before_the_body():
             async with gateway(experts, access=Access(settings)) as g:
                 async with Client(g.port) as client:
                     client.send(
-                        b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"
+                        b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
                         b"content-length: 1000000\r\n\r\n"
                     )
                     early = await asyncio.wait_for(client.answer(), 2)
@@ -194,7 +194,7 @@ class Asgi:
             "type": "http",
             "method": "POST",
             "path": "/v1/chat/completions",
-            "headers": [(b"host", b"x")],
+            "headers": [(b"host", b"localhost")],
             "http_version": "1.1",
         }
         await self.app(scope, self.receive, self.send)

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import TEXTS, ask, chat, expert, gateway, priced_router
-from mild.gateway.settings import BreakerSettings
+from mild.gateway.settings import AccessSettings, BreakerSettings
 
 
 class FakeBoard:
@@ -151,6 +151,33 @@ def test_without_a_page_there_is_none():
         (None, "/", "GET"), (None, "/status.json", "GET"), board=FakeBoard(), page=False
     )
     assert page.status == status.status == 404
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"host": "0.0.0.0"},
+        {"host": "0.0.0.0", "access_settings": AccessSettings(require_key=False)},
+        {"access_settings": AccessSettings(require_key=True)},
+    ],
+)
+def test_the_page_is_closed_where_others_could_see_it(more):
+    paths = ("/", "/status.json", "/metrics", "/health")
+    wanted = [(None, path, "GET") for path in paths]
+    page, status, metrics, health = fetch(*wanted, board=FakeBoard(), **more)
+    assert page.status == status.status == 403
+    error = json.loads(status.body)["error"]
+    assert error["code"] == "page_closed"
+    assert 'page = "public"' in error["message"]
+    needs_key = more.get("access_settings") != AccessSettings(require_key=False)
+    assert metrics.status == (401 if needs_key else 200)
+    assert health.status == 200
+
+
+def test_a_public_page_is_for_everyone():
+    wanted = [(None, path, "GET") for path in ("/", "/status.json", "/metrics", "/v1/models")]
+    found = fetch(*wanted, board=FakeBoard(), host="0.0.0.0", page="public")
+    assert [answer.status for answer in found] == [200, 200, 200, 401]
 
 
 @pytest.mark.parametrize(

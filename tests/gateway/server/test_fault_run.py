@@ -163,11 +163,13 @@ async def play(folder, count, seed, workers, budget):
         async with served(folder) as g:
             await asyncio.gather(*clients)
             stopped_again = await g.stop()
-    return run, reloaded, (stopped, stopped_again)
+    # What whole answers cost, by their own usage: 10 tokens in, 3 out, 100 dollars a million.
+    answered = sum(up.done for up in ups) * 13 * 100 / 1e6
+    return run, reloaded, (stopped, stopped_again), answered
 
 
 def check(folder, count, seed, workers, budget):
-    run, reloaded, stops = asyncio.run(play(folder, count, seed, workers, budget))
+    run, reloaded, stops, answered = asyncio.run(play(folder, count, seed, workers, budget))
     connection = sqlite3.connect(folder / "ledger.sqlite")
     rows = connection.execute("SELECT request_id, outcome, price, status FROM decisions").fetchall()
     connection.close()
@@ -186,6 +188,9 @@ def check(folder, count, seed, workers, budget):
     spent = sum(row[2] or 0.0 for row in rows)
     most = max(row[2] or 0.0 for row in rows)
     assert spent <= budget + workers * most
+    # The experts were never owed more than was counted, nor more than the budget.
+    assert answered <= spent + 1e-9
+    assert answered <= budget + workers * most
     return seen, spent
 
 

@@ -16,6 +16,7 @@ from gateway.gateway_cases import (
     rows,
     said,
 )
+from mild.gateway.settings import AccessSettings
 
 QUICK = {"first_byte_seconds": 0.15, "idle_seconds": 0.15, "connect_seconds": 0.3, "retries": 0}
 BEFORE = {"empty", "error_first", "done_first", "plain"}
@@ -210,3 +211,66 @@ def test_a_long_wait_is_told_to_the_client():
     assert first.headers["retry-after"] == "90"
     assert 85 <= int(second.headers["retry-after"]) <= 90
     assert asked == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "charged"),
+    [
+        ("hang", True),
+        ("cut", True),
+        ("half_head", True),
+        ("html", True),
+        ("500", False),
+        ("429", False),
+        ("401", False),
+    ],
+)
+def test_an_attempt_that_the_expert_may_charge_is_paid_for_by_its_text(fault, charged):
+    async def run():
+        async with FakeUpstream(script=[fault]) as bad, FakeUpstream() as good:
+            experts = [
+                expert("bad", bad, price_in=1.0, price_out=50.0, **QUICK),
+                expert("good", good, price_in=1.0, price_out=1.0, **QUICK),
+            ]
+            async with gateway(experts) as g:
+                found = await ask(g.port, chat("x" * 3000))
+                (row,) = await rows(g)
+                return found, row, g.app.access.spend()["all"]["day"]
+
+    found, row, day = asyncio.run(run())
+    assert (found.status, row.expert) == (200, "good")
+    lost = 1e-3 if charged else 0.0
+    assert row.price == pytest.approx(1.3e-5 + lost, rel=0.05)
+    assert day["spent"] == pytest.approx(row.price)
+    assert day["held"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_nobody_is_charged_who_was_never_reached():
+    async def run():
+        experts = [expert("gone", "http://127.0.0.1:9/v1", price_in=1.0, **QUICK)]
+        async with gateway(experts) as g:
+            return await ask(g.port, chat("x" * 3000)), await rows(g)
+
+    found, (row,) = asyncio.run(run())
+    assert found.status == 502
+    assert row.price is None
+
+
+def test_what_was_lost_counts_before_the_next_attempt():
+    """Room for one attempt, and not for one that failed and another one."""
+
+    async def run():
+        async with FakeUpstream(script=["hang"]) as up:
+            experts = [expert("one", up, price_per_query=1.0, **{**QUICK, "retries": 1})]
+            other = expert("two", up, price_per_query=1.0, **QUICK)
+            budget = AccessSettings(budget_day=1.5)
+            async with gateway([*experts, other], access_settings=budget) as g:
+                found = await ask(g.port, chat())
+                (row,) = await rows(g)
+                return found, row, up.asked, g.app.access.spend()["all"]["day"]["spent"]
+
+    found, row, asked, spent = asyncio.run(run())
+    assert (found.status, asked) == (429, 1)
+    assert json.loads(found.body)["error"]["code"] == "budget_held"
+    assert row.price == pytest.approx(1.0)
+    assert spent == pytest.approx(1.0)

@@ -13,7 +13,7 @@ from gateway.gateway_cases import Client, ask, chat, expert, gateway, request_by
 
 BODY = json.dumps(chat()).encode()
 LENGTH = b"content-length: %d\r\n" % len(BODY)
-POST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"
+POST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
 
 
 def exchange(data, limits=None, wait=3.0, eof=False, routing=None):
@@ -58,13 +58,13 @@ def exchange(data, limits=None, wait=3.0, eof=False, routing=None):
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"GET / HTTP/9.9\r\n\r\n",
         b"GARBAGE\r\n\r\n",
-        b"CONNECT evil.example:443 HTTP/1.1\r\nhost: x\r\n\r\n",
-        b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+        b"CONNECT evil.example:443 HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ],
 )
 def test_what_is_not_plain_http_is_refused_and_the_connection_closed(data):
-    smuggled = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
+    smuggled = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
     said, closed, asked, records = exchange(data + smuggled)
     assert closed
     assert said.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 413 "))
@@ -168,7 +168,7 @@ def test_a_head_that_is_too_long_is_refused_with_431(head):
 
 
 def test_an_address_that_is_too_long_is_refused():
-    said, closed, *_ = exchange(b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nhost: x\r\n\r\n")
+    said, closed, *_ = exchange(b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n")
     assert said.startswith(b"HTTP/1.1 431 ")
     assert closed
 
@@ -387,8 +387,71 @@ def test_headers_behind_a_chunked_body_do_not_count():
 def test_chunks_of_an_old_client_end_the_connection():
     head = POST.replace(b"HTTP/1.1", b"HTTP/1.0") + b"connection: keep-alive\r\n"
     chunk = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
-    smuggled = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
+    smuggled = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
     data = head + b"transfer-encoding: chunked\r\n\r\n" + chunk + smuggled
     said, closed, *_ = exchange(data)
     assert closed
     assert len(re.findall(rb"HTTP/1.1 \d", said)) == 1
+
+
+OFFER = (
+    b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"
+)
+
+
+@pytest.mark.parametrize("step", [1, 7, 10_000])
+def test_an_offer_of_http2_is_passed_over(step):
+    """In whatever pieces it comes; what follows on the connection is served, too."""
+    data = POST + OFFER + LENGTH + b"\r\n" + BODY
+    data += (
+        POST
+        + OFFER
+        + b"transfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n"
+        % (
+            len(BODY),
+            BODY,
+        )
+    )
+    data += b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
+
+    async def run():
+        async with (
+            FakeUpstream() as up,
+            gateway([expert("one", up)]) as g,
+            Client(g.port) as client,
+        ):
+            for start in range(0, len(data), step):
+                client.send(data[start : start + step])
+                await asyncio.sleep(0)
+            answers = [await asyncio.wait_for(client.answer(), 3) for _ in range(3)]
+            return answers, up.bodies, up.heads
+
+    answers, bodies, heads = asyncio.run(run())
+    assert [answer.status for answer in answers] == [200, 200, 200]
+    assert all("upgrade" not in answer.headers for answer in answers)
+    assert len(bodies) == 2
+    assert all(json.loads(body)["messages"] == chat()["messages"] for body in bodies)
+    assert not any({"upgrade", "http2-settings"} & set(headers) for _, headers in heads)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        b"connection: upgrade\r\nupgrade: h2c, websocket\r\n",
+        b"connection: upgrade\r\nupgrade: h2c\r\nupgrade: websocket\r\n",
+        OFFER + b"content-length: 3\r\n",
+    ],
+)
+def test_an_offer_hides_nothing(lines):
+    said, closed, asked, records = exchange(POST + lines + LENGTH + b"\r\n" + BODY)
+    assert closed
+    assert said.startswith(b"HTTP/1.1 400 ")
+    assert (asked, records) == (0, [])
+
+
+def test_an_offer_with_close_still_closes():
+    head = POST + b"connection: close, upgrade\r\nupgrade: h2c\r\n" + LENGTH + b"\r\n"
+    said, closed, asked, _ = exchange(head + BODY)
+    assert closed
+    assert said.startswith(b"HTTP/1.1 200 ")
+    assert asked == 1

@@ -121,9 +121,9 @@ def test_errors_come_first():
             "anyone who reaches 0.0.0.0 can spend: access.require_key is false.",
         ),
         (
-            settings("a", host="0.0.0.0", ledger=LedgerSettings(keep_text=True)),
-            "anyone who reaches 0.0.0.0 reads the last requests on the page, without a key: page is true "
-            "and ledger.keep_text is true.",
+            settings("a", host="0.0.0.0", page="public", ledger=LedgerSettings(keep_text=True)),
+            "anyone who reaches 0.0.0.0 reads the last requests on the page, without a key: "
+            'page is "public" and ledger.keep_text is true.',
         ),
         (
             Settings(

@@ -350,3 +350,11 @@ def test_the_real_environment_is_the_default(tmp_path, monkeypatch):
     file = tmp_path / "mild.toml"
     file.write_text(LEAST + 'api_key_env = "A_KEY"\n')
     assert read_settings(file).experts[0].secret.value == SECRET
+
+
+def test_a_page_may_be_public(tmp_path):
+    assert read(tmp_path, 'page = "public"\n' + LEAST).page == "public"
+    with pytest.raises(DataFileError, match='page must be true, false or "public"'):
+        read(tmp_path, 'page = "yes"\n' + LEAST)
+    with pytest.raises(DataFileError, match="page must be true or false"):
+        read(tmp_path, "page = 3\n" + LEAST)

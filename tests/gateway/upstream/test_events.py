@@ -43,6 +43,27 @@ def test_events_are_whole_wherever_the_stream_is_cut(words, end, cuts, rest):
     assert left_over == bool(rest)
 
 
+@given(
+    ends=st.lists(st.sampled_from(["\n\n", "\r\n\r\n", "\r\n\n", "\n\r\n"]), max_size=6),
+    inner=st.sampled_from(["\n", "\r\n"]),
+    cuts=st.lists(st.integers(0, 200), max_size=8),
+)
+def test_line_ends_may_be_mixed(ends, inner, cuts):
+    events = [f"event: x{inner}data: {k}{end}".encode() for k, end in enumerate(ends)]
+    stream = b"".join(events)
+    places = sorted({min(cut, len(stream)) for cut in cuts})
+    pieces = [stream[a:b] for a, b in zip([0, *places], [*places, len(stream)], strict=True)]
+    found, left_over = read_all([piece for piece in pieces if piece])
+    assert found == events
+    assert [event_data(event) for event in found] == [b"%d" % k for k in range(len(ends))]
+    assert not left_over
+
+
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\r\n\n", b"\n\r\n", b"\r\r"])
+def test_data_is_the_same_whatever_the_line_ends(end):
+    assert event_data(b'data: {"a": 1}' + end) == b'{"a": 1}'
+
+
 def test_data_lines_are_joined_and_comments_have_none():
     assert event_data(b"event: x\ndata: a\ndata:b\n\n") == b"a\nb"
     assert event_data(b"data: {}\r\n\r\n") == b"{}"

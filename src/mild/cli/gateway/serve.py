@@ -29,6 +29,13 @@ def serve(
         bool,
         typer.Option("--demo", help="Built-in stand-in experts and a router for them; no key."),
     ] = False,
+    endpoint: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="With --demo: an endpoint in place of a stand-in; may be given again.",
+            metavar="NAME=URL",
+        ),
+    ] = None,
 ) -> None:
     """Serve a router as one OpenAI-compatible model.
 
@@ -58,7 +65,15 @@ def serve(
             raise MissingExtraError(
                 f"mild serve needs {package}; install it with: pip install 'mild-learn[gateway]'"
             )
+    if endpoint and not demo:
+        raise InvalidInputError(
+            "--endpoint stands in for an expert of --demo; name others in a file, with --config."
+        )
+    endpoints: dict[str, str] = {}
     if demo:
+        from mild.gateway.demo.endpoints import read_endpoints
+
+        endpoints = read_endpoints(endpoint or [])
         if router is not None or config is not None:
             raise InvalidInputError(
                 "--demo brings its own router and experts; leave DIR and --config."
@@ -75,6 +90,7 @@ def serve(
         "port": port,
         "workers": workers,
         "demo": demo,
+        "endpoints": endpoints,
     }
     # In this process's place: what serves need not carry the command line in its memory.
     sys.stdout.flush()

@@ -7,6 +7,8 @@ import shutil
 import signal
 import socket
 import tempfile
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["demo_router", "demo_settings", "serve_demo"]
 
 BUDGET = 5.0
+# Seconds to the first byte of an endpoint: a model on one slow thread ends its answer before it sends it.
+PATIENCE = 300.0
 # Seconds that a stand-in takes: a little, so that streams can be seen.
 SECONDS = {"calculator": 0.0, "atlas": 0.01, "scholar": 0.03}
 
@@ -39,7 +43,10 @@ def demo_router() -> LoadedRouter:
 
 
 def demo_settings(ports: dict[str, int], folder: Path, options: dict[str, Any]) -> Settings:
-    """Settings of the demo: stand-ins at these ports, the ledger in this folder."""
+    """Settings of the demo: stand-ins at these ports, the ledger in this folder.
+
+    ``endpoints`` in the options, addresses by name, take the places of stand-ins.
+    """
     experts = tuple(
         ExpertSettings(
             name,
@@ -48,6 +55,13 @@ def demo_settings(ports: dict[str, int], folder: Path, options: dict[str, Any]) 
             price_per_query=DOLLARS[name],
         )
         for name, port in ports.items()
+    )
+    endpoints = options.get("endpoints") or {}
+    experts = tuple(
+        replace(expert, base_url=url, model=expert.name, first_byte_seconds=PATIENCE)
+        if (url := endpoints.get(expert.name))
+        else expert
+        for expert in experts
     )
     port = options.get("port")
     return Settings(
@@ -81,16 +95,20 @@ def serve_demo(options: dict[str, Any]) -> int:
     folder = Path(tempfile.mkdtemp(prefix="mild-demo-"))
     try:
         settings = demo_settings(ports, folder, options)
-        return serve_settings(settings, demo_router, "the demo", _first_steps)
+        return serve_settings(settings, demo_router, "the demo", partial(_first_steps, settings))
     finally:
         held.close()
         os.waitpid(child, 0)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _first_steps(url: str) -> str:
+def _first_steps(settings: Settings, url: str) -> str:
+    real = [expert for expert in settings.experts if not expert.model.endswith("-stand-in")]
+    named = ", ".join(expert.name for expert in settings.experts if expert not in real)
     return (
-        f"\nstand-in experts: {', '.join(STAND_INS)}; status page: {url}/"
+        f"\nstand-in experts: {named or 'none'}; status page: {url}/"
+        + "".join(f"\nendpoint: {expert.name} at {expert.base_url}" for expert in real)
+        + f"\ntry: curl {url}/v1/chat/completions -d "
         f"\ntry: curl {url}/v1/chat/completions -d "
         '\'{"model": "mild", "messages": [{"role": "user", "content": "What is 17 times 23?"}]}\''
     )

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from pathlib import Path
@@ -51,6 +52,9 @@ def open_to_write(path: str | os.PathLike[str], patience: float) -> sqlite3.Conn
     Raises DataFileError if the file can never be a ledger of ours, and sqlite3.OperationalError if it
     cannot be one now (locked, disk full).
     """
+    # For its owner's eyes, as are the other files that SQLite makes beside it. What is wrong, SQLite says.
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     database = sqlite3.connect(path, timeout=patience, isolation_level=None)
     try:
         owner, version = _whose(database, path)

@@ -17,6 +17,7 @@ from mild.gateway.ledger.writer import LedgerWriter
 from mild.gateway.metrics import Metrics, metric_columns
 from mild.gateway.refusals import Refusal
 from mild.gateway.server.asked import Asked
+from mild.gateway.server.browsers import Doorkeeper
 from mild.gateway.server.endpoints import Endpoints
 from mild.gateway.server.request import ClientGoneError, Reply, Request, refusal_reply
 from mild.gateway.server.titles import fingerprint_of, title_of
@@ -132,6 +133,7 @@ class Gateway:
             settings.ledger.keep_text,
         )
         self._endpoints = Endpoints(self)
+        self._doorkeeper = Doorkeeper(settings)
         self._reloading = asyncio.Lock()
         self._background: asyncio.Task[None] | None = None
 
@@ -194,6 +196,7 @@ class Gateway:
     async def _http(self, request: Request) -> None:
         endpoint = COMPLETIONS.get(request.path)
         try:
+            self._doorkeeper.check(request)
             if endpoint is not None and request.method == "POST":
                 await self._complete(request, endpoint)
                 return

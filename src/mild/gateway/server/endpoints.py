@@ -56,8 +56,9 @@ class Endpoints:
             "/metrics": ("GET", self._metrics),
         }
         if gateway.settings.page and gateway.board is not None:
-            self._known["/"] = ("GET", self._page)
-            self._known["/status.json"] = ("GET", self._status)
+            shown = gateway.settings.page_is_open
+            self._known["/"] = ("GET", self._page if shown else self._closed)
+            self._known["/status.json"] = ("GET", self._status if shown else self._closed)
 
     async def answer(self, request: Request) -> Reply:
         """Answer, or refuse with 404 or 405."""
@@ -172,12 +173,23 @@ class Endpoints:
 
     async def _metrics(self, request: Request) -> Reply:
         gateway = self._gateway
+        if not gateway.settings.page_is_open:
+            self._identify(request)
         return Reply(gateway.metrics.render(_spend_lines(gateway.access.spend())), PLAIN)
 
     async def _page(self, request: Request) -> Reply:
         from mild.gateway.page import page_bytes
 
         return Reply(page_bytes(), b"text/html; charset=utf-8", headers=PAGE_HEADERS)
+
+    async def _closed(self, request: Request) -> Reply:
+        # Not for a key either: it shows what the holders of other keys spend and ask.
+        raise Refusal(
+            403,
+            "The page is served on loopback alone, and where no key is needed; "
+            'page = "public" shows it to everyone who can reach the gateway.',
+            code="page_closed",
+        )
 
     async def _status(self, request: Request) -> Reply:
         board = self._gateway.board

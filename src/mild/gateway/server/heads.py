@@ -6,7 +6,7 @@ from typing import Any
 
 from mild.gateway.server.exchange import Exchange, Link
 
-__all__ = ["TooLongError", "begin_exchange", "head_size"]
+__all__ = ["TooLongError", "begin_exchange", "head_size", "plain_head"]
 
 _ASGI = {"version": "3.0"}
 # The task of a request is cancelled when its client leaves: nobody has to watch for it.
@@ -20,6 +20,29 @@ class TooLongError(Exception):
 def head_size(headers: list[tuple[bytes, bytes]]) -> int:
     """Bytes of the headers as they came, with colons and line ends."""
     return sum(len(name) + len(value) + 4 for name, value in headers)
+
+
+def plain_head(parser: Any, url: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
+    """The head of a request that offers HTTP/2, without the offer; empty for other upgrades.
+
+    A server may pass over an offer. Clients such as Java's make it with every first request.
+    """
+    offers = [value.strip().lower() for name, value in headers if name == b"upgrade"]
+    method = parser.get_method()
+    if offers != [b"h2c"] or method == b"CONNECT":
+        return b""
+    lines = [b"%b %b HTTP/%b" % (method, url, parser.get_http_version().encode("ascii"))]
+    for name, value in headers:
+        if name == b"connection":
+            words = (word.strip() for word in value.split(b","))
+            value = b", ".join(w for w in words if w.lower() not in (b"upgrade", b"http2-settings"))
+        elif name in (b"upgrade", b"http2-settings"):
+            continue
+        if b"\r" in value or b"\n" in value:
+            return b""
+        if value or name != b"connection":
+            lines.append(name + b": " + value)
+    return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
 def begin_exchange(

@@ -17,7 +17,7 @@ from mild.gateway.server.asked import Asked
 from mild.gateway.server.relay import StreamRelay, error_event, plain_content
 from mild.gateway.server.request import JSON, Request, refusal_reply
 from mild.gateway.server.titles import name_request
-from mild.gateway.server.usage import Usage, most_tokens
+from mild.gateway.server.usage import Usage, lost_dollars, most_tokens
 from mild.gateway.settings import ExpertSettings
 from mild.gateway.upstream.attempts import Call, Won, ask_experts
 from mild.gateway.upstream.desk import Desk
@@ -215,7 +215,8 @@ class Turn:
 
     async def _hold(self, expert: ExpertSettings) -> None:
         """Put the money aside that this expert may cost at most."""
-        dollars = expert.dollars(self._asked.bytes_in, most_tokens(self._asked.document, expert))
+        asked = self._asked
+        dollars = expert.dollars(asked.bytes_in, most_tokens(asked.document, expert)) + self._lost()
         try:
             if self._reservation is None:
                 self._reservation = await self._rooms.access.reserve(self._caller, dollars)
@@ -225,11 +226,14 @@ class Turn:
             self._refused = True
             raise
 
+    def _lost(self) -> float:
+        return lost_dollars(self._asked.bytes_in, self._call.lost)
+
     def _report(self, desk: Desk, result: str) -> None:
         self._rooms.metrics.add("mild_attempts_total", desk.name, result)
 
     def _settle(self) -> None:
-        """End the reservation with what was spent: nothing, if every expert failed."""
+        """End the reservation with what was spent: of attempts that failed, the text at most."""
         won, record = self._won, self._record
         record.attempts = self._call.attempts
         if won is not None:
@@ -240,6 +244,8 @@ class Turn:
         asked = self._call.asking
         if asked is not None and asked.priced:
             record.price = self._usage.dollars(asked)
+        if lost := self._lost():
+            record.price = (record.price or 0.0) + lost
         if self._reservation is not None:
             self._rooms.access.settle(self._reservation, record.price or 0.0)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from mild.gateway.settings import ExpertSettings
 
-__all__ = ["Usage", "most_tokens", "read_usage"]
+__all__ = ["Usage", "lost_dollars", "most_tokens", "read_usage"]
 
 # Bytes of text that count as a token where an expert reports no usage.
 BYTES_PER_TOKEN = 3
@@ -38,6 +38,17 @@ class Usage:
             tokens_in = -(-self.bytes_in // BYTES_PER_TOKEN)
         tokens_out = self.pieces_out if self.tokens_out is None else self.tokens_out
         return expert.dollars(tokens_in, tokens_out)
+
+
+def lost_dollars(bytes_in: int, experts: Iterable[ExpertSettings]) -> float:
+    """What attempts that failed behind the request may be charged: the text in, by the estimate.
+
+    Examples
+    --------
+    >>> lost_dollars(3000, [ExpertSettings("small", "http://x/v1", "m", price_in=2, price_out=9)])
+    0.002
+    """
+    return sum((Usage(bytes_in).dollars(expert) for expert in experts), 0.0)
 
 
 def read_usage(usage: Usage, document: Mapping[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 Written for the gateway because time counts: the same application behind uvicorn serves less than half as
 many requests (``benchmarks/gateway.py``). What is not plain HTTP/1.1 is refused: two lengths, a length
-besides chunks, upgrades, heads that are too long or too slow.
+besides chunks, upgrades but for the offer of HTTP/2, heads that are too long or too slow.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import httptools
 
 from mild.gateway.refusals import Refusal
 from mild.gateway.server.exchange import Exchange, response_head
-from mild.gateway.server.heads import TooLongError, begin_exchange, head_size
+from mild.gateway.server.heads import TooLongError, begin_exchange, head_size, plain_head
 from mild.gateway.server.pipe import Pipe
 from mild.gateway.settings import LimitSettings
 
@@ -52,6 +52,7 @@ class Wire(Pipe):
         self._waiting: deque[Exchange] = deque()
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
+        self._again = b""
         self._in_head = False
         self._head_bytes = 0
         self._client: tuple[str, int] | None = None
@@ -77,7 +78,7 @@ class Wire(Pipe):
             if self._current is None:
                 self.deadline = self._loop.time() + limits.header_seconds
         try:
-            self._parser.feed_data(data)
+            self._feed(data)
         except httptools.HttpParserUpgrade:
             self._refuse(400, "Upgrades of the connection are not supported.")
             return
@@ -144,6 +145,10 @@ class Wire(Pipe):
         most = self._house.limits.max_header_bytes
         if self._head_bytes > most and head_size(self._headers) > most:
             raise TooLongError(f"The head must have at most {most} bytes.")
+        if self._parser.should_upgrade():
+            self._again = plain_head(self._parser, self._url, self._headers)
+            if self._again:
+                return
         self._in_head = False
         self._head_bytes = 0
         exchange = begin_exchange(
@@ -204,6 +209,18 @@ class Wire(Pipe):
             self._transport.abort()
 
     # inside
+
+    def _feed(self, data: bytes) -> None:
+        while True:
+            try:
+                self._parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as found:
+                if not self._again:
+                    raise
+                # The parser has stopped behind the head: another one reads it without the offer.
+                data, self._again = self._again + data[found.args[0] :], b""
+                self._parser = httptools.HttpRequestParser(self)
 
     def _begin(self, exchange: Exchange) -> None:
         self._current = exchange

@@ -185,6 +185,7 @@ class Settings:
     ----------
     router : folder of the router, or None if it is named elsewhere
     store : SQLite file of keys and budgets; None keeps nothing: no keys, and budgets until the end
+    page : whether there is one; "public" for everyone, else only where it is safe without a key
     notes : what the files say and mild does not use, one sentence each
     source : the file it was read from
     """
@@ -199,7 +200,7 @@ class Settings:
     access: AccessSettings = AccessSettings()
     ledger: LedgerSettings = LedgerSettings()
     store: str | None = None
-    page: bool = True
+    page: bool | Literal["public"] = True
     notes: tuple[str, ...] = field(default=(), compare=False)
     source: Path | None = field(default=None, compare=False)
 
@@ -214,6 +215,19 @@ class Settings:
         """
         stated = self.access.require_key
         return not is_loopback(self.host) if stated is None else stated
+
+    @property
+    def page_is_open(self) -> bool:
+        """Whether page, status and metrics are shown without a key.
+
+        Examples
+        --------
+        >>> Settings().page_is_open, Settings(host="0.0.0.0").page_is_open
+        (True, False)
+        >>> Settings(host="0.0.0.0", page="public").page_is_open
+        True
+        """
+        return self.page == "public" or (is_loopback(self.host) and not self.requires_key)
 
     def expert(self, name: str) -> ExpertSettings | None:
         """The expert of that name."""

@@ -129,11 +129,11 @@ def _exposure(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             "warning", f"anyone who reaches {settings.host} can spend: access.require_key is false."
         )
-    if settings.page and settings.ledger.keep_text and not is_loopback(settings.host):
+    if settings.page == "public" and settings.ledger.keep_text and not is_loopback(settings.host):
         yield Finding(
             "warning",
             f"anyone who reaches {settings.host} reads the last requests on the page, without a key: "
-            "page is true and ledger.keep_text is true.",
+            'page is "public" and ledger.keep_text is true.',
         )
     if settings.ledger.keep_text:
         yield Finding("note", "the ledger keeps the text of every request: ledger.keep_text.")

@@ -84,7 +84,7 @@ def read_settings(
         access=_access(checker),
         ledger=_ledger(checker, folder),
         store=_store(checker, folder),
-        page=checker.flag(("page",), settings.page),
+        page=_page(checker, settings.page),
         notes=notes,
         source=file,
     )
@@ -97,6 +97,15 @@ def read_store_path(path: str | os.PathLike[str]) -> str:
     if file.suffix.lower() in (".yaml", ".yml"):
         return str(folder / _STORE)
     return _store(read_toml(file), folder)
+
+
+def _page(checker: Checker, default: bool | Literal["public"]) -> bool | Literal["public"]:
+    found = checker.value(("page",))
+    if found == "public":
+        return "public"
+    if isinstance(found, str):
+        checker.fail(("page",), 'must be true, false or "public"')
+    return checker.flag(("page",), default)
 
 
 def _experts(

@@ -48,6 +48,7 @@ class Call:
     attempts : sent so far
     asking : the expert that is being asked at the moment
     waited : seconds spent waiting for experts
+    lost : experts of attempts that failed and may be charged all the same
     """
 
     endpoint: str
@@ -60,6 +61,7 @@ class Call:
     asking: ExpertSettings | None = None
     waited: float = 0.0
     faults: list[str] = field(default_factory=list)
+    lost: list[ExpertSettings] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -145,6 +147,8 @@ async def _attempt(desk: Desk, place: Place, call: Call, report: Report) -> Won 
     except Fault as found:
         fault = found
         call.asking = None
+        if found.may_cost:
+            call.lost.append(desk.expert)
         report(desk, found.kind)
         call.faults.append(f"{desk.name}: {found}")
         return found

@@ -12,7 +12,7 @@ __all__ = ["EventReader", "event_data"]
 # Bytes of one event.
 MOST_BYTES = 8_000_000
 
-_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_END = re.compile(rb"\r?\n\r?\n|\r\r")
 
 
 class EventReader:

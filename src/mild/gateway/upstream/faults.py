@@ -17,6 +17,9 @@ FAULTS: dict[str, tuple[bool, bool, str]] = {
     "rate": (False, False, "is limiting the rate of requests"),
 }
 
+# The expert may have done its work, and charge for it, though nothing of use came back.
+CHARGED = ("timeout", "cut", "garbled")
+
 
 class Fault(MildError):  # noqa: N818
     """An attempt that came to nothing before any byte of it reached the client.
@@ -47,4 +50,5 @@ class Fault(MildError):  # noqa: N818
         self.detail = detail
         self.status = status
         self.retry_after = retry_after
+        self.may_cost = kind in CHARGED
         self.again, self.counts, self.words = FAULTS[kind]
