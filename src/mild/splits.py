@@ -168,7 +168,8 @@ def time_splits(
 def folds(bundle: ArrayLike, n_folds: int = 5, seed: int = 0) -> list[tuple[IntArray, IntArray]]:
     """Folds of nearly equal size for cross-validation: (rows to fit on, rows to judge on) each.
 
-    Large bundles are dealt first, each to the smallest fold so far.
+    Large bundles are dealt first, each to the smallest fold so far. With fewer bundles than folds there is
+    a fold per bundle.
 
     Examples
     --------
@@ -179,10 +180,8 @@ def folds(bundle: ArrayLike, n_folds: int = 5, seed: int = 0) -> list[tuple[IntA
     sizes = np.bincount(groups)
     if n_folds < 2:
         raise InvalidInputError(f"n_folds must be at least 2; got {n_folds}.")
-    if n_folds > len(sizes):
-        raise InvalidInputError(
-            f"n_folds must not exceed the {len(sizes)} different inputs; got {n_folds}."
-        )
+    _check_several(sizes)
+    n_folds = min(n_folds, len(sizes))
     order = np.random.default_rng(seed).permutation(len(sizes))
     order = order[np.argsort(-sizes[order], kind="stable")]
     fold_of = np.zeros(len(sizes), np.intp)
@@ -208,6 +207,5 @@ def _checked(bundle: ArrayLike) -> IntArray:
 def _check_several(sizes: IntArray) -> None:
     if len(sizes) < 2:
         raise InvalidInputError(
-            "rows must form at least two bundles to be split; all hang together (one text, or one "
-            "group)."
+            "rows must differ to be split: all of these have the same query or belong to the same group."
         )

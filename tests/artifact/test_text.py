@@ -282,7 +282,9 @@ def test_a_tensor_that_breaks_its_rule_is_named(folder, damage, name, change_arr
 
 
 def test_every_tensor_of_the_features_is_needed(folder, damage):
-    for name in [name for name in damage(folder).tensors if name.startswith("text.")]:
+    names = [name for name in damage(folder).tensors if name.startswith("text.")]
+    # Artefacts of before have no limits.
+    for name in [name for name in names if name != "text.limits"]:
         change = damage(folder)
         kept = change.tensors.pop(name)
         change.write()

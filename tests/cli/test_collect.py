@@ -274,10 +274,11 @@ def test_multiple_choice_from_a_csv(mild, place):
         (["--score", "numerc"], "Did you mean 'numeric'?"),
         (["--experts", "big"], "experts must be among small; got 'big'"),
         (["--query", "text"], "there must be a column 'text'"),
-        (["--scorer", ""], "scorer must be a command"),
+        (["--scorer", ""], "--scorer must be a command"),
+        (["--dry-run", "--scorer", "no-such-program"], "there is no 'no-such-program'"),
         (["--max-spend", "1"], "needs the price of every expert"),
-        (["--max-spend", "inf"], "max_spend must be a number of at least 0; got inf"),
-        (["--tolerance", "inf"], "tolerance must be a number of at least 0; got inf"),
+        (["--max-spend", "inf"], "--max-spend must be a number of at least 0; got inf"),
+        (["--tolerance", "inf"], "--tolerance must be a number of at least 0; got inf"),
         (["--ledger", "{folder}/questions.jsonl"], "cannot be used as a ledger"),
     ],
 )
@@ -332,3 +333,14 @@ def test_the_example_in_the_help_names_files_that_it_explains(mild):
     done = mild("collect", "--help")
     assert "mild collect questions.jsonl experts.toml --out outcomes.parquet" in done.out
     assert Path("outcomes.parquet").suffix in done.out
+
+
+def test_a_dry_run_needs_no_key(mild, place, monkeypatch):
+    with FakeEndpoint() as small:
+        place.write(small)
+        monkeypatch.delenv("SMALL_KEY")
+        assert mild(*place.words, "--dry-run").code == 0
+        asked = mild(*place.words)
+        assert small.requests == []
+    assert asked.code == 1
+    assert "is not set; export it first" in asked.err

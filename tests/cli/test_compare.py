@@ -10,7 +10,7 @@ import pytest
 from mild.cli.console import progress_bar
 from outcome_cases import make_columns, write_outcomes
 
-FAST = ["--splits", 2, "--cv", 3, "--jobs", 1]
+FAST = ["--splits", 4, "--cv", 3, "--jobs", 1]
 TWO = [*FAST, "--method", "regression", "--method", "knn"]
 
 
@@ -38,8 +38,8 @@ def test_the_verdict_stands_last_but_for_the_file(found):
     done, document = found
     *_, verdict, written = done.stdout.splitlines()
     assert verdict.startswith("Routing pays: kNN costs")
-    assert "95% interval of the difference" in verdict
-    assert "2 methods compared, 150 rows, 2 splits" in verdict
+    assert "95 % interval of the difference" in verdict
+    assert " rows, 4 splits, 2 methods compared" in verdict
     assert "per 1,000 inputs" in verdict
     assert written.startswith("Written to ")
     assert document["verdict"]["sentence"] == verdict
@@ -62,7 +62,7 @@ def test_constant_control_oracle_shares_and_recall_are_there(found):
     for method in methods[1:]:
         low, high = method["minus_constant"][1:]
         assert low <= method["minus_constant"][0] <= high
-        assert len(method["costs"]) == 2
+        assert len(method["costs"]) == 4
 
 
 def test_json_is_one_object_with_every_figure(mild, logs):
@@ -70,7 +70,7 @@ def test_json_is_one_object_with_every_figure(mild, logs):
     report = done.json()
     assert report["statement"]["pays"] is True
     assert report["text"] == "hashing"
-    assert report["splits"] == 2
+    assert report["splits"] == 4
     assert report["headroom"] > 0
     assert report["cost"]["words"] == "error"
 
@@ -96,7 +96,7 @@ def test_whole_groups_are_on_one_side(mild, logs, monkeypatch):
     monkeypatch.setattr(comparison, "compare", spy)
     assert mild("compare", logs.log, *TWO, "--group", "subject").code == 0
     subject = np.array(make_columns(150)["subject"])
-    assert len(seen) == 2
+    assert len(seen) == 4
     for split in seen:
         assert not set(subject[split.train]) & set(subject[split.test])
 
@@ -128,8 +128,8 @@ def test_progress_counts_every_method_of_every_split(mild, logs, monkeypatch):
 
     monkeypatch.setattr("mild.cli.compare.progress_bar", lambda title: Bar())
     assert mild("compare", logs.log, *TWO).code == 0
-    assert steps[0][:2] == (0, 6)
-    assert steps[-1] == (6, 6, "split 2, kNN")
+    assert steps[0][:2] == (0, 12)
+    assert steps[-1] == (12, 12, "split 4, kNN")
     with progress_bar("comparing") as progress:
         assert progress is None  # not at a terminal
 
@@ -143,11 +143,11 @@ def test_progress_counts_every_method_of_every_split(mild, logs, monkeypatch):
         (["--group", "topic"], "there must be a column 'topic'"),
         (["--time", "prompt"], "there must be a column 'prompt'"),
         (["--time", "subject"], "must hold numbers or dates"),
-        (["--test-share", "1.5"], "test_share must lie between 0 and 1"),
+        (["--test-share", "1.5"], "--test-share must lie between 0 and 1"),
         (["--model", "x"], "--model is for --text static or --text encoder"),
         (["--text", "vectors"], "needs a column of vectors"),
         (["--text", "words"], "'words'"),
-        (["--cv", "1"], "n_folds must be at least 2"),
+        (["--cv", "1"], "--cv must be at least 2"),
     ],
 )
 def test_wrong_words_are_one_sentence(mild, logs, words, said):

@@ -26,16 +26,27 @@ def test_the_figures_are_those_of_the_metrics(mild, tables, fitted):
 def test_a_good_router_pays(mild, tables, fitted):
     done = mild("evaluate", tables.new, "--router", fitted)
     assert done.code == 0
-    assert "Routing pays: per input it costs" in done.out
+    assert "Routing pays: the router costs" in done.out
     assert "always small" in done.out or "always medium" in done.out or "always large" in done.out
     assert "oracle" in done.out
+    assert "(95 % interval of the difference" in done.out
+    assert ", 160 rows)" in done.out
+
+
+def test_a_handful_of_rows_gives_no_verdict(mild, tables, fitted):
+    file = tables.write(tables.make(25, 1), "few.csv")
+    found = mild("evaluate", file, "--router", fitted, "--json").json()["verdict"]
+    assert (found["pays"], found["rows"]) == (None, 25)
+    assert "25 rows are too few to judge by, which takes 30" in found["sentence"]
 
 
 def test_a_constant_does_not_pay(mild, tables):
     mild("fit", tables.log, "--out", tables.folder / "c", "--router", "constant")
     report = mild("evaluate", tables.log, "--router", tables.folder / "c", "--json").json()
     assert report["verdict"]["pays"] is False
-    assert "Routing does not pay: per input it costs the same as" in report["verdict"]["sentence"]
+    assert (
+        "Routing does not pay: the router costs as much as always" in report["verdict"]["sentence"]
+    )
 
 
 def test_a_router_that_does_harm_does_not_pay(mild, tables, fitted):
@@ -46,7 +57,7 @@ def test_a_router_that_does_harm_does_not_pay(mild, tables, fitted):
     report = mild("evaluate", tables.write(columns, "bad.csv"), "--router", fitted, "--json").json()
     assert report["verdict"]["pays"] is False
     assert report["verdict"]["low"] > 0
-    assert "more than always asking" in report["verdict"]["sentence"]
+    assert "more per input than always" in report["verdict"]["sentence"]
 
 
 def test_noise_cannot_be_told(mild, tables, fitted):

@@ -216,3 +216,9 @@ def test_semicolons_are_recognised(mild, tables):
     done = mild("fit", file, "--out", tables.folder / "r")
     assert done.code == 1
     assert done.err.endswith("is the separator ';'? Columns must be separated by commas.\n")
+
+
+def test_errors_name_the_option(mild, logs, tmp_path):
+    done = mild("fit", logs.log, "--out", tmp_path / "router", "--price-weight", -1)
+    assert done.code == 1
+    assert "error: --price-weight must be finite" in done.err

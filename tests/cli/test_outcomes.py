@@ -68,7 +68,7 @@ def test_vectors_in_the_table_can_be_the_features(mild, tmp_path):
 def test_a_search_ends_in_a_router_and_a_verdict(mild, logs, tmp_path):
     done = mild("tune", logs.log, "--out", tmp_path / "r", *QUICK)
     assert done.code == 0, done.err
-    assert "Routing pays: per input it costs" in done.out
+    assert "Routing pays: the router costs" in done.out
     assert "Saved to" in done.out
     assert load(tmp_path / "r").text.kind == "hashing"
 
@@ -164,6 +164,30 @@ def test_a_group_makes_the_interval_count_groups(mild, logs, readers):
     groups = mild(*words).json()["verdict"]
     assert rows["estimate"] == groups["estimate"]
     assert (rows["low"], rows["high"]) != (groups["low"], groups["high"])
+    assert (groups["rows"], groups["units"], groups["pays"]) == (90, 6, None)
+    assert "90 rows in 6 groups" in groups["sentence"]
+
+
+def test_a_report_by_groups_says_what_evaluate_says(mild, logs, readers, tmp_path):
+    words = ["--group", "subject", "--json"]
+    told = mild("evaluate", logs.new, "--router", readers(), *words).json()["verdict"]
+    out = ["--table", logs.new, "--out", tmp_path / "page.html"]
+    assert mild("report", readers(), *out, *words).json()["verdict"]["sentence"] == told["sentence"]
+
+
+def test_a_search_in_time_counts_the_rows_that_it_judged(mild, logs, tmp_path):
+    found = mild("tune", logs.log, "--out", tmp_path / "r", *QUICK, "--time", "day", "--json")
+    verdict = found.json()["verdict"]
+    assert verdict["rows"] == verdict["n_rows"] < 150
+    assert f", {verdict['n_rows']} rows" in verdict["sentence"]
+
+
+def test_a_search_counts_equal_queries_once(mild, tmp_path):
+    columns = {name: list(values) * 3 for name, values in make_columns(50).items()}
+    file = write_outcomes(columns, tmp_path / "log.parquet")
+    found = mild("tune", file, "--out", tmp_path / "r", *QUICK, "--json").json()["verdict"]
+    assert (found["n_rows"], found["n_units"]) == (150, 50)
+    assert "150 rows of 50 distinct queries" in found["sentence"]
 
 
 def test_experts_that_the_router_does_not_know_are_left_out(mild, readers, tmp_path):
@@ -203,7 +227,7 @@ BAD = {
         "prompt,correct__a,correct__b\nnaïve,1,0\n".encode() + b"caf\xe9,1,0\n",
         "line 3 is not UTF-8",
     ),
-    "one query": (b"prompt,correct__a,correct__b\nx,1,0\nx,0,1\nx,1,1\n", "different inputs"),
+    "one query": (b"prompt,correct__a,correct__b\nx,1,0\nx,0,1\nx,1,1\n", "the same query"),
 }
 
 
@@ -211,8 +235,6 @@ BAD = {
 @pytest.mark.parametrize("verb", ["tune", "compare"])
 def test_a_bad_table_is_one_sentence(mild, tmp_path, verb, case):
     content, sentence = BAD[case]
-    if (verb, case) == ("compare", "one query"):
-        sentence = "at least two bundles"
     file = tmp_path / "log.csv"
     file.write_bytes(content)
     out = [] if verb == "compare" else ["--out", tmp_path / "r"]
@@ -243,7 +265,7 @@ def test_unknown_prices_are_refused_where_they_are_weighed(mild, tmp_path):
     file = write_outcomes(columns, tmp_path / "log.parquet")
     done = mild("fit", file, "--out", tmp_path / "r", "--price-weight", 5)
     assert done.code == 1
-    assert "price_weight needs the price of every answer; 1 is unknown" in done.err
+    assert "--price-weight needs the price of every answer; 1 is unknown" in done.err
     assert mild("fit", file, "--out", tmp_path / "r").code == 0
 
 

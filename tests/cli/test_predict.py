@@ -89,3 +89,9 @@ def test_features_without_names_must_be_as_many(mild, tables, fitted):
     done = mild("predict", tables.folder / "few.npz", "--router", fitted)
     assert done.code == 1
     assert "features cannot be chosen by name: the file has 2 without names" in done.err
+
+
+def test_the_help_speaks_of_features_only(mild):
+    told = " ".join(mild("predict", "--help").out.split())
+    assert "Table of outcomes" not in told
+    assert "mild route" in told

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from mild.artifact import load
-from outcome_cases import EXPERTS, make_columns
+from outcome_cases import EXPERTS, make_columns, write_outcomes
 
 PROMPTS = make_columns(40, 1)["prompt"]
 
@@ -132,3 +132,49 @@ def test_memory_does_not_grow_with_the_stream(readers, tmp_path):
             done = subprocess.run(command, stdout=sink, stderr=subprocess.PIPE, check=True)
         peaks.append(int(done.stderr.split()[-1]))
     assert peaks[1] < 1.1 * peaks[0]
+
+
+def questions(n=90):
+    """A table whose prompts are cut in two: a question and its choices, which hold the topic."""
+    columns = make_columns(n)
+    words = [prompt.split() for prompt in columns.pop("prompt")]
+    return {
+        "question": [" ".join(row[6:]) for row in words],
+        **{letter: [" ".join(row[k : k + 2]) for row in words] for k, letter in enumerate("ABC")},
+        **columns,
+    }
+
+
+def test_a_question_with_choices_is_routed_as_it_is_evaluated(mild, tmp_path):
+    columns = questions()
+    table = write_outcomes(columns, tmp_path / "table.jsonl")
+    folder = tmp_path / "router"
+    assert mild("fit", table, "--out", folder).code == 0
+    judged = mild("evaluate", table, "--router", folder, "--json").json()
+    shares = dict(zip(judged["experts"], judged["summary"]["shares"], strict=True))
+    done = route(folder, table)
+    asked = [answer["expert"] for answer in done.answers]
+    assert len(set(asked)) > 1
+    assert {name: asked.count(name) / len(asked) for name in EXPERTS} == pytest.approx(shares)
+    alone = "\n".join(json.dumps({"question": text}) for text in columns["question"][:2])
+    refused = route(folder, lines=alone)
+    assert refused.code == 1
+    assert "line 1: field 'question' without its choices" in refused.err
+
+
+def test_the_query_column_of_the_fit_need_not_be_named_again(mild, tmp_path):
+    columns = make_columns(90)
+    columns["task"] = columns.pop("prompt")
+    table = write_outcomes(columns, tmp_path / "table.jsonl")
+    assert mild("fit", table, "--out", tmp_path / "router", "--query", "task").code == 0
+    done = route(tmp_path / "router", table)
+    assert done.code == 0
+    assert [answer["expert"] for answer in done.answers] == [
+        EXPERTS[k] for k in load(tmp_path / "router").route(columns["task"])
+    ]
+
+
+def test_blank_lines_are_counted(readers):
+    done = route(readers(), lines="add\n\n  \nboil\n")
+    assert len(done.answers) == 2
+    assert "2 blank lines were passed over and have no answer." in done.err

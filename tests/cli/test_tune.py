@@ -16,6 +16,7 @@ from mild.artifact import load
 from mild.cli.description import describe_tuning
 from mild.routers.tuning import RouterCV
 from mild.tables import read_matrices
+from outcome_cases import make_columns, write_outcomes
 
 QUICK = ["--cv", "2", "--alphas", "0.01,0.1", "--margin-factors", "1"]
 
@@ -25,8 +26,8 @@ def test_a_search_is_saved_and_judged(mild, tables):
     done = mild("tune", tables.log, "--out", out, *QUICK, "--candidates", "1")
     assert done.code == 0, done.err
     assert "best 1 of 2 candidates, 2 folds" in done.out
-    assert "Routing pays: per input it costs" in done.out
-    assert "always asking" in done.out
+    assert "Routing pays: the router costs" in done.out
+    assert "less per input than always" in done.out
     router = load(out)
     assert router.metadata["estimator"]["class"] == "RouterCV"
     assert router.expert_names == ["small", "medium", "large"]
@@ -41,7 +42,8 @@ def test_json_holds_candidates_and_verdict(mild, tables):
     assert len(result["candidates"]) == 2
     assert {"family", "params", "mean_cost", "standard_error"} <= set(result["candidates"][0])
     assert result["verdict"]["pays"] is True
-    assert "always asking" in result["verdict"]["sentence"]
+    assert "(95 % interval of the difference" in result["verdict"]["sentence"]
+    assert ", 2 candidates)" in result["verdict"]["sentence"]
     assert result["verdict"]["high"] < 0
     assert (result["interrupted"], result["routes_as_constant"]) == (False, False)
 
@@ -212,10 +214,47 @@ def test_the_table_breaks_no_word(mild, tables, monkeypatch, width):
 
 def test_no_candidates_to_list_are_refused(mild, tables):
     done = mild("tune", tables.log, "--out", tables.folder / "r", "--candidates", "0")
-    assert (done.code, done.err) == (1, "error: candidates must be at least 1; got 0.\n")
+    assert (done.code, done.err) == (1, "error: --candidates must be at least 1; got 0.\n")
 
 
 def test_the_features_are_named(mild, tables):
     done = mild("tune", tables.log, "--out", tables.folder / "r", *QUICK, "--json")
     assert done.json()["features"] == ["f_0", "f_1", "f_2", "f_3"]
     assert "features: f_0, f_1, f_2, f_3\n" in done.err
+
+
+def test_few_groups_are_noted_and_searched(mild, logs, tmp_path):
+    words = ("--group", "subject", "--cv", 8, "--families", "regression")
+    done = mild("tune", logs.log, "--out", tmp_path / "router", *words)
+    assert done.code == 0, done.err
+    assert "note: subject has 6 values: 6 folds in place of 8." in done.err
+    assert "6 folds" in done.out
+
+
+def test_where_nothing_is_to_route_a_constant_is_saved(mild, tmp_path):
+    columns = make_columns(40)
+    columns |= {name: [1] * 40 for name in columns if name.startswith("correct__")}
+    table = write_outcomes(columns, tmp_path / "table.parquet")
+    for verb in ("tune", "fit"):
+        done = mild(verb, table, "--out", tmp_path / verb)
+        assert done.code == 0, done.err
+        assert "there is nothing to route: every expert that was asked is right" in done.err
+        assert "warning" not in done.err.lower()
+        assert load(tmp_path / verb).metadata["kind"] == "constant"
+    told = mild("tune", table, "--out", tmp_path / "again", "--json").json()
+    assert told["verdict"]["constant"] == "adder"
+    assert told["routes_as_constant"] is True
+
+
+def test_one_row_is_refused_in_a_sentence(mild, tmp_path):
+    table = write_outcomes(make_columns(1), tmp_path / "table.parquet")
+    for verb in ("tune", "fit"):
+        done = mild(verb, table, "--out", tmp_path / verb)
+        assert done.code == 1
+        assert "error: a table to learn from must have at least two rows" in done.err
+
+
+def test_a_negative_seed_is_refused(mild, logs, tmp_path):
+    done = mild("tune", logs.log, "--out", tmp_path / "router", "--seed", -1)
+    assert done.code == 2
+    assert "--seed" in done.err

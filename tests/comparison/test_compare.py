@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from mild.comparison import MatrixInputs, TextInputs, chosen_methods, compare
-from mild.comparison.verdict import state
 from mild.exceptions import InvalidInputError, OptionError
-from mild.metrics import resampled_intervals
-from mild.splits import random_splits, time_splits
+from mild.metrics import clustered_rows, simultaneous_intervals
+from mild.splits import Split, random_splits, time_splits
 
 NAMES = ("small", "large")
 
@@ -105,28 +104,76 @@ def test_text_features_are_learned_from_the_training_rows_alone():
         assert known == {texts[i] for i in split.train}
 
 
-def test_intervals_over_splits_are_wider_than_independent_ones_would_be():
-    differences = np.random.default_rng(0).normal(-0.1, 0.05, size=(10, 1))
-    plain = resampled_intervals(differences, 0.0)
-    corrected = resampled_intervals(differences, 0.3 / 0.7)
-    ratio = (corrected.high - corrected.low) / (plain.high - plain.low)
-    assert ratio[0] == pytest.approx(np.sqrt(1 + 10 * 0.3 / 0.7))
+def copied(n, copies):
+    """Every row several times, in one bundle."""
+    X, costs = make_problem(n)
+    return (
+        np.repeat(X, copies, axis=0),
+        np.repeat(costs, copies, axis=0),
+        np.repeat(range(n), copies),
+    )
 
 
-@pytest.mark.parametrize(
-    ("interval", "pays", "start"),
-    [
-        ((-0.1, -0.2, -0.01), True, "Routing pays"),
-        ((0.1, -0.2, 0.3), False, "Routing does not pay"),
-        ((-0.1, -0.3, 0.1), None, "It cannot be told"),
-        ((0.0, 0.0, 0.0), False, "Routing does not pay"),
-    ],
-)
-def test_a_statement_says_what_the_interval_says(interval, pays, start):
-    found = state("r", "c", interval, "basis", 100)
-    assert found.pays is pays
-    assert found.sentence.startswith(start)
-    assert (found.rows_needed is not None) == (pays is None)
+def test_on_one_split_copies_of_a_row_make_no_interval_narrower():
+    X, costs, bundle = copied(150, 4)
+    splits = random_splits(bundle, 1, 0.3)
+    found = run(X, costs, names=("ce",), splits=splits, bundle=bundle).row("ce")
+    test = splits[0].test
+    assert found.units == len(np.unique(bundle[test])) == len(test) // 4
+    # What the router chose is not told; the width follows from the differences, which are 0 or 1.
+    naive = run(X, costs, names=("ce",), splits=splits).row("ce")
+    ratio = (found.difference[2] - found.difference[1]) / (
+        naive.difference[2] - naive.difference[1]
+    )
+    assert ratio == pytest.approx(2, rel=0.1)
+
+
+def test_the_statement_counts_the_rows_that_were_judged():
+    X, costs = make_problem()
+    one = run(X, costs, n_splits=1).statement
+    assert (one.rows, one.units) == (120, 120)
+    assert ", 120 rows, one split, 3 methods compared)" in one.sentence
+    X, costs, bundle = copied(150, 4)
+    splits = random_splits(bundle, 1, 0.3)
+    found = run(X, costs, splits=splits, bundle=bundle, unit="group").statement
+    assert (found.rows, found.units) == (180, 45)
+    assert ", 180 rows in 45 groups, one split" in found.sentence
+
+
+def test_one_method_is_one_method():
+    assert "1 method compared" in run(*make_problem(200), names=("ce",)).statement.sentence
+
+
+@pytest.mark.parametrize("n_splits", [1, 3])
+def test_a_few_groups_are_no_ground_for_a_verdict(n_splits):
+    X, costs, bundle = copied(60, 10)
+    found = run(X, costs, splits=random_splits(bundle, n_splits, 0.1), bundle=bundle, unit="group")
+    assert found.statement.pays is None
+    assert "too few to judge by, which takes 30" in found.statement.sentence
+    assert {row.verdict for row in found.rows[1:]} == {"level"}
+
+
+def test_splits_that_agree_by_chance_are_not_certain():
+    rng = np.random.default_rng(0)
+    X = np.repeat([[-1.0], [1.0]], 200, axis=0)
+    costs = np.column_stack([X[:, 0] > 0, X[:, 0] < 0]).astype(float)
+    order = rng.permutation(400)
+    X, costs = X[order], costs[order]
+    # Both halves hold as many rows of each kind: the difference is the same in either.
+    sides = [np.flatnonzero(X[:, 0] < 0), np.flatnonzero(X[:, 0] > 0)]
+    halves = [np.sort(np.concatenate([side[i::2] for side in sides])) for i in (0, 1)]
+    splits = [Split(halves[1], halves[0]), Split(halves[0], halves[1])]
+    row = run(X, costs, names=("ce",), splits=splits).row("ce")
+    assert row.costs.tolist() == [0, 0]
+    assert row.difference[1] < row.difference[0] < row.difference[2]
+
+
+def test_clusters_and_rows_have_the_same_mean():
+    d = np.random.default_rng(1).normal(size=(60, 2))
+    label = np.arange(60) % 7
+    assert clustered_rows(d, label).mean(axis=0) == pytest.approx(d.mean(axis=0))
+    twice = simultaneous_intervals(clustered_rows(np.tile(d, (2, 1)), np.tile(range(60), 2)))
+    assert twice.standard_error == pytest.approx(simultaneous_intervals(d).standard_error)
 
 
 def test_bad_input_is_said():
@@ -135,8 +182,6 @@ def test_bad_input_is_said():
         chosen_methods(["tdeff"])
     with pytest.raises(InvalidInputError, match="as many rows"):
         run(X[:-1], costs)
-    with pytest.raises(InvalidInputError, match="two splits"):
-        resampled_intervals([[1.0]], 0.3)
 
 
 def test_an_interrupt_ends_the_comparison_and_not_only_a_search(monkeypatch):

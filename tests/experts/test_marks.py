@@ -110,3 +110,5 @@ def test_a_scorer_is_a_command_line():
     for wrong in ("", "python 'score.py"):
         with pytest.raises(OptionError, match="scorer must be a command"):
             make_scorer(wrong, 1.0)
+    with pytest.raises(OptionError, match="there is no 'no-such-program'"):
+        make_scorer("no-such-program --x", 1.0)

@@ -95,6 +95,26 @@ def test_a_seed_repeats_and_a_far_mean_costs_no_digits():
     assert far.high - far.low == pytest.approx(one.high - one.low, rel=1e-5)
 
 
+@pytest.mark.parametrize("n", [4, 10, 25])
+def test_few_pairs_keep_the_promise(n):
+    rng = np.random.default_rng(n)
+    wrong = []
+    for _ in range(600):
+        d = rng.normal(size=n)
+        wrong.append(paired_interval(d, 0 * d, n_resamples=100).decided)
+    assert np.mean(wrong) < 0.075
+
+
+def test_few_clusters_are_as_few_rows():
+    d = np.random.default_rng(7).normal(size=12)
+    rows = paired_interval(d, 0 * d, n_resamples=4000)
+    copies = np.repeat(d, 50)
+    clusters = paired_interval(
+        copies, 0 * copies, n_resamples=4000, clusters=np.repeat(range(12), 50)
+    )
+    assert (clusters.low, clusters.high) == pytest.approx((rows.low, rows.high), rel=0.05)
+
+
 @pytest.mark.slow
 def test_a_million_pairs_take_seconds_and_little_memory():
     rng = np.random.default_rng(6)

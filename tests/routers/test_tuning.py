@@ -324,3 +324,20 @@ def test_no_warning_is_given_on_an_ordinary_search() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         RouterCV(**FEW).fit(X, costs)
+
+
+def test_clusters_widen_the_interval_and_must_fit() -> None:
+    X, costs = specialists(120)
+    X, costs, label = np.tile(X, (4, 1)), np.tile(costs, (4, 1)), np.tile(np.arange(120), 4)
+    alone = RouterCV(**FEW).fit(X, costs).verdict_
+    together = RouterCV(**FEW, clusters=label).fit(X, costs).verdict_
+    assert (alone.n_units, together.n_units) == (480, 120)
+    assert together.high - together.low > 1.5 * (alone.high - alone.low)
+    with pytest.raises(InvalidInputError, match="clusters must have shape"):
+        RouterCV(**FEW, clusters=label[:-1]).fit(X, costs)
+
+
+def test_few_rows_are_no_ground_for_a_verdict() -> None:
+    verdict = RouterCV(families="regression", cv=3).fit(*specialists(24)).verdict_
+    assert verdict.pays is None
+    assert "24 rows are too few to judge by" in verdict.sentence

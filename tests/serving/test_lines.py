@@ -7,6 +7,7 @@ import pytest
 from mild.exceptions import OptionError
 from mild.serving.lines import FIELDS, BadLineError, LineFormat, Query, find_format
 from mild.tables.queries import QUERY_NAMES
+from mild.tables.recipe import Recipe
 
 
 def test_fields_are_those_of_tables():
@@ -86,3 +87,37 @@ def test_the_format_may_be_said():
         find_format([], "xml")
     with pytest.raises(OptionError, match="takes vectors"):
         find_format([], "text", vectors=True)
+
+
+def test_objects_are_read_by_the_recipe_of_the_router():
+    form = LineFormat("json", recipe=Recipe(("question",), ("A", "B")))
+    assert form.read(b'{"id": 1, "prompt": "p", "question": "q", "A": "x", "B": 2}') == Query(
+        "q\nA. x\nB. 2", 1
+    )
+    assert form.read(b'{"prompt": "whole", "A": "x"}').content == "whole"
+    assert form.read(b'"whole"').content == "whole"
+    with pytest.raises(BadLineError, match="without its choices"):
+        form.read(b'{"question": "q"}')
+
+
+def test_a_part_of_the_recipe_is_not_a_whole_query():
+    form = LineFormat("json", recipe=Recipe(("instruction", "input")))
+    assert form.read(b'{"instruction": "a", "input": null}').content == "a\n"
+    with pytest.raises(BadLineError, match="no field 'input', which is a part"):
+        form.read(b'{"instruction": "a"}')
+    with pytest.raises(BadLineError, match="no field 'instruction' or 'prompt'"):
+        form.read(b'{"input": "b"}')
+
+
+def test_a_named_field_goes_before_the_recipe():
+    recipe = Recipe(("question",), ("A",))
+    named = LineFormat("json", "text", recipe=recipe)
+    assert named.read(b'{"question": "q", "A": "x", "text": "t"}').content == "t"
+    same = LineFormat("json", "question", recipe=recipe)
+    assert same.read(b'{"question": "q", "A": "x"}').content == "q\nA. x"
+
+
+def test_vectors_may_have_a_field_of_their_own():
+    form = LineFormat("json", vectors=True, recipe=Recipe((), (), "mine"))
+    assert form.read(b'{"embedding": [1], "mine": [2]}').content == [2]
+    assert form.read(b'{"embedding": [1]}').content == [1]

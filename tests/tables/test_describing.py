@@ -96,7 +96,11 @@ def test_the_report_is_json():
     report = describe_outcomes(table, outcome_costs(table))
     assert json.loads(json.dumps(report, allow_nan=False)) == report
     assert report["soft_scores"] is True
-    assert [finding["kind"] for finding in report["findings"]] == ["missing", "constant"]
+    assert [finding["kind"] for finding in report["findings"]] == [
+        "missing",
+        "constant",
+        "compared",
+    ]
 
 
 def test_one_expert_leaves_nothing_to_gain():
@@ -104,3 +108,25 @@ def test_one_expert_leaves_nothing_to_gain():
     report = describe_outcomes(table, outcome_costs(table))
     assert report["headroom"] == 0
     assert report["experts"][0]["only_right"] == 0
+
+
+def test_the_gain_is_taken_over_rows_that_have_every_expert():
+    whole = [[1, 0], [0, 1], [1, 0], [1, 1], [1, 0], [0, 0]]
+    table = make([*whole, [0, np.nan], [0, np.nan], [np.nan, 1]])
+    report = describe_outcomes(table, outcome_costs(table))
+    alone = describe_outcomes(make(whole), outcome_costs(make(whole)))
+    for key in ("oracle", "best_constant", "headroom"):
+        assert report[key] == alone[key]
+    assert report["compared"]["rows"] == 6
+    assert (
+        "over the 6 rows of 9 in which every expert was asked" in report["findings"][-1]["sentence"]
+    )
+    assert all(finding["kind"] != "compared" for finding in alone["findings"])
+
+
+def test_few_whole_rows_say_nothing_about_the_gain():
+    table = make([[1, 0], [0, 1], [np.nan, 1]])
+    report = describe_outcomes(table, outcome_costs(table))
+    assert report["headroom"] is None
+    assert report["oracle"]["cost"] is None
+    assert "is not said: there are only 2 rows" in report["findings"][-1]["sentence"]

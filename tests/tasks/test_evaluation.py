@@ -77,7 +77,7 @@ def test_too_few_rows_cannot_tell():
     task = task_of({name: list(values)[:1] for name, values in make_columns(3).items()})
     found = evaluate_choices(task, np.array([0]))
     assert found.statement.pays is None
-    assert "too few rows" in found.statement.sentence
+    assert "too few distinct queries (1)" in found.statement.sentence
     assert math.isnan(found.statement.estimate)
 
 

@@ -9,6 +9,7 @@ import pytest
 from mild.exceptions import InvalidInputError
 from mild.tables import read_outcomes
 from mild.tasks import CostTerms, make_task, search_folds, task_splits
+from mild.tasks.folds import possible_folds
 from outcome_cases import make_columns
 
 
@@ -46,3 +47,21 @@ def test_time_goes_one_way():
 def test_one_fold_is_refused():
     with pytest.raises(InvalidInputError, match="at least 2"):
         search_folds(task_of(), 1)
+
+
+def test_few_groups_give_few_folds():
+    columns = make_columns(24)
+    columns["subject"] = [f"s{i % 3}" for i in range(24)]
+    task = make_task(read_outcomes(pa.table(columns)), CostTerms(), "subject")
+    assert possible_folds(task, 5) == len(search_folds(task, 5)) == 3
+    assert possible_folds(task, 2) == 2
+    assert possible_folds(task, 5, "day") == 5
+    drawn = task_splits(task, 2, 0.3)
+    assert possible_folds(task, 5, splits=drawn) == 2
+
+
+def test_one_row_is_too_few():
+    task = make_task(read_outcomes(pa.table(make_columns(1))), CostTerms())
+    for call in (search_folds, task_splits):
+        with pytest.raises(InvalidInputError, match="at least two rows"):
+            call(task)

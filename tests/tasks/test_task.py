@@ -66,3 +66,22 @@ def test_one_group_is_no_grouping():
 def test_lists_are_no_groups():
     with pytest.raises(InvalidInputError, match="plain values"):
         make_task(table_of(subject=[["a"]] * 30), CostTerms(), "subject")
+
+
+@pytest.mark.parametrize(
+    ("scores", "expert", "words"),
+    [
+        ({"s": [1, 1], "l": [1, 1]}, 0, "is right in every row"),
+        ({"s": [0, 0], "l": [0, 0]}, 0, "is wrong in every row"),
+        ({"s": [0, 1]}, 0, "s is the only expert"),
+        ({"s": [0, 1], "l": [1, 1]}, 1, "in no row does another expert cost less than l"),
+        ({"s": [0, 1], "l": [1, 0]}, None, None),
+        ({"s": [1, None], "l": [1, 0]}, 1, None),
+    ],
+)
+def test_a_task_may_be_settled(scores, expert, words):
+    columns = {f"correct__{name}": cells for name, cells in scores.items()}
+    task = make_task(read_outcomes(pa.table({"prompt": ["a", "b"], **columns})), CostTerms())
+    assert task.settled == expert
+    if words is not None:
+        assert words in task.settled_words

@@ -13,7 +13,7 @@ from mild.artifact.rules import check_choice, check_integer, check_keys
 from mild.exceptions import ArtifactError
 from mild.text import FEATURES
 from mild.text.encoder_model import POOLINGS
-from mild.text.hashing.features import VERSION
+from mild.text.hashing.features import LIMITS, VERSION
 from mild.text.hashing.numbers import NUMBER_NAMES
 from mild.text.onnx import OnnxFeatures
 
@@ -64,16 +64,17 @@ def _hashing(settings: dict[str, Any], tensors: Arrays, width: int) -> None:
             f"a router with hashing features must have at least {len(NUMBER_NAMES)} features; got "
             f"{width}."
         )
-    _check_tensors(
-        tensors,
-        {
-            "terms": ("int32", (terms,)),
-            "weights": ("float32", (terms,)),
-            "projection": ("int8", (terms, directions)),
-            "centre": ("float32", (width,)),
-            "scale": ("float32", (width,)),
-        },
-    )
+    rules: dict[str, tuple[str, tuple[int, ...]]] = {
+        "terms": ("int32", (terms,)),
+        "weights": ("float32", (terms,)),
+        "projection": ("int8", (terms, directions)),
+        "centre": ("float32", (width,)),
+        "scale": ("float32", (width,)),
+    }
+    if LIMITS in tensors:
+        # Artefacts of before have none.
+        rules[LIMITS] = ("float32", (2, len(NUMBER_NAMES)))
+    _check_tensors(tensors, rules)
     buckets = tensors["terms"]
     inside = terms == 0 or (buckets[0] >= 0 and buckets[-1] < 1 << bits)
     if not inside or not (buckets[1:] > buckets[:-1]).all():

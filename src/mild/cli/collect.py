@@ -105,7 +105,7 @@ def collect(
         check_option("score", score, ("choice", "numeric", "exact", "contains"))
     # Whether a table that is there may be replaced, the ledger knows.
     check_output(out, overwrite=True)
-    file = read_experts(experts_file)
+    file = read_experts(experts_file, need_secrets=not dry_run)
     chosen = choose_experts(file, experts)
     command = make_scorer(scorer, scorer_timeout)
     asked = read_questions(questions, query, answer, score, command is not None).first(limit)

@@ -10,7 +10,7 @@ import typer
 from mild.cli import options as o
 from mild.cli.console import emit, note, progress_bar
 from mild.cli.data import options as d
-from mild.cli.outcomes import Given, Group, Jobs, Model, Source, Text, Time, workers
+from mild.cli.outcomes import Given, Group, Jobs, Model, Source, Text, Time, note_folds, workers
 
 __all__ = ["compare"]
 
@@ -73,6 +73,7 @@ def compare(
     from mild.comparison import compare as run
     from mild.report import comparison_document, write_document
     from mild.tasks import comparison_inputs, make_task, task_splits
+    from mild.tasks.folds import possible_folds
 
     given = Given(
         data,
@@ -97,6 +98,8 @@ def compare(
         check_results(out)
     task = make_task(given.read(), given.terms(), group)
     drawn = task_splits(task, splits, test_share, time, seed)
+    folds = possible_folds(task, cv, splits=drawn)
+    note_folds(cv, folds, task)
     inputs, kind = comparison_inputs(task, text, given.step_options())
     with progress_bar("comparing") as progress:
         found = run(
@@ -106,9 +109,10 @@ def compare(
             methods,
             expert_names=task.table.expert_names,
             bundle=task.bundle,
+            unit="query" if group is None else "group",
             prices=task.table.prices,
             largest=task.largest,
-            n_folds=cv,
+            n_folds=folds,
             confidence=confidence,
             seed=seed,
             jobs=workers(jobs, task.table.rows),

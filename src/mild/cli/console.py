@@ -19,6 +19,21 @@ __all__ = ["INTERRUPTED", "emit", "note", "number", "print_table", "progress_bar
 
 # What a shell reports for a program that was ended by Ctrl-C.
 INTERRUPTED = 130
+# Parameters that are options of the same name; others of that name are about data.
+OPTIONS = (
+    "beta", "price_weight", "latency_weight", "alpha", "alphas", "margins", "margin_factors", "loss",
+    "rewards", "surrogate", "counts", "decision", "families", "method", "text", "confidence", "cv",
+    "test_share", "seed", "form", "format", "router", "candidates", "max_spend", "scorer", "score",
+    "tolerance",
+)  # fmt: skip
+OTHER_OPTIONS = {
+    "n_folds": "--cv",
+    "n_splits": "--splits",
+    "n_jobs": "--jobs",
+    "n_neighbors": "--neighbors",
+    "random_state": "--seed",
+    "grid": "--paper-grid",
+}
 # In a table without room for long words, those up to this length stay whole.
 SHORT = 6
 # The time that is left is judged by the steps of so many seconds; a single one may take minutes.
@@ -40,9 +55,10 @@ def reported(
             with _plain_warnings():
                 verb(**options)
         except MildError as error:
+            said = in_words_of_options(str(error))
             if options.get("as_json"):
-                typer.echo(json.dumps({"error": str(error)}, ensure_ascii=False))
-            typer.echo(f"error: {error}", err=True)
+                typer.echo(json.dumps({"error": said}, ensure_ascii=False))
+            typer.echo(f"error: {said}", err=True)
             raise typer.Exit(1) from error
         except KeyboardInterrupt as error:
             if options.get("as_json"):
@@ -51,6 +67,23 @@ def reported(
             raise typer.Exit(INTERRUPTED) from error
 
     return run
+
+
+def in_words_of_options(sentence: str) -> str:
+    """An error with the option in place of the parameter that it begins with.
+
+    Examples
+    --------
+    >>> in_words_of_options("price_weight must be finite and non-negative; got -1.0.")
+    '--price-weight must be finite and non-negative; got -1.0.'
+    >>> in_words_of_options("costs must be finite.")
+    'costs must be finite.'
+    """
+    name, blank, rest = sentence.partition(" ")
+    if not rest.startswith(("must", "needs")):
+        return sentence
+    option = OTHER_OPTIONS.get(name) or (f"--{name.replace('_', '-')}" if name in OPTIONS else name)
+    return f"{option}{blank}{rest}"
 
 
 @contextmanager

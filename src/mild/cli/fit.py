@@ -128,10 +128,26 @@ def _on_outcomes(
     from mild.cli.description import margins_of
     from mild.cli.routers import standardized
     from mild.exceptions import OptionError
-    from mild.tasks import evaluate_choices, fit_task, fit_texts, make_task, save_task
+    from mild.routers.constant import ConstantRouter
+    from mild.routers.priced import PricedRouter
+    from mild.tasks import (
+        evaluate_choices,
+        fit_task,
+        fit_texts,
+        make_step,
+        make_task,
+        save_task,
+    )
+    from mild.tasks.task import check_rows
 
     task = make_task(given.read(), given.terms())
-    if hasattr(unfitted, "text_features"):
+    check_rows(task)
+    settled = task.settled_words
+    # A priced router takes other prices later, under which it may matter who is asked.
+    if settled is not None and not isinstance(unfitted, PricedRouter):
+        note(settled)
+        fitted = fit_task(task, ConstantRouter(task.settled), make_step(task))
+    elif hasattr(unfitted, "text_features"):
         if given.text is not None or standardize:
             raise OptionError(
                 "a transformer router reads the queries itself: leave --text and --standardize."

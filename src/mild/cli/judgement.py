@@ -9,15 +9,9 @@ import numpy as np
 
 from mild.arrays import FloatArray, IntArray
 from mild.cli.console import note, number, print_table
-from mild.metrics import (
-    chosen_costs,
-    constant_losses,
-    linearised_rows,
-    paired_interval,
-    summary,
-)
+from mild.metrics import constant_losses, state_choices, summary
 
-__all__ = ["judge", "print_judgement", "verdict"]
+__all__ = ["judge", "print_judgement"]
 
 
 def judge(
@@ -25,73 +19,19 @@ def judge(
 ) -> dict[str, Any]:
     """Summary of the choices, and whether they beat the constant that is best on these very rows."""
     result = summary(costs, chosen, missing="skip")
-    paid = chosen_costs(costs, chosen)
-    constant = costs[:, result.constant_expert]
-    both = np.column_stack([paid, constant])
-    known = int((~np.isnan(both)).sum(axis=0).min())
-    found: dict[str, Any] = {"estimate": None, "low": None, "high": None}
-    pays = None
-    if known >= 2:
-        rows = linearised_rows(both)
-        interval = paired_interval(rows[:, 0], rows[:, 1], confidence, random_state=seed)
-        found = {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
-        if interval.high < 0 or interval.low >= 0:
-            pays = interval.high < 0
-    name = expert_names[result.constant_expert]
-    found |= {"rows": known, "confidence": confidence}
+    statement = state_choices(
+        costs, chosen, result.constant_expert, expert_names, confidence=confidence, seed=seed
+    )
     return {
         "rows": result.n_samples,
         "experts": list(expert_names),
         "summary": result.as_dict(),
         "constant_losses": constant_losses(costs),
-        "verdict": verdict(pays, name, found),
-    }
-
-
-def verdict(pays: bool | None, constant: str, found: Mapping[str, Any]) -> dict[str, Any]:
-    """The judgement with its sentence.
-
-    Parameters
-    ----------
-    pays : True, False, or None if it cannot be told
-    constant : name of the expert that is the yardstick
-    found : estimate, low and high of router minus constant, rows, confidence, and n_candidates if the
-        interval holds for several at once; estimate is None if there are too few rows
-
-    Examples
-    --------
-    >>> found = {"estimate": -0.2, "low": -0.3, "high": -0.1, "rows": 50, "confidence": 0.95}
-    >>> verdict(True, "large", found)["sentence"][:70]
-    "Routing pays: per input it costs 0.2000 less than always asking 'large"
-    """
-    gap = found["estimate"]
-    if gap is None:
-        reason = (
-            f": too few rows ({found['rows']}) have a known cost for the router's choice or for "
-            f"{constant!r}."
-        )
-    else:
-        words = (
-            "the same as" if gap == 0 else f"{abs(gap):.4f} {'more' if gap > 0 else 'less'} than"
-        )
-        among = f", {found['n_candidates']} candidates" if "n_candidates" in found else ""
-        reason = (
-            f": per input it costs {words} always asking {constant!r}"
-            f"{'' if pays is not None else ', which is within the noise'} "
-            f"({found['confidence'] * 100:g} % interval of the difference {found['low']:.4f} to "
-            f"{found['high']:.4f}, {found['rows']} rows{among})."
-        )
-    start = {
-        True: "Routing pays",
-        False: "Routing does not pay",
-        None: "It cannot be told whether routing pays",
-    }
-    keys = ("estimate", "low", "high", "rows", "confidence")
-    return {
-        "pays": pays,
-        "sentence": start[pays] + reason,
-        "constant": constant,
-        **{key: found[key] for key in keys},
+        "verdict": {
+            **statement.as_dict(),
+            "constant": expert_names[result.constant_expert],
+            "confidence": confidence,
+        },
     }
 
 

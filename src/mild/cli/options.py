@@ -20,6 +20,7 @@ __all__ = [
     "Features",
     "Loss",
     "Margins",
+    "Numbers",
     "Out",
     "Overwrite",
     "Rewards",
@@ -55,6 +56,12 @@ Costs = Annotated[
     str | None,
     typer.Option(help='Cost columns, one per expert: names and patterns. Default: "cost__*".'),
 ]
+Numbers = Annotated[
+    Path,
+    typer.Argument(
+        help="Table of the router's features: .npz (array X), .parquet, .csv.", metavar="DATA"
+    ),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Standardize = Annotated[
@@ -65,7 +72,9 @@ Standardize = Annotated[
         show_default=False,
     ),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of whatever is drawn at random.")]
+Seed = Annotated[
+    int, typer.Option(min=0, max=2**32 - 1, help="Seed of whatever is drawn at random.")
+]
 Loss = Annotated[
     str | None,
     typer.Option(help="mild, tdef, ce, cwce, ldam, logit_adjusted, temperature. Default: mild."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +17,18 @@ if TYPE_CHECKING:
     from mild.tables import OutcomeTable
     from mild.tasks import CostTerms, Task
 
-__all__ = ["Given", "Group", "Jobs", "Model", "Source", "Text", "Time", "embedded_table", "workers"]
+__all__ = [
+    "Given",
+    "Group",
+    "Jobs",
+    "Model",
+    "Source",
+    "Text",
+    "Time",
+    "embedded_table",
+    "note_folds",
+    "workers",
+]
 
 # Text, not a path: a path does not tell nothing at all from the current folder.
 Source = Annotated[
@@ -95,6 +106,8 @@ class Given:
     model: str | None = None
     group: str | None = None
     time: str | None = None
+    # What was read, so that it is read and talked about once.
+    known: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def is_outcomes(self, features: str | None = None, costs: str | None = None) -> bool:
         """Whether the table is one of outcomes, or one of features and costs.
@@ -128,6 +141,10 @@ class Given:
         """
         from mild.tables import read_outcomes
 
+        key = None if held_to is None else tuple(held_to)
+        if key in self.known:
+            table: OutcomeTable = self.known[key]
+            return table
         if self.file is None:
             table = embedded_table()
         else:
@@ -142,6 +159,7 @@ class Given:
                 note(f"left out, the router does not know them: {', '.join(others)}.")
         for finding in table.findings:
             note(finding.sentence)
+        self.known[key] = table
         return table
 
     def step(self, task: Task, progress: Callable[[int, int, str], None] | None = None) -> Any:
@@ -164,6 +182,16 @@ class Given:
         from mild.tasks import CostTerms
 
         return CostTerms(beta_value(self.beta), self.price_weight, self.latency_weight)
+
+
+def note_folds(wanted: int, possible: int, task: Task) -> None:
+    """Say it where there are fewer folds than were asked for."""
+    if 2 <= possible < wanted:
+        if task.group is None:
+            few = f"there are only {task.bundle.max() + 1} different queries"
+        else:
+            few = f"{task.group} has {len(set(task.table.column(task.group)) - {None})} values"
+        note(f"{few}: {possible} folds in place of {wanted}.")
 
 
 def workers(jobs: int | None, rows: int) -> int:

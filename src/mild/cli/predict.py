@@ -15,7 +15,7 @@ __all__ = ["predict"]
 
 
 def predict(
-    data: o.Data,
+    data: o.Numbers,
     router: o.RouterFolder,
     out: Annotated[
         Path | None,
@@ -27,6 +27,7 @@ def predict(
 ) -> None:
     """Choose an expert for every row of DATA.
 
+    For routers that were fitted on columns of numbers; mild route asks one that reads queries.
     Gives the index and the name of the chosen expert and, for every expert, p__<expert>: the
     router's estimate of its share of the expected reward.
 

@@ -42,8 +42,8 @@ def report(
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="Column by which to show where routing helps. Default: source, subject, category, "
-            "task, ..., if there.",
+            help="Column by which to show where routing helps; the verdict's interval then counts its "
+            "groups. Default: source, subject, category, task, ..., if there, and an interval over rows.",
         ),
     ] = None,
     where: Annotated[
@@ -167,7 +167,7 @@ def _on_outcomes(
     held = given.read(saved.expert_names)
     if where is not None:
         held = held.take(_rows(where, held))
-    task = make_task(held, terms)
+    task = make_task(held, terms, settings["group"])
     if asked.stated and is_priced(saved):
         saved = new_prices(saved, asked.beta, asked.price_weight).on(saved)
     return build_document(
@@ -234,6 +234,8 @@ def _saved_evaluation(place: Path) -> Path:
     from mild.exceptions import DataFileError
     from mild.report.writing import EVALUATION_FILE
 
+    if not place.exists():
+        raise DataFileError(f"{place}: there is no such folder or file.")
     file = place / EVALUATION_FILE if place.is_dir() else place
     if not file.is_file():
         raise DataFileError(

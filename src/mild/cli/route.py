@@ -35,8 +35,8 @@ def route(
         str | None,
         typer.Option(
             metavar="FIELD",
-            help="Field of the query in JSON objects. Default: prompt, question, query, text, "
-            "instruction or input.",
+            help="Field of the query in JSON objects. Default: the columns that the router learned from, "
+            "else prompt, question, query, text, instruction or input.",
         ),
     ] = None,
     echo: Annotated[bool, typer.Option("--echo", help="Repeat the query in the answer.")] = False,
@@ -58,9 +58,10 @@ def route(
     """Choose an expert for every query: lines in, JSON lines out.
 
     A line is a query as text, or JSON: a string, or an object with the query in one of its fields; an id in
-    it comes back. Answers come in the order of the lines, as soon as those are there. An answer holds the
-    expert, the router's estimate of each expert's share of the expected reward, and what each is expected
-    to cost, where the router has learned that:
+    it comes back. The fields of an object are joined as the columns of the table that the router was fitted
+    on: a question and its choices, for example. Answers come in the order of the lines, as soon as those
+    are there. An answer holds the expert, the router's estimate of each expert's share of the expected
+    reward, and what each is expected to cost, where the router has learned that:
 
     \b
       {"expert": "small", "probabilities": {"small": 0.7, "large": 0.3}, "expected_cost": null}
@@ -100,7 +101,7 @@ def route(
             jobs=jobs,
             on_bad=report,
         )
-    note(_summary(routed.counts), "routed")
+    note(_summary(routed.counts, routed.blank), "routed")
     if routed.bad:
         lines_that = "1 line holds" if routed.bad == 1 else f"{routed.bad:,} lines hold"
         note(f"{lines_that} no query that can be read.", "warning")
@@ -108,12 +109,16 @@ def route(
             raise typer.Exit(1)
 
 
-def _summary(counts: Mapping[str, int]) -> str:
-    """How many queries, and whom they went to, most first."""
+def _summary(counts: Mapping[str, int], blank: int = 0) -> str:
+    """How many queries, and whom they went to, most first; how many lines have no answer."""
     total = sum(counts.values())
     went = sorted(((n, name) for name, n in counts.items() if n), key=lambda pair: -pair[0])
     start = "1 query" if total == 1 else f"{total:,} queries"
-    return f"{start}: {', '.join(f'{name} {n:,}' for n, name in went)}." if went else f"{start}."
+    said = f"{start}: {', '.join(f'{name} {n:,}' for n, name in went)}." if went else f"{start}."
+    if not blank:
+        return said
+    lines = "1 blank line was" if blank == 1 else f"{blank:,} blank lines were"
+    return f"{said} {lines} passed over and {'has' if blank == 1 else 'have'} no answer."
 
 
 @contextmanager

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mild.cli import options as o
 from mild.cli.console import INTERRUPTED, emit, note
 from mild.cli.data import options as d
-from mild.cli.outcomes import Given, Group, Jobs, Model, Source, Text, Time
+from mild.cli.outcomes import Given, Group, Jobs, Model, Source, Text, Time, note_folds
+
+if TYPE_CHECKING:
+    from mild.tasks import Task
 
 __all__ = ["tune"]
 
@@ -46,7 +49,11 @@ def tune(
     ] = False,
     confidence: Annotated[float, typer.Option(help="Of the interval behind the verdict.")] = 0.95,
     one_standard_error: Annotated[
-        bool, typer.Option(help="Take the simplest router within one standard error of the best.")
+        bool,
+        typer.Option(
+            help="Without a stack: take the simplest router within one standard error of the best. A stack "
+            "is taken unless another candidate clearly beats it."
+        ),
     ] = True,
     candidates: Annotated[int, typer.Option(help="Candidates to list, best first.")] = 10,
     n_jobs: Jobs = None,
@@ -86,6 +93,9 @@ def tune(
     from mild.artifact.writing import check_target
     from mild.cli.tuned import Search, print_tuned, tune_matrices, tune_outcomes
     from mild.exceptions import OptionError
+    from mild.tasks import make_task
+    from mild.tasks.folds import possible_folds
+    from mild.tasks.task import check_rows
 
     if candidates < 1:
         raise OptionError(f"candidates must be at least 1; got {candidates}.")
@@ -114,6 +124,19 @@ def tune(
         "counts": counts,
         "decision": decision,
     }
+    outcomes = given.is_outcomes(features, costs)
+    check_target(out, overwrite)
+    if outcomes:
+        task = make_task(given.read(), given.terms(), group)
+        check_rows(task)
+        if task.settled_words is not None:
+            result = _settled(task, out, overwrite)
+            note(task.settled_words)
+            emit(result, as_json, lambda: typer.echo(f"Saved to {result['router']} (constant)."))
+            return
+        folds = possible_folds(task, cv, time)
+        note_folds(cv, folds, task)
+        cv = cv if folds < 2 else folds
     options = {
         "alphas": o.number_list("alphas", alphas),
         "margin_factors": o.number_list("margin_factors", margin_factors),
@@ -126,8 +149,6 @@ def tune(
         "random_state": seed,
     }
     search = Search(router, options, families, standardize)
-    outcomes = given.is_outcomes(features, costs)
-    check_target(out, overwrite)
     if outcomes:
         result = tune_outcomes(search, given, out, overwrite)
     else:
@@ -141,3 +162,28 @@ def tune(
             "interrupted",
         )
         raise typer.Exit(INTERRUPTED)
+
+
+def _settled(task: Task, out: str, overwrite: bool) -> dict[str, Any]:
+    """Save the constant where nothing is left to search for."""
+    from mild.routers.constant import ConstantRouter
+    from mild.tasks import fit_task, make_step, save_task
+
+    expert = ConstantRouter(task.settled)
+    fitted = fit_task(task, expert, make_step(task))
+    return {
+        "router": str(save_task(fitted, task, out, overwrite)),
+        "text": fitted.step.kind,
+        "cost": {"words": task.words, **task.terms.as_dict()},
+        "best_family": "constant",
+        "best_params": {},
+        "candidates": [],
+        "interrupted": False,
+        "skipped_families": [],
+        "verdict": {
+            "pays": False,
+            "constant": task.table.expert_names[expert.expert_],
+            "sentence": task.settled_words,
+        },
+        "routes_as_constant": True,
+    }

@@ -57,7 +57,12 @@ def tune_outcomes(search: Search, given: Given, out: str, overwrite: bool) -> di
         step = given.step(task, progress)
         jobs = workers(search.options["n_jobs"], task.table.rows)
         model = search.build(
-            step.kind == "vectors", progress, cv=folds, families=families, n_jobs=jobs
+            step.kind == "vectors",
+            progress,
+            cv=folds,
+            clusters=task.bundle,
+            families=families,
+            n_jobs=jobs,
         )
         fitted = fit_task(task, model, step)
     folder = save_task(fitted, task, out, overwrite)
@@ -65,7 +70,12 @@ def tune_outcomes(search: Search, given: Given, out: str, overwrite: bool) -> di
         "router": str(folder),
         "text": step.kind,
         "cost": {"words": task.words, **task.terms.as_dict()},
-        **_found(fitted.model, task.table.expert_names, search),
+        **_found(
+            fitted.model,
+            task.table.expert_names,
+            search,
+            "query" if task.group is None else "group",
+        ),
     }
 
 
@@ -105,18 +115,19 @@ def tune_matrices(
     }
 
 
-def _found(model: Any, expert_names: Sequence[str], search: Search) -> dict[str, Any]:
+def _found(
+    model: Any, expert_names: Sequence[str], search: Search, unit: str = "row"
+) -> dict[str, Any]:
     """What the search settled on, among what, and its verdict."""
     from mild.cli.description import describe_tuning
-    from mild.cli.judgement import verdict
 
     tuner = model[-1] if hasattr(model, "steps") else model
-    found = tuner.verdict_.as_dict()
-    name = expert_names[found["constant_expert"]]
+    found = tuner.verdict_
+    name = expert_names[found.constant_expert]
     return {
         **describe_tuning(tuner),
-        "verdict": {**found, **verdict(found["pays"], name, found | {"rows": found["n_rows"]})},
-        "routes_as_constant": bool(search.options["safe"]) and found["pays"] is not True,
+        "verdict": {**found.named(name, unit).as_dict(), "constant": name, "rows": found.n_rows},
+        "routes_as_constant": bool(search.options["safe"]) and found.pays is not True,
     }
 
 

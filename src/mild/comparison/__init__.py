@@ -4,7 +4,7 @@ from mild.comparison.inputs import Inputs, MatrixInputs, TextInputs
 from mild.comparison.methods import METHODS, Method, chosen_methods
 from mild.comparison.outcome import Comparison, Row
 from mild.comparison.run import compare
-from mild.comparison.verdict import Statement
+from mild.metrics import Statement
 
 __all__ = [
     "METHODS",

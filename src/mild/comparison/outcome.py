@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from mild.arrays import FloatArray
-from mild.comparison.verdict import Statement
+from mild.metrics import Statement
+from mild.metrics.statement import FEWEST_UNITS
 
 __all__ = ["Comparison", "Row"]
 
@@ -27,6 +28,8 @@ class Row:
     difference : (estimate, low, high) of its mean cost minus the best constant's; None for itself
     seconds : mean time to fit and decide
     found : what its search settled on, per split
+    rows, units : rows judged over all splits, and how many count: distinct queries or groups
+    identical : whether it chose as the best constant throughout
     """
 
     key: str
@@ -40,6 +43,9 @@ class Row:
     difference: tuple[float, float, float] | None
     seconds: float
     found: list[dict[str, Any]]
+    rows: int
+    units: int
+    identical: bool
 
     @property
     def mean(self) -> float:
@@ -48,9 +54,11 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """Against the best constant: "better", "worse" or "level"."""
+        """Against the best constant: "better", "worse", or "level" if neither can be told."""
         if self.difference is None:
             return ""
+        if self.units < FEWEST_UNITS:
+            return "level"
         _, low, high = self.difference
         return "better" if high < 0 else "worse" if low > 0 else "level"
 
@@ -70,6 +78,8 @@ class Row:
             "verdict": self.verdict,
             "seconds": self.seconds,
             "found": self.found,
+            "rows": self.rows,
+            "units": self.units,
         }
 
 

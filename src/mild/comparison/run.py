@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,10 +15,12 @@ from mild.arrays import FloatArray, IntArray, check_costs
 from mild.comparison.inputs import Inputs
 from mild.comparison.methods import Context, Method, plain
 from mild.comparison.outcome import Comparison, Row
-from mild.comparison.verdict import Statement, state
 from mild.exceptions import InvalidInputError, TuningInterruptedWarning
 from mild.metrics import (
+    Statement,
     chosen_costs,
+    clustered_rows,
+    count_judged,
     expert_recall,
     expert_shares,
     linearised_rows,
@@ -26,6 +29,7 @@ from mild.metrics import (
     resampled_intervals,
     shuffled_control,
     simultaneous_intervals,
+    state,
 )
 from mild.splits import Split, folds
 
@@ -43,6 +47,7 @@ def compare(
     *,
     expert_names: Sequence[str],
     bundle: IntArray | None = None,
+    unit: str = "query",
     prices: FloatArray | None = None,
     largest: float | None = None,
     n_folds: int = 5,
@@ -56,7 +61,7 @@ def compare(
 
     Every method searches its own strength by cross-validation inside the training rows. Intervals of
     the difference to the best constant hold for all methods at once: over rows for one split, over
-    splits with the correction for their overlap otherwise.
+    splits with the correction for their overlap otherwise. Rows of one bundle count once.
 
     Parameters
     ----------
@@ -65,7 +70,8 @@ def compare(
     splits : as ``mild.splits`` makes them
     methods : with the best constant first, as ``chosen_methods`` gives them
     expert_names : names of the experts
-    bundle : (n_rows,) rows that belong together, for the folds; None if each is alone
+    bundle : (n_rows,) rows that belong together; None if each is alone
+    unit : what a bundle is: "query" (equal queries) or "group"
     prices : (n_rows, n_experts) dollars, to put the difference into money
     largest : largest possible cost, for complement rewards
     progress : called as ``progress(done, total, message)``
@@ -94,9 +100,36 @@ def compare(
             )
             report(number * len(methods) + len(part), total, f"split {number + 1}, {method.label}")
         parts.append(part)
-    return _gather(
-        array, splits, methods, parts, tuple(expert_names), prices, confidence, seed, left_out
-    )
+    drawn = _Drawn(array, splits, parts, groups, unit, confidence, seed)
+    return _gather(drawn, methods, tuple(expert_names), prices, left_out)
+
+
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """What was judged: rows, splits, what each method did there, and what its interval counts."""
+
+    costs: FloatArray
+    splits: Sequence[Split]
+    parts: Sequence[dict[str, dict[str, Any]]]
+    bundle: IntArray
+    unit: str
+    confidence: float
+    seed: int
+
+    def judged(self, key: str) -> tuple[int, int]:
+        """Distinct rows and bundles, over all splits, behind a method's difference to the constant."""
+        known = np.zeros((len(self.costs), 2), dtype=bool)
+        for split, part in zip(self.splits, self.parts, strict=True):
+            for column, name in enumerate((key, "constant")):
+                known[split.test, column] |= part[name]["known"]
+        return count_judged(known, self.bundle)
+
+    def differences(self, keys: Sequence[str]) -> list[FloatArray]:
+        """Rows (n_test, methods) of each split: method minus constant."""
+        return [
+            np.column_stack([part[key]["rows"] - part["constant"]["rows"] for key in keys])
+            for part in self.parts
+        ]
 
 
 def _judge(
@@ -116,40 +149,36 @@ def _judge(
     except TuningInterruptedWarning as error:
         raise KeyboardInterrupt from error
     chosen = router.predict(X_test)
+    paid = chosen_costs(test_costs, chosen)
     found = {name: plain(value) for name, value in getattr(router, "best_params_", {}).items()}
     if hasattr(router, "best_family_"):
         found = {"family": router.best_family_, **found}
     return {
         "chosen": chosen,
-        "rows": linearised_rows(chosen_costs(test_costs, chosen)[:, None])[:, 0],
+        "rows": linearised_rows(paid[:, None])[:, 0],
+        "known": ~np.isnan(paid),
         "seconds": time.perf_counter() - start,
         "found": found,
     }
 
 
 def _gather(
-    costs: FloatArray,
-    splits: Sequence[Split],
+    drawn: _Drawn,
     methods: Sequence[Method],
-    parts: Sequence[dict[str, dict[str, Any]]],
     expert_names: tuple[str, ...],
     prices: FloatArray | None,
-    confidence: float,
-    seed: int,
     left_out: Sequence[str],
 ) -> Comparison:
     others = [method.key for method in methods[1:]]
-    intervals = _intervals(splits, parts, others, confidence, seed) if others else {}
-    rows = tuple(
-        _row(method, costs, splits, parts, prices, intervals.get(method.key)) for method in methods
-    )
+    intervals = _intervals(drawn, others) if others else {}
+    rows = tuple(_row(method, drawn, prices, intervals.get(method.key)) for method in methods)
     chosen = "tune" if "tune" in others else min(rows[1:] or rows, key=lambda row: row.mean).key
+    costs, splits = drawn.costs, drawn.splits
     tests = [costs[split.test] for split in splits]
-    statement = _statement(rows, chosen, splits, expert_names, confidence, len(costs))
     return Comparison(
         rows,
         chosen,
-        statement,
+        _statement(rows, chosen, drawn, expert_names),
         expert_names,
         float(np.mean([oracle_loss(test) for test in tests])),
         np.mean([oracle_shares(test) for test in tests], axis=0),
@@ -157,32 +186,28 @@ def _gather(
         float(np.mean([len(split.train) for split in splits])),
         float(np.mean([len(split.test) for split in splits])),
         len(splits),
-        confidence,
+        drawn.confidence,
         tuple(left_out),
         sum(split.dropped for split in splits),
     )
 
 
-def _intervals(
-    splits: Sequence[Split],
-    parts: Sequence[dict[str, dict[str, Any]]],
-    keys: Sequence[str],
-    confidence: float,
-    seed: int,
-) -> dict[str, tuple[float, float, float]]:
+def _intervals(drawn: _Drawn, keys: Sequence[str]) -> dict[str, tuple[float, float, float]]:
+    splits, rows = drawn.splits, drawn.differences(keys)
+    tested = drawn.bundle[np.concatenate([split.test for split in splits])]
+    pooled = clustered_rows(np.concatenate(rows), tested)
     if len(splits) == 1:
-        part = parts[0]
-        rows = np.column_stack([part[key]["rows"] - part["constant"]["rows"] for key in keys])
-        found = simultaneous_intervals(rows, confidence, seed)
+        # One bundle has no spread; the statement says that it is too few.
+        apart = pooled if len(pooled) > 1 else rows[0]
+        found = simultaneous_intervals(apart, drawn.confidence, drawn.seed)
     else:
-        means = np.array(
-            [
-                [part[key]["rows"].mean() - part["constant"]["rows"].mean() for key in keys]
-                for part in parts
-            ]
-        )
+        means = np.array([part.mean(axis=0) for part in rows])
         ratio = float(np.mean([len(split.test) / len(split.train) for split in splits]))
-        found = resampled_intervals(means, ratio, confidence, seed)
+        # Splits may agree by chance; the rows themselves say how much that means.
+        floor = np.zeros(len(keys))
+        if len(pooled) > 1:
+            floor = pooled.std(axis=0, ddof=1) / np.sqrt(len(pooled))
+        found = resampled_intervals(means, ratio, drawn.confidence, floor)
     return {
         key: (float(found.estimate[j]), float(found.low[j]), float(found.high[j]))
         for j, key in enumerate(keys)
@@ -191,15 +216,14 @@ def _intervals(
 
 def _row(
     method: Method,
-    costs: FloatArray,
-    splits: Sequence[Split],
-    parts: Sequence[dict[str, dict[str, Any]]],
+    drawn: _Drawn,
     prices: FloatArray | None,
     difference: tuple[float, float, float] | None,
 ) -> Row:
-    own = [part[method.key] for part in parts]
-    tests = [costs[split.test] for split in splits]
-    p = costs.shape[1]
+    splits = drawn.splits
+    own = [part[method.key] for part in drawn.parts]
+    tests = [drawn.costs[split.test] for split in splits]
+    p = drawn.costs.shape[1]
     recall = np.array([expert_recall(t, o["chosen"]) for t, o in zip(tests, own, strict=True)])
     known = (~np.isnan(recall)).sum(axis=0)
     price = None
@@ -209,6 +233,7 @@ def _row(
             for split, one in zip(splits, own, strict=True)
         ]
         price = float(np.mean(paid))
+    rows, units = drawn.judged(method.key)
     return Row(
         method.key,
         method.label,
@@ -221,31 +246,36 @@ def _row(
         difference,
         float(np.mean([one["seconds"] for one in own])),
         [one["found"] for one in own],
+        rows,
+        units,
+        all(
+            np.array_equal(part[method.key]["chosen"], part["constant"]["chosen"])
+            for part in drawn.parts
+        ),
     )
 
 
 def _statement(
-    rows: Sequence[Row],
-    chosen: str,
-    splits: Sequence[Split],
-    expert_names: tuple[str, ...],
-    confidence: float,
-    n_rows: int,
+    rows: Sequence[Row], chosen: str, drawn: _Drawn, expert_names: tuple[str, ...]
 ) -> Statement:
     constant = rows[0]
     row = next(row for row in rows if row.key == chosen)
-    name = expert_names[int(np.argmax(constant.shares))]
-    basis = (
-        f"{confidence:.0%} interval of the difference "
-        + (
-            "0"
-            if row.difference is None
-            else f"{row.difference[1]:+.4f} to {row.difference[2]:+.4f}"
-        )
-        + f", {len(rows) - 1} methods compared, {n_rows:,} rows, "
-        + ("one split" if len(splits) == 1 else f"{len(splits)} splits")
-    )
+    n_splits, n_methods = len(drawn.splits), len(rows) - 1
     dollars = None
     if row.price is not None and constant.price is not None:
         dollars = row.price - constant.price
-    return state(row.label, name, row.difference or (0.0, 0.0, 0.0), basis, n_rows, dollars)
+    return state(
+        row.label,
+        expert_names[int(np.argmax(constant.shares))],
+        row.difference or (0.0, 0.0, 0.0),
+        rows=row.rows,
+        units=row.units,
+        unit=drawn.unit,
+        confidence=drawn.confidence,
+        notes=(
+            "one split" if n_splits == 1 else f"{n_splits} splits",
+            f"{n_methods} method{'' if n_methods == 1 else 's'} compared",
+        ),
+        dollars=dollars,
+        identical=row.identical,
+    )

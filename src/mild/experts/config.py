@@ -81,9 +81,13 @@ class ExpertFile:
 
 
 def read_experts(
-    path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ
+    path: str | os.PathLike[str],
+    environment: Mapping[str, str] = os.environ,
+    need_secrets: bool = True,
 ) -> ExpertFile:
     """Read the experts from a TOML file, their secrets from the environment.
+
+    Without ``need_secrets`` no secret is looked up: enough to plan, not to ask.
 
     Raises
     ------
@@ -100,7 +104,7 @@ def read_experts(
     secrets = {
         expert.name: _secret(checker, expert, environment)
         for expert in experts
-        if isinstance(expert, HttpExpert) and expert.api_key_env is not None
+        if need_secrets and isinstance(expert, HttpExpert) and expert.api_key_env is not None
     }
     return ExpertFile(experts, prompts, secrets)
 

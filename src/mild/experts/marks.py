@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
+import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -43,6 +44,8 @@ def make_scorer(command: str | None, timeout_s: float) -> Scorer | None:
         words = []
     if not words:
         raise OptionError(f"scorer must be a command, such as 'python score.py'; got {command!r}.")
+    if shutil.which(words[0]) is None:
+        raise OptionError(f"scorer must be a command that can be run; there is no {words[0]!r}.")
     return Scorer(tuple(words), timeout_s)
 
 

@@ -3,7 +3,7 @@
 Two tie rules, on purpose: a router's choice goes to the highest index, the oracle's to the lowest.
 """
 
-from mild.metrics.linearised import linearised_rows
+from mild.metrics.linearised import clustered_rows, linearised_rows
 from mild.metrics.loss import (
     BestConstant,
     best_constant,
@@ -26,6 +26,7 @@ from mild.metrics.shares import (
     share_entropy,
 )
 from mild.metrics.simultaneous import SimultaneousIntervals, simultaneous_intervals
+from mild.metrics.statement import Statement, count_judged, state, state_choices
 from mild.metrics.two_experts import TwoExpertCurve, two_expert_curve
 
 __all__ = [
@@ -34,11 +35,14 @@ __all__ = [
     "Interval",
     "RoutingSummary",
     "SimultaneousIntervals",
+    "Statement",
     "TwoExpertCurve",
     "balanced_recall",
     "best_constant",
     "chosen_costs",
+    "clustered_rows",
     "constant_losses",
+    "count_judged",
     "deferral_loss",
     "expert_recall",
     "expert_shares",
@@ -53,6 +57,8 @@ __all__ = [
     "share_entropy",
     "shuffled_control",
     "simultaneous_intervals",
+    "state",
+    "state_choices",
     "summary",
     "two_expert_curve",
 ]

@@ -9,7 +9,9 @@ from numpy.typing import ArrayLike
 
 from mild.arrays import float_matrix
 from mild.exceptions import InvalidInputError
-from mild.metrics.simultaneous import SimultaneousIntervals, simultaneous_intervals
+from mild.metrics.rows import number_vector
+from mild.metrics.simultaneous import SimultaneousIntervals
+from mild.metrics.student import student_quantile
 
 __all__ = ["resampled_intervals"]
 
@@ -18,7 +20,7 @@ def resampled_intervals(
     differences: ArrayLike,
     test_over_train: float,
     confidence: float = 0.95,
-    random_state: int | np.random.Generator | None = 0,
+    floor: ArrayLike | None = None,
 ) -> SimultaneousIntervals:
     """Joint intervals for m mean differences from J random splits of the same rows.
 
@@ -27,39 +29,52 @@ def resampled_intervals(
 
         (1 / J + n_test / n_train) * s^2
 
-    with s^2 the variance over splits; the limits are ``mean ± q * se`` with the joint t quantile of
-    ``simultaneous_intervals`` at J - 1 degrees of freedom.
+    with s^2 the variance over splits. The limits are ``mean ± q * se`` with q Student's two-sided
+    quantile at J - 1 degrees of freedom and level ``(1 - confidence) / m``, m the columns that vary:
+    so few splits say too little about correlations to profit from them.
+
+    Splits that agree by chance make s^2 too small, down to 0. A standard error is at least ``floor``.
 
     Parameters
     ----------
     differences : (n_splits, m): mean cost of a candidate minus that of the baseline, split by split
     test_over_train : rows to test on over rows to train on
+    floor : (m,) standard errors of the mean differences over the rows; 0 where a difference is known
 
     Examples
     --------
     >>> found = resampled_intervals([[-0.02], [-0.03], [-0.025], [-0.03]], 0.3 / 0.7)
     >>> bool(found.decided[0]), round(float(found.estimate[0]), 4)
     (True, -0.0263)
+    >>> resampled_intervals([[-0.02], [-0.02]], 0.3 / 0.7, floor=[0.01]).decided
+    array([False])
     """
     array = float_matrix("differences", differences)
-    n_splits = len(array)
+    n_splits, m = array.shape
     if n_splits < 2:
         raise InvalidInputError(f"differences must come from two splits or more; got {n_splits}.")
+    if not np.isfinite(array).all():
+        raise InvalidInputError("differences must be finite. Leave out what was never judged.")
     if not (math.isfinite(test_over_train) and test_over_train >= 0):
         raise InvalidInputError(
             f"test_over_train must be non-negative and finite; got {test_over_train}."
         )
-    plain = simultaneous_intervals(array, confidence, random_state)
-    factor = math.sqrt(1 + n_splits * test_over_train)
-    error = plain.standard_error * factor
-    reach = plain.quantile * error
+    if not 0 < confidence < 1:
+        raise InvalidInputError(f"confidence must lie strictly between 0 and 1; got {confidence}.")
+    varies = array.max(axis=0) > array.min(axis=0)
+    mean = np.where(varies, array.mean(axis=0), array[0])
+    error = np.where(varies, array.std(axis=0, ddof=1), 0.0)
+    error *= math.sqrt(1 / n_splits + test_over_train)
+    if floor is not None:
+        least = number_vector("floor", floor, m)
+        if (least < 0).any():
+            raise InvalidInputError(f"floor must be non-negative; got {least.min():g}.")
+        error = np.maximum(error, least)
+    open_columns = int((error > 0).sum())
+    quantile = 0.0
+    if open_columns:
+        quantile = student_quantile(1 - (1 - confidence) / open_columns, n_splits - 1)
+    reach = quantile * error
     return SimultaneousIntervals(
-        plain.estimate,
-        plain.estimate - reach,
-        plain.estimate + reach,
-        error,
-        plain.quantile,
-        n_splits,
-        confidence,
-        plain.side,
+        mean, mean - reach, mean + reach, error, quantile, n_splits, confidence, "two-sided"
     )

@@ -64,7 +64,7 @@ def build_document(
     inputs : (n_samples, n_features) features, or texts for a router that has text features
     rows : numbers or mask of the rows to judge by; None for all
     bundle : (n_samples,) rows that are drawn together for the verdict's interval; None for those of the
-        same query
+        same query, otherwise groups where ``group`` is given, and equal queries where not
     group : column of the table to say where routing helps; None for source, subject, ... if there
     comparison : all methods on splits of the same table, to be shown beside; itself or its ``as_dict()``
     cost : as ``mild data describe`` gives it: words, beta, price_weight, latency_weight
@@ -107,7 +107,8 @@ def build_document(
         table = None if table is None else table.take(index)
         together = None if together is None else together[index]
     evidence = Evidence.gather(names, known, router.predict(X), _probabilities(router, X), table)
-    verdict, figures = judge(evidence, confidence, seed, together)
+    unit = "query" if bundle is None or group is None else "group"
+    verdict, figures = judge(evidence, confidence, seed, together, unit)
     column, labels = _labels(table, group)
     sweep = operating_points(router, X, evidence, settled)
     metadata = getattr(router, "metadata", None) or {}

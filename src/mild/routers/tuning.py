@@ -53,6 +53,8 @@ class RouterCV(BaseRouter):
         blends the best of each family by the folds it is then judged on, so its own cost is a little
         flattered
     cv : number of folds, or a scikit-learn splitter
+    clusters : (n_samples,) labels of rows that count once together in the verdict, such as equal queries;
+        None if each row is alone
     one_standard_error : take the simplest candidate whose paired difference to the best is within one
         standard error; where there is a stack, that is taken unless the best of the others beats it by
         more than its interval, which allows for the number of candidates: a mean of beliefs is steadier
@@ -86,6 +88,7 @@ class RouterCV(BaseRouter):
         grid: str = "ratios",
         families: Any = None,
         cv: Any = 5,
+        clusters: Any = None,
         one_standard_error: bool = True,
         safe: bool = False,
         confidence: float = 0.95,
@@ -101,6 +104,7 @@ class RouterCV(BaseRouter):
         self.grid = grid
         self.families = families
         self.cv = cv
+        self.clusters = clusters
         self.one_standard_error = one_standard_error
         self.safe = safe
         self.confidence = confidence
@@ -153,6 +157,16 @@ class RouterCV(BaseRouter):
                 )
             cv = KFold(int(cv), shuffle=True, random_state=self.random_state)
         return list(check_cv(cv).split(X, costs))
+
+    def _clusters(self, n_samples: int) -> IntArray | None:
+        if self.clusters is None:
+            return None
+        labels = np.unique(np.asarray(self.clusters), return_inverse=True)[1]
+        if labels.shape != (n_samples,):
+            raise InvalidInputError(
+                f"clusters must have shape (n_samples,) = ({n_samples},); got {labels.shape}."
+            )
+        return labels
 
     def _candidates(
         self, X: Any, costs: FloatArray, sample_weight: FloatArray | None
@@ -208,7 +222,8 @@ class RouterCV(BaseRouter):
         rows = data.rows(outcome)
         tried = np.flatnonzero(~np.isnan(rows).any(axis=0))
         candidates, rows = [candidates[i] for i in tried], rows[:, tried]
-        constant = data.rows(data.constant_costs()[:, None])[:, 0]
+        paid = data.constant_costs()
+        constant = data.rows(paid[:, None])[:, 0]
         means = rows.mean(axis=0)
         root = math.sqrt(len(rows))
         index = int(np.argmin(means))
@@ -225,11 +240,13 @@ class RouterCV(BaseRouter):
         self.verdict_: Verdict = judge(
             rows,
             constant,
+            ~np.isnan(np.column_stack([outcome[:, tried[index]], paid])),
             index,
             expert,
             self.expert_names_[expert],
             self.confidence,
             self.random_state,
+            self._clusters(len(rows)),
         )
         self.interrupted_ = interrupted
         self.best_index_ = index

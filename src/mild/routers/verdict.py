@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from mild.arrays import FloatArray
-from mild.metrics import simultaneous_intervals
+import numpy as np
+
+from mild.arrays import BoolArray, FloatArray, IntArray
+from mild.metrics import clustered_rows, count_judged, simultaneous_intervals, state
 
 __all__ = ["Verdict", "judge"]
 
@@ -17,13 +19,15 @@ class Verdict:
 
     Attributes
     ----------
-    pays : True (better by more than the interval), False (no better), None (cannot be told)
+    pays : True (the interval lies below 0), False (it does not reach below 0), None (cannot be told)
     sentence : the same in words
     estimate, low, high : router minus constant in mean cost, with an interval that holds for all the
         candidates at once
     router_cost, constant_cost : mean costs in validation
     constant_expert : index of the best constant
-    n_candidates, n_rows, confidence : what the interval rests on
+    n_candidates, n_rows, n_units, confidence : what the interval rests on: rows judged, and how many
+        of them count
+    rows_needed : units with which a gain of this size would show; None if it shows, or is none
     """
 
     pays: bool | None
@@ -36,21 +40,40 @@ class Verdict:
     constant_expert: int
     n_candidates: int
     n_rows: int
+    n_units: int
     confidence: float
+    rows_needed: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""
         return asdict(self)
 
+    def named(self, constant: str, unit: str = "row") -> Verdict:
+        """The same, said with the constant's name; ``unit`` is what counts: row, query or group."""
+        several = "" if self.n_candidates == 1 else "s"
+        said = state(
+            "the router",
+            constant,
+            (self.estimate, self.low, self.high),
+            rows=self.n_rows,
+            units=self.n_units,
+            unit=unit,
+            confidence=self.confidence,
+            notes=(f"{self.n_candidates} candidate{several}",),
+        )
+        return replace(self, pays=said.pays, sentence=said.sentence, rows_needed=said.rows_needed)
+
 
 def judge(
     rows: FloatArray,
     constant_rows: FloatArray,
+    known: BoolArray,
     chosen: int,
     constant_expert: int,
     constant_name: str,
     confidence: float,
     random_state: Any,
+    clusters: IntArray | None = None,
 ) -> Verdict:
     """Verdict on candidate ``chosen`` from out-of-fold costs, as ``linearised_rows`` gives them.
 
@@ -58,37 +81,28 @@ def judge(
     ----------
     rows : (n, m) costs of the candidates' choices
     constant_rows : (n,) costs of the constant
+    known : (n, 2) whether the cost of the chosen candidate and of the constant is known
+    clusters : (n,) rows that count once together; None if each is alone
     """
-    found = simultaneous_intervals(rows - constant_rows[:, None], confidence, random_state)
-    estimate = float(found.estimate[chosen])
-    low, high = float(found.low[chosen]), float(found.high[chosen])
     n, m = rows.shape
-    basis = f"{confidence:.0%} interval {low:+.4f} to {high:+.4f}, {m} candidate(s), {n} rows"
-    if high < 0:
-        pays: bool | None = True
-        sentence = f"Routing pays: {-estimate:.4f} less than always {constant_name} ({basis})."
-    elif estimate >= 0 or low > -1e-12:
-        pays = False
-        sentence = (
-            f"Routing does not pay, as far as {n} rows can tell: nothing beats always "
-            f"{constant_name} ({basis})."
-        )
-    else:
-        pays = None
-        sentence = (
-            f"It cannot be told whether routing pays: {-estimate:.4f} less than always "
-            f"{constant_name}, within the noise ({basis})."
-        )
-    return Verdict(
-        pays,
-        sentence,
-        estimate,
-        low,
-        high,
+    labels = np.arange(n) if clusters is None else clusters
+    differences: FloatArray = np.asarray(rows - constant_rows[:, None], dtype=np.float64)
+    if clusters is not None:
+        differences = clustered_rows(differences, labels)
+    found = simultaneous_intervals(differences, confidence, random_state)
+    n_rows, n_units = count_judged(known, labels)
+    verdict = Verdict(
+        None,
+        "",
+        float(found.estimate[chosen]),
+        float(found.low[chosen]),
+        float(found.high[chosen]),
         float(rows[:, chosen].mean()),
         float(constant_rows.mean()),
         constant_expert,
         m,
-        n,
+        n_rows,
+        n_units,
         confidence,
     )
+    return verdict.named(constant_name, "row" if clusters is None else "query")

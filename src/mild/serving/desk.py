@@ -28,11 +28,13 @@ class Answered:
     output : JSON lines, ready to be written
     counts : (n_experts,) how many queries went to each expert
     bad : (line number, reason) of lines without a query
+    blank : how many lines hold nothing
     """
 
     output: bytes
     counts: list[int]
     bad: list[tuple[int, str]]
+    blank: int = 0
 
 
 class Desk:
@@ -78,7 +80,7 @@ class Desk:
             if not (self.skip_bad and isinstance(place, tuple))
         ]
         text = "".join(f"{line}\n" for line in output)
-        return Answered(text.encode(), counts, bad)
+        return Answered(text.encode(), counts, bad, len(block.lines) - len(places))
 
     def _decide(self, queries: list[Query]) -> tuple[list[str], list[int]]:
         if not queries:

@@ -8,6 +8,7 @@ from typing import Any
 
 from mild.exceptions import OptionError, check_option
 from mild.serving.blocks import LONGEST_LINE
+from mild.tables.recipe import Recipe, RecipeError, type_name
 
 __all__ = ["FIELDS", "FORMATS", "BadLineError", "LineFormat", "Query", "find_format"]
 
@@ -38,6 +39,7 @@ class LineFormat:
     kind : "json" or "text"
     field : name of the query's field; None for the first of FIELDS that is there
     vectors : whether queries are lists of numbers
+    recipe : how the fields of an object make its query; None for routers that have not written it down
 
     Examples
     --------
@@ -50,6 +52,7 @@ class LineFormat:
     kind: str
     field: str | None = None
     vectors: bool = False
+    recipe: Recipe | None = None
 
     def read(self, line: bytes | None) -> Query | None:
         """The query of a line; None for an empty line; BadLineError for one that cannot be read."""
@@ -74,6 +77,8 @@ class LineFormat:
             ) from error
         if not isinstance(value, dict):
             return Query(self._checked(value, "the line"))
+        if self._by_recipe(value):
+            return Query(self._made(value), value.get("id"))
         names = (self.field,) if self.field is not None else self._fields()
         for name in names:
             if name in value:
@@ -82,7 +87,26 @@ class LineFormat:
         raise BadLineError(f"no field {wanted}")
 
     def _fields(self) -> tuple[str, ...]:
-        return ("embedding", "embeddings", "vector", "vectors") if self.vectors else FIELDS
+        if not self.vectors:
+            parts = self.recipe.columns if self.recipe else ()
+            # A part of the query is not the whole of it.
+            return (*parts[:1], *(name for name in FIELDS if name not in parts))
+        own = self.recipe.vectors if self.recipe else None
+        usual = ("embedding", "embeddings", "vector", "vectors")
+        return usual if own is None else (own, *(name for name in usual if name != own))
+
+    def _by_recipe(self, value: dict[str, Any]) -> bool:
+        """Whether the query is to be made as in the router's table; another field is taken as it is."""
+        if self.recipe is None or self.vectors:
+            return False
+        named = self.field in (None, ",".join(self.recipe.columns))
+        return named and self.recipe.fits(value)
+
+    def _made(self, value: dict[str, Any]) -> str:
+        try:
+            return self.recipe.text(value) if self.recipe is not None else ""
+        except RecipeError as error:
+            raise BadLineError(str(error)) from error
 
     def _checked(self, value: Any, where: str) -> Any:
         if self.vectors:
@@ -93,12 +117,16 @@ class LineFormat:
                 raise BadLineError(f"{where} must be a list of numbers")
             return value
         if not isinstance(value, str):
-            raise BadLineError(f"{where} must be a string; got {_type_name(value)}")
+            raise BadLineError(f"{where} must be a string; got {type_name(value)}")
         return value
 
 
 def find_format(
-    lines: list[bytes | None], kind: str = "auto", field: str | None = None, vectors: bool = False
+    lines: list[bytes | None],
+    kind: str = "auto",
+    field: str | None = None,
+    vectors: bool = False,
+    recipe: Recipe | None = None,
 ) -> LineFormat:
     """The format of a stream by its first line that is not empty, unless ``kind`` says it.
 
@@ -116,7 +144,7 @@ def find_format(
         first = next((line for line in lines if line and line.strip(_BOM + b" \t\r")), b"")
         looks = first.removeprefix(_BOM).lstrip()[:1] in (b"{", b'"')
         kind = "json" if vectors or field is not None or (looks and _is_json(first)) else "text"
-    return LineFormat(kind, field, vectors)
+    return LineFormat(kind, field, vectors, recipe)
 
 
 def _is_json(line: bytes) -> bool:
@@ -125,8 +153,3 @@ def _is_json(line: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
-
-
-def _type_name(value: Any) -> str:
-    names = {dict: "an object", list: "a list", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a number")

@@ -20,6 +20,7 @@ from mild.serving.blocks import BLOCK_BYTES, Block, read_blocks
 from mild.serving.desk import Answered, Desk, open_desk, work
 from mild.serving.lines import FORMATS, LineFormat, find_format
 from mild.serving.prices import Prices
+from mild.tables.recipe import Recipe
 
 __all__ = ["Routed", "route_stream"]
 
@@ -37,11 +38,13 @@ class Routed:
     ----------
     counts : expert -> queries that were sent to it
     bad : lines without a query
+    blank : lines that hold nothing, which are passed over
     lines : how lines were read; None if there was none
     """
 
     counts: dict[str, int]
     bad: int = 0
+    blank: int = 0
     lines: LineFormat | None = None
 
     @property
@@ -68,6 +71,7 @@ class _Run:
         self.sink.flush()
         for name, count in zip(self.names, answered.counts, strict=True):
             self.routed.counts[name] += count
+        self.routed.blank += answered.blank
         for number, reason in answered.bad:
             self.routed.bad += 1
             self.on_bad(number, reason)
@@ -96,7 +100,7 @@ def route_stream(
     folder : where it came from; other processes load it again
     source, sink : binary streams
     lines : "json", "text", or "auto" for what the first line looks like
-    query : field of the query in JSON objects; None for the usual ones
+    query : field of the query in JSON objects; None for what the router learned from, else the usual ones
     echo : whether answers repeat their query
     skip_bad : whether lines without a query are left out of the output
     prices : new prices to decide under, where the router keeps prices apart
@@ -115,7 +119,8 @@ def route_stream(
     first = next(blocks, None)
     if first is None:
         return run.routed
-    form = find_format(first.lines, lines, query, router.text.kind == "vectors")
+    vectors = router.text.kind == "vectors"
+    form = find_format(first.lines, lines, query, vectors, _recipe(router))
     run.routed.lines = form
     options: dict[str, Any] = {"lines": form, "echo": echo, "skip_bad": skip_bad}
     desk = Desk(new.on(router), **options)
@@ -125,6 +130,12 @@ def route_stream(
         with _pool(Path(folder), new, options, workers) as pool:
             _answer_together(run, blocks, pool, AHEAD * workers)
     return run.routed
+
+
+def _recipe(router: LoadedRouter) -> Recipe | None:
+    """How the router's table made its queries; None if that was not written down."""
+    fields = (router.metadata.get("notes") or {}).get("query")
+    return None if fields is None else Recipe.from_dict(fields)
 
 
 def _answer_alone(run: _Run, desk: Desk, blocks: Iterator[Block], most: int | None) -> bool:

@@ -9,12 +9,15 @@ import numpy as np
 
 from mild.arrays import BoolArray, FloatArray
 from mild.metrics import best_constant, constant_losses, oracle_loss, oracle_shares, share_entropy
+from mild.tables.findings import Finding, counted
 from mild.tables.outcomes import OutcomeTable
 
-__all__ = ["RIGHT", "describe_outcomes"]
+__all__ = ["HANDFUL", "RIGHT", "describe_outcomes"]
 
 #: A soft score from here on counts as a right answer.
 RIGHT = 0.5
+#: Fewer rows in which every expert was asked say nothing about what routing could gain.
+HANDFUL = 5
 
 
 def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
@@ -34,7 +37,10 @@ def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
       is right and costs least to ask among the right ones, ties to the first; None where asking costs
       nothing and no price is known), ``only_right`` (share of the rows on which it alone is right) and
       ``oracle_share``
-    - oracle, best_constant, headroom: mean costs, and the oracle's accuracy
+    - compared: ``rows`` in which every expert was asked, and the ``rule`` in words
+    - oracle, best_constant, headroom: mean costs and accuracies over these rows, for means over different
+      rows cannot be compared; None, but for the expert of the lowest mean cost, where cells are missing
+      and fewer than ``HANDFUL`` rows have all
     - all_right, all_wrong: share of the rows in which the experts asked all are; some_right: the rest,
       where routing can tell
     - imbalance: largest and smallest of the oracle's shares, and their entropy (1 is even)
@@ -60,14 +66,13 @@ def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
     first = _cheapest_and_right(table, costs, right)
     alone = right & (right.sum(axis=1) == 1)[:, None] & (asked.sum(axis=1) > 1)[:, None]
     losses = constant_losses(costs)
-    shares = oracle_shares(costs)
+    complete = np.asarray(asked.all(axis=1))
+    enough = bool(complete.all()) or int(complete.sum()) >= HANDFUL
+    shares = oracle_shares(costs[complete] if enough else costs)
     prices, latencies = _means(table.prices, asked), _means(table.latencies, asked)
     accuracy = _means(scores, asked)
-    constant = best_constant(costs)
-    oracle = oracle_loss(costs)
     all_right = float((right.sum(axis=1) == asked.sum(axis=1)).mean())
     all_wrong = float((~right.any(axis=1)).mean())
-    cheapest = np.nanargmin(costs, axis=1)
     return {
         "rows": table.rows,
         "form": table.form,
@@ -86,16 +91,12 @@ def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
             }
             for k, name in enumerate(table.expert_names)
         ],
-        "oracle": {
-            "cost": oracle,
-            "accuracy": float(scores[np.arange(table.rows), cheapest].mean()),
-        },
-        "best_constant": {
-            "expert": table.expert_names[constant.expert],
-            "cost": constant.cost,
-            "accuracy": accuracy[constant.expert],
-        },
-        "headroom": constant.cost - oracle,
+        "compared": {"rows": int(complete.sum()), "rule": "rows in which every expert was asked"},
+        **(
+            _gain(table.expert_names, scores[complete], costs[complete])
+            if enough
+            else _no_gain(table.expert_names[int(losses.argmin())])
+        ),
         "all_right": all_right,
         "all_wrong": all_wrong,
         "some_right": 1 - all_right - all_wrong,
@@ -105,7 +106,44 @@ def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
             "entropy": share_entropy(shares),
         },
         "soft_scores": bool(((scores > 0) & (scores < 1)).any()),
-        "findings": [finding.as_dict() for finding in table.findings],
+        "findings": [*(finding.as_dict() for finding in table.findings), *_over(complete)],
+    }
+
+
+def _no_gain(expert: str) -> dict[str, Any]:
+    """What is said where too few rows have every expert."""
+    unknown = {"cost": None, "accuracy": None}
+    return {"oracle": unknown, "best_constant": {"expert": expert, **unknown}, "headroom": None}
+
+
+def _over(complete: BoolArray) -> list[dict[str, Any]]:
+    """Which rows the gain is taken over, where that is not all of them."""
+    count, rows = int(complete.sum()), len(complete)
+    if count == rows:
+        return []
+    every = f"{counted(count, 'row')} of {rows:,} in which every expert was asked"
+    few = (
+        f"What routing could gain is not said: there {'is' if count == 1 else 'are'} only {every}."
+    )
+    enough = f"What routing could gain is taken over the {every}."
+    return [Finding("compared", count, few if count < HANDFUL else enough).as_dict()]
+
+
+def _gain(names: list[str], scores: FloatArray, costs: FloatArray) -> dict[str, Any]:
+    """What routing could gain, on the rows in which every expert was asked."""
+    constant, oracle = best_constant(costs), oracle_loss(costs)
+    cheapest = costs.argmin(axis=1)
+    return {
+        "oracle": {
+            "cost": oracle,
+            "accuracy": float(scores[np.arange(len(scores)), cheapest].mean()),
+        },
+        "best_constant": {
+            "expert": names[constant.expert],
+            "cost": constant.cost,
+            "accuracy": float(scores[:, constant.expert].mean()),
+        },
+        "headroom": constant.cost - oracle,
     }
 
 

@@ -16,6 +16,7 @@ from mild.arrays import FloatArray
 from mild.exceptions import DataFileError, InvalidInputError, OptionError
 from mild.tables.columns import listed
 from mild.tables.findings import Finding
+from mild.tables.recipe import Recipe
 
 if TYPE_CHECKING:
     from mild.tables.forms.layout import Named
@@ -42,6 +43,7 @@ class OutcomeTable:
     form : shape of the source, one of FORMS
     explanation : how the source was read, in one sentence
     findings : what is odd about it
+    recipe : which columns make the query, and how; None if that is not known
     """
 
     queries: list[str]
@@ -54,6 +56,7 @@ class OutcomeTable:
     form: str = "wide"
     explanation: str = ""
     findings: tuple[Finding, ...] = ()
+    recipe: Recipe | None = None
 
     @property
     def rows(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from string import ascii_uppercase
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from mild.exceptions import DataFileError
 from mild.tables.columns import choose_columns, listed
+from mild.tables.recipe import CHOICES, LETTERS, Recipe
 
 __all__ = [
     "QUERY_NAMES",
     "TEXTS",
-    "Query",
     "choose_query",
     "is_list",
     "is_string",
@@ -27,28 +27,9 @@ __all__ = [
 
 #: The query is the first of these that is there and is text.
 QUERY_NAMES = ("prompt", "question", "query", "text", "instruction", "input")
-#: Choices of a multiple-choice question: one column each, or a list.
-LETTERS = tuple("ABCDEFGHIJ")
-CHOICES = ("options", "choices")
 #: Columns of a CSV that are text whatever they look like; an ``input`` may be a number of tokens.
 TEXTS = (*QUERY_NAMES[:-1], *LETTERS, *CHOICES)
 LABELS = [f"\n{letter}. " for letter in ascii_uppercase]
-
-
-class Query(NamedTuple):
-    """Columns of the query, and columns of the choices to set behind it."""
-
-    columns: list[str]
-    choices: list[str]
-
-    @property
-    def words(self) -> str:
-        """For a person."""
-        shown = " and ".join(repr(name) for name in self.columns)
-        many = "columns" if len(self.columns) > 1 else "column"
-        if not self.choices:
-            return f"the query is {many} {shown}"
-        return f"the query is {many} {shown} followed by the choices in {', '.join(self.choices)}"
 
 
 def usual_query(schema: Any) -> str | None:
@@ -64,7 +45,7 @@ def choose_query(
     query: str | Sequence[str] | None,
     choices: bool = True,
     taken: Collection[str] = (),
-) -> Query | None:
+) -> Recipe | None:
     """Columns that make the query; None if none is named and none of the usual ones is there.
 
     A column ``question`` alone does not say what the experts were asked where its choices stand in
@@ -88,7 +69,7 @@ def choose_query(
             return None
         columns = [usual]
     asked = choices and columns == ["question"]
-    return Query(columns, _choices(schema, taken) if asked else [])
+    return Recipe(tuple(columns), tuple(_choices(schema, taken)) if asked else ())
 
 
 def is_text(kind: Any) -> bool:
@@ -96,7 +77,7 @@ def is_text(kind: Any) -> bool:
     return is_string(kind) or (is_list(kind) and is_string(kind.value_type))
 
 
-def query_texts(table: Any, query: Query) -> list[str]:
+def query_texts(table: Any, query: Recipe) -> list[str]:
     """One text per row; several columns, and a list of texts, are joined by line breaks."""
     whole = _joined_texts([_text(table[name]) for name in query.columns], "\n")
     parts = [_listed_choices(table[name]) for name in query.choices if name in CHOICES]

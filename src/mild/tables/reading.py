@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from mild.tables.forms import TITLES, choose_form, lay_out
 from mild.tables.forms.layout import Layout, Named, seconds_per
 from mild.tables.forms.llmrouter import MODEL, PERFORMANCE, pivot
 from mild.tables.outcomes import OutcomeTable, Wanted
-from mild.tables.queries import Query, choose_query, query_texts
+from mild.tables.queries import choose_query, query_texts
+from mild.tables.recipe import Recipe
 from mild.tables.vectors import find_vectors, read_vectors
 
 __all__ = ["build_outcomes"]
@@ -62,6 +64,7 @@ def build_outcomes(table: Any, wanted: Wanted) -> OutcomeTable:
         layout.form,
         _explanation(layout, len(queries), query, vector_column, prices, latencies),
         tuple(findings),
+        replace(query or Recipe(()), vectors=vector_column),
     )
 
 
@@ -166,7 +169,7 @@ def _asked(
 def _explanation(
     layout: Layout,
     rows: int,
-    query: Query | None,
+    query: Recipe | None,
     vectors: str | None,
     prices: FloatArray | None,
     latencies: FloatArray | None,

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from mild.arrays import FloatArray, IntArray
-from mild.comparison.verdict import Statement, state
-from mild.metrics import chosen_costs, constant_losses, linearised_rows, paired_interval, summary
+from mild.metrics import Statement, constant_losses, state_choices, summary
 from mild.tasks.task import Task
 
 __all__ = ["Evaluation", "evaluate_choices", "minority_recall"]
@@ -60,7 +59,7 @@ def evaluate_choices(
 ) -> Evaluation:
     """Judge choices by the expert that would have been best on these very rows: a hard yardstick.
 
-    The interval draws bundles of rows: equal queries count once.
+    The interval draws bundles of rows: equal queries count once, and so do the rows of a group.
 
     Examples
     --------
@@ -80,7 +79,18 @@ def evaluate_choices(
     dollars = None
     if router_price is not None and constant_price is not None:
         dollars = router_price - constant_price
-    statement = _statement(task, chosen, expert, dollars, confidence, seed, name)
+    statement = state_choices(
+        task.costs,
+        chosen,
+        expert,
+        task.table.expert_names,
+        bundle=task.bundle,
+        unit="query" if task.group is None else "group",
+        confidence=confidence,
+        seed=seed,
+        dollars=dollars,
+        name=name,
+    )
     return Evaluation(
         figures.as_dict(),
         constant_losses(task.costs),
@@ -102,40 +112,6 @@ def minority_recall(recall: FloatArray, oracle_shares: FloatArray) -> float:
     """
     rare = (oracle_shares < 1 / len(oracle_shares)) & (oracle_shares > 0) & ~np.isnan(recall)
     return float(recall[rare].mean()) if rare.any() else math.nan
-
-
-def _statement(
-    task: Task,
-    chosen: IntArray,
-    expert: int,
-    dollars: float | None,
-    confidence: float,
-    seed: int,
-    name: str,
-) -> Statement:
-    both = np.column_stack([chosen_costs(task.costs, chosen), task.costs[:, expert]])
-    known = int((~np.isnan(both)).sum(axis=0).min())
-    units = len(np.unique(task.bundle))
-    constant = task.table.expert_names[expert]
-    if known < 2 or units < 2:
-        return Statement(
-            None,
-            f"It cannot be told whether routing pays: too few rows ({min(known, units)}) have a known "
-            f"cost for the router's choice and for {constant!r}.",
-            math.nan,
-            math.nan,
-            math.nan,
-        )
-    rows = linearised_rows(both)
-    found = paired_interval(
-        rows[:, 0], rows[:, 1], confidence, random_state=seed, clusters=task.bundle
-    )
-    basis = (
-        f"{confidence:.0%} interval of the difference {found.low:+.4f} to {found.high:+.4f}, "
-        f"{known:,} rows"
-    )
-    interval = (found.estimate, found.low, found.high)
-    return state(name, constant, interval, basis, known, dollars)
 
 
 def _prices(task: Task, chosen: IntArray, expert: int) -> tuple[float | None, float | None]:

@@ -15,7 +15,7 @@ from mild.tasks.inputs import contents
 from mild.tasks.notes import task_notes
 from mild.tasks.pricing import asking_prices
 from mild.tasks.seen import Seen
-from mild.tasks.task import Task
+from mild.tasks.task import Task, check_rows
 from mild.text import TextFeatures
 
 __all__ = ["Fitted", "fit_task", "fit_texts", "save_task"]
@@ -52,6 +52,7 @@ def fit_task(
     step : unfitted features
     on_features : called with the features before the router is fitted
     """
+    check_rows(task)
     features = step.fit_transform(contents(task, step))
     if on_features is not None:
         on_features(features)
@@ -68,6 +69,7 @@ def fit_task(
 
 def fit_texts(task: Task, model: Any) -> Fitted:
     """Learn a router that reads the queries themselves, such as a TransformerRouter."""
+    check_rows(task)
     model.fit(task.table.queries, task.costs)
     return Fitted(model, model.text_features(), model.features(task.table.queries))
 

@@ -12,9 +12,11 @@ __all__ = ["task_notes", "terms_of"]
 
 
 def task_notes(task: Task) -> dict[str, Any]:
-    """Costs in words and numbers, and which table it was; JSON-ready."""
+    """How queries are made, costs in words and numbers, and which table it was; JSON-ready."""
     table = task.table
+    query = {} if table.recipe is None else {"query": table.recipe.as_dict()}
     return {
+        **query,
         "cost": {"words": task.words, **task.terms.as_dict()},
         "table": {
             "fingerprint": table.fingerprint(),

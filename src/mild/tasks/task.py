@@ -14,7 +14,7 @@ from mild.splits import bundles
 from mild.tables import OutcomeTable, duplicate_groups
 from mild.tasks.terms import CostTerms
 
-__all__ = ["Task", "make_task"]
+__all__ = ["Task", "check_rows", "make_task"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +47,33 @@ class Task:
         if self.terms.price_weight or self.terms.latency_weight:
             return None
         return 1.0 + max((self.terms.beta or {}).values(), default=0.0)
+
+    @property
+    def settled(self) -> int | None:
+        """An expert that costs least in every row, so that there is nothing to route; or None.
+
+        The first one where there are several; it must have been asked in every row.
+        """
+        least = np.nanmin(self.costs, axis=1)
+        always = np.flatnonzero((self.costs == least[:, None]).all(axis=0))
+        return int(always[0]) if always.size else None
+
+    @property
+    def settled_words(self) -> str | None:
+        """Why there is nothing to route, in a sentence; None if there is something."""
+        expert, scores = self.settled, self.table.scores
+        if expert is None:
+            return None
+        name = self.table.expert_names[expert]
+        if scores.shape[1] == 1:
+            why = f"{name} is the only expert"
+        elif np.all((scores == 1) | np.isnan(scores)):
+            why = "every expert that was asked is right in every row"
+        elif np.all((scores == 0) | np.isnan(scores)):
+            why = "every expert that was asked is wrong in every row"
+        else:
+            why = f"in no row does another expert cost less than {name}"
+        return f"there is nothing to route: {why}. The router always asks {name}."
 
     @property
     def has_queries(self) -> bool:
@@ -87,6 +114,12 @@ def make_task(table: OutcomeTable, terms: CostTerms, group: str | None = None) -
     )
 
 
+def check_rows(task: Task) -> None:
+    """Refuse a task that is too small to learn from."""
+    if task.table.rows < 2:
+        raise InvalidInputError("a table to learn from must have at least two rows; this has one.")
+
+
 def _equal_inputs(table: OutcomeTable) -> IntArray:
     """First row with the same query, or with the same vector where there are no queries."""
     if table.vectors is None or any(table.queries):
@@ -105,6 +138,7 @@ def _groups(table: OutcomeTable, name: str) -> list[Hashable]:
     known = {value for value in values if value is not None}
     if len(known) < 2:
         raise InvalidInputError(
-            f"column {name!r} must hold at least two different values to group by; got {len(known)}."
+            f"column {name!r} must hold at least two different values to group by; "
+            f"{'all rows have the same one' if known else 'it is empty'}."
         )
     return values

@@ -21,7 +21,8 @@ def test_the_verdict_is_on_router_minus_best_constant():
     verdict, figures = judge(evidence([0, 0, 0, 0, 1, 1, 1, 1]), 0.95, 0)
     assert verdict["constant"] == "large"
     assert verdict["estimate"] == -0.25
-    assert verdict["low"] <= -0.25 <= verdict["high"] <= 0
+    assert verdict["low"] < -0.25 < verdict["high"]
+    assert (verdict["pays"], verdict["rows"]) == (None, 8)
     assert figures["loss"] == 0
     assert figures["constant_loss"] == 0.25
     assert figures["oracle_loss"] == 0
@@ -57,4 +58,4 @@ def test_too_few_rows_cannot_tell():
     verdict, _ = judge(evidence([0], [[1, 0, 0]]), 0.95, 0)
     assert verdict["pays"] is None
     assert verdict["estimate"] is None
-    assert "only 1 row(s)" in verdict["sentence"]
+    assert "too few rows (1)" in verdict["sentence"]

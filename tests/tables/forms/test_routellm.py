@@ -38,3 +38,12 @@ def test_truths_beside_another_shape_are_flags():
 def test_without_truths_it_is_none():
     with pytest.raises(DataFileError, match=r"cannot be read as RouteLLM .* found prompt, m"):
         read_outcomes(pa.table({"prompt": ["a"], "m": [1]}), form="routellm")
+
+
+def test_flags_are_no_models_and_models_are_named():
+    flags = {"is_test": [True], "has_code": [False], "seen_flag": [True], "train": [True]}
+    table = read_outcomes(pa.table({"prompt": ["a"], "weak": [True], "strong": [True], **flags}))
+    assert table.expert_names == ["weak", "strong"]
+    assert "the experts are weak, strong" in table.explanation
+    assert "not taken as experts, by their names: is_test, has_code" in table.explanation
+    assert table.column("is_test") == [True]

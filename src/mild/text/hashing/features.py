@@ -23,6 +23,8 @@ __all__ = ["HashingFeatures"]
 # Of the tokens, hashes and numbers: an artefact of another version means other features.
 VERSION = 1
 TENSORS = ("terms", "weights", "projection", "centre", "scale")
+# The plain numbers' range; artefacts of before have none, and are not clipped.
+LIMITS = "limits"
 # Texts that idf is learned on may be many; the projection needs no more than these.
 PROJECTION_TEXTS = 8_192
 # From so few texts every term is kept.
@@ -39,7 +41,8 @@ class HashingFeatures(TextFeatures):
     ``(1 + log n_t) * idf_t``, where ``idf_t = log((1 + n) / (1 + df_t)) + 1``. The weights are projected on
     the leading right singular vectors of the training texts and scaled to norm 1. Behind them stand nine
     plain numbers (``mild.text.hashing.numbers``). Features are centred; each number has variance 1, the
-    projected features 1 on average, so that strong directions stay strong.
+    projected features 1 on average, so that strong directions stay strong. A number beyond those of the
+    training texts counts as the nearest of them: nothing was learned about what lies there.
 
     A text of more than ``first + last`` characters counts by its first and last so many.
 
@@ -122,7 +125,8 @@ class HashingFeatures(TextFeatures):
         width = projection.shape[1] + len(NUMBER_NAMES)
         learned = (terms, weights * rounding, projection)
         self._install(*learned, np.zeros(width), np.ones(width))
-        self._install(*learned, *_scales(self._transform(sample), projection.shape[1]))
+        centre, scale = _scales(self._transform(sample), projection.shape[1])
+        self._install(*learned, centre, scale, _range(known, self.first, self.last))
         return self
 
     def transform(self, texts: Iterable[str]) -> Rows:
@@ -171,13 +175,14 @@ class HashingFeatures(TextFeatures):
             "first": self.first,
             "last": self.last,
         }
-        return settings, {
+        tensors: Tensors = {
             "terms": self._terms,
             "weights": self._weights,
             "projection": self._projection,
             "centre": self._centre,
             "scale": self._scale,
         }
+        return settings, tensors if self._limits is None else {**tensors, LIMITS: self._limits}
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Self:
@@ -186,7 +191,8 @@ class HashingFeatures(TextFeatures):
             max_terms=max(tensors["terms"].size, 1),
             **{name: settings[name] for name in ("bits", "first", "last")},
         )
-        features._install(*(tensors[name] for name in TENSORS))
+        learned: list[Any] = [*(tensors[name] for name in TENSORS), tensors.get(LIMITS)]
+        features._install(*learned)
         return features
 
     def _install(
@@ -196,6 +202,7 @@ class HashingFeatures(TextFeatures):
         projection: NDArray[Any],
         centre: NDArray[Any],
         scale: NDArray[Any],
+        limits: NDArray[Any] | None = None,
     ) -> None:
         self._terms = np.ascontiguousarray(terms, np.int32)
         self._index = index_of(self._terms, self.bits)
@@ -204,6 +211,7 @@ class HashingFeatures(TextFeatures):
         self._centre = np.ascontiguousarray(centre, np.float32)
         self._scale = np.ascontiguousarray(scale, np.float32)
         self._inverse_scale = 1 / self._scale
+        self._limits = None if limits is None else np.ascontiguousarray(limits, np.float32)
         self.n_features = self._centre.size
 
     def _transform(self, texts: Sequence[str]) -> Rows:
@@ -235,7 +243,8 @@ class HashingFeatures(TextFeatures):
             np.dot(weights[start:stop], known, out=dense[place])
         norms = np.sqrt(np.add.reduce(dense * dense, axis=1, keepdims=True))
         dense /= np.maximum(norms, TINY)
-        rows[:, width:] = count_numbers(buffer)
+        numbers = count_numbers(buffer)
+        rows[:, width:] = numbers if self._limits is None else numbers.clip(*self._limits)
         rows -= self._centre
         rows *= self._inverse_scale
 
@@ -249,6 +258,16 @@ def _rounded(directions: NDArray[np.float64]) -> tuple[NDArray[np.int8], NDArray
     largest = np.abs(directions).max(axis=1, initial=0.0)
     factors = np.where(largest > 0, largest, 1.0) / 127
     return np.rint(directions / factors[:, None]).astype(np.int8), factors
+
+
+def _range(texts: Sequence[str], first: int, last: int) -> NDArray[np.float64]:
+    """Smallest and largest of each plain number, (2, 9)."""
+    found = [
+        count_numbers(lay_out(texts[rows], first, last)) for rows in chunks(texts, first + last)
+    ]
+    low = np.min([numbers.min(axis=0) for numbers in found], axis=0)
+    high = np.max([numbers.max(axis=0) for numbers in found], axis=0)
+    return np.stack([low, high])
 
 
 def _scales(rows: Rows, width: int) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -1,0 +1,223 @@
+"""Does routing pay? One rule and one sentence, for every command and every report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from mild.arrays import FloatArray, IntArray
+from mild.exceptions import check_option
+from mild.metrics.linearised import linearised_rows
+from mild.metrics.loss import chosen_costs
+from mild.metrics.paired import paired_interval
+
+__all__ = ["FEWEST_UNITS", "Statement", "count_judged", "state", "state_choices"]
+
+#: Fewer independent rows, queries or groups than this are no ground for a verdict.
+FEWEST_UNITS = 30
+
+#: What the interval counts: one and many of it.
+UNITS = {"row": "rows", "query": "distinct queries", "group": "groups"}
+
+STARTS = {
+    True: "Routing pays",
+    False: "Routing does not pay",
+    None: "It cannot be told whether routing pays",
+}
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A router against the best constant.
+
+    Attributes
+    ----------
+    pays : True (the interval lies below 0), False (it does not reach below 0), None (cannot be told)
+    sentence : the same in words
+    estimate, low, high : mean cost of the router minus the constant's, with its interval
+    dollars_per_1000 : price of the router minus the constant's, per 1,000 inputs; None without prices
+    rows_needed : units with which a gain of this size would show; None if it shows, or is none
+    rows, units : rows judged, and how many of them count: distinct queries, or groups
+    """
+
+    pays: bool | None
+    sentence: str
+    estimate: float
+    low: float
+    high: float
+    dollars_per_1000: float | None = None
+    rows_needed: int | None = None
+    rows: int = 0
+    units: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready fields, but for NaN."""
+        return asdict(self)
+
+
+def state(
+    router: str,
+    constant: str,
+    interval: tuple[float, float, float],
+    *,
+    rows: int,
+    units: int | None = None,
+    unit: str = "row",
+    confidence: float = 0.95,
+    notes: Sequence[str] = (),
+    dollars: float | None = None,
+    identical: bool = False,
+) -> Statement:
+    """Put a difference into a sentence.
+
+    Routing pays if ``high < 0`` and does not if ``low >= 0``; otherwise it cannot be told, nor from
+    fewer than 30 units, unless the router chose as the constant does throughout. A gain that is within
+    the noise would show with about ``units * ((high - estimate) / estimate)^2`` units.
+
+    Parameters
+    ----------
+    router, constant : names
+    interval : estimate, low and high of the router's mean cost minus the constant's
+    rows : rows judged
+    units : what the interval counts among them; None for the rows themselves
+    unit : "row", "query" (equal queries count once) or "group"
+    confidence : of the interval
+    notes : what else the interval rests on, in words
+    dollars : mean price of an input by the router minus by the constant
+    identical : whether the router made the constant's choices everywhere
+
+    Examples
+    --------
+    >>> found = state("kNN", "large", (-0.02, -0.03, -0.01), rows=500)
+    >>> found.sentence.partition(" (")[0]
+    'Routing pays: kNN costs 0.0200 less per input than always large'
+    >>> found.sentence.partition(" (")[2]
+    '95 % interval of the difference -0.0300 to -0.0100, 500 rows).'
+    >>> state("kNN", "large", (-0.01, -0.03, 0.02), rows=500).rows_needed
+    4500
+    """
+    check_option("unit", unit, tuple(UNITS))
+    units = rows if units is None else units
+    estimate, low, high = interval
+    few = units < FEWEST_UNITS and not identical
+    pays = None if few else True if high < 0 else False if low >= 0 else None
+    sentence = f"{STARTS[pays]}: {router} costs {_gap(estimate)} always {constant}"
+    if few:
+        verb = "is" if units == 1 else "are"
+        sentence += (
+            f", but {_count(units, unit)} {verb} too few to judge by, which takes {FEWEST_UNITS}"
+        )
+    elif pays is None:
+        sentence += ", within the noise"
+    basis = [
+        f"{confidence * 100:g} % interval of the difference {low:+.4f} to {high:+.4f}",
+        _judged(rows, units, unit),
+        *notes,
+    ]
+    sentence += f" ({', '.join(basis)})"
+    needed = None
+    if pays is None and estimate < 0:
+        shown = math.ceil(units * ((high - estimate) / estimate) ** 2 - 1e-9)
+        needed = max(shown, units + 1, FEWEST_UNITS)
+        sentence += (
+            f"; if the difference is what it seems, about {_count(needed, unit)} would show it"
+        )
+    money = None if dollars is None else 1000 * dollars
+    if money is not None and abs(money) >= 0.005:
+        sentence += f"; ${abs(money):,.2f} {'less' if money < 0 else 'more'} per 1,000 inputs"
+    return Statement(pays, sentence + ".", estimate, low, high, money, needed, rows, units)
+
+
+def state_choices(
+    costs: FloatArray,
+    chosen: IntArray,
+    expert: int,
+    expert_names: Sequence[str],
+    *,
+    bundle: IntArray | None = None,
+    unit: str = "row",
+    confidence: float = 0.95,
+    seed: int = 0,
+    dollars: float | None = None,
+    name: str = "the router",
+) -> Statement:
+    """State whether choices beat asking always the same expert, on rows with known costs.
+
+    Parameters
+    ----------
+    costs : (n_samples, n_experts), NaN where an expert was never asked
+    chosen : (n_samples,) experts asked
+    expert : index of the constant
+    bundle : (n_samples,) rows with the same number are drawn together; None if each is alone
+    unit : what a bundle is: "query" or "group"
+
+    Examples
+    --------
+    >>> costs = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]] * 20)
+    >>> state_choices(costs, np.array([0, 1, 0] * 20), 0, ["small", "large"]).pays
+    True
+    """
+    both = np.column_stack([chosen_costs(costs, chosen), costs[:, expert]])
+    known = ~np.isnan(both)
+    labels = np.arange(len(costs)) if bundle is None else np.asarray(bundle)
+    rows, units = count_judged(known, labels)
+    constant = expert_names[expert]
+    if rows < 2 or units < 2:
+        sentence = (
+            f"{STARTS[None]}: too few {UNITS[unit]} ({units}) have a known cost for {name}'s choice "
+            f"and for always {constant} (at least {FEWEST_UNITS})."
+        )
+        return Statement(
+            None, sentence, math.nan, math.nan, math.nan, None, None, rows=rows, units=units
+        )
+    # A row that knows neither cost tells nothing and must not count.
+    some = known.any(axis=1)
+    level = linearised_rows(both[some])
+    found = paired_interval(
+        level[:, 0], level[:, 1], confidence, random_state=seed, clusters=labels[some]
+    )
+    return state(
+        name,
+        constant,
+        (found.estimate, found.low, found.high),
+        rows=rows,
+        units=units,
+        unit=unit,
+        confidence=confidence,
+        dollars=dollars,
+        identical=bool((np.asarray(chosen) == expert).all()),
+    )
+
+
+def count_judged(known: Any, bundle: Any) -> tuple[int, int]:
+    """Rows and bundles behind a difference of columns: of the column that has fewer known.
+
+    Examples
+    --------
+    >>> count_judged(np.array([[True, True], [True, False], [True, True]]), [0, 1, 0])
+    (2, 1)
+    """
+    mask, labels = np.asarray(known), np.asarray(bundle)
+    rows = int(mask.sum(axis=0).min())
+    return rows, min(len(np.unique(labels[column])) for column in mask.T)
+
+
+def _gap(estimate: float) -> str:
+    if estimate == 0:
+        return "as much as"
+    return f"{abs(estimate):.4f} {'less' if estimate < 0 else 'more'} per input than"
+
+
+def _judged(rows: int, units: int, unit: str) -> str:
+    said = _count(rows, "row")
+    if unit == "group":
+        return f"{said} in {_count(units, unit)}"
+    return said if units == rows else f"{said} of {_count(units, unit)}"
+
+
+def _count(number: int, unit: str) -> str:
+    return f"{number:,} {unit if number == 1 else UNITS[unit]}"
