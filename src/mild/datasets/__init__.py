@@ -1,7 +1,8 @@
-"""Small problems of our own: the digits scenarios, a line, a plane, questions.
+"""Small problems of our own: the digits scenarios, a line, a plane, questions and who answered them.
 
 They are loaded when they are first used: the questions need no scikit-learn.
 
+>>> from mild.datasets import one_dimensional
 >>> data = one_dimensional(n_samples=500, random_state=0)
 >>> data.X.shape, data.costs.shape
 ((500, 1), (500, 3))
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mild.datasets.digits import COSTS, EXPERTS, SETUPS, DigitsScenario, digits_scenario
     from mild.datasets.line import class_densities, expert_accuracies, one_dimensional
+    from mild.datasets.outcomes import outcomes_file
     from mild.datasets.plane import region_of, regions
     from mild.datasets.routing_data import RoutingData
 
@@ -27,6 +29,7 @@ _HOMES = {
     "class_densities": "line",
     "expert_accuracies": "line",
     "one_dimensional": "line",
+    "outcomes_file": "outcomes",
     "region_of": "plane",
     "regions": "plane",
     "RoutingData": "routing_data",
@@ -42,6 +45,7 @@ __all__ = [
     "digits_scenario",
     "expert_accuracies",
     "one_dimensional",
+    "outcomes_file",
     "region_of",
     "regions",
 ]

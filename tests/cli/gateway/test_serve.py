@@ -29,12 +29,12 @@ def run(verb, *arguments):
         (["router"], "--config"),
         (["router", "--demo"], "--demo brings its own"),
         (["--demo", "--config", "x.toml"], "--demo brings its own"),
-        (["router", "-c", "x.toml", "--endpoint", "scholar=http://x/v1"], "an expert of --demo"),
-        (["--demo", "--endpoint", "scholar"], "must be NAME=URL"),
-        (["--demo", "--endpoint", "sage=http://x/v1"], "calculator, atlas, scholar"),
-        (["--demo", "--endpoint", "scholar=ftp://x/v1"], "must be an address such as"),
-        (["--demo", "--endpoint", "scholar=http://u:secret@x/v1"], "must hold no user"),
-        (["--demo", *["--endpoint", "atlas=http://x/v1"] * 2], "atlas is named twice"),
+        (["router", "-c", "x.toml", "--endpoint", "smollm2=http://x/v1"], "an expert of --demo"),
+        (["--demo", "--endpoint", "smollm2"], "must be NAME=URL"),
+        (["--demo", "--endpoint", "sage=http://x/v1"], "smollm2, gemma3, rules"),
+        (["--demo", "--endpoint", "smollm2=ftp://x/v1"], "must be an address such as"),
+        (["--demo", "--endpoint", "smollm2=http://u:secret@x/v1"], "must hold no user"),
+        (["--demo", *["--endpoint", "gemma3=http://x/v1"] * 2], "gemma3 is named twice"),
     ],
 )
 def test_what_is_missing_is_said(arguments, says):
@@ -67,14 +67,14 @@ def test_options_reach_the_server(monkeypatch):
 def test_endpoints_reach_the_demo(monkeypatch):
     seen = []
     monkeypatch.setattr(os, "execv", lambda path, command: seen.append(command))
-    given = ["scholar=http://localhost:8131/v1/", "atlas=https://x.example/v1"]
+    given = ["smollm2=http://localhost:8131/v1/", "gemma3=https://x.example/v1"]
     found = run(serve, "--demo", "--endpoint", given[0], "--endpoint", given[1])
     assert found.exit_code == 0
     options = json.loads(seen[0][3])
     assert options["demo"]
     assert options["endpoints"] == {
-        "scholar": "http://localhost:8131/v1",
-        "atlas": "https://x.example/v1",
+        "smollm2": "http://localhost:8131/v1",
+        "gemma3": "https://x.example/v1",
     }
 
 

@@ -8,26 +8,28 @@ import pytest
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import ask, chat, events, said
 from gateway.process_cases import served
+from mild.artifact import load
 from mild.gateway.demo import demo_router
-from mild.gateway.demo.fitting import DOLLARS, fit_demo_router
+from mild.gateway.demo.answers import STAND_INS
+from mild.gateway.demo.fitting import fit_demo_router
 
 ASKED = {
-    "What is 17 times 23?": ("calculator", "391"),
-    "What is the capital of France?": ("atlas", "Paris"),
-    "Write a poem about autumn.": ("scholar", "stand-in"),
+    "What is 17 * 23?": ("rules", "391"),
+    "What is the capital of France?": ("gemma3", "Paris"),
+    "What is the chemical symbol of iron?": ("smollm2", "Fe"),
 }
 
 
 def test_the_router_travels_with_the_package():
     router = demo_router()
-    assert router.expert_names == list(DOLLARS)
+    assert router.expert_names == list(STAND_INS)
     chosen = router.route(list(ASKED))
     assert [router.expert_names[k] for k in chosen] == [name for name, _ in ASKED.values()]
 
 
 @pytest.mark.slow
 def test_the_router_is_the_one_that_is_fitted(tmp_path):
-    fitted, kept = fit_demo_router(tmp_path / "router"), demo_router()
+    fitted, kept = load(fit_demo_router(tmp_path / "router")), demo_router()
     texts = [*ASKED, "What is 8 - 6?", "Hello", "Who wrote this?"]
     assert fitted.route(texts).tolist() == kept.route(texts).tolist()
     assert fitted.expected_costs(fitted.features(texts)) == pytest.approx(
@@ -41,7 +43,7 @@ def test_the_first_request_of_the_readme_works(tmp_path, workers):
         async with served(tmp_path, demo=True, port=0, workers=workers) as g:
             found = {text: await ask(g.port, chat(text)) for text in ASKED}
             stream = await ask(g.port, chat("What is 3 + 4?", stream=True))
-            cheap = await ask(g.port, chat("Write a poem about autumn.", "router-mild-100000"))
+            cheap = await ask(g.port, chat("What is the capital of France?", "router-mild-10000000"))
             completion = await ask(
                 g.port, {"model": "mild", "prompt": "What is 2 + 2?"}, "/v1/completions"
             )
@@ -56,7 +58,7 @@ def test_the_first_request_of_the_readme_works(tmp_path, workers):
         assert document["model"] == name
         assert answer in document["choices"][0]["message"]["content"]
     assert (said(stream.body), events(stream.body)[-1]) == ("7", "[DONE]")
-    assert cheap.headers["x-mild-expert"] == "calculator"
+    assert cheap.headers["x-mild-expert"] == "rules"
     assert json.loads(completion.body)["choices"][0]["text"] == "4"
     assert page.status == 200
     assert code == 0
@@ -65,16 +67,16 @@ def test_the_first_request_of_the_readme_works(tmp_path, workers):
 def test_an_endpoint_takes_the_place_of_a_stand_in(tmp_path):
     async def run():
         async with FakeUpstream() as up:
-            endpoints = {"scholar": up.base_url}
+            endpoints = {"gemma3": up.base_url}
             async with served(tmp_path, demo=True, port=0, endpoints=endpoints) as g:
                 lines = [(await g.process.stdout.readline()).decode() for _ in range(2)]
-                poem = await ask(g.port, chat("Write a poem about autumn."))
-                total = await ask(g.port, chat("What is 17 times 23?"))
-            return lines, poem, total, up.bodies
+                fact = await ask(g.port, chat("What is the capital of France?"))
+                total = await ask(g.port, chat("What is 17 * 23?"))
+            return lines, fact, total, up.bodies
 
-    lines, poem, total, bodies = asyncio.run(run())
-    assert lines[0].startswith("stand-in experts: calculator, atlas;")
-    assert lines[1].startswith("endpoint: scholar at http://127.0.0.1:")
-    assert json.loads(poem.body)["choices"][0]["message"]["content"] == "one two three"
-    assert [json.loads(body)["model"] for body in bodies] == ["scholar"]
-    assert total.headers["x-mild-expert"] == "calculator"
+    lines, fact, total, bodies = asyncio.run(run())
+    assert lines[0].startswith("stand-in experts: smollm2, rules;")
+    assert lines[1].startswith("endpoint: gemma3 at http://127.0.0.1:")
+    assert json.loads(fact.body)["choices"][0]["message"]["content"] == "one two three"
+    assert [json.loads(body)["model"] for body in bodies] == ["gemma3"]
+    assert total.headers["x-mild-expert"] == "rules"

@@ -50,7 +50,7 @@ def serve(
     Example:
       mild serve --demo
       curl localhost:6060/v1/chat/completions -d '{"model": "mild",
-        "messages": [{"role": "user", "content": "What is 17 times 23?"}]}'
+        "messages": [{"role": "user", "content": "What is 17 * 23?"}]}'
       mild serve router --config mild.toml --workers 2
     """
     import importlib.util

@@ -1,10 +1,11 @@
-"""What the stand-in experts know: sums, a few facts, or both."""
+"""What the stand-in experts know: sums, or a few facts."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import partial
 
 __all__ = ["STAND_INS", "calculate", "recall"]
 
@@ -92,23 +93,16 @@ def recall(text: str) -> str | None:
     return None
 
 
-def _calculator(text: str) -> str:
-    return calculate(text) or "I only calculate. Ask me for a sum."
+def _rules(text: str) -> str:
+    return calculate(text) or "unknown"
 
 
-def _atlas(text: str) -> str:
-    return recall(text) or "I know a few facts, and not this one."
-
-
-def _scholar(text: str) -> str:
-    found = calculate(text) or recall(text)
-    return (
-        found or "I am a stand-in for a large model, which would know. Put a real one in my place."
-    )
+def _stand_in_for(model: str, text: str) -> str:
+    return recall(text) or f"I am a stand-in for {model}. Put the real one, or any other, in my place."
 
 
 STAND_INS: Mapping[str, Callable[[str], str]] = {
-    "calculator": _calculator,
-    "atlas": _atlas,
-    "scholar": _scholar,
+    "smollm2": partial(_stand_in_for, "SmolLM2-135M"),
+    "gemma3": partial(_stand_in_for, "Gemma-3-270M"),
+    "rules": _rules,
 }

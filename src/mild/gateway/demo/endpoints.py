@@ -16,15 +16,15 @@ def read_endpoints(given: Iterable[str]) -> dict[str, str]:
 
     Examples
     --------
-    >>> read_endpoints(["scholar=http://127.0.0.1:8131/v1"])
-    {'scholar': 'http://127.0.0.1:8131/v1'}
+    >>> read_endpoints(["smollm2=http://127.0.0.1:8131/v1"])
+    {'smollm2': 'http://127.0.0.1:8131/v1'}
     """
     found: dict[str, str] = {}
     for text in given:
         name, is_there, url = text.partition("=")
         if not is_there:
             raise InvalidInputError(
-                "--endpoint must be NAME=URL, as scholar=http://127.0.0.1:8131/v1."
+                "--endpoint must be NAME=URL, as smollm2=http://127.0.0.1:8131/v1."
             )
         if name not in STAND_INS:
             raise InvalidInputError(

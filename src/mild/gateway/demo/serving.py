@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mild.gateway.demo.answers import STAND_INS
-from mild.gateway.demo.fitting import DOLLARS
 from mild.gateway.server.listening import bind
 from mild.gateway.settings import (
     AccessSettings,
@@ -28,11 +27,17 @@ if TYPE_CHECKING:
 
 __all__ = ["demo_router", "demo_settings", "serve_demo"]
 
-BUDGET = 5.0
+BUDGET = 0.01
+# Dollars per million tokens in and out, and per question: those of the table that the router learned from.
+PRICES = {
+    "smollm2": {"price_in": 0.010, "price_out": 0.020},
+    "gemma3": {"price_in": 0.020, "price_out": 0.040},
+    "rules": {"price_per_query": 0.0000001},
+}
 # Seconds to the first byte of an endpoint: a model on one slow thread ends its answer before it sends it.
 PATIENCE = 300.0
 # Seconds that a stand-in takes: a little, so that streams can be seen.
-SECONDS = {"calculator": 0.0, "atlas": 0.01, "scholar": 0.03}
+SECONDS = {"smollm2": 0.01, "gemma3": 0.03, "rules": 0.0}
 
 
 def demo_router() -> LoadedRouter:
@@ -52,7 +57,7 @@ def demo_settings(ports: dict[str, int], folder: Path, options: dict[str, Any]) 
             name,
             f"http://127.0.0.1:{port}/v1",
             f"{name}-stand-in",
-            price_per_query=DOLLARS[name],
+            **PRICES[name],
         )
         for name, port in ports.items()
     )
@@ -109,8 +114,7 @@ def _first_steps(settings: Settings, url: str) -> str:
         f"\nstand-in experts: {named or 'none'}; status page: {url}/"
         + "".join(f"\nendpoint: {expert.name} at {expert.base_url}" for expert in real)
         + f"\ntry: curl {url}/v1/chat/completions -d "
-        f"\ntry: curl {url}/v1/chat/completions -d "
-        '\'{"model": "mild", "messages": [{"role": "user", "content": "What is 17 times 23?"}]}\''
+        '\'{"model": "mild", "messages": [{"role": "user", "content": "What is 17 * 23?"}]}\''
     )
 
 
@@ -125,7 +129,7 @@ def _serve_stand_ins(sockets: dict[str, socket.socket], lifeline: socket.socket)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     # What it loads is loaded before the first question.
-    STAND_INS["atlas"]("")
+    STAND_INS["smollm2"]("")
 
     async def serve() -> None:
         listeners = []
