@@ -2,29 +2,35 @@
 
 ``python -m benchmarks.routing FOLDER [CASE ...]`` compares on ten fixed splits of the public tables that it
 finds in the folder and keeps what it found in ``results/routing/``, one file per case; a case that is
-there is not run again. Without a folder it prints what is kept.
+there is not run again. ``--encoder MODEL`` sees queries as a sentence encoder's vectors in place of hashed
+n-grams. Every split is kept in ``build/routing/`` once it is done, so that a killed run goes on, and
+``--jobs N`` works on N of them at a time. Without a folder it prints what is kept.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import time
 import warnings
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.measure import Report, environment
-from mild.comparison import chosen_methods, compare
+from mild.comparison import Comparison, Method, chosen_methods, compare
 from mild.exceptions import DegenerateDataWarning
 from mild.metrics import resampled_intervals
+from mild.reproduce.surroundings import commit
 from mild.tables import read_outcomes
-from mild.tasks import CostTerms, comparison_inputs, make_task, task_splits
+from mild.tasks import CostTerms, Task, comparison_inputs, make_task, task_splits
 
 KEPT = Path(__file__).parent.parent / "results" / "routing"
+PARTS = Path(__file__).parent.parent / "build" / "routing"
 PEERS = ("constant", "ce", "tdef", "regression", "knn", "mlp")
 METHODS = ("ce", "tdef", "mild", "regression", "knn", "mlp", "tune")
 SPLITS = 10
@@ -68,37 +74,178 @@ CASES = (
 )
 
 
-def measure(case: Case, file: Path) -> dict[str, Any]:
-    """Every method on ten splits of one table, hashing features."""
-    table = read_outcomes(file, experts=case.experts)
-    task = make_task(table, case.terms)
-    inputs, kind = comparison_inputs(task)
+@dataclass(frozen=True)
+class Job:
+    """One case, and how its queries are seen: by hashing, or by an encoder."""
+
+    case: Case
+    folder: Path
+    encoder: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Of its files."""
+        return self.case.name + ("-minilm" if self.encoder else "")
+
+    @property
+    def file(self) -> Path:
+        return self.folder / f"{self.case.file}.parquet"
+
+    def task(self) -> Task:
+        return make_task(read_outcomes(self.file, experts=self.case.experts), self.case.terms)
+
+    def part(self, number: int) -> Path:
+        """Where a finished split is kept."""
+        return PARTS / self.name / f"{number}.json"
+
+
+class _Watched:
+    """A router whose choices are noted, and how long it took to learn and to make them."""
+
+    def __init__(self, router: Any, notes: dict[str, Any]) -> None:
+        self.router = router
+        self.notes = notes
+
+    def fit(self, X: Any, costs: Any) -> _Watched:
+        self.notes["start"] = time.perf_counter()
+        self.router.fit(X, costs)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        chosen = self.router.predict(X)
+        self.notes["seconds"] = time.perf_counter() - self.notes.pop("start")
+        self.notes["chosen"] = chosen.tolist()
+        return chosen
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.router, name)
+
+
+class _Again:
+    """Stands for a router whose choices are known."""
+
+    def __init__(self, notes: dict[str, Any]) -> None:
+        self.notes = notes
+        self.best_params_ = notes["found"]
+
+    def fit(self, X: Any, costs: Any) -> _Again:
+        return self
+
+    def predict(self, X: Any) -> Any:
+        return np.array(self.notes["chosen"])
+
+
+class _Rows:
+    """Inputs of routers that look at none."""
+
+    def __init__(self, n_rows: int) -> None:
+        self.n_rows = n_rows
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def features(self, train: Any, test: Any) -> tuple[Any, Any]:
+        return train, test
+
+
+def run_split(job: Job, number: int) -> str:
+    """Every method on one split, kept in a file of its own; what was done, in words."""
+    if job.part(number).exists():
+        return f"{job.name} split {number + 1}: kept"
+    warnings.simplefilter("ignore", DegenerateDataWarning)
+    start = time.perf_counter()
+    task = job.task()
+    options = {"source": job.encoder} if job.encoder else None
+    inputs, kind = comparison_inputs(task, "encoder" if job.encoder else None, options)
+    notes: dict[str, dict[str, Any]] = {}
+
+    def watched(method: Method) -> Method:
+        notes[method.key] = {}
+        return replace(
+            method, build=lambda context: _Watched(method.build(context), notes[method.key])
+        )
+
+    found = _compare(task, inputs, [watched(method) for method in _methods()], [number])
+    for row in found.rows:
+        notes[row.key]["found"] = row.found[0]
+    place = environment(("numpy", "scipy", "scikit-learn", "torch")).rpartition(", commit ")[0]
+    place += f", commit {commit()}"
+    _replace(job.part(number), {"text": kind, "environment": place, "methods": notes})
+    return f"{job.name} split {number + 1}: {time.perf_counter() - start:.0f} s"
+
+
+def gather(job: Job) -> dict[str, Any]:
+    """All splits of a case in one comparison."""
+    task = job.task()
+    parts = [json.loads(job.part(number).read_text(encoding="utf-8")) for number in range(SPLITS)]
+
+    def known(method: Method) -> Method:
+        kept = iter(parts)
+        return replace(method, build=lambda context: _Again(next(kept)["methods"][method.key]))
+
+    methods = [known(method) for method in _methods()]
+    found = _compare(task, _Rows(task.table.rows), methods, range(SPLITS)).as_dict()
+    for row in found["methods"]:
+        seconds = [part["methods"][row["method"]]["seconds"] for part in parts]
+        row["seconds"] = float(np.mean(seconds))
+    return {
+        "case": job.name,
+        "table": job.file.stem,
+        "cost": task.words,
+        "fingerprint": task.table.fingerprint(),
+        "text": parts[0]["text"],
+        "encoder": Path(job.encoder).name if job.encoder else None,
+        "seed": 0,
+        "environment": "; ".join(dict.fromkeys(part["environment"] for part in parts)),
+        **found,
+    }
+
+
+def _methods() -> tuple[Method, ...]:
     methods, left_out = chosen_methods(METHODS)
     if left_out:
         raise SystemExit(f"install what {', '.join(left_out)} needs")
-    start = time.perf_counter()
-    found = compare(
+    return methods
+
+
+def _compare(task: Task, inputs: Any, methods: Any, numbers: Iterable[int]) -> Comparison:
+    splits = task_splits(task, SPLITS, TEST_SHARE, None, 0)
+    return compare(
         inputs,
         task.costs,
-        task_splits(task, SPLITS, TEST_SHARE, None, 0),
+        [splits[number] for number in numbers],
         methods,
-        expert_names=table.expert_names,
+        expert_names=task.table.expert_names,
         bundle=task.bundle,
-        prices=table.prices,
+        prices=task.table.prices,
         largest=task.largest,
-        progress=lambda done, total, text: print(f"{case.name} {done}/{total} {text}", flush=True),
     )
-    return {
-        "case": case.name,
-        "table": file.stem,
-        "cost": task.words,
-        "fingerprint": table.fingerprint(),
-        "text": kind,
-        "seed": 0,
-        "environment": environment(("numpy", "scipy", "scikit-learn", "torch")),
-        "seconds": time.perf_counter() - start,
-        **found.as_dict(),
-    }
+
+
+def _replace(file: Path, content: dict[str, Any]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_suffix(".tmp")
+    draft.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    draft.replace(file)
+
+
+def measure(folder: Path, names: list[str], encoder: str | None = None, jobs: int = 1) -> None:
+    """Compare what is not kept yet; the largest tables begin."""
+    wanted = [Job(case, folder, encoder) for case in CASES if not names or case.name in names]
+    wanted = [
+        job for job in wanted if job.file.exists() and not (KEPT / f"{job.name}.json").exists()
+    ]
+    wanted.sort(key=lambda job: -job.file.stat().st_size)
+    todo = [(job, number) for job in wanted for number in range(SPLITS)]
+    if jobs == 1:
+        for job, number in todo:
+            print(run_split(job, number), flush=True)
+    else:
+        with ProcessPoolExecutor(jobs) as pool:
+            for said in pool.map(run_split, *zip(*todo, strict=True)) if todo else ():
+                print(said, flush=True)
+    for job in wanted:
+        _replace(KEPT / f"{job.name}.json", gather(job))
 
 
 def against(result: dict[str, Any], peer: str) -> tuple[float, float, float]:
@@ -109,23 +256,15 @@ def against(result: dict[str, Any], peer: str) -> tuple[float, float, float]:
     return float(found.estimate[0]), float(found.low[0]), float(found.high[0])
 
 
-def run(folder: Path | None = None, names: list[str] | None = None) -> Report:
-    """Measure what is missing, and put everything that is kept into one table."""
-    for case in CASES if folder else ():
-        kept, file = KEPT / f"{case.name}.json", folder / f"{case.file}.parquet"
-        if kept.exists() or not file.exists() or (names and case.name not in names):
-            continue
-        result = measure(case, file)
-        KEPT.mkdir(parents=True, exist_ok=True)
-        draft = kept.with_suffix(".tmp")
-        draft.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-        draft.replace(kept)
+def run() -> Report:
+    """Everything that is kept in one table."""
     results = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(KEPT.glob("*.json"))]
     report = Report("The tuned router against a constant and single methods")
     report.notes = [
         f"Mean cost on {SPLITS} fixed splits, {TEST_SHARE:.0%} of the rows held out; hashing "
-        f"features; every method searches its own strength on the training rows. In brackets the 95 % "
-        f"interval of the tuned router's cost minus the peer's, corrected for the splits' overlap."
+        f"features, or MiniLM's vectors where the name says so; every method searches its own strength "
+        f"on the training rows. In brackets the 95 % interval of the tuned router's cost minus the peer's, "
+        f"corrected for the splits' overlap."
     ]
     for result in results:
         means = {row["method"]: row["mean_cost"] for row in result["methods"]}
@@ -145,4 +284,12 @@ def run(folder: Path | None = None, names: list[str] | None = None) -> Report:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore", DegenerateDataWarning)
-    print(run(Path(sys.argv[1]) if len(sys.argv) > 1 else None, sys.argv[2:]).markdown())
+    asked = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    asked.add_argument("folder", nargs="?", type=Path)
+    asked.add_argument("cases", nargs="*")
+    asked.add_argument("--encoder", help="folder or name of a sentence encoder")
+    asked.add_argument("--jobs", type=int, default=1, help="splits at a time")
+    given = asked.parse_args()
+    if given.folder is not None:
+        measure(given.folder, given.cases, given.encoder, given.jobs)
+    print(run().markdown())

@@ -188,6 +188,13 @@ def test_yardsticks_are_means_over_seeds_not_over_trainings() -> None:
     assert [row.yardstick for row in block.rows] == [False, False, False, True, True]
 
 
+def test_a_method_that_asks_the_best_constant_s_expert_is_not_above_it() -> None:
+    records = [make_record(TDEF, 0, 0.7185 + 3e-15), make_record(UNIFORM, 0, 0.7186)]
+    for record in records:
+        record["reference"] |= {"constant": 0.7185}
+    assert [row.method["name"] for row in block_of(records).above_constant] == ["mild"]
+
+
 def test_methods_above_the_best_constant_are_listed() -> None:
     records = runs(TDEF, [0.05, 0.06])
     records += runs(

@@ -178,8 +178,8 @@ def _judge(data: SearchData, heads: Sequence[_Head], largest: float) -> FloatArr
     # Threads: NumPy lets go of the interpreter in its products, and nothing has to be copied.
     with parallel_config(backend="threading", n_jobs=min(JOBS, os.cpu_count() or 1)):
         search = Search(data, SEARCH_TOL, None, None, len(candidates))
-        outcome = search.run(candidates)
+        made = search.run(candidates)
     if search.interrupted:
         # A search that was stopped must not pass for one that was finished.
         raise KeyboardInterrupt
-    return outcome
+    return data.paid(made)

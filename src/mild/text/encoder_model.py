@@ -118,7 +118,8 @@ class RunningEncoder:
         finally:
             if bars:
                 log.enable_progress_bar()
-        self.model.eval().to(self.device)
+        # Weights may be kept in 16 bits; sums are taken in 32.
+        self.model.float().eval().to(self.device)
 
     def encode(self, texts: Sequence[str]) -> Rows:
         """Vectors (n_texts, width) of one batch."""

@@ -43,7 +43,9 @@ def test_the_first_request_of_the_readme_works(tmp_path, workers):
         async with served(tmp_path, demo=True, port=0, workers=workers) as g:
             found = {text: await ask(g.port, chat(text)) for text in ASKED}
             stream = await ask(g.port, chat("What is 3 + 4?", stream=True))
-            cheap = await ask(g.port, chat("What is the capital of France?", "router-mild-10000000"))
+            cheap = await ask(
+                g.port, chat("What is the capital of France?", "router-mild-10000000")
+            )
             completion = await ask(
                 g.port, {"model": "mild", "prompt": "What is 2 + 2?"}, "/v1/completions"
             )

@@ -67,6 +67,7 @@ class ModelSettings:
     method: Annotated[
         list[str] | None,
         typer.Option(
+            "--method",
             metavar="METHOD",
             help="tdef, mild, uniform, tuned, grid, ce, cwce, ldam, or a reading such as "
             "mild:rewards=contrast,counts=best; may be repeated. Default: all that the experiment has.",

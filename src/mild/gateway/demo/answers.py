@@ -98,7 +98,9 @@ def _rules(text: str) -> str:
 
 
 def _stand_in_for(model: str, text: str) -> str:
-    return recall(text) or f"I am a stand-in for {model}. Put the real one, or any other, in my place."
+    return (
+        recall(text) or f"I am a stand-in for {model}. Put the real one, or any other, in my place."
+    )
 
 
 STAND_INS: Mapping[str, Callable[[str], str]] = {

@@ -30,9 +30,9 @@ __all__ = ["demo_router", "demo_settings", "serve_demo"]
 BUDGET = 0.01
 # Dollars per million tokens in and out, and per question: those of the table that the router learned from.
 PRICES = {
-    "smollm2": {"price_in": 0.010, "price_out": 0.020},
-    "gemma3": {"price_in": 0.020, "price_out": 0.040},
-    "rules": {"price_per_query": 0.0000001},
+    "smollm2": (0.010, 0.020, 0.0),
+    "gemma3": (0.020, 0.040, 0.0),
+    "rules": (0.0, 0.0, 0.0000001),
 }
 # Seconds to the first byte of an endpoint: a model on one slow thread ends its answer before it sends it.
 PATIENCE = 300.0
@@ -55,11 +55,13 @@ def demo_settings(ports: dict[str, int], folder: Path, options: dict[str, Any]) 
     experts = tuple(
         ExpertSettings(
             name,
-            f"http://127.0.0.1:{port}/v1",
+            f"http://127.0.0.1:{ports[name]}/v1",
             f"{name}-stand-in",
-            **PRICES[name],
+            price_in=price_in,
+            price_out=price_out,
+            price_per_query=price_per_query,
         )
-        for name, port in ports.items()
+        for name, (price_in, price_out, price_per_query) in PRICES.items()
     )
     endpoints = options.get("endpoints") or {}
     experts = tuple(
