@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import warnings
@@ -10,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from mild.cli.console import emit, number, print_table, progress_bar, reported
+from mild.cli.console import emit, number, progress_bar, reported, unbroken_words
 from mild.exceptions import ConvergenceWarning, InvalidInputError
 
 
@@ -75,14 +76,6 @@ def test_json_has_no_nan(capsys):
     assert json.loads(capsys.readouterr().out) == {"a": None, "b": [None, 1.0]}
 
 
-def test_names_with_brackets_are_printed_as_they_are(capsys):
-    print_table("title [x]", ["expert [red]"], [["[bold]large[/bold]"]])
-    out = capsys.readouterr().out
-    assert "[bold]large[/bold]" in out
-    assert "title [x]" in out
-    assert "expert [red]" in out
-
-
 @pytest.mark.parametrize(("value", "text"), [(0.12345, "0.1235"), (None, "–"), (float("nan"), "–")])
 def test_numbers_are_short(value, text):
     assert number(value) == text
@@ -105,15 +98,31 @@ def test_the_bar_goes_to_stderr(monkeypatch, capsys):
     assert "fold 2" in captured.err
 
 
-def test_numbers_stay_whole_in_a_table_too_narrow_for_long_words(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "27")
-    rows = [["uncharacteristically", "-0.7070"]]
-    print_table("t", ["parameters", "difference"], rows, unbroken=["difference"])
-    lines = capsys.readouterr().out.splitlines()
-    assert any("-0.7070" in line for line in lines)
-    assert max(map(len, lines)) <= 27
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
 
-def test_a_table_of_no_rows_is_a_header(capsys):
-    print_table("t", ["expert", "share"], [])
-    assert "share" in capsys.readouterr().out
+@pytest.mark.parametrize("width", [20, 33, 80])
+def test_a_terminal_shows_whole_words(monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    text = (
+        "note: 486 rows are ties (26.8 %): all that were asked score the same, by qwen-2.5-coder."
+    )
+    lines = unbroken_words(text, Terminal()).split("\n")
+    assert max(map(len, lines)) <= width
+    assert " ".join(lines) == text
+
+
+def test_what_no_terminal_reads_stays_one_line(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    text = "a sentence that is longer than twenty letters"
+    assert unbroken_words(text, io.StringIO()) == text
+    # A stream that says it is a terminal, and has no size.
+    monkeypatch.delenv("COLUMNS")
+    assert unbroken_words(text, Terminal()) == text
+
+
+def test_a_point_of_a_list_is_indented(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    assert unbroken_words("- one two three four five", Terminal()) == "- one two three four\n  five"

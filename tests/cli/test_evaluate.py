@@ -95,7 +95,9 @@ def test_unknown_costs_are_left_out_and_counted(mild, tables, fitted):
     columns["cost__medium"][:] = np.nan
     done = mild("evaluate", tables.write(columns, "gaps.csv"), "--router", fitted)
     assert done.code == 0, done.err
-    assert "have no cost for the chosen expert" in done.err
+    assert "42 of 160 rows are left out: not every expert was asked there." in done.err
+    assert "on 118 rows" in done.out
+    assert ", 118 rows)." in done.out
 
 
 def test_too_few_known_rows_give_no_verdict(mild, tables, fitted):
@@ -127,9 +129,9 @@ def test_a_folder_that_is_no_router_is_one_sentence(mild, tables):
     assert "there is no such folder" in done.json()["error"]
 
 
-def test_with_missing_costs_the_share_of_the_gain_is_a_dash(mild, tables, fitted):
+def test_means_over_different_rows_have_no_share_of_the_gain(mild, tables, fitted):
     columns = tables.make(160, 1)
-    columns["cost__medium"][::3] = np.nan
+    columns["cost__medium"][20:] = np.nan
     file = tables.write(columns, "gaps.csv")
     (line,) = [
         line

@@ -88,6 +88,7 @@ def test_the_paper_s_grid_is_an_option(mild, tables):
 def test_a_search_that_lacks_an_attribute_is_not_described_as_if_it_had_it(missing):
     search = SimpleNamespace(
         best_family_="linear",
+        best_index_=0,
         best_params_={},
         interrupted_=False,
         skipped_families_=["knn"],

@@ -73,12 +73,34 @@ def test_prices_become_dollars():
     assert "per 1,000 inputs" in found.statement.sentence
 
 
-def test_experts_that_were_not_always_asked_are_judged_where_they_were():
+def test_all_are_compared_on_the_rows_that_asked_every_expert():
     X, costs = make_problem()
     costs[::5, 1] = np.nan
-    found = run(X, costs, names=("ce",))
-    assert np.isfinite(found.row("ce").mean)
+    split = Split(np.arange(200), np.arange(200, 400))
+    found = run(X, costs, names=("ce",), splits=[split])
+    kept = np.arange(200, 400)[~np.isnan(costs[200:, 1])]
+    assert found.n_test == found.row("ce").rows == 160
+    assert found.oracle == costs[kept].min(axis=1).mean()
+    assert found.row("constant").mean == costs[kept].mean(axis=0).min()
+    assert found.not_compared == "40 of 200 rows are left out: not every expert was asked there."
     assert found.statement.pays is True
+    assert run(*make_problem(), names=("ce",)).not_compared is None
+
+
+@pytest.mark.parametrize("where", ["all", "second"])
+def test_without_complete_rows_means_are_over_those_that_asked(where):
+    X, costs = make_problem()
+    splits = [
+        Split(np.arange(200), np.arange(200, 300)),
+        Split(np.arange(200), np.arange(300, 400)),
+    ]
+    holes = np.arange(200 if where == "all" else 300, 400)
+    costs[holes, holes % 2] = np.nan
+    found = run(X, costs, names=("regression",), splits=splits)
+    assert found.n_test == 100
+    assert found.not_compared.startswith(
+        f"only {200 - len(holes)} of 200 rows asked every expert: each mean is over the rows that asked"
+    )
 
 
 def test_text_features_are_learned_from_the_training_rows_alone():
@@ -189,7 +211,7 @@ def test_an_interrupt_ends_the_comparison_and_not_only_a_search(monkeypatch):
 
     def stopped(self, candidates):
         self.interrupted = True
-        return np.ones((len(self.data.costs), len(candidates)))
+        return np.ones((len(self.data.costs), len(candidates)), dtype=int)
 
     monkeypatch.setattr(Search, "run", stopped)
     with pytest.raises(KeyboardInterrupt):

@@ -83,13 +83,24 @@ def test_missing_costs_are_refused_or_skipped_and_counted():
     assert (result.n_samples, result.n_known, result.loss) == (3, 2, 1.25)
 
 
+def test_everything_is_compared_on_the_same_rows_by_hand():
+    costs = [[0, 1], [1, 0], [1, 1], [0, NAN], [NAN, 0], [0, 1]]
+    result = summary(costs, [0, 1, 0, 0, 1, 1])
+    assert (result.n_samples, result.n_known) == (6, 4)
+    assert (result.loss, result.constant_expert, result.constant_loss) == (0.5, 0, 0.5)
+    assert (result.oracle_loss, result.headroom, result.headroom_captured) == (0.25, 0.25, 0)
+    assert result.shuffled_control == 0.625
+    assert result.shares.tolist() == [0.5, 0.5]
+    assert result.oracle_shares.tolist() == [0.75, 0.25]
+
+
 def test_means_over_different_rows_give_no_share_of_the_headroom():
-    costs = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 3.0]])
-    assert summary(costs, [0, 1, 0]).headroom_captured == 1
-    costs[2, 1] = NAN
-    result = summary(costs, [0, 1, 0], missing="skip")
-    assert result.headroom > 0
-    assert np.isnan(result.headroom_captured)
+    costs = [[0, 1, NAN], [1, 0, NAN], [NAN, 1, 0], [NAN, 0, 1], [0, NAN, 1], [1, 0, NAN]]
+    result = summary(costs, [0, 1, 2, 0, 0, 0], missing="skip")
+    assert (result.n_samples, result.n_known) == (6, 5)
+    # 2 errors in 5 rows against 2 in 4 and 2 in 3; the router errs once in its 5.
+    assert (result.constant_expert, result.constant_loss, result.loss) == (1, 0.4, 0.2)
+    assert result.oracle_loss == 0
     assert result.as_dict()["headroom_captured"] is None
 
 

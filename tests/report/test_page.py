@@ -170,3 +170,12 @@ def test_no_query_is_in_a_page_that_was_asked_for_none():
     page = render(build_document(cost_router(), table, costs, X, queries=0))
     assert "question number" not in page
     assert all(name in page for name in NAMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "start"), [("the router", "The router costs"), ("kNN", "kNN costs")]
+)
+def test_a_sentence_begins_with_a_capital_unless_with_a_name(name, start):
+    document = build_document(cost_router(), *larger_case(150))
+    document["verdict"]["sentence"] = f"Routing pays: {name} costs 0.1 less."
+    assert f'<p class="lead">{start} 0.1 less.</p>' in render(document)

@@ -9,11 +9,17 @@ X = np.zeros((3, 2))
 COSTS = np.array([[0.0, 1.0, 0.6], [0.5, 0.0, 0.3], [1.0, 0.2, 0.3]])
 
 
-def test_takes_the_least_mean_cost_over_asked_rows():
+def test_takes_the_least_mean_cost_over_the_rows_that_asked_every_expert():
     costs = np.array([[0.9, 1.0], [np.nan, 0.2], [0.9, 0.9]])
     router = ConstantRouter().fit(X, costs)
     assert_allclose(router.mean_costs_, [0.9, 0.7])
-    assert_array_equal(router.predict(X), 1)
+    # The second expert is cheaper by an easy row of its own alone.
+    assert_array_equal(router.predict(X), 0)
+
+
+def test_without_such_rows_each_is_judged_by_its_own():
+    costs = np.array([[0.9, np.nan], [np.nan, 0.2], [0.9, np.nan]])
+    assert ConstantRouter().fit(X, costs).expert_ == 1
 
 
 def test_weights_count():

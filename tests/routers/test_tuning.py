@@ -19,6 +19,7 @@ from mild.exceptions import (
 from mild.metrics import deferral_loss
 from mild.policies import ConstantPolicy
 from mild.routers import search as search_module
+from mild.routers.candidates import parse_families
 from mild.routers.linear import LinearRouter
 from mild.routers.path import LinearPath
 from mild.routers.tuning import RouterCV
@@ -159,6 +160,16 @@ def test_a_missing_package_leaves_its_family_out_and_says_so(monkeypatch) -> Non
     assert "mlp" not in search.cv_results_["family"]
 
 
+@pytest.mark.parametrize(
+    ("rows", "features", "has"), [(5_208, 10, True), (5_209, 10, False), (5_000, 4_096, False)]
+)
+def test_by_default_the_network_is_for_small_tables(rows, features, has) -> None:
+    taken, left_out = parse_families("auto", (rows, features))
+    assert ("mlp" in taken) is has
+    assert left_out == ([] if has else ["mlp"])
+    assert "mlp" in parse_families("all", (rows, features))[0]
+
+
 def test_progress_is_reported_to_the_end() -> None:
     X, costs = specialists(120)
     seen: list[tuple[int, int]] = []
@@ -219,6 +230,29 @@ def test_the_verdict_is_not_biased_by_missing_costs(known) -> None:
     assert verdict.pays is True
     assert verdict.low < truth.estimate < verdict.high
     assert verdict.router_cost == pytest.approx(search.cv_results_["mean_cost"][search.best_index_])
+
+
+def test_the_verdict_compares_on_the_same_rows() -> None:
+    X, costs = specialists(300)
+    costs[:100, 0] = np.nan
+    search = RouterCV(families="regression", cv=3).fit(X, costs)
+    verdict, chosen = search.verdict_, search.held_out_[100:]
+    assert verdict.n_rows == 200
+    assert verdict.left_out == "100 of 300 rows are left out: not every expert was asked there."
+    paid = costs[100:][np.arange(200), chosen]
+    constant = costs[100:][np.arange(200), search.held_out_constants_[100:]]
+    assert verdict.router_cost == pytest.approx(paid.mean())
+    assert verdict.constant_cost == pytest.approx(constant.mean())
+    assert verdict.estimate == pytest.approx((paid - constant).mean())
+
+
+def test_rows_that_no_fold_judges_have_no_choice() -> None:
+    X, costs = specialists(300)
+    folds = [(np.arange(100), np.arange(100, 200)), (np.arange(200), np.arange(200, 300))]
+    search = RouterCV(families=["regression", "knn", "stack"], cv=folds).fit(X, costs)
+    assert (search.held_out_[:100] == -1).all()
+    assert (search.held_out_[100:] >= 0).all()
+    assert (search.held_out_constants_[:100] == -1).all()
 
 
 def test_the_verdict_weighs_rows_as_the_search_does() -> None:

@@ -323,9 +323,23 @@ def test_a_broken_table_of_outcomes_is_still_one(tmp_path):
     assert is_outcome_table(path) is True
 
 
-def test_json_lines_are_outcomes_and_what_cannot_be_read_is_not(tmp_path):
+def test_json_lines_are_outcomes_and_other_files_are_not(tmp_path):
     (tmp_path / "a.jsonl").write_text("{}\n")
     assert is_outcome_table(tmp_path / "a.jsonl") is True
-    (tmp_path / "a.parquet").write_text("no parquet")
-    for name in ("a.parquet", "nothing.csv", "a.npz", "."):
+    for name in ("nothing.csv", "a.npz", "."):
         assert is_outcome_table(tmp_path / name) is False
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.parquet", b"no parquet", "it is not a readable .parquet file"),
+        ("a.csv", "prompt,correct__a\nx,1\n".encode("utf-16"), "its text is UTF-16"),
+        ("b.csv", b"", "the file is empty"),
+    ],
+)
+def test_what_cannot_be_read_is_left_to_the_reader_of_outcomes(tmp_path, name, content, said):
+    (tmp_path / name).write_bytes(content)
+    assert is_outcome_table(tmp_path / name) is True
+    with pytest.raises(DataFileError, match=said):
+        read_outcomes(tmp_path / name)

@@ -81,13 +81,33 @@ def test_too_few_rows_cannot_tell():
     assert math.isnan(found.statement.estimate)
 
 
-def test_experts_that_were_never_asked_are_left_out_of_the_mean():
+def test_experts_that_were_never_asked_are_left_out_and_counted():
     columns = make_columns(60)
     asked = columns["correct__poet"].astype(float)
     asked[::2] = np.nan
     columns["correct__poet"] = asked
     found = evaluate_choices(task_of(columns), np.ones(60, int))
-    assert found.summary["n_known"] == 30
+    assert found.summary["n_known"] == found.statement.rows == 30
+    assert found.left_out == "30 of 60 rows are left out: not every expert was asked there."
+    assert evaluate_choices(task_of(make_columns(60)), np.ones(60, int)).left_out is None
+
+
+def test_a_table_with_holes_is_judged_on_the_rows_that_have_all():
+    # The fourth and the fifth row are left out; dollars, too, are those of the other four.
+    table = {
+        "prompt": list("abcdef"),
+        "correct__s": [1, 0, 0, 1, None, 1],
+        "correct__l": [0, 1, 0, None, 1, 0],
+        "cost__s": [0.001, 0.001, 0.001, 0.5, None, 0.001],
+        "cost__l": [0.004, 0.004, 0.004, None, 0.5, 0.004],
+    }
+    found = evaluate_choices(task_of(table), np.array([0, 1, 0, 0, 1, 1]))
+    assert (found.summary["loss"], found.summary["constant_loss"]) == (0.5, 0.5)
+    assert (found.summary["oracle_loss"], found.summary["shuffled_control"]) == (0.25, 0.625)
+    assert found.constant_losses.tolist() == [0.5, 0.75]
+    assert (found.router_price, found.constant_price) == (pytest.approx(2.5), pytest.approx(1.0))
+    assert found.statement.rows == 4
+    assert "$1.50 more per 1,000" in found.statement.sentence
 
 
 def test_experts_that_are_all_right_leave_nothing_to_gain():

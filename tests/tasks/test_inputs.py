@@ -60,3 +60,13 @@ def test_vectors_that_are_not_there_are_refused():
 def test_an_unknown_step_is_refused():
     with pytest.raises(OptionError, match="hashing"):
         make_step(task_of(make_columns(5)), "hash")
+
+
+def test_a_table_of_empty_queries_is_refused():
+    table = read_outcomes(
+        pa.table({"prompt": ["", ""], "correct__s": [1, 0], "correct__l": [0, 1]})
+    )
+    with pytest.raises(
+        InvalidInputError, match="every query is empty: there is nothing to route by"
+    ):
+        make_step(make_task(table, CostTerms()))

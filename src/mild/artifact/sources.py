@@ -18,6 +18,9 @@ from mild.text import TextFeatures
 
 __all__ = ["Source", "source_of"]
 
+# Longer arrays among the parameters are only counted.
+MOST_VALUES = 64
+
 
 @dataclass(frozen=True)
 class Source:
@@ -147,6 +150,9 @@ def _plain(value: Any) -> Any:
         return value if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, np.ndarray) and value.size > MOST_VALUES:
+        # Rows of folds and the like: as long as the data, and of no use without them.
+        return f"{value.size} values"
     if isinstance(value, (list, tuple, set, range, np.ndarray)):
         return [_plain(entry) for entry in value]
     if hasattr(value, "get_params") and not isinstance(value, type):

@@ -39,7 +39,7 @@ def save(
     *,
     expert_names: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
-    data: tuple[Any, Any] | None = None,
+    data: tuple[Any, Any] | Mapping[str, Any] | None = None,
     text: TextFeatures | None = None,
     notes: Mapping[str, Any] | None = None,
     marks: NDArray[np.uint64] | None = None,
@@ -58,7 +58,8 @@ def save(
     folder : where to; must not exist or be empty, unless ``overwrite``
     expert_names : one name per expert; None for those the router knows
     feature_names : one name per feature; None for those the router knows, if any
-    data : (X, costs) the router was fitted on, for the fingerprint; None to leave it out
+    data : (X, costs) the router was fitted on, for the fingerprint, or a mapping of "fingerprint" and
+        "rows" where they are known; None to leave it out
     text : fitted step from texts to the router's features, saved with it; None for the one that a loaded
         router already has, if any
     notes : JSON-ready facts to keep with the router, such as what counted as a cost
@@ -103,7 +104,7 @@ def save(
         feature_names=features,
         n_features=source.policy.n_features,
         n_experts=source.policy.n_experts,
-        data=source.data if data is None else _described_data(*data),
+        data=source.data if data is None else _described_data(data),
         tensors={
             name: {"shape": list(array.shape), "dtype": array.dtype.name}
             for name, array in tensors.items()
@@ -210,7 +211,10 @@ def _text_state(
     return {"kind": text.kind, "settings": settings}
 
 
-def _described_data(X: Any, costs: Any) -> dict[str, Any]:
+def _described_data(data: tuple[Any, Any] | Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(data, Mapping):
+        return {"fingerprint": str(data["fingerprint"]), "rows": int(data["rows"])}
+    X, costs = data
     return {"fingerprint": fingerprint(X, costs), "rows": int(np.shape(costs)[0])}
 
 

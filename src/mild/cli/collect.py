@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from mild.cli import options as o
-from mild.cli.console import INTERRUPTED, emit, note, number, print_table, progress_bar
+from mild.cli.console import INTERRUPTED, emit, note, number, print_table, progress_bar, say
 
 __all__ = ["collect"]
 
@@ -155,8 +155,8 @@ def _show(result: dict[str, Any]) -> None:
         for name, run in result["experts"].items()
     ]
     print_table(f"{result['questions']} questions", header, rows, unbroken=["spend", "latency"])
-    typer.echo(f"Spent {_dollars(result['spent'])} in this run.")
-    typer.echo(f"Written to {result['table']}; answers in {result['ledger']}.")
+    say(f"Spent {_dollars(result['spent'])} in this run.")
+    say(f"Written to {result['table']}; answers in {result['ledger']}.")
 
 
 def _show_plan(plan: dict[str, Any]) -> None:

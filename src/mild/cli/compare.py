@@ -10,6 +10,7 @@ import typer
 from mild.cli import options as o
 from mild.cli.console import emit, note, progress_bar
 from mild.cli.data import options as d
+from mild.cli.engine_options import Address, Engine, check_engine, on_engine
 from mild.cli.outcomes import Given, Group, Jobs, Model, Source, Text, Time, note_folds, workers
 
 __all__ = ["compare"]
@@ -42,6 +43,8 @@ def compare(
         float, typer.Option(help="Of the intervals, which hold for all methods at once.")
     ] = 0.95,
     jobs: Jobs = None,
+    engine: Engine = "local",
+    address: Address = None,
     seed: o.Seed = 0,
     form: d.Form = None,
     query: d.Query = None,
@@ -75,24 +78,8 @@ def compare(
     from mild.tasks import comparison_inputs, make_task, task_splits
     from mild.tasks.folds import possible_folds
 
-    given = Given(
-        data,
-        form=form,
-        query=query,
-        choices=choices,
-        experts=experts,
-        scores=scores,
-        prices=prices,
-        latencies=latencies,
-        vectors=vectors,
-        beta=beta,
-        price_weight=price_weight,
-        latency_weight=latency_weight,
-        text=text,
-        model=model,
-        group=group,
-        time=time,
-    )
+    check_engine(engine, address)
+    given = Given.among(locals(), data)
     methods, left_out = chosen_methods(method)
     if out is not None:
         check_results(out)
@@ -101,7 +88,9 @@ def compare(
     folds = possible_folds(task, cv, splits=drawn)
     note_folds(cv, folds, task)
     inputs, kind = comparison_inputs(task, text, given.step_options())
-    with progress_bar("comparing") as progress:
+    if jobs is None and engine == "ray":
+        jobs = -1
+    with on_engine(engine, address, jobs), progress_bar("comparing") as progress:
         found = run(
             inputs,
             task.costs,

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from mild.cli.console import number, print_table
+from mild.cli.console import number, print_table, say
 from mild.comparison import Comparison, Row
 from mild.exceptions import DataFileError
+from mild.metrics.money import amount
 from mild.tasks import minority_recall
 
 __all__ = ["check_results", "print_comparison"]
@@ -26,7 +25,7 @@ def check_results(out: Path) -> None:
 
 def print_comparison(found: Comparison, result: Mapping[str, Any]) -> None:
     """Tables of methods and experts, and the one sentence."""
-    typer.echo(f"cost = {result['cost']['words']}; text features: {result['text']}")
+    say(f"cost = {result['cost']['words']}; text features: {result['text']}")
     header = ["method", "mean cost", "minus constant", "verdict", "gain"]
     rows = [[row.label, *_costs(found, row)] for row in found.rows]
     rows.append(["oracle", number(found.oracle), "", "", "100.0 %"])
@@ -36,19 +35,19 @@ def print_comparison(found: Comparison, result: Mapping[str, Any]) -> None:
     _print_behaviour(found)
     _print_experts(found)
     if found.dropped:
-        typer.echo(
-            f"{found.dropped:,} test rows were left out: their query is in the training rows, too."
-        )
-    typer.echo(found.statement.sentence)
+        say(f"{found.dropped:,} test rows were left out: their query is in the training rows, too.")
+    if found.not_compared is not None:
+        say(found.not_compared[:1].upper() + found.not_compared[1:])
+    say(found.statement.sentence)
     if "out" in result:
-        typer.echo(f"Written to {result['out']}.")
+        say(f"Written to {result['out']}.")
 
 
 def _title(found: Comparison) -> str:
     splits = "1 split" if found.n_splits == 1 else f"{found.n_splits} splits"
     return (
         f"{found.n_rows:,} rows, {splits}: {found.n_train:,.0f} to fit on, {found.n_test:,.0f} to judge "
-        f"by; intervals of {found.confidence:.0%} for all methods at once"
+        f"by; intervals of {found.confidence * 100:g} % for all methods at once"
     )
 
 
@@ -73,7 +72,7 @@ def _print_behaviour(found: Comparison) -> None:
         cells += [number(row.control), _percent(float(row.shares.max()))]
         cells.append(_percent(minority_recall(row.recall, found.oracle_shares)))
         if priced:
-            cells.append("–" if row.price is None else f"{1000 * row.price:,.2f}")
+            cells.append("–" if row.price is None else amount(1000 * row.price))
         rows.append([*cells, f"{row.seconds:.1f}"])
     print_table("how they ask", header, rows, unbroken=("method",))
 

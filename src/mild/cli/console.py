@@ -5,17 +5,30 @@ from __future__ import annotations
 import functools
 import json
 import math
+import os
 import sys
+import textwrap
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 
+from mild.cli.table import print_table
 from mild.exceptions import MildError, MildWarning
 
-__all__ = ["INTERRUPTED", "emit", "note", "number", "print_table", "progress_bar", "reported"]
+__all__ = [
+    "INTERRUPTED",
+    "emit",
+    "note",
+    "number",
+    "print_table",
+    "progress_bar",
+    "reported",
+    "say",
+    "unbroken_words",
+]
 
 # What a shell reports for a program that was ended by Ctrl-C.
 INTERRUPTED = 130
@@ -34,8 +47,6 @@ OTHER_OPTIONS = {
     "random_state": "--seed",
     "grid": "--paper-grid",
 }
-# In a table without room for long words, those up to this length stay whole.
-SHORT = 6
 # The time that is left is judged by the steps of so many seconds; a single one may take minutes.
 STEADY = 3600.0
 
@@ -58,12 +69,12 @@ def reported(
             said = in_words_of_options(str(error))
             if options.get("as_json"):
                 typer.echo(json.dumps({"error": said}, ensure_ascii=False))
-            typer.echo(f"error: {said}", err=True)
+            note(said, "error")
             raise typer.Exit(1) from error
         except KeyboardInterrupt as error:
             if options.get("as_json"):
                 typer.echo(json.dumps({"error": "interrupted"}))
-            typer.echo(f"interrupted: {interrupted.format_map(options)}", err=True)
+            note(interrupted.format_map(options), "interrupted")
             raise typer.Exit(INTERRUPTED) from error
 
     return run
@@ -116,67 +127,35 @@ def emit(result: Mapping[str, Any], as_json: bool, show: Callable[[], None]) -> 
 
 
 def note(text: str, kind: str = "note") -> None:
-    """One line on stderr."""
-    typer.echo(f"{kind}: {text}", err=True)
+    """One line on stderr; on a terminal as many as it takes."""
+    typer.echo(unbroken_words(f"{kind}: {text}", sys.stderr), err=True)
 
 
-def print_table(
-    title: str,
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    unbroken: Collection[str] = (),
-    left: Collection[str] = (),
-) -> None:
-    """A table on stdout: the first column and those named in ``left`` to the left, others to the right.
+def say(text: str) -> None:
+    """One line on stdout; on a terminal as many as it takes."""
+    typer.echo(unbroken_words(text, sys.stdout))
 
-    Cells break between words, and those of the columns named in ``unbroken`` not at all, as far as
-    the terminal is wide enough for that.
-    """
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-    from rich.text import Text
 
-    console = Console(soft_wrap=False)
-    # A column takes two blanks and a line besides its text, and one more line ends the table.
-    room = console.width - 3 * len(header) - 1
-    widths = _widths(header, rows, unbroken, room)
-    table = Table(title=escape(title), title_justify="left")
-    for place, (name, width) in enumerate(zip(header, widths, strict=True)):
-        to_left = place == 0 or name in left
-        table.add_column(
-            escape(name), justify="left" if to_left else "right", overflow="fold", width=width
+def unbroken_words(text: str, stream: TextIO) -> str:
+    """The text in lines that a terminal shows without breaking a word; as it is if nobody looks at one."""
+    if not stream.isatty():
+        return text
+    try:
+        width = int(os.environ.get("COLUMNS", 0)) or os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        return text
+    indent = "  " if text.startswith("- ") else ""
+    lines = (
+        textwrap.wrap(
+            line,
+            max(width, 20),
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
         )
-    for row in rows:
-        # Text, not markup: a name may hold brackets.
-        table.add_row(*(Text(cell) for cell in row))
-    console.print(table)
-
-
-def _widths(
-    header: Sequence[str], rows: Sequence[Sequence[str]], unbroken: Collection[str], room: int
-) -> list[int | None]:
-    """Widths in which no word is broken, or only long ones; all None where there is no room."""
-    from rich.cells import cell_len
-
-    columns = list(zip(header, *rows, strict=True))
-    widths = [max(map(cell_len, cells)) for cells in columns]
-    words = [
-        [cells[0].split(), cells[1:] if cells[0] in unbroken else " ".join(cells[1:]).split()]
-        for cells in columns
-    ]
-    least = [max(map(cell_len, [*title, *body]), default=0) for title, body in words]
-    if sum(least) > room:
-        least = [
-            max(map(cell_len, body), default=0) if name in unbroken else min(low, SHORT)
-            for name, low, (_, body) in zip(header, least, words, strict=True)
-        ]
-    if sum(least) > room:
-        return [None] * len(header)
-    while sum(widths) > room:
-        slack = [width - low for width, low in zip(widths, least, strict=True)]
-        widths[slack.index(max(slack))] -= 1
-    return list(widths)
+        for line in text.split("\n")
+    )
+    return "\n".join("\n".join(line) for line in lines)
 
 
 def number(value: float | None, digits: int = 4) -> str:

@@ -197,7 +197,7 @@ def describe_tuning(search: Any) -> dict[str, Any]:
         "skipped_families": list(search.skipped_families_),
         "dropped_margins": search.dropped_margins_,
         "candidates": [
-            dict(zip(search.cv_results_, row, strict=True))
-            for row in zip(*search.cv_results_.values(), strict=True)
+            {**dict(zip(search.cv_results_, row, strict=True)), "taken": i == search.best_index_}
+            for i, row in enumerate(zip(*search.cv_results_.values(), strict=True))
         ],
     }

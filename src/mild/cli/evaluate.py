@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mild.cli import options as o
-from mild.cli.console import emit, note
+from mild.cli.console import emit, note, say
 from mild.cli.data import options as d
 from mild.cli.outcomes import Given, Group, Source
 
@@ -55,20 +55,7 @@ def evaluate(
     from mild.artifact import load
 
     saved = load(router)
-    given = Given(
-        data,
-        form=form,
-        query=query,
-        choices=choices,
-        scores=scores,
-        prices=prices,
-        latencies=latencies,
-        vectors=vectors,
-        beta=beta,
-        price_weight=price_weight,
-        latency_weight=latency_weight,
-        group=group,
-    )
+    given = Given.among(locals(), data)
     if saved.text is None:
         given.refuse("this router was fitted on features and costs")
         report = _on_matrices(saved, data, features, costs, confidence, seed)
@@ -80,25 +67,10 @@ def evaluate(
 def _on_outcomes(
     saved: LoadedRouter, given: Given, confidence: float, seed: int, folder: Path | None
 ) -> dict[str, Any]:
-    from mild.cli.evaluation import save_evaluation, warn_of_seen
-    from mild.serving import is_priced, new_prices
-    from mild.tasks import (
-        contents,
-        evaluate_choices,
-        make_task,
-        terms_of,
-    )
+    from mild.cli.evaluation import read_task, save_evaluation, warn_of_seen
+    from mild.tasks import contents, evaluate_choices
 
-    fitted, asked = terms_of(saved), given.terms()
-    terms = asked if asked.stated or fitted is None else fitted
-    task = make_task(given.read(saved.expert_names), terms, given.group)
-    if asked.stated:
-        if is_priced(saved):
-            saved = new_prices(saved, asked.beta, asked.price_weight).on(saved)
-        elif fitted is not None and terms.spelled(task.table) != fitted:
-            note(
-                f"the router was fitted under another cost: {saved.metadata['notes']['cost']['words']}."
-            )
+    saved, task = read_task(saved, given)
     X = saved.features(contents(task, saved.text))
     evaluation = evaluate_choices(task, saved.predict(X), confidence, seed)
     report = {
@@ -144,8 +116,8 @@ def _show(report: dict[str, Any]) -> None:
     from mild.cli.judgement import print_judgement
 
     if "cost" in report:
-        typer.echo(f"cost = {report['cost']['words']}")
-    print_judgement(report, f"on {report['rows']:,} rows")
-    typer.echo(report["verdict"]["sentence"])
+        say(f"cost = {report['cost']['words']}")
+    print_judgement(report, f"on {report['summary']['n_known']:,} rows")
+    say(report["verdict"]["sentence"])
     if "saved" in report:
-        typer.echo(f"Written to {report['saved']}.")
+        say(f"Written to {report['saved']}.")

@@ -1,16 +1,41 @@
-"""What belongs to an evaluation besides its figures: a warning, and the document for a report."""
+"""What belongs to an evaluation besides its figures: its task, a warning, the document for a report."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from mild.artifact import LoadedRouter
 from mild.cli.console import note
+from mild.cli.outcomes import Given
 from mild.tables import OutcomeTable
-from mild.tasks import Seen, Task
+from mild.tasks import Seen, Task, make_task, terms_of
 
-__all__ = ["save_evaluation", "warn_of_seen"]
+__all__ = ["read_task", "save_evaluation", "warn_of_seen"]
+
+
+def read_task(
+    router: LoadedRouter, given: Given, rows: Callable[[OutcomeTable], Any] | None = None
+) -> tuple[LoadedRouter, Task]:
+    """What to judge a router by, and the router as it then decides.
+
+    Costs count as they did when it was fitted, unless they are said anew; a priced router then decides by
+    the new prices. ``rows`` picks some of the table's rows.
+    """
+    from mild.serving import is_priced, new_prices
+
+    fitted, asked = terms_of(router), given.terms()
+    table = given.read(router.expert_names)
+    if rows is not None:
+        table = table.take(rows(table))
+    task = make_task(table, asked if asked.stated or fitted is None else fitted, given.group)
+    if asked.stated and is_priced(router):
+        return new_prices(router, asked.beta, asked.price_weight).on(router), task
+    if asked.stated and fitted is not None and task.terms != fitted:
+        words = router.metadata["notes"]["cost"]["words"]
+        note(f"the router was fitted under another cost: {words}.")
+    return router, task
 
 
 def warn_of_seen(router: LoadedRouter, table: OutcomeTable) -> dict[str, Any]:
@@ -50,6 +75,7 @@ def save_evaluation(
         group=task.group,
         cost={"words": task.words, **task.terms.as_dict()},
         split="a table of its own",
+        title=f"Router report: {folder.resolve().name}",
         confidence=confidence,
         seed=seed,
     )

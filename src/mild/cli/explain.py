@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from mild.cli import options as o
-from mild.cli.console import emit, number, print_table
+from mild.cli.console import emit, number, print_table, say
 from mild.cli.data import options as d
 from mild.exceptions import OptionError
 
@@ -74,7 +74,7 @@ def _show(found: dict[str, Any]) -> None:
             header.append(name)
             columns.append(found[key])
     order = sorted(found["probabilities"], key=lambda name: -found["probabilities"][name])
-    typer.echo(f"{found['expert']} is asked{_closeness(found)}")
+    say(f"{found['expert']} is asked{_closeness(found)}")
     print_table(
         "experts",
         header,
@@ -104,7 +104,7 @@ def _closeness(found: dict[str, Any]) -> str:
 
 def _show_evidence(found: dict[str, Any]) -> None:
     if not found["evidence"]:
-        typer.echo("There is no evidence to show: the choice does not depend on single words.")
+        say("There is no evidence to show: the choice does not depend on single words.")
         return
     if found["method"] == "terms":
         title = f"what it adds to the lead over {found['runner_up']}, in {found['unit']}"

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mild.cli import options as o
-from mild.cli.console import emit, note, print_table
+from mild.cli.console import emit, note, print_table, say
 from mild.cli.data import options as d
+from mild.cli.engine_options import Address, Engine, check_engine
 from mild.cli.outcomes import Given, Model, Source, Text
+from mild.cli.torchrun import leave_writing_to_first, training_together
 
 if TYPE_CHECKING:
     from mild.tables import Matrices
@@ -21,7 +23,10 @@ def fit(
     out: o.Out,
     data: Source = None,
     router: Annotated[
-        str, typer.Option(help="linear, regression, knn, priced, constant, cascade, transformer.")
+        str,
+        typer.Option(
+            help="linear, regression, knn, priced, constant, cascade, neural, transformer."
+        ),
     ] = "linear",
     beta: d.Beta = None,
     price_weight: d.PriceWeight = None,
@@ -38,6 +43,20 @@ def fit(
     neighbors: Annotated[
         int | None, typer.Option(help="Neighbours of a knn router. Default: 20.")
     ] = None,
+    hidden: Annotated[
+        str | None, typer.Option(help="Widths of a neural router's layers: 64,32. Default: 64.")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes of a neural router over the rows, at most.")
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(help="Rows per step of a neural router, of all processes together."),
+    ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="File from which a neural router's training goes on."),
+    ] = None,
     standardize: o.Standardize = None,
     seed: o.Seed = 0,
     form: d.Form = None,
@@ -50,6 +69,22 @@ def fit(
     vectors: d.Vectors = None,
     features: o.Features = None,
     costs: o.Costs = None,
+    stream: Annotated[
+        bool,
+        typer.Option("--stream", help="Read the file in pieces, as folders and patterns are."),
+    ] = False,
+    engine: Engine = "local",
+    address: Address = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Workers of --engine ray. Default: all processors.")
+    ] = None,
+    scratch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="Folder for what is kept while shards are fitted. Default: beside --out.",
+        ),
+    ] = None,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
 ) -> None:
@@ -62,36 +97,33 @@ def fit(
     Or it is a table of numbers: feature columns, and a cost column per expert, named cost__<expert>; with
     --features or --costs it is read so in any case. An expert that was never asked has an empty cell.
 
+    A folder, a pattern or an address (data/, "data/*.parquet", s3://...) of Parquet shards is a table of
+    outcomes that need not fit into memory: a linear router is fitted in passes over the shards, in this
+    process or, with --engine ray, by workers that hold them. The router is the same. Killed or stopped, the
+    same command goes on where it was.
+
     The figures printed are on the training data; use `mild evaluate` on other data to judge the router.
 
     \b
     Example:
       mild fit outcomes.parquet --out router --beta 7B=0.3,1.5B=0.1
       mild fit outcomes.parquet --out router --price-weight 50 --router priced
+      torchrun --nproc-per-node 2 -m mild fit outcomes.parquet --out router --router neural
       mild fit outcomes.parquet --out router --router transformer --model deberta-v3-xsmall/
+      mild fit "logs/*.parquet" --out router --text vectors --engine ray --address 10.0.0.7:6379
       mild fit log.csv --out router --features "f_*" --margins 1,2,0.5 --alpha 0.01
     """
     from mild.artifact.writing import check_target
     from mild.cli.routers import build_router, standardized
+    from mild.cli.shards import fit_streamed, is_streamed
     from mild.exceptions import OptionError
     from mild.tables import read_matrices
 
-    given = Given(
-        data,
-        form=form,
-        query=query,
-        choices=choices,
-        experts=experts,
-        scores=scores,
-        prices=prices,
-        latencies=latencies,
-        vectors=vectors,
-        beta=beta,
-        price_weight=price_weight,
-        latency_weight=latency_weight,
-        text=text,
-        model=None if router == "transformer" else model,
-    )
+    check_engine(engine, address)
+    # A transformer is a router that --model names, and no way to read queries.
+    said = locals() | {"model": None if router == "transformer" else model}
+    given = Given.among(said, data)
+    widths = o.number_list("hidden", hidden, "layer widths such as 64,32") or []
     words = {
         "model": model if router == "transformer" else None,
         "loss": loss,
@@ -102,12 +134,29 @@ def fit(
         "alpha": alpha,
         "decision": decision,
         "n_neighbors": neighbors,
+        "hidden": [int(width) if width.is_integer() else width for width in widths] or None,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "checkpoint": checkpoint,
     }
+    if is_streamed(data, stream, engine):
+        unfitted = build_router(router, words, seed, standardize=False)
+        check_target(out, overwrite)
+        if features is not None or costs is not None:
+            raise OptionError("--features and --costs are for tables that fit into memory.")
+        place = (engine, address, workers, scratch)
+        with training_together(router):
+            result = fit_streamed(unfitted, given, standardize, out, overwrite, seed, *place)
+        emit(result, as_json, lambda: _show(result))
+        return
+    if workers is not None or scratch is not None:
+        raise OptionError("--workers and --scratch are for shards: name a folder, or add --stream.")
     outcomes = given.is_outcomes(features, costs)
     unfitted = build_router(router, words, seed, standardize=False)
     check_target(out, overwrite)
     if outcomes:
-        result = _on_outcomes(unfitted, given, standardize, out, overwrite, seed)
+        with training_together(router):
+            result = _on_outcomes(unfitted, given, standardize, out, overwrite, seed)
     else:
         if router in ("priced", "transformer"):
             learns = "prices" if router == "priced" else "queries"
@@ -116,7 +165,8 @@ def fit(
             )
         table = read_matrices(data or "", features, costs)
         model = unfitted if standardize is False else standardized(unfitted)
-        result = _on_matrices(model, table, out, overwrite, seed)
+        with training_together(router):
+            result = _on_matrices(model, table, out, overwrite, seed)
     emit(result, as_json, lambda: _show(result))
 
 
@@ -160,6 +210,7 @@ def _on_outcomes(
             # Text features come with a scale; vectors are as they are.
             scaled = step.kind == "vectors" if standardize is None else standardize
             fitted = fit_task(task, standardized(unfitted) if scaled else unfitted, step)
+    leave_writing_to_first()
     folder = save_task(fitted, task, out, overwrite)
     saved = load(folder)
     report = evaluate_choices(task, saved.predict(fitted.features), seed=seed).as_dict()
@@ -185,6 +236,7 @@ def _on_matrices(
     from mild.cli.judgement import judge
 
     unfitted.fit(table.X, table.costs)
+    leave_writing_to_first()
     folder = save(
         unfitted,
         out,
@@ -217,9 +269,11 @@ def _show(result: dict[str, Any]) -> None:
 
     training = result["training"]
     if "cost" in result:
-        typer.echo(f"cost = {result['cost']['words']}; text features: {result['text']}")
-    print_judgement(training, f"on the {training['rows']:,} training rows (optimistic)")
+        say(f"cost = {result['cost']['words']}; text features: {result['text']}")
+    rows = f"{training['summary']['n_known']:,}"
+    where = f"{rows} of the {result['rows']:,}" if "rows" in result else f"the {rows}"
+    print_judgement(training, f"on {where} training rows (optimistic)")
     if result["margins"] is not None:
-        rows = zip(training["experts"], result["margins"], strict=True)
-        print_table("margins", ["expert", "margin"], [[n, f"{m:.4g}"] for n, m in rows])
-    typer.echo(f"Saved to {result['router']}.")
+        pairs = zip(training["experts"], result["margins"], strict=True)
+        print_table("margins", ["expert", "margin"], [[n, f"{m:.4g}"] for n, m in pairs])
+    say(f"Saved to {result['router']}.")

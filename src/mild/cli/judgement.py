@@ -9,7 +9,8 @@ import numpy as np
 
 from mild.arrays import FloatArray, IntArray
 from mild.cli.console import note, number, print_table
-from mild.metrics import constant_losses, state_choices, summary
+from mild.metrics import common_rows, constant_losses, state_choices, summary
+from mild.metrics.money import amount
 
 __all__ = ["judge", "print_judgement"]
 
@@ -19,30 +20,32 @@ def judge(
 ) -> dict[str, Any]:
     """Summary of the choices, and whether they beat the constant that is best on these very rows."""
     result = summary(costs, chosen, missing="skip")
+    common = common_rows(costs, chosen)
+    constant = expert_names[result.constant_expert]
+    kept = costs[common.rows]
     statement = state_choices(
-        costs, chosen, result.constant_expert, expert_names, confidence=confidence, seed=seed
+        kept,
+        chosen[common.rows],
+        result.constant_expert,
+        expert_names,
+        confidence=confidence,
+        seed=seed,
     )
     return {
         "rows": result.n_samples,
         "experts": list(expert_names),
         "summary": result.as_dict(),
-        "constant_losses": constant_losses(costs),
-        "verdict": {
-            **statement.as_dict(),
-            "constant": expert_names[result.constant_expert],
-            "confidence": confidence,
-        },
+        "constant_losses": constant_losses(kept),
+        "left_out": common.sentence,
+        "verdict": {**statement.as_dict(), "constant": constant, "confidence": confidence},
     }
 
 
 def print_judgement(report: Mapping[str, Any], title: str) -> None:
     """Tables of a report of ``judge``."""
     figures = report["summary"]
-    if figures["n_known"] < figures["n_samples"]:
-        note(
-            f"{figures['n_samples'] - figures['n_known']} row(s) have no cost for the chosen expert "
-            f"and are left out of the router's mean."
-        )
+    if report["left_out"] is not None:
+        note(report["left_out"])
     constant = f"always {report['experts'][figures['constant_expert']]}"
     rows = [
         ["router", number(figures["loss"])],
@@ -63,12 +66,12 @@ def print_judgement(report: Mapping[str, Any], title: str) -> None:
     }
     dollars = report.get("dollars_per_1000")
     if dollars is not None:
-        columns["$ per 1,000"] = [f"{value:,.3f}" for value in dollars["experts"]]
+        columns["$ per 1,000"] = [amount(value) for value in dollars["experts"]]
     print_table(
         "experts",
         ["expert", *columns],
         list(zip(report["experts"], *columns.values(), strict=True)),
     )
     if dollars is not None and dollars["router"] is not None:
-        paid = [["router", f"{dollars['router']:,.3f}"], [constant, f"{dollars['constant']:,.3f}"]]
+        paid = [["router", amount(dollars["router"])], [constant, amount(dollars["constant"])]]
         print_table("dollars", ["$ per 1,000 queries", ""], paid)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -108,6 +108,19 @@ class Given:
     time: str | None = None
     # What was read, so that it is read and talked about once.
     known: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def among(cls, said: Mapping[str, Any], file: str | None) -> Given:
+        """What a verb was told about its table, among all that it was told.
+
+        Examples
+        --------
+        >>> given = Given.among({"beta": "7B=1", "cv": 5, "out": "router"}, "log.csv")
+        >>> given.file, given.beta, given.group
+        ('log.csv', '7B=1', None)
+        """
+        names = {entry.name for entry in fields(cls)} - {"file", "known"}
+        return cls(file, **{name: value for name, value in said.items() if name in names})
 
     def is_outcomes(self, features: str | None = None, costs: str | None = None) -> bool:
         """Whether the table is one of outcomes, or one of features and costs.

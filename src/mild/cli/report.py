@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mild.cli import options as o
-from mild.cli.console import emit, note
+from mild.cli.console import emit, note, say
 from mild.cli.data import options as d
 from mild.cli.outcomes import Given
 
@@ -96,27 +96,14 @@ def report(
     from mild.report.writing import check_report, read_document, write_report
 
     target = check_report(out, overwrite)
-    given = Given(
-        table,
-        form=form,
-        query=query,
-        choices=choices,
-        scores=scores,
-        prices=prices,
-        latencies=latencies,
-        vectors=vectors,
-        beta=beta,
-        price_weight=price_weight,
-        latency_weight=latency_weight,
-    )
+    given = Given.among(locals(), table)
     if table is None:
-        _refuse_without_table(given, where=where, group=group, features=features, costs=costs)
+        _refuse_without_table(given, where=where, features=features, costs=costs)
         document = read_document(_saved_evaluation(Path(router)))
         if comparison is not None:
             document["comparison"] = _comparison(comparison)
     else:
         settings: dict[str, Any] = {
-            "group": group,
             "comparison": None if comparison is None else _comparison(comparison),
             "queries": queries,
             "confidence": confidence,
@@ -131,8 +118,8 @@ def report(
         note(flattered, "warning")
 
     def show() -> None:
-        typer.echo(document["verdict"]["sentence"])
-        typer.echo(f"Written to {target} ({target.stat().st_size / 1000:,.0f} KB).")
+        say(document["verdict"]["sentence"])
+        say(f"Written to {target} ({target.stat().st_size / 1000:,.0f} KB).")
 
     emit({"report": str(target), **document}, as_json, show)
 
@@ -158,24 +145,20 @@ def _judged(
 def _on_outcomes(
     saved: LoadedRouter, given: Given, where: str | None, settings: dict[str, Any]
 ) -> dict[str, Any]:
+    from mild.cli.evaluation import read_task
     from mild.report import build_document
-    from mild.serving import is_priced, new_prices
-    from mild.tasks import contents, make_task, terms_of
+    from mild.tasks import contents
 
-    fitted, asked = terms_of(saved), given.terms()
-    terms = asked if asked.stated or fitted is None else fitted
-    held = given.read(saved.expert_names)
-    if where is not None:
-        held = held.take(_rows(where, held))
-    task = make_task(held, terms, settings["group"])
-    if asked.stated and is_priced(saved):
-        saved = new_prices(saved, asked.beta, asked.price_weight).on(saved)
+    saved, task = read_task(
+        saved, given, None if where is None else lambda table: _rows(where, table)
+    )
     return build_document(
         saved,
         task.table,
         task.costs,
         saved.features(contents(task, saved.text)),
         bundle=task.bundle,
+        group=task.group,
         cost={"words": task.words, **task.terms.as_dict()},
         split=where,
         **settings,
@@ -194,11 +177,10 @@ def _on_matrices(
     from mild.report import build_document
     from mild.tables import read_matrices
 
-    for name, value in (("where", where), ("group", settings.pop("group"))):
-        if value is not None:
-            raise OptionError(
-                f"--{name} is for tables of outcomes, and this router was fitted on features and costs."
-            )
+    if where is not None:
+        raise OptionError(
+            "--where is for tables of outcomes, and this router was fitted on features and costs."
+        )
     found = read_matrices(file, saved.feature_names if features is None else features, costs)
     return build_document(saved, None, found.costs_of(saved.expert_names), found.X, **settings)
 

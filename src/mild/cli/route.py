@@ -10,6 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from mild.cli import batch as b
+from mild.cli import engine_options as e
+from mild.cli import options as o
 from mild.cli.console import note
 from mild.cli.data import options as d
 from mild.exceptions import DataFileError
@@ -23,8 +26,13 @@ NAMED = 5
 def route(
     folder: Annotated[Path, typer.Argument(help="Folder of a saved router.", metavar="DIR")],
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Queries, one per line; - for stdin.")
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="Queries, one per line; - for stdin. With --out: parquet file, folder or pattern.",
+        ),
     ] = "-",
+    out: b.Out = None,
     lines: Annotated[
         str,
         typer.Option(
@@ -35,7 +43,7 @@ def route(
         str | None,
         typer.Option(
             metavar="FIELD",
-            help="Field of the query in JSON objects. Default: the columns that the router learned from, "
+            help="Field or column of the query. Default: the columns that the router learned from, "
             "else prompt, question, query, text, instruction or input.",
         ),
     ] = None,
@@ -43,19 +51,30 @@ def route(
     skip_bad: Annotated[
         bool,
         typer.Option(
-            "--skip-bad", help="Leave lines without a query out, and do not fail for them."
+            "--skip-bad", help="Leave lines or rows without a query out, and do not fail for them."
         ),
     ] = False,
     beta: d.Beta = None,
     price_weight: d.PriceWeight = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes. Default: one per core.")
+        int | None, typer.Option(min=1, help="Processes or threads. Default: one per core.")
     ] = None,
+    keep: b.Keep = None,
+    probabilities: b.Probabilities = False,
+    decision: b.Decision = None,
+    vectors: d.Vectors = None,
+    features: o.Features = None,
+    engine: e.Engine = "local",
+    address: e.Address = None,
+    overwrite: o.Overwrite = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Errors as JSON, too; answers are JSON lines anyway.")
+        bool,
+        typer.Option(
+            "--json", help="Errors and the summary of --out as JSON; answers are JSON lines anyway."
+        ),
     ] = False,
 ) -> None:
-    """Choose an expert for every query: lines in, JSON lines out.
+    """Choose an expert for every query: lines in, JSON lines out; with --out, parquet in and out.
 
     A line is a query as text, or JSON: a string, or an object with the query in one of its fields; an id in
     it comes back. The fields of an object are joined as the columns of the table that the router was fitted
@@ -69,11 +88,32 @@ def route(
     A line that cannot be read is answered by {"line": 17, "error": "..."}, and the exit code is 1. A priced
     router takes new prices: --beta, or --price-weight if it was fitted with it.
 
+    With --out, rows of any number go through in constant memory, on this machine or on Ray. The output
+    has a column expert, and those named by --keep, in the order of the input, one file per part of
+    it. Run again after it was ended, it goes on where it was. A row without a query has no expert,
+    and the exit code is 1; --skip-bad leaves it out.
+
     \b
     Example:
       mild route router < queries.jsonl > answers.jsonl
       echo "What is 17 * 23?" | mild route router --echo
+      mild route router queries/ --out routed/ --keep id
+      mild route router "s3://bucket/queries/*.parquet" --out s3://bucket/routed --engine ray
     """
+    given = {
+        "format": lines, "echo": echo, "keep": tuple(keep or ()), "probabilities": probabilities,
+        "decision": decision, "vectors": vectors, "features": features, "engine": engine,
+        "address": address, "overwrite": overwrite,
+    }  # fmt: skip
+    if out is not None:
+        e.check_engine(engine, address)
+        options = {name: value for name, value in given.items() if name not in b.OF_LINES}
+        options |= {"query": query, "skip_bad": skip_bad, "workers": jobs, "as_json": as_json}
+        options |= {"beta": d.beta_value(beta), "price_weight": price_weight}
+        b.route_batch(folder, file, out, given, options)
+        return
+    b.check_lines(file, given)
+
     from mild.artifact import load
     from mild.serving import new_prices, route_stream
 

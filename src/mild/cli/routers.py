@@ -18,6 +18,7 @@ ROUTERS = {
     "priced": ("mild.routers.priced", "PricedRouter"),
     "constant": ("mild.routers.constant", "ConstantRouter"),
     "cascade": ("mild.routers.cascade", "CascadeRouter"),
+    "neural": ("mild.routers.neural", "NeuralRouter"),
     "transformer": ("mild.transformer", "TransformerRouter"),
 }
 
@@ -57,14 +58,14 @@ def build_search(
 
     estimator = build_router("linear", options, search["random_state"], standardize=False)
     names: str | list[str] | None = families
-    if families is not None and families != "all":
+    if families not in (None, "all", "auto"):
         names = [name.strip() for name in families.split(",") if name.strip()]
     tuner = RouterCV(estimator, families=names, **search)
     return standardized(tuner) if standardize else tuner
 
 
 def _flag(parameter: str) -> str:
-    return parameter.removeprefix("n_")
+    return parameter.removeprefix("n_").replace("_", "-")
 
 
 def standardized(router: Any) -> Any:

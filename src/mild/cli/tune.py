@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mild.cli import options as o
-from mild.cli.console import INTERRUPTED, emit, note
+from mild.cli.console import INTERRUPTED, emit, note, say
 from mild.cli.data import options as d
+from mild.cli.engine_options import Address, Engine, check_engine, on_engine
 from mild.cli.outcomes import Given, Group, Jobs, Model, Source, Text, Time, note_folds
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ def tune(
     families: Annotated[
         str | None,
         typer.Option(
-            help="linear, regression, knn, mlp, stack, comma-separated, or all. Default: all but mlp for a "
-            "table of outcomes, else linear."
+            help="linear, regression, knn, mlp, stack, comma-separated, or all. Default: all for a table "
+            "of outcomes, mlp up to about 5,000 rows of it; else linear."
         ),
     ] = None,
     beta: d.Beta = None,
@@ -57,6 +58,8 @@ def tune(
     ] = True,
     candidates: Annotated[int, typer.Option(help="Candidates to list, best first.")] = 10,
     n_jobs: Jobs = None,
+    engine: Engine = "local",
+    address: Address = None,
     loss: o.Loss = None,
     rewards: o.Rewards = None,
     surrogate: o.Surrogate = None,
@@ -91,32 +94,16 @@ def tune(
       mild tune log.csv --out router --families all --n-jobs -1
     """
     from mild.artifact.writing import check_target
-    from mild.cli.tuned import Search, print_tuned, tune_matrices, tune_outcomes
+    from mild.cli.tuned import Search, note_skipped, print_tuned, tune_matrices, tune_outcomes
     from mild.exceptions import OptionError
     from mild.tasks import make_task
     from mild.tasks.folds import possible_folds
     from mild.tasks.task import check_rows
 
+    check_engine(engine, address)
     if candidates < 1:
         raise OptionError(f"candidates must be at least 1; got {candidates}.")
-    given = Given(
-        data,
-        form=form,
-        query=query,
-        choices=choices,
-        experts=experts,
-        scores=scores,
-        prices=prices,
-        latencies=latencies,
-        vectors=vectors,
-        beta=beta,
-        price_weight=price_weight,
-        latency_weight=latency_weight,
-        text=text,
-        model=model,
-        group=group,
-        time=time,
-    )
+    given = Given.among(locals(), data)
     router = {
         "loss": loss,
         "rewards": rewards,
@@ -132,7 +119,7 @@ def tune(
         if task.settled_words is not None:
             result = _settled(task, out, overwrite)
             note(task.settled_words)
-            emit(result, as_json, lambda: typer.echo(f"Saved to {result['router']} (constant)."))
+            emit(result, as_json, lambda: say(f"Saved to {result['router']} (constant)."))
             return
         folds = possible_folds(task, cv, time)
         note_folds(cv, folds, task)
@@ -145,16 +132,17 @@ def tune(
         "one_standard_error": one_standard_error,
         "safe": safe,
         "confidence": confidence,
-        "n_jobs": n_jobs,
+        "n_jobs": -1 if n_jobs is None and engine == "ray" else n_jobs,
         "random_state": seed,
     }
     search = Search(router, options, families, standardize)
-    if outcomes:
-        result = tune_outcomes(search, given, out, overwrite)
-    else:
-        result = tune_matrices(search, str(data), features, costs, out, overwrite)
+    with on_engine(engine, address, n_jobs):
+        if outcomes:
+            result = tune_outcomes(search, given, out, overwrite)
+        else:
+            result = tune_matrices(search, str(data), features, costs, out, overwrite)
     if result["skipped_families"]:
-        note(f"left out, torch is not installed: {', '.join(result['skipped_families'])}.")
+        note_skipped(result["skipped_families"])
     emit(result, as_json, lambda: print_tuned(result, candidates, cv))
     if result["interrupted"]:
         note(

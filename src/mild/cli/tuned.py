@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import typer
+import numpy as np
 
-from mild.cli.console import note, number, print_table, progress_bar
+from mild.arrays import FloatArray
+from mild.cli.console import note, number, print_table, progress_bar, say
 from mild.cli.outcomes import Given, workers
 
-__all__ = ["Search", "print_tuned", "tune_matrices", "tune_outcomes"]
+__all__ = ["Search", "note_skipped", "print_tuned", "tune_matrices", "tune_outcomes"]
 
 Progress: TypeAlias = Callable[[int, int, str], None] | None
 
@@ -52,7 +54,7 @@ def tune_outcomes(search: Search, given: Given, out: str, overwrite: bool) -> di
     task = make_task(given.read(), given.terms(), given.group)
     cv, seed = search.options["cv"], search.options["random_state"]
     folds = search_folds(task, cv, given.time, seed)
-    families = search.families or ",".join(TUNED)
+    families = search.families or TUNED
     with progress_bar("searching") as progress:
         step = given.step(task, progress)
         jobs = workers(search.options["n_jobs"], task.table.rows)
@@ -66,16 +68,12 @@ def tune_outcomes(search: Search, given: Given, out: str, overwrite: bool) -> di
         )
         fitted = fit_task(task, model, step)
     folder = save_task(fitted, task, out, overwrite)
+    names, unit = task.table.expert_names, "query" if task.group is None else "group"
     return {
         "router": str(folder),
         "text": step.kind,
         "cost": {"words": task.words, **task.terms.as_dict()},
-        **_found(
-            fitted.model,
-            task.table.expert_names,
-            search,
-            "query" if task.group is None else "group",
-        ),
+        **_found(fitted.model, names, search, unit, task.table.prices),
     }
 
 
@@ -116,7 +114,11 @@ def tune_matrices(
 
 
 def _found(
-    model: Any, expert_names: Sequence[str], search: Search, unit: str = "row"
+    model: Any,
+    expert_names: Sequence[str],
+    search: Search,
+    unit: str = "row",
+    prices: FloatArray | None = None,
 ) -> dict[str, Any]:
     """What the search settled on, among what, and its verdict."""
     from mild.cli.description import describe_tuning
@@ -124,39 +126,63 @@ def _found(
     tuner = model[-1] if hasattr(model, "steps") else model
     found = tuner.verdict_
     name = expert_names[found.constant_expert]
+    said = found.named(name, unit, None if prices is None else _dollars(tuner, prices))
     return {
         **describe_tuning(tuner),
-        "verdict": {**found.named(name, unit).as_dict(), "constant": name, "rows": found.n_rows},
+        "verdict": {**said.as_dict(), "constant": name, "rows": found.n_rows},
         "routes_as_constant": bool(search.options["safe"]) and found.pays is not True,
     }
+
+
+def _dollars(tuner: Any, prices: FloatArray) -> float | None:
+    """Mean price of what the router would have asked minus the constant's, where both are known."""
+    router, constant = tuner.held_out_, tuner.held_out_constants_
+    every, judged = np.arange(len(prices)), (router >= 0) & (constant >= 0)
+    difference = (prices[every, router] - prices[every, constant])[judged]
+    known = difference[~np.isnan(difference)]
+    return float(known.mean()) if known.size else None
+
+
+def note_skipped(families: Sequence[str]) -> None:
+    """Say which families were not tried, why, and how they would be."""
+    names = ", ".join(families)
+    if importlib.util.find_spec("torch") is None:
+        note(f"left out, torch is not installed: {names}.")
+    else:
+        note(f"left out, it takes long on a table of this size: {names}; --families all tries it.")
 
 
 def print_tuned(result: Mapping[str, Any], candidates: int, cv: int) -> None:
     """The best candidates, the verdict, and where the router is."""
     if "cost" in result:
-        typer.echo(f"cost = {result['cost']['words']}; text features: {result['text']}")
+        say(f"cost = {result['cost']['words']}; text features: {result['text']}")
     ranked = sorted(result["candidates"], key=lambda entry: entry["mean_cost"])
     columns = _columns(ranked, candidates)
     print_table(
-        f"best {min(candidates, len(ranked))} of {len(ranked)} candidates, {cv} folds",
+        f"best {min(candidates, len(ranked))} of {len(ranked)} candidates, {cv} folds; * is taken",
         list(columns),
         list(zip(*columns.values(), strict=True)),
         unbroken=("family", "mean cost", "± se"),
         left=("parameters",),
     )
     verdict = result["verdict"]
-    typer.echo(verdict["sentence"])
+    if verdict["left_out"] is not None:
+        note(verdict["left_out"])
+    say(verdict["sentence"])
     constant = verdict["constant"]
     kept = f"always {constant}" if result["routes_as_constant"] else result["best_family"]
-    typer.echo(f"Saved to {result['router']} ({kept}).")
+    say(f"Saved to {result['router']} ({kept}).")
 
 
 def _columns(ranked: Sequence[Mapping[str, Any]], most: int) -> dict[str, list[str]]:
     """Columns of the table of candidates, less those that would say nothing."""
-    listed = ranked[:most]
+    # The one that is taken is listed, however many are better by chance.
+    listed = [entry for place, entry in enumerate(ranked) if place < most or entry["taken"]]
     columns = {
         "family": [entry["family"] for entry in listed],
-        "mean cost": [number(entry["mean_cost"]) for entry in listed],
+        "mean cost": [
+            f"{'* ' if entry['taken'] else ''}{number(entry['mean_cost'])}" for entry in listed
+        ],
         "± se": [number(entry["standard_error"]) for entry in listed],
         "minus constant": [number(entry["difference"]) for entry in listed],
         "parameters": [

@@ -16,9 +16,8 @@ __all__ = ["METHODS", "TUNED", "Context", "Method", "chosen_methods"]
 
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
-#: What ``mild tune`` searches by default: all families but the network, which takes longer than the others
-#: together.
-TUNED = ("linear", "regression", "knn", "stack")
+#: What ``mild tune`` searches by default: all families, the network on small tables alone.
+TUNED = "auto"
 
 Folds = Sequence[tuple[IntArray, IntArray]]
 
@@ -97,12 +96,12 @@ def _tuned_margins(context: Context) -> Any:
     return _search(context, LinearRouter("mild"), ALPHAS, (0.5, 1.0, 2.0))
 
 
-def _families(*names: str) -> Callable[[Context], Any]:
+def _families(families: Any) -> Callable[[Context], Any]:
     def build(context: Context) -> Any:
         from mild.routers.tuning import RouterCV
 
         return RouterCV(
-            families=list(names),
+            families=families,
             cv=context.folds,
             n_jobs=context.jobs,
             random_state=context.seed,
@@ -127,11 +126,11 @@ METHODS = (
     Method("mild_tuned", "MILD tuned", "others rewards, margin ratios searched", _tuned_margins),
     Method(
         "regression", "cost regression", "predicts every cost, takes the least",
-        _families("regression"),
+        _families(["regression"]),
     ),
-    Method("knn", "kNN", "mean costs of the nearest rows", _families("knn")),
-    Method("mlp", "MLP", "a small network with MILD's loss", _families("mlp"), needs="torch"),
-    Method("tune", "mild tune", "the best of these families and their stack", _families(*TUNED)),
+    Method("knn", "kNN", "mean costs of the nearest rows", _families(["knn"])),
+    Method("mlp", "MLP", "a small network with MILD's loss", _families(["mlp"]), needs="torch"),
+    Method("tune", "mild tune", "the best of these families and their stack", _families(TUNED)),
 )  # fmt: skip
 
 

@@ -99,6 +99,7 @@ class Comparison:
     n_splits, confidence : what the intervals rest on; they hold for all methods at once
     left_out : methods that lack a package
     dropped : test rows left out because their text is in the training rows
+    not_compared : which test rows were left out because an expert was not asked, in a sentence; or None
     """
 
     rows: tuple[Row, ...]
@@ -114,6 +115,7 @@ class Comparison:
     confidence: float
     left_out: tuple[str, ...] = ()
     dropped: int = 0
+    not_compared: str | None = None
 
     def row(self, key: str) -> Row:
         """The row of a method."""
@@ -146,6 +148,7 @@ class Comparison:
             "confidence": self.confidence,
             "left_out": list(self.left_out),
             "dropped": self.dropped,
+            "not_compared": self.not_compared,
             "methods": [
                 {**row.as_dict(), "headroom_captured": self.captured(row)} for row in self.rows
             ],

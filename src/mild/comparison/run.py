@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,6 +20,7 @@ from mild.metrics import (
     Statement,
     chosen_costs,
     clustered_rows,
+    common_rows,
     count_judged,
     expert_recall,
     expert_shares,
@@ -61,7 +62,8 @@ def compare(
 
     Every method searches its own strength by cross-validation inside the training rows. Intervals of
     the difference to the best constant hold for all methods at once: over rows for one split, over
-    splits with the correction for their overlap otherwise. Rows of one bundle count once.
+    splits with the correction for their overlap otherwise. Rows of one bundle count once. All is judged
+    on the rows in which every expert was asked, if there are enough of them (``common_rows``).
 
     Parameters
     ----------
@@ -86,6 +88,7 @@ def compare(
     if not methods or methods[0].key != "constant":
         raise InvalidInputError("methods must begin with the best constant.")
     groups = np.arange(len(array)) if bundle is None else np.asarray(bundle)
+    splits, not_compared = _compared(array, splits)
     total = len(splits) * len(methods)
     report = progress or (lambda done, of, text: None)
     report(0, total, "features")
@@ -101,7 +104,21 @@ def compare(
             report(number * len(methods) + len(part), total, f"split {number + 1}, {method.label}")
         parts.append(part)
     drawn = _Drawn(array, splits, parts, groups, unit, confidence, seed)
-    return _gather(drawn, methods, tuple(expert_names), prices, left_out)
+    return replace(
+        _gather(drawn, methods, tuple(expert_names), prices, left_out), not_compared=not_compared
+    )
+
+
+def _compared(costs: FloatArray, splits: Sequence[Split]) -> tuple[Sequence[Split], str | None]:
+    """Splits that test on the rows that can be compared, and what was left out, in a sentence."""
+    tested = np.unique(np.concatenate([split.test for split in splits]))
+    common = common_rows(costs[tested])
+    rows = np.zeros(len(costs), dtype=bool)
+    rows[tested] = common.rows
+    held = [replace(split, test=split.test[rows[split.test]]) for split in splits]
+    if common.complete and not all(len(split.test) for split in held):
+        return splits, replace(common, complete=False).sentence
+    return held, common.sentence
 
 
 @dataclass(frozen=True, eq=False)

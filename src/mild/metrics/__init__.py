@@ -3,6 +3,7 @@
 Two tie rules, on purpose: a router's choice goes to the highest index, the oracle's to the lowest.
 """
 
+from mild.metrics.common import CommonRows, common_constant, common_rows
 from mild.metrics.linearised import clustered_rows, linearised_rows
 from mild.metrics.loss import (
     BestConstant,
@@ -31,6 +32,7 @@ from mild.metrics.two_experts import TwoExpertCurve, two_expert_curve
 
 __all__ = [
     "BestConstant",
+    "CommonRows",
     "FrontierPoint",
     "Interval",
     "RoutingSummary",
@@ -41,6 +43,8 @@ __all__ = [
     "best_constant",
     "chosen_costs",
     "clustered_rows",
+    "common_constant",
+    "common_rows",
     "constant_losses",
     "count_judged",
     "deferral_loss",

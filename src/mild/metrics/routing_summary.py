@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.arrays import FloatArray
+from mild.arrays import FloatArray, check_choices
+from mild.metrics.common import common_rows
 from mild.metrics.loss import (
     best_constant,
     chosen_costs,
@@ -17,7 +18,7 @@ from mild.metrics.loss import (
     oracle_loss,
     shuffled_control,
 )
-from mild.metrics.rows import evaluated_costs
+from mild.metrics.rows import evaluated_costs, known_rows
 from mild.metrics.shares import expert_recall, expert_shares, oracle_shares, share_entropy
 
 __all__ = ["RoutingSummary", "summary"]
@@ -25,12 +26,12 @@ __all__ = ["RoutingSummary", "summary"]
 
 @dataclass(frozen=True, eq=False)
 class RoutingSummary:
-    """What a routing costs, whom it asks, and what it is worth.
+    """What a routing costs, whom it asks, and what it is worth, on the rows of ``common_rows``.
 
     Attributes
     ----------
     n_samples : number of rows
-    n_known : rows whose chosen expert was asked; ``loss`` is their mean
+    n_known : rows that are compared and know the cost of the choice; ``loss`` is their mean
     loss : deferral loss
     shares, oracle_shares : (n_experts,) share of rows for each expert: router's, oracle's
     recall : (n_experts,) share of the rows on which k is cheapest that went to k; NaN if none
@@ -38,10 +39,10 @@ class RoutingSummary:
     entropy : entropy of the shares, 1 for an even split
     constant_expert, constant_loss : best constant and its mean cost
     oracle_loss : mean cost of the cheapest expert of each row
-    headroom : ``constant_loss - oracle_loss``; with missing costs means over different rows, too
+    headroom : ``constant_loss - oracle_loss``
     headroom_captured : ``(constant_loss - loss) / headroom``; 0 for the best constant, 1 for
         the oracle, negative for a router worse than the constant; NaN if there is no headroom,
-        and if any cost is missing: the three means are then over different rows
+        and if the three are means over different rows
     shuffled_control : expected cost of the same shares dealt at random
     """
 
@@ -78,7 +79,9 @@ def summary(
     costs : (n_samples, n_experts) array; NaN where an expert was never asked
     chosen : (n_samples,) array of expert indices
     sample_weight : (n_samples,) array of non-negative numbers, optional
-    missing : "error" or "skip", as in ``deferral_loss``
+    missing : "error" or "skip"
+        What to do where a row chose an expert that was never asked: refuse, or leave the row out. Rows
+        that lack another expert are left out in any case, as far as ``common_rows`` says.
 
     Examples
     --------
@@ -88,21 +91,26 @@ def summary(
     >>> round(result.headroom_captured, 3), result.shuffled_control
     (0.667, 0.53125)
     """
-    array = evaluated_costs(costs)
-    loss = deferral_loss(array, chosen, sample_weight, missing)
-    shares = expert_shares(chosen, array.shape[1], sample_weight)
-    recall = expert_recall(array, chosen, sample_weight)
-    constant = best_constant(array, sample_weight)
-    oracle = oracle_loss(array, sample_weight)
+    whole = evaluated_costs(costs)
+    experts = check_choices(chosen, *whole.shape)
+    known_rows(chosen_costs(whole, experts), missing)
+    common = common_rows(whole, experts)
+    array, experts = whole[common.rows], experts[common.rows]
+    weight = None if sample_weight is None else np.asarray(sample_weight)[common.rows]
+    loss = deferral_loss(array, experts, weight, missing)
+    shares = expert_shares(experts, array.shape[1], weight)
+    recall = expert_recall(array, experts, weight)
+    constant = best_constant(array, weight)
+    oracle = oracle_loss(array, weight)
     gap = constant.cost - oracle
     # A gap of rounding size is no headroom.
-    comparable = gap > 1e-12 * constant.cost and not np.isnan(array).any()
+    comparable = gap > 1e-12 * constant.cost and common.complete
     return RoutingSummary(
-        n_samples=len(array),
-        n_known=int((~np.isnan(chosen_costs(array, chosen))).sum()),
+        n_samples=len(whole),
+        n_known=int((~np.isnan(chosen_costs(array, experts))).sum()),
         loss=loss,
         shares=shares,
-        oracle_shares=oracle_shares(array, sample_weight),
+        oracle_shares=oracle_shares(array, weight),
         recall=recall,
         balanced_recall=float(np.nanmean(recall)),
         entropy=share_entropy(shares),
@@ -111,7 +119,7 @@ def summary(
         oracle_loss=oracle,
         headroom=gap,
         headroom_captured=(constant.cost - loss) / gap if comparable else np.nan,
-        shuffled_control=shuffled_control(array, chosen, sample_weight),
+        shuffled_control=shuffled_control(array, experts, weight),
     )
 
 

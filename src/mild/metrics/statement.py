@@ -13,6 +13,7 @@ from mild.arrays import FloatArray, IntArray
 from mild.exceptions import check_option
 from mild.metrics.linearised import linearised_rows
 from mild.metrics.loss import chosen_costs
+from mild.metrics.money import amount
 from mild.metrics.paired import paired_interval
 
 __all__ = ["FEWEST_UNITS", "Statement", "count_judged", "state", "state_choices"]
@@ -127,8 +128,8 @@ def state(
             f"; if the difference is what it seems, about {_count(needed, unit)} would show it"
         )
     money = None if dollars is None else 1000 * dollars
-    if money is not None and abs(money) >= 0.005:
-        sentence += f"; ${abs(money):,.2f} {'less' if money < 0 else 'more'} per 1,000 inputs"
+    if money:
+        sentence += f"; ${amount(abs(money))} {'less' if money < 0 else 'more'} per 1,000 inputs"
     return Statement(pays, sentence + ".", estimate, low, high, money, needed, rows, units)
 
 

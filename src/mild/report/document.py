@@ -13,6 +13,7 @@ from mild.arrays import FloatArray, IntArray
 from mild.artifact import fingerprint
 from mild.comparison import Comparison
 from mild.exceptions import InvalidInputError
+from mild.metrics import common_rows
 from mild.report.numbers.calibration import calibration, reward_form
 from mild.report.numbers.evidence import Evidence, same_experts
 from mild.report.numbers.frontier import frontier, operating_points
@@ -106,10 +107,19 @@ def build_document(
         known, X = known[index], X[index]
         table = None if table is None else table.take(index)
         together = None if together is None else together[index]
+    mark = table_mark = fingerprint(X, known)
+    if table is not None:
+        table_mark = table.fingerprint()
     evidence = Evidence.gather(names, known, router.predict(X), _probabilities(router, X), table)
     unit = "query" if bundle is None or group is None else "group"
     verdict, figures = judge(evidence, confidence, seed, together, unit)
+    common = common_rows(evidence.costs, evidence.chosen)
     column, labels = _labels(table, group)
+    if common.left_out:
+        evidence, X = evidence.take(common.rows), X[common.rows]
+        together = None if together is None else together[common.rows]
+        if labels is not None:
+            labels = [labels[i] for i in np.flatnonzero(common.rows)]
     sweep = operating_points(router, X, evidence, settled)
     metadata = getattr(router, "metadata", None) or {}
     form, scale = reward_form(metadata)
@@ -117,16 +127,14 @@ def build_document(
     if column is not None and labels is not None:
         parted = groups(evidence, column, labels, figures["constant_expert"], confidence)
     beside = comparison.as_dict() if isinstance(comparison, Comparison) else comparison
-    mark = table_mark = fingerprint(X, known)
-    if table is not None:
-        table_mark = table.fingerprint()
     document = _frame("evaluation", title, names, settled)
     document |= {
         "rows": evidence.rows,
+        "left_out": common.sentence,
         "verdict": verdict,
         "figures": figures,
         "frontier": frontier(evidence, sweep, method_points(beside, names, settled)),
-        "calibration": calibration(evidence, form, scale, confidence),
+        "calibration": calibration(evidence, form, scale, confidence, together),
         "groups": parted,
         "regrets": regrets(evidence, queries, labels),
         "comparison": None if beside is None else dict(beside),
@@ -168,6 +176,7 @@ def comparison_document(
     document = _frame("comparison", title, names, settled)
     document |= {
         "rows": comparison.n_rows,
+        "left_out": comparison.not_compared,
         "verdict": content["statement"]
         | {"constant": names[best], "confidence": comparison.confidence},
         "figures": {
@@ -193,7 +202,8 @@ def comparison_document(
             comparison.n_rows,
             "not taken" if table is None else table.fingerprint(),
             settled.get("words"),
-            f"{comparison.n_splits} split(s), {comparison.n_train:,.0f} rows to train on and "
+            f"{'1 split' if comparison.n_splits == 1 else f'{comparison.n_splits} splits'}, "
+            f"{comparison.n_train:,.0f} rows to train on and "
             f"{comparison.n_test:,.0f} to test on",
         ),
         "settings": [

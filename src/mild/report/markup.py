@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable
 from typing import TypeAlias
 
-__all__ = ["Child", "Markup", "clean", "join", "tag"]
+__all__ = ["Child", "Markup", "breakable", "clean", "join", "tag"]
 
 #: Tags that have no content.
-VOID = frozenset({"br", "hr", "meta", "link", "input", "img"})
+VOID = frozenset({"br", "hr", "meta", "link", "input", "img", "wbr"})
 # What no page may hold, and marks that turn the reading direction of what follows.
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
@@ -75,6 +75,18 @@ def join(*children: Child) -> Markup:
         else:
             parts.append(join(*child))
     return Markup("".join(parts))
+
+
+def breakable(name: str) -> Markup:
+    """A name that may be broken behind its underscores.
+
+    Examples
+    --------
+    >>> print(breakable("world_history"))
+    world_<wbr>history
+    """
+    first, *others = name.split("_")
+    return join(first, *(join("_", tag("wbr"), part) for part in others))
 
 
 def _value(value: str | float) -> str:

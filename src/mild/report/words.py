@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from mild.metrics.money import amount
+
 __all__ = [
     "cost",
     "dollars",
@@ -69,16 +71,7 @@ def dollars(value: float | None) -> str:
     """
     if value is None or not math.isfinite(value):
         return DASH
-    size = abs(value)
-    if size == 0:
-        return "$0"
-    if size >= 1000:
-        text = f"{size:,.0f}"
-    elif size >= 0.1:
-        text = f"{size:.2f}"
-    else:
-        text = f"{size:.{1 - math.floor(math.log10(size))}f}"
-    return f"{MINUS if value < 0 else ''}${text}"
+    return f"{MINUS if value < 0 else ''}${amount(abs(value))}"
 
 
 def duration(value: float | None) -> str:

@@ -19,7 +19,7 @@ from mild.exceptions import DegenerateDataWarning, InvalidInputError
 from mild.metrics import deferral_loss
 from mild.policies import Policy
 
-__all__ = ["BaseRouter"]
+__all__ = ["BaseRouter", "warn_if_degenerate"]
 
 
 class BaseRouter(BaseEstimator):  # type: ignore[misc]
@@ -81,23 +81,11 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         """Warn when the data leave nothing, or for label-based losses not everything, to learn."""
         if costs.shape[1] == 1:
             return
-        if not (np.nanmax(costs, axis=1) > np.nanmin(costs, axis=1)).any():
-            reason = (
-                "in no row do two experts that were asked differ in cost: a loss that compares experts "
-                "within a row learns nothing; CostRegressionRouter and KNNRouter do."
-                if np.isnan(costs).any()
-                else "every expert costs the same in every row: there is nothing to learn, any choice "
-                "is as good as another."
-            )
-            warnings.warn(reason, DegenerateDataWarning, stacklevel=4)
-        idle = np.flatnonzero(np.bincount(cheapest(costs), minlength=costs.shape[1]) == 0)
-        if by_label and idle.size:
-            warnings.warn(
-                f"expert(s) {', '.join(map(str, idle))} are never cheapest: a label-based loss learns "
-                f"nothing about them.",
-                DegenerateDataWarning,
-                stacklevel=4,
-            )
+        differ = bool((np.nanmax(costs, axis=1) > np.nanmin(costs, axis=1)).any())
+        labels = np.bincount(cheapest(costs), minlength=costs.shape[1])
+        warn_if_degenerate(
+            differ, bool(np.isnan(costs).any()), labels if by_label else None, stacklevel=5
+        )
 
     def predict(self, X: Any) -> IntArray:
         """Index of the chosen expert for each row."""
@@ -186,3 +174,33 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         tags.target_tags.positive_only = True
         tags.input_tags.sparse = True
         return tags
+
+
+def warn_if_degenerate(
+    differ: bool, missing: bool, labels: IntArray | FloatArray | None, stacklevel: int = 2
+) -> None:
+    """Warn of data that leave nothing, or not everything, to learn.
+
+    Parameters
+    ----------
+    differ : whether in any row two experts that were asked differ in cost
+    missing : whether any cost is unknown
+    labels : (p,) rows on which each expert is cheapest, for losses that see nothing else; or None
+    """
+    if not differ:
+        reason = (
+            "in no row do two experts that were asked differ in cost: a loss that compares experts "
+            "within a row learns nothing; CostRegressionRouter and KNNRouter do."
+            if missing
+            else "every expert costs the same in every row: there is nothing to learn, any choice "
+            "is as good as another."
+        )
+        warnings.warn(reason, DegenerateDataWarning, stacklevel=stacklevel)
+    idle = [] if labels is None else np.flatnonzero(labels == 0).tolist()
+    if idle:
+        warnings.warn(
+            f"expert(s) {', '.join(map(str, idle))} are never cheapest: a label-based loss learns "
+            f"nothing about them.",
+            DegenerateDataWarning,
+            stacklevel=stacklevel,
+        )

@@ -20,9 +20,19 @@ from mild.routers.nearest import KNNRouter
 from mild.routers.regression import CostRegressionRouter
 from mild.routers.targets import training_margins
 
-__all__ = ["FAMILIES", "Candidate", "family_candidates", "linear_candidates", "parse_families"]
+__all__ = [
+    "FAMILIES",
+    "MLP_SIZE",
+    "Candidate",
+    "family_candidates",
+    "linear_candidates",
+    "parse_families",
+]
 
 FAMILIES = ("linear", "regression", "knn", "mlp", "stack")
+#: Rows times features, counted as 384 at least, up to which "auto" has the network: about 5,000 rows, or
+#: 20 seconds of one core. On more it takes longer than all the others together.
+MLP_SIZE = 2_000_000
 GRIDS = ("ratios", "paper")
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
@@ -80,17 +90,29 @@ def linear_candidates(
     return candidates, dropped
 
 
-def parse_families(families: Any) -> tuple[list[str], list[str]]:
-    """Families to search, and those left out because their package is missing."""
+def parse_families(families: Any, shape: tuple[int, int]) -> tuple[list[str], list[str]]:
+    """Families to search, and those left out: their package is missing, or the table is too large.
+
+    Parameters
+    ----------
+    families : None, "all", "auto" or names
+    shape : (n_samples, n_features) of the table; "auto" has the network up to MLP_SIZE alone
+
+    Examples
+    --------
+    >>> parse_families("auto", (20_600, 384))
+    (['linear', 'regression', 'knn', 'stack'], ['mlp'])
+    """
     if families is None:
         return [], []
-    asked = list(FAMILIES) if families == "all" else list(_as_names(families))
+    whole = families in ("all", "auto")
+    asked = list(FAMILIES) if whole else list(_as_names(families))
     if not asked:
         raise InvalidInputError("families must name at least one family, or be None; got none.")
     for name in asked:
         check_option("families", name, FAMILIES)
-    has_torch = importlib.util.find_spec("torch") is not None
-    if "mlp" in asked and not has_torch and families == "all":
+    large = families == "auto" and shape[0] * max(shape[1], 384) > MLP_SIZE
+    if whole and (large or importlib.util.find_spec("torch") is None):
         return [name for name in asked if name != "mlp"], ["mlp"]
     return asked, []
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from mild.arrays import FloatArray
 from mild.exceptions import InvalidInputError
-from mild.metrics import constant_losses
+from mild.metrics import common_constant, constant_losses
 from mild.policies import ConstantPolicy
 from mild.routers.base import BaseRouter
 
@@ -18,8 +18,9 @@ __all__ = ["ConstantRouter", "mean_costs"]
 class ConstantRouter(BaseRouter):
     """Sends every input to one expert: the cheapest on average, or one that is named.
 
-    ``argmin_k sum_i w_i c_ik / sum_i w_i`` over the rows on which expert k was asked; ties go to the
-    lowest index. A router that does not beat it has learned nothing.
+    ``argmin_k sum_i w_i c_ik / sum_i w_i`` over the rows on which every expert was asked, if they are
+    enough (``mild.metrics.common_rows``), else over those on which k was; ties go to the lowest index. A
+    router that does not beat it has learned nothing.
 
     Parameters
     ----------
@@ -29,7 +30,7 @@ class ConstantRouter(BaseRouter):
     Attributes
     ----------
     expert_ : int, the chosen expert
-    mean_costs_ : (n_experts,) array
+    mean_costs_ : (n_experts,) array, each over the rows on which the expert was asked
 
     Examples
     --------
@@ -59,6 +60,8 @@ class ConstantRouter(BaseRouter):
             raise InvalidInputError(
                 f"expert must be an index in [0, {self.n_experts_}) or a name; got {named}."
             )
+        if named is None and np.isnan(costs).any():
+            named = common_constant(costs, sample_weight)
         return ConstantPolicy(mean_costs(costs, sample_weight).astype(X.dtype), X.shape[1], named)
 
 

@@ -21,7 +21,7 @@ from mild.routers.heads import check_strength
 from mild.routers.objective import single_blas_thread
 from mild.routers.path import LinearPath
 from mild.routers.solver import Solution
-from mild.routers.targets import LABEL_LOSSES, LOSSES, training_targets
+from mild.routers.targets import LABEL_LOSSES, LOSSES, Targets, training_targets
 from mild.surrogates import parse_surrogate
 
 __all__ = ["LinearRouter"]
@@ -168,21 +168,27 @@ class LinearRouter(BaseRouter):
                     start,
                     search_tol,
                 )
+        return self._settle(solution, targets, X.dtype, may_stop=path is not None)
+
+    def _settle(
+        self, solution: Solution, targets: Targets, dtype: Any, may_stop: bool = False
+    ) -> LinearPolicy:
+        """What a solution makes of the router; a warning where it is none, unless it ``may_stop``."""
         if not np.isfinite(solution.W).all():
             raise InvalidInputError(
                 "the fit did not stay finite: the features or margins span too many orders of "
                 "magnitude. Scale the features, or raise the smallest margin."
             )
-        if not solution.converged and path is None:
+        if not solution.converged and not may_stop:
             warnings.warn(
                 f"LinearRouter stopped after {solution.n_iter} iterations before the tolerance "
                 f"tol={self.tol:g} was met. Raise max_iter, raise alpha, or scale the features.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         self.n_iter_ = solution.n_iter
         self.objective_ = solution.value
-        W = solution.W.astype(X.dtype)
+        W = solution.W.astype(dtype)
         decoder = Decoder(targets.margins, self.decision, targets.surrogate)
         return LinearPolicy(W[:, :-1], W[:, -1].copy(), decoder)
 

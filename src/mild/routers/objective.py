@@ -27,7 +27,7 @@ from mild.losses.deferral import accumulate_loss
 from mild.margins import MarginGroup
 from mild.surrogates import Surrogate
 
-__all__ = ["BlockLoss", "LinearObjective", "RowLoss", "single_blas_thread"]
+__all__ = ["BlockLoss", "LinearObjective", "RowLoss", "add_penalty", "single_blas_thread"]
 
 BLOCK = 1024
 
@@ -127,11 +127,7 @@ class LinearObjective:
                 results = [future.result() for future in futures]
         value = sum(result[0] for result in results)
         gradient = sum((result[1] for result in results[1:]), results[0][1])
-        value += self.alpha * float(np.square(W[:, :-1]).sum())
-        gradient[:, :-1] += 2 * self.alpha * W[:, :-1]
-        if not self.fit_intercept:
-            gradient[:, -1] = 0
-        return value, gradient
+        return add_penalty(value, gradient, W, self.alpha, self.fit_intercept)
 
     def _span(
         self, coef: FloatArray, intercept: FloatArray, start: int, stop: int
@@ -149,6 +145,17 @@ class LinearObjective:
             gradient[:, :-1] += (block.T @ slope.T).T if sparse else slope @ block
             gradient[:, -1] += slope.sum(axis=1)
         return value, gradient
+
+
+def add_penalty(
+    value: float, gradient: FloatArray, W: FloatArray, alpha: float, fit_intercept: bool
+) -> tuple[float, FloatArray]:
+    """Value and gradient with ``alpha ||W||^2``; ``gradient`` is overwritten."""
+    value += alpha * float(np.square(W[:, :-1]).sum())
+    gradient[:, :-1] += 2 * alpha * W[:, :-1]
+    if not fit_intercept:
+        gradient[:, -1] = 0
+    return value, gradient
 
 
 class _BlasLimit:

@@ -21,7 +21,7 @@ from mild.routers.solver import (
 from mild.routers.targets import LossOptions, Targets
 from mild.surrogates import Surrogate
 
-__all__ = ["LinearPath"]
+__all__ = ["SAMPLE_TOL", "LinearPath", "first_start", "row_loss"]
 
 # A sample is solved this well before a single fit, or ten times better than a search asks for.
 SAMPLE_TOL = 1e-4
@@ -121,10 +121,10 @@ class LinearPath:
     ) -> FloatArray:
         if few is None:
             if self.solution is None:
-                return _first_start(every, preconditioner, max_iter)
+                return first_start(every, preconditioner, max_iter)
             return self.solution
         before = self.sample_solution
-        begin = _first_start(few, preconditioner, max_iter) if before is None else before
+        begin = first_start(few, preconditioner, max_iter) if before is None else before
         self.sample_solution = minimise(few, preconditioner, begin, tol, max_iter, reference).W
         if before is None or self.solution is None:
             return self.sample_solution
@@ -132,23 +132,12 @@ class LinearPath:
 
     def _row_loss(self, targets: Targets) -> RowLoss:
         """The loss with experts first; neighbours that share rewards share the arrays."""
-        groups = margin_groups(targets.margins)
         if self._last is not None and self._last[0].rewards is targets.rewards:
-            loss = replace(self._last[1], groups=groups)
+            loss = replace(self._last[1], groups=margin_groups(targets.margins))
         else:
             self._trust = 0
             self._zero_value = None
-            dtype = self.X.dtype
-            loss = RowLoss(
-                np.ascontiguousarray(targets.rewards.T, dtype=dtype),
-                None if targets.asked is None else np.ascontiguousarray(targets.asked.T),
-                groups,
-                targets.surrogate,
-                *(
-                    None if value is None else value.astype(dtype)
-                    for value in (targets.scale, targets.offset, targets.own_offset)
-                ),
-            )
+            loss = row_loss(targets, self.X.dtype)
         self._last = targets, loss
         return loss
 
@@ -163,7 +152,21 @@ class LinearPath:
         return self._last[0] if same and self._last is not None else None
 
 
-def _first_start(
+def row_loss(targets: Targets, dtype: Any) -> RowLoss:
+    """The loss of targets with experts first, in the precision of the features."""
+    return RowLoss(
+        np.ascontiguousarray(targets.rewards.T, dtype=dtype),
+        None if targets.asked is None else np.ascontiguousarray(targets.asked.T),
+        margin_groups(targets.margins),
+        targets.surrogate,
+        *(
+            None if value is None else value.astype(dtype)
+            for value in (targets.scale, targets.offset, targets.own_offset)
+        ),
+    )
+
+
+def first_start(
     objective: LinearObjective, preconditioner: Preconditioner, max_iter: int
 ) -> FloatArray:
     """Zero; for the hinge the logistic solution: at zero all scores tie and no step need go down."""

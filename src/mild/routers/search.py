@@ -10,9 +10,9 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
 
-from mild.arrays import FloatArray, IntArray
+from mild.arrays import BoolArray, FloatArray, IntArray
 from mild.decisions import argmax_last
-from mild.metrics import best_constant, chosen_costs, linearised_rows
+from mild.metrics import common_constant, linearised_rows
 from mild.policies import Policy
 from mild.routers.base import BaseRouter
 from mild.routers.candidates import Candidate
@@ -38,16 +38,26 @@ class SearchData:
     sample_weight: FloatArray | None
     folds: list[tuple[IntArray, IntArray]]
 
+    def take(self, rows: BoolArray) -> SearchData:
+        """The costs and weights of some rows, without folds."""
+        weight = None if self.sample_weight is None else self.sample_weight[rows]
+        return SearchData(None, self.costs[rows], weight, [])
+
     def rows(self, outcome: FloatArray) -> FloatArray:
         """Out-of-fold costs (n, m) as rows with plain means, whatever is weighted or missing."""
         return linearised_rows(outcome, self.sample_weight)
 
-    def constant_costs(self) -> FloatArray:
-        """Cost per row of the constant that each fold's training part would choose."""
-        result = np.full(len(self.costs), np.nan)
+    def paid(self, chosen: IntArray) -> FloatArray:
+        """Cost of choices (n, m) row by row; NaN where nothing was chosen (-1) or the cost is unknown."""
+        found = np.take_along_axis(self.costs, np.maximum(chosen, 0), axis=1)
+        return np.where(chosen < 0, np.nan, found.astype(np.float64, copy=False))
+
+    def constants(self) -> IntArray:
+        """Constant (n,) that the training part of each row's fold would choose; -1 where no fold judges."""
+        result = np.full(len(self.costs), -1, dtype=np.intp)
         for train, test in self.folds:
             weight = None if self.sample_weight is None else self.sample_weight[train]
-            result[test] = self.costs[test, best_constant(self.costs[train], weight).expert]
+            result[test] = common_constant(self.costs[train], weight)
         return result
 
 
@@ -76,13 +86,13 @@ class Search:
         if self.progress is not None:
             self.progress(self.done, self.total, message)
 
-    def run(self, candidates: list[Candidate]) -> FloatArray:
-        """Out-of-fold cost (n, candidates) of each candidate's choices; NaN where not judged."""
+    def run(self, candidates: list[Candidate]) -> IntArray:
+        """Choice (n, candidates) of each candidate for rows it has not seen; -1 where not judged."""
         data = self.data
-        outcome = np.full((len(data.costs), len(candidates)), np.nan)
+        made = np.full((len(data.costs), len(candidates)), -1, dtype=np.intp)
         judged = np.zeros(len(candidates), dtype=int)
         tasks = [(fold, block) for block in _blocks(candidates) for fold in range(len(data.folds))]
-        stream: Iterator[tuple[int, list[int], FloatArray]] = Parallel(
+        stream: Iterator[tuple[int, list[int], IntArray]] = Parallel(
             n_jobs=self.n_jobs, return_as="generator_unordered"
         )(
             delayed(_judge_block)(
@@ -91,17 +101,17 @@ class Search:
             for fold, block in tasks
         )
         try:
-            for fold, block, costs in stream:
+            for fold, block, chosen in stream:
                 test = data.folds[fold][1]
-                outcome[test[:, None], block] = costs
+                made[test[:, None], block] = chosen
                 judged[block] += 1
                 self.tell(len(block), f"fold {fold + 1}")
         except KeyboardInterrupt:
             if not (judged == len(data.folds)).any():
                 raise
             self.interrupted = True
-        outcome[:, judged < len(data.folds)] = np.nan
-        return outcome
+        made[:, judged < len(data.folds)] = -1
+        return made
 
 
 def _blocks(candidates: list[Candidate]) -> list[list[int]]:
@@ -123,15 +133,14 @@ def _blocks(candidates: list[Candidate]) -> list[list[int]]:
 
 def _judge_block(
     data: SearchData, fold: int, block: list[int], routers: list[BaseRouter], tol: float
-) -> tuple[int, list[int], FloatArray]:
-    """Costs (n_test, len(block)) of the routers' choices on one fold's held-out rows."""
+) -> tuple[int, list[int], IntArray]:
+    """The routers' choices (n_test, len(block)) on one fold's held-out rows."""
     train, test = data.folds[fold]
     X, costs = data.X[train], data.costs[train]
     weight = None if data.sample_weight is None else data.sample_weight[train]
     held_out = data.X[test]
     if weight is None and all(isinstance(router, KNNRouter) for router in routers):
-        chosen = _nearest_choices(routers, X, costs, held_out)
-        return fold, block, np.column_stack([chosen_costs(data.costs[test], c) for c in chosen])
+        return fold, block, np.column_stack(_nearest_choices(routers, X, costs, held_out))
     path = None
     columns = []
     for template in routers:
@@ -142,7 +151,7 @@ def _judge_block(
             policy: Policy = router._fit_from(X, costs, weight, path=path, search_tol=tol)
         else:
             policy = router.fit(X, costs, sample_weight=weight).policy_
-        columns.append(chosen_costs(data.costs[test], policy.predict(held_out)))
+        columns.append(policy.predict(held_out))
     return fold, block, np.column_stack(columns)
 
 

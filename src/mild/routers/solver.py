@@ -12,21 +12,36 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from mild.arrays import FloatArray
-from mild.routers.objective import LinearObjective
 
-__all__ = ["Preconditioner", "Solution", "minimise", "sample_rows", "second_moments"]
+__all__ = [
+    "Objective",
+    "Preconditioner",
+    "Solution",
+    "minimise",
+    "sample_rows",
+    "second_moments",
+]
 
 SAMPLE = 8192
 DENSE_LIMIT = 2048
 MEMORY = 12
 PATIENCE = 12
 MAX_TRIALS = 25
+
+
+class Objective(Protocol):
+    """Value and gradient at W, (p, d + 1), wherever the rows are."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    def __call__(self, W: FloatArray) -> tuple[float, FloatArray]: ...
 
 
 @dataclass(frozen=True)
@@ -99,7 +114,7 @@ class Preconditioner:
 
 
 def minimise(
-    objective: LinearObjective,
+    objective: Objective,
     preconditioner: Preconditioner,
     start: FloatArray,
     tol: float,

@@ -7,9 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mild.arrays import BoolArray, FloatArray, check_margins
-from mild.costs import REWARDS, cheapest
-from mild.costs import rewards as make_rewards
+from mild.arrays import BoolArray, FloatArray
+from mild.costs import REWARDS, cheapest, cheapest_of, rewards_of
 from mild.exceptions import check_option
 from mild.losses.labels import (
     class_weights,
@@ -18,34 +17,29 @@ from mild.losses.labels import (
     resampling_weights,
     temperatures,
 )
-from mild.margins import (
-    COUNTS,
-    NORMS,
-    expert_norms,
-    membership,
-    theory_margins,
-    uniform_margins,
-)
+from mild.routers.margin_sums import MarginOptions, fixed_margins, margin_sums
 from mild.surrogates import Surrogate, parse_surrogate
 
-__all__ = ["LOSSES", "LossOptions", "Targets", "training_margins", "training_targets"]
+__all__ = [
+    "LOSSES",
+    "LossOptions",
+    "Targets",
+    "Whole",
+    "raw_rewards",
+    "row_targets",
+    "training_margins",
+    "training_targets",
+]
 
 LABEL_LOSSES = ("ce", "cwce", "ldam", "logit_adjusted", "temperature")
 LOSSES = ("mild", "tdef", *LABEL_LOSSES)
 LDAM_SCALE = 30.0
 
 
-class LossOptions(Protocol):
+class LossOptions(MarginOptions, Protocol):
     """The options of a router that say what it is trained on."""
 
-    loss: str
-    rewards: str
     surrogate: Any
-    margins: Any
-    counts: str
-    norms: str
-    total: float | None
-    share_below: float
     cost_scale: float | None
     sampling: str | None
     random_state: Any
@@ -77,11 +71,33 @@ class Targets:
 
     def curvature(self) -> float:
         """Mean curvature of the loss in one score, at equal scores."""
+        return self.curvature_of(self.rewards.sum(axis=0))
+
+    def curvature_of(self, reward_sums: FloatArray) -> float:
+        """The same where these rows are some of many, whose rewards have the sums (p,)."""
         p = self.margins.size
         steep = 1.0 if self.scale is None else float(np.square(self.scale).mean())
         growth = float(p) ** (1 - self.surrogate.tau) if self.surrogate.form == "comp_sum" else 1.0
-        raw = float((self.rewards.sum(axis=0) / np.square(self.margins)).sum())
+        raw = float((reward_sums / np.square(self.margins)).sum())
         return max(raw * steep * growth * (1 - 1 / p) / p, 1e-12)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What the targets of a row take from all rows together.
+
+    Attributes
+    ----------
+    margins : (p,)
+    counts : (p,) weight of the rows on which each expert is cheapest
+    cost_scale : largest possible cost, for complement rewards; None for the largest of the rows at hand
+    total : sum of all weighted rewards; None for that of the rows at hand
+    """
+
+    margins: FloatArray
+    counts: FloatArray
+    cost_scale: float | None = None
+    total: float | None = None
 
 
 def training_targets(
@@ -104,17 +120,51 @@ def training_targets(
     if options.sampling is not None:
         rng = np.random.default_rng(options.random_state)
         weight = weight * resampling_weights(cheapest(costs), p, options.sampling, rng)
+    by_label = options.loss in LABEL_LOSSES
+    if not by_label:
+        costs = _within_scale(costs, weight)
+    margins = np.ones(p) if by_label else training_margins(options, X, costs, weight)
+    counts: FloatArray = np.ones(p)
+    if by_label:
+        counts = np.bincount(cheapest(costs), weights=weight, minlength=p).astype(np.float64)
+    return row_targets(options, costs, weight, Whole(margins, counts, options.cost_scale))
+
+
+def row_targets(
+    options: LossOptions, costs: FloatArray, weight: FloatArray, whole: Whole
+) -> Targets:
+    """Targets of some rows, given what they take from all rows."""
     asked = ~np.isnan(costs)
     mask = None if asked.all() else asked
     if options.loss in LABEL_LOSSES:
-        return _label_targets(options.loss, costs, weight, mask)
-    kind = "complement" if options.loss == "tdef" else options.rewards
-    costs = _within_scale(costs, weight)
-    margins = training_margins(options, X, costs, weight)
-    raw = make_rewards(costs, check_option("rewards", kind, REWARDS), options.cost_scale)
+        return _label_targets(options, costs, weight, mask, whole)
+    raw = raw_rewards(options, costs, whole.cost_scale)
     return Targets(
-        _unit_sum(raw, weight), mask, margins, parse_surrogate(options.surrogate), weight
+        _unit_sum(raw, weight, whole.total),
+        mask,
+        whole.margins,
+        parse_surrogate(options.surrogate),
+        weight,
     )
+
+
+def raw_rewards(
+    options: LossOptions,
+    costs: FloatArray,
+    cost_scale: float | None,
+    counts: FloatArray | None = None,
+) -> FloatArray:
+    """Rewards (n, p) before they are weighted and scaled; for label losses one-hot, by ``counts``."""
+    if options.loss in LABEL_LOSSES:
+        labels = cheapest_of(costs)
+        of_class: FloatArray = np.ones(costs.shape[1])
+        if options.loss == "cwce" and counts is not None:
+            of_class = class_weights(counts)
+        result = np.zeros(costs.shape)
+        result[np.arange(len(costs)), labels] = of_class[labels]
+        return result
+    kind = "complement" if options.loss == "tdef" else options.rewards
+    return rewards_of(costs, check_option("rewards", kind, REWARDS), cost_scale)
 
 
 def _within_scale(costs: FloatArray, weight: FloatArray) -> FloatArray:
@@ -129,49 +179,31 @@ def training_margins(
     options: LossOptions, X: Any, costs: FloatArray, weight: FloatArray
 ) -> FloatArray:
     """Margins that the options ask for, given the training data."""
-    p = costs.shape[1]
-    if options.loss != "mild":
-        return np.ones(p)
-    if not isinstance(options.margins, str):
-        return check_margins(options.margins, p)
-    check_option("margins", options.margins, ("theory", "uniform"))
-    if options.margins == "uniform":
-        return uniform_margins(p, options.total)
-    check_option("counts", options.counts, COUNTS)
-    check_option("norms", options.norms, NORMS)
-    check_option("rewards", options.rewards, REWARDS)
-    member = membership(costs, options.rewards, options.counts, options.cost_scale)
-    mass = (member * weight[:, None]).sum(axis=0)
-    if not mass.any():
-        return uniform_margins(p, options.total)
-    norms = None
-    if options.norms != "none":
-        norms = expert_norms(
-            X, costs, options.norms, options.rewards, options.counts, weight, options.cost_scale
-        )
-        norms = np.maximum(norms, 1e-12)
-    return theory_margins(mass, norms, options.total, options.share_below)
+    fixed = fixed_margins(options, costs.shape[1])
+    if fixed is not None:
+        return fixed
+    return margin_sums(options, X, costs, weight, options.cost_scale).margins(options)
 
 
 def _label_targets(
-    loss: str, costs: FloatArray, weight: FloatArray, mask: BoolArray | None
+    options: LossOptions,
+    costs: FloatArray,
+    weight: FloatArray,
+    mask: BoolArray | None,
+    whole: Whole,
 ) -> Targets:
-    n, p = costs.shape
-    labels = cheapest(costs)
-    counts = np.bincount(labels, weights=weight, minlength=p)
-    one_hot = np.zeros((n, p))
-    one_hot[np.arange(n), labels] = class_weights(counts)[labels] if loss == "cwce" else 1.0
+    p, counts = costs.shape[1], whole.counts
     scale = offset = own_offset = None
-    if loss == "ldam":
+    if options.loss == "ldam":
         scale = np.full(p, LDAM_SCALE)
         own_offset = -LDAM_SCALE * ldam_margins(counts)
-    elif loss == "logit_adjusted":
+    elif options.loss == "logit_adjusted":
         floored = floored_counts(counts)
         offset = np.log(floored / floored.sum())
-    elif loss == "temperature":
+    elif options.loss == "temperature":
         scale = 1 / temperatures(counts)
     return Targets(
-        _unit_sum(one_hot, weight),
+        _unit_sum(raw_rewards(options, costs, None, counts), weight, whole.total),
         mask,
         np.ones(p),
         parse_surrogate("logistic"),
@@ -182,7 +214,8 @@ def _label_targets(
     )
 
 
-def _unit_sum(rewards: FloatArray, weight: FloatArray) -> FloatArray:
+def _unit_sum(rewards: FloatArray, weight: FloatArray, total: float | None) -> FloatArray:
     weighted = rewards * weight[:, None]
-    total = float(weighted.sum())
+    if total is None:
+        total = float(weighted.sum())
     return weighted / total if total > 0 else weighted

@@ -15,7 +15,7 @@ from sklearn.model_selection import KFold, check_cv
 
 from mild.arrays import FloatArray, IntArray
 from mild.exceptions import InvalidInputError, TuningInterruptedWarning
-from mild.metrics import best_constant, chosen_costs
+from mild.metrics import common_constant, common_rows
 from mild.policies import ConstantPolicy, Policy
 from mild.routers.base import BaseRouter
 from mild.routers.candidates import (
@@ -49,9 +49,9 @@ class RouterCV(BaseRouter):
     max_margins : margin vectors at most; beyond, the full product gives way to single moves
     grid : "ratios", or "paper": step 1 on [rho* - 5, rho* + 5] per expert, at the estimator's alpha
         unless ``alphas`` is given
-    families : None (linear only), "all", or names among linear, regression, knn, mlp, stack; the stack
-        blends the best of each family by the folds it is then judged on, so its own cost is a little
-        flattered
+    families : None (linear only), "all", "auto" (all, the network up to about 5,000 rows), or names among
+        linear, regression, knn, mlp, stack; the stack blends the best of each family by the folds it is
+        then judged on, so its own cost is a little flattered
     cv : number of folds, or a scikit-learn splitter
     clusters : (n_samples,) labels of rows that count once together in the verdict, such as equal queries;
         None if each row is alone
@@ -72,9 +72,11 @@ class RouterCV(BaseRouter):
     best_router_ : the fitted winner
     best_params_, best_family_, best_index_ : what won
     cv_results_ : dict of lists: family, params, mean_cost, standard_error, difference (to the constant)
+    held_out_, held_out_constants_ : (n_samples,) what the winner, and the best constant, would have chosen
+        for each row without having seen it; -1 where no fold judges
     verdict_ : Verdict, with a sentence
     interrupted_ : whether the search was stopped early
-    skipped_families_ : families left out because a package is missing
+    skipped_families_ : families left out because a package is missing, or by "auto"
     dropped_margins_ : margin vectors left out: not positive in the paper's grid, or beyond max_margins
     """
 
@@ -131,19 +133,18 @@ class RouterCV(BaseRouter):
         search = Search(
             data, self.search_tol, self.n_jobs, self.progress, len(candidates) + stacked
         )
-        outcome = search.run(candidates)
+        made = search.run(candidates)
         if stacked and not search.interrupted:
-            stack = self._stack(candidates, outcome, data)
+            stack = self._stack(candidates, data.paid(made), data)
             try:
                 stack.router.fit(X, costs, sample_weight=sample_weight)
             except KeyboardInterrupt:
                 search.interrupted = True
             else:
                 search.tell(len(data.folds), "stack")
-                chosen = stack.router.held_out_
-                judged = np.where(chosen < 0, np.nan, chosen_costs(costs, np.maximum(chosen, 0)))
-                candidates, outcome = [*candidates, stack], np.column_stack([outcome, judged])
-        return self._choose(candidates, outcome, data, search.interrupted)
+                candidates = [*candidates, stack]
+                made = np.column_stack([made, stack.router.held_out_])
+        return self._choose(candidates, made, data, search.interrupted)
 
     def _folds(self, X: Any, costs: FloatArray) -> list[tuple[IntArray, IntArray]]:
         cv = self.cv
@@ -177,7 +178,7 @@ class RouterCV(BaseRouter):
                 f"estimator must be a LinearRouter; got {type(base).__name__}. Other routers are "
                 f"searched by families=..."
             )
-        self._families, self.skipped_families_ = parse_families(self.families)
+        self._families, self.skipped_families_ = parse_families(self.families, X.shape)
         found: list[Candidate] = []
         self.dropped_margins_ = 0
         if not self._families or "linear" in self._families:
@@ -215,15 +216,13 @@ class RouterCV(BaseRouter):
     def _choose(
         self,
         candidates: list[Candidate],
-        outcome: FloatArray,
+        made: IntArray,
         data: SearchData,
         interrupted: bool,
     ) -> Policy:
-        rows = data.rows(outcome)
+        rows = data.rows(data.paid(made))
         tried = np.flatnonzero(~np.isnan(rows).any(axis=0))
-        candidates, rows = [candidates[i] for i in tried], rows[:, tried]
-        paid = data.constant_costs()
-        constant = data.rows(paid[:, None])[:, 0]
+        candidates, made, rows = [candidates[i] for i in tried], made[:, tried], rows[:, tried]
         means = rows.mean(axis=0)
         root = math.sqrt(len(rows))
         index = int(np.argmin(means))
@@ -236,17 +235,27 @@ class RouterCV(BaseRouter):
             error = (rows - rows[:, [index]]).std(axis=0) / root
             near = np.flatnonzero(means - means[index] <= error)
             index = int(min(near, key=lambda i: (candidates[i].complexity, means[i])))
-        expert = best_constant(data.costs, data.sample_weight).expert
+        expert = common_constant(data.costs, data.sample_weight)
+        self.held_out_, self.held_out_constants_ = made[:, index], data.constants()
+        # All rows have a say in the choice; what is told of it is compared on the same rows.
+        common = common_rows(data.costs)
+        kept = data.take(common.rows)
+        both = kept.paid(np.column_stack([made, self.held_out_constants_])[common.rows])
+        clusters = self._clusters(len(rows))
+        level = kept.rows(both)
+        rows, constant = level[:, :-1], level[:, -1]
+        means, root = rows.mean(axis=0), math.sqrt(len(rows))
         self.verdict_: Verdict = judge(
             rows,
             constant,
-            ~np.isnan(np.column_stack([outcome[:, tried[index]], paid])),
+            ~np.isnan(both[:, [index, -1]]),
             index,
             expert,
             self.expert_names_[expert],
             self.confidence,
             self.random_state,
-            self._clusters(len(rows)),
+            None if clusters is None else clusters[common.rows],
+            common.sentence,
         )
         self.interrupted_ = interrupted
         self.best_index_ = index

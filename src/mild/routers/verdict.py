@@ -28,6 +28,8 @@ class Verdict:
     n_candidates, n_rows, n_units, confidence : what the interval rests on: rows judged, and how many
         of them count
     rows_needed : units with which a gain of this size would show; None if it shows, or is none
+    dollars_per_1000 : price of the router minus the constant's, per 1,000 inputs; None where nobody said
+    left_out : which rows were left out, or are not the same, in a sentence; None if neither
     """
 
     pays: bool | None
@@ -43,13 +45,21 @@ class Verdict:
     n_units: int
     confidence: float
     rows_needed: int | None = None
+    dollars_per_1000: float | None = None
+    left_out: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""
         return asdict(self)
 
-    def named(self, constant: str, unit: str = "row") -> Verdict:
-        """The same, said with the constant's name; ``unit`` is what counts: row, query or group."""
+    def named(self, constant: str, unit: str = "row", dollars: float | None = None) -> Verdict:
+        """The same, said with the constant's name.
+
+        Parameters
+        ----------
+        unit : what counts: row, query or group
+        dollars : mean price of an input by the router minus by the constant
+        """
         several = "" if self.n_candidates == 1 else "s"
         said = state(
             "the router",
@@ -60,8 +70,15 @@ class Verdict:
             unit=unit,
             confidence=self.confidence,
             notes=(f"{self.n_candidates} candidate{several}",),
+            dollars=dollars,
         )
-        return replace(self, pays=said.pays, sentence=said.sentence, rows_needed=said.rows_needed)
+        return replace(
+            self,
+            pays=said.pays,
+            sentence=said.sentence,
+            rows_needed=said.rows_needed,
+            dollars_per_1000=said.dollars_per_1000,
+        )
 
 
 def judge(
@@ -74,6 +91,7 @@ def judge(
     confidence: float,
     random_state: Any,
     clusters: IntArray | None = None,
+    left_out: str | None = None,
 ) -> Verdict:
     """Verdict on candidate ``chosen`` from out-of-fold costs, as ``linearised_rows`` gives them.
 
@@ -83,6 +101,7 @@ def judge(
     constant_rows : (n,) costs of the constant
     known : (n, 2) whether the cost of the chosen candidate and of the constant is known
     clusters : (n,) rows that count once together; None if each is alone
+    left_out : which rows were left out, in a sentence
     """
     n, m = rows.shape
     labels = np.arange(n) if clusters is None else clusters
@@ -104,5 +123,6 @@ def judge(
         n_rows,
         n_units,
         confidence,
+        left_out=left_out,
     )
     return verdict.named(constant_name, "row" if clusters is None else "query")

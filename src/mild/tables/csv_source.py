@@ -13,10 +13,12 @@ import pyarrow.csv as arrow_csv
 from mild.exceptions import DataFileError
 from mild.tables.arrow import MAX_BLOCK, unreadable
 
-__all__ = ["load_csv", "peek_csv"]
+__all__ = ["load_csv", "peek_csv", "starts_as_text"]
 
 # Enough of a file to tell its columns and their types.
 PEEK = 1 << 22
+# How UTF-16 begins.
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def load_csv(file: Path, texts: Collection[str]) -> Any:
@@ -68,11 +70,17 @@ def _quoted_breaks() -> Any:
     return arrow_csv.ParseOptions(newlines_in_values=True)
 
 
+def starts_as_text(file: Path) -> bool:
+    """Whether a file begins as text of single bytes; an empty one does not, nor one of UTF-16."""
+    with open(file, "rb") as stream:
+        return stream.read(2) not in (b"", *UTF_16)
+
+
 def _explained(file: Path) -> DataFileError | None:
     """The first line that is wrong, and what is; None if none is found."""
     with open(file, "rb") as stream:
-        start = stream.read(4)
-    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        start = stream.read(2)
+    if start in UTF_16:
         return DataFileError("its text is UTF-16; save it as UTF-8.")
     with open(file, "rb") as lines:
         for number, line in enumerate(lines, start=1):

@@ -218,8 +218,8 @@ class Wanted:
 def is_outcome_table(path: str | os.PathLike[str]) -> bool:
     """Whether a file looks like a table of outcomes, by its first lines or its schema.
 
-    Otherwise it may be one of features and costs, for ``read_matrices``. A file that cannot be read is
-    none.
+    Otherwise it may be one of features and costs, for ``read_matrices``. A file that cannot be read counts
+    as one of outcomes: their reader says best what is wrong with it.
 
     Examples
     --------
@@ -243,7 +243,7 @@ def is_outcome_table(path: str | os.PathLike[str]) -> bool:
     from mild.tables.sources import peek_schema
 
     schema = peek_schema(file)
-    return schema is not None and bool(possible_forms(schema)) and not _has_other_costs(schema)
+    return schema is None or (bool(possible_forms(schema)) and not _has_other_costs(schema))
 
 
 def _has_other_costs(schema: Any) -> bool:

@@ -22,21 +22,29 @@ from mild.tables.queries import choose_query, query_texts
 from mild.tables.recipe import Recipe
 from mild.tables.vectors import find_vectors, read_vectors
 
-__all__ = ["build_outcomes"]
+__all__ = ["build_outcomes", "explanation"]
 
 
-def build_outcomes(table: Any, wanted: Wanted) -> OutcomeTable:
-    """Outcomes of an Arrow table."""
+def build_outcomes(
+    table: Any, wanted: Wanted, piece: bool = False, contents: bool = True
+) -> OutcomeTable:
+    """Outcomes of an Arrow table.
+
+    A ``piece`` of a larger table keeps experts that were asked elsewhere, may lose all its rows, and is not
+    examined for what is odd about it. Without ``contents`` neither queries nor vectors are read.
+    """
     table, layout, findings = _shaped(table, wanted)
     all_taken = layout.taken
     if wanted.experts is not None:
         layout = layout.of(match_experts(wanted.experts, list(layout.scores)))
     scores = _cells(table, layout, layout.scores)
     check_range("scores", scores, list(layout.scores.values()), 0, 1, RESCALE)
-    table, layout, scores, dropped = _asked(table, layout, scores)
-    query = choose_query(table.schema, wanted.query, wanted.choices, all_taken)
-    vector_column = wanted.vectors or find_vectors(table)
-    if query is None and vector_column is None:
+    table, layout, scores, dropped = _asked(table, layout, scores, piece)
+    query = vector_column = None
+    if contents:
+        query = choose_query(table.schema, wanted.query, wanted.choices, all_taken)
+        vector_column = wanted.vectors or find_vectors(table)
+    if contents and query is None and vector_column is None:
         raise DataFileError(
             f"there must be a query to route by: name its column with --query, or one of vectors with "
             f"--vectors; found {listed(list(table.column_names))}."
@@ -49,7 +57,8 @@ def build_outcomes(table: Any, wanted: Wanted) -> OutcomeTable:
         # To the nanosecond: milliseconds that were written and read again are the same.
         latencies = np.round(latencies * units, 9)
     names = list(layout.scores)
-    findings += [*dropped, *examine(queries, names, scores, prices, query is not None)]
+    if not piece:
+        findings += [*dropped, *examine(queries, names, scores, prices, query is not None)]
     used = {*all_taken, *([vector_column] if vector_column else [])}
     if query is not None and not query.choices and len(query.columns) == 1:
         used.update(query.columns)
@@ -62,7 +71,7 @@ def build_outcomes(table: Any, wanted: Wanted) -> OutcomeTable:
         table.select([name for name in table.column_names if name not in used]),
         None if vector_column is None else read_vectors(table, vector_column),
         layout.form,
-        _explanation(layout, len(queries), query, vector_column, prices, latencies),
+        explanation(layout, len(queries), query, vector_column),
         tuple(findings),
         replace(query or Recipe(()), vectors=vector_column),
     )
@@ -129,13 +138,15 @@ def _costs(what: str, table: Any, layout: Layout, columns: dict[str, str]) -> Fl
 
 
 def _asked(
-    table: Any, layout: Layout, scores: FloatArray
+    table: Any, layout: Layout, scores: FloatArray, piece: bool
 ) -> tuple[Any, Layout, FloatArray, list[Finding]]:
     """Without experts that were never asked, and without rows that asked nobody."""
     found = []
     asked = ~np.isnan(scores)
     silent = [name for k, name in enumerate(layout.scores) if not asked[:, k].any()]
-    if len(silent) == len(layout.scores):
+    if piece:
+        silent = []
+    elif len(silent) == len(layout.scores):
         raise DataFileError(
             f"no score is known; columns {listed(list(layout.scores.values()))} are empty."
         )
@@ -166,18 +177,12 @@ def _asked(
     return table, layout, scores, found
 
 
-def _explanation(
-    layout: Layout,
-    rows: int,
-    query: Recipe | None,
-    vectors: str | None,
-    prices: FloatArray | None,
-    latencies: FloatArray | None,
-) -> str:
+def explanation(layout: Layout, rows: int, query: Recipe | None, vectors: str | None) -> str:
+    """How a table was read, in one sentence."""
     costs = [
         word
-        for word, values in (("prices", prices), ("latencies", latencies))
-        if values is not None
+        for word, columns in (("prices", layout.prices), ("latencies", layout.latencies))
+        if columns
     ]
     start = (
         f"read as {TITLES[layout.form]}: {counted(len(layout.scores), 'expert')}, "

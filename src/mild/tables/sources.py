@@ -73,12 +73,12 @@ def load_frame(source: Any) -> Any:
 
 def peek_schema(file: Path) -> Any:
     """Arrow schema of a .parquet or .csv file, read from its beginning; None if it cannot be had."""
-    from mild.tables.csv_source import peek_csv
+    from mild.tables.csv_source import peek_csv, starts_as_text
 
     try:
         if file.suffix.lower() == ".parquet":
             return parquet.read_schema(file)
-        return peek_csv(file)
+        return peek_csv(file) if starts_as_text(file) else None
     except (pa.ArrowException, OSError):
         return None
 

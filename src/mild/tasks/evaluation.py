@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mild.arrays import FloatArray, IntArray
-from mild.metrics import Statement, constant_losses, state_choices, summary
+from mild.metrics import Statement, common_rows, constant_losses, state_choices, summary
 from mild.tasks.task import Task
 
 __all__ = ["Evaluation", "evaluate_choices", "minority_recall"]
@@ -21,12 +21,13 @@ class Evaluation:
 
     Attributes
     ----------
-    summary : figures of ``mild.metrics.summary``
+    summary : figures of ``mild.metrics.summary``, on the rows in which all that is compared is known
     constant_losses : (n_experts,) mean cost of asking always the same
     statement : whether routing pays
     minority_recall : recall of the experts that are cheapest less often than their even share
     prices : dollars per 1,000 queries of each expert, or None; NaN where unknown
     router_price, constant_price : the same of the router and of the best constant, on rows that know both
+    left_out : which rows were left out, or are not the same, in a sentence; None if neither
     """
 
     summary: dict[str, Any]
@@ -36,6 +37,7 @@ class Evaluation:
     prices: FloatArray | None
     router_price: float | None
     constant_price: float | None
+    left_out: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready but for NaN and arrays."""
@@ -50,6 +52,7 @@ class Evaluation:
                 "router": self.router_price,
                 "constant": self.constant_price,
             },
+            "left_out": self.left_out,
             "verdict": self.statement.as_dict(),
         }
 
@@ -73,18 +76,23 @@ def evaluate_choices(
     >>> found.summary["loss"], found.summary["constant_loss"]
     (0.0, 0.25)
     """
+    names = task.table.expert_names
+    common = common_rows(task.costs, chosen)
+    rows = common.rows
+    costs, asked = task.costs[rows], chosen[rows]
+    prices = None if task.table.prices is None else task.table.prices[rows]
     figures = summary(task.costs, chosen, missing="skip")
     expert = figures.constant_expert
-    router_price, constant_price = _prices(task, chosen, expert)
+    router_price, constant_price = _prices(prices, asked, expert)
     dollars = None
     if router_price is not None and constant_price is not None:
         dollars = router_price - constant_price
     statement = state_choices(
-        task.costs,
-        chosen,
+        costs,
+        asked,
         expert,
-        task.table.expert_names,
-        bundle=task.bundle,
+        names,
+        bundle=task.bundle[rows],
         unit="query" if task.group is None else "group",
         confidence=confidence,
         seed=seed,
@@ -93,12 +101,13 @@ def evaluate_choices(
     )
     return Evaluation(
         figures.as_dict(),
-        constant_losses(task.costs),
+        constant_losses(costs),
         statement,
         minority_recall(figures.recall, figures.oracle_shares),
-        _expert_prices(task),
+        _expert_prices(prices),
         None if router_price is None else 1000 * router_price,
         None if constant_price is None else 1000 * constant_price,
+        common.sentence,
     )
 
 
@@ -114,9 +123,10 @@ def minority_recall(recall: FloatArray, oracle_shares: FloatArray) -> float:
     return float(recall[rare].mean()) if rare.any() else math.nan
 
 
-def _prices(task: Task, chosen: IntArray, expert: int) -> tuple[float | None, float | None]:
+def _prices(
+    prices: FloatArray | None, chosen: IntArray, expert: int
+) -> tuple[float | None, float | None]:
     """Mean price of the router's choices and of the constant, on rows that know both."""
-    prices = task.table.prices
     if prices is None:
         return None, None
     paid = np.column_stack([prices[np.arange(len(chosen)), chosen], prices[:, expert]])
@@ -127,8 +137,7 @@ def _prices(task: Task, chosen: IntArray, expert: int) -> tuple[float | None, fl
     return router, constant
 
 
-def _expert_prices(task: Task) -> FloatArray | None:
-    prices = task.table.prices
+def _expert_prices(prices: FloatArray | None) -> FloatArray | None:
     if prices is None:
         return None
     known = ~np.isnan(prices)

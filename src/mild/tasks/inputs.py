@@ -37,6 +37,11 @@ def make_step(
     'hashing'
     """
     if text is None:
+        if not task.has_queries and task.table.vectors is None:
+            raise InvalidInputError(
+                "every query is empty: there is nothing to route by. Name the column of the query, or one "
+                "of vectors (--query, --vectors)."
+            )
         text = "hashing" if task.has_queries else "vectors"
     step = make_features(text, **(options or {}))
     if step.kind == "vectors" and task.table.vectors is None:

@@ -29,8 +29,7 @@ class EmbeddingFeatures(TextFeatures):
         known = check_texts(texts)
         if not known:
             raise InvalidInputError("texts must hold at least one text to learn from; got none.")
-        step = -(-len(known) // SCALE_TEXTS)
-        rows = self._embed(known[::step])
+        rows = self._embed([known[row] for row in scale_rows(len(known)).tolist()])
         self._set_scale(*flat_scale(rows))
         return self
 
@@ -56,6 +55,17 @@ class EmbeddingFeatures(TextFeatures):
 
     def _take_scale(self, tensors: Mapping[str, NDArray[Any]]) -> None:
         self._set_scale(tensors["centre"], tensors["scale"])
+
+
+def scale_rows(n_texts: int) -> NDArray[np.intp]:
+    """Which of so many texts the scale is learned from, ascending: every so many-th.
+
+    Examples
+    --------
+    >>> scale_rows(3)
+    array([0, 1, 2])
+    """
+    return np.arange(0, n_texts, max(1, -(-n_texts // SCALE_TEXTS)))
 
 
 def flat_scale(rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

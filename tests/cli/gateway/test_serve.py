@@ -35,6 +35,7 @@ def run(verb, *arguments):
         (["--demo", "--endpoint", "smollm2=ftp://x/v1"], "must be an address such as"),
         (["--demo", "--endpoint", "smollm2=http://u:secret@x/v1"], "must hold no user"),
         (["--demo", *["--endpoint", "gemma3=http://x/v1"] * 2], "gemma3 is named twice"),
+        (["--demo", "--host", "0.0.0.0"], "--demo listens on this machine alone"),
     ],
 )
 def test_what_is_missing_is_said(arguments, says):
@@ -83,6 +84,17 @@ def test_a_gateway_that_is_not_there_cannot_be_reloaded(tmp_path, monkeypatch):
     found = run(reload, "--port", "9")
     assert found.exit_code == 1
     assert "9 is not" in found.output
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_router_that_is_refused_is_named_and_the_old_one_serves_on(monkeypatch, more):
+    told = {"router": "0123", "workers": 2, "failed": ["router.json is missing."] * 2}
+    monkeypatch.setattr("mild.gateway.server.reloading.reload_gateway", lambda *_: told)
+    found = run(reload, *more)
+    assert found.exit_code == 1
+    says = "router.json is missing. The old router 0123 serves on."
+    assert found.stderr.strip() == f"error: {says}"
+    assert found.stdout.strip() == (json.dumps({"error": says}) if more else "")
 
 
 def test_serve_and_reload_the_demo(tmp_path):

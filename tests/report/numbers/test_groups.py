@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -66,6 +68,20 @@ def test_intervals_hold_for_all_groups_at_once():
     ratio = (row["high"] - row["low"]) / float(alone.high[0] - alone.low[0])
     # 2.86 standard errors instead of 2.01, by the t distribution with 49 degrees of freedom.
     assert ratio == pytest.approx(2.86 / 2.01, abs=0.08)
+
+
+def test_equal_queries_of_a_group_count_once():
+    rng = np.random.default_rng(0)
+    costs, chosen = np.tile(rng.random((40, 2)), (4, 1)), np.tile(rng.integers(0, 2, 40), 4)
+    apart = gathered(costs, chosen)
+    together = replace(apart, queries=[f"q{i % 40}" for i in range(160)])
+    alone, copies = (
+        groups(one, "source", ["x"] * 160, 0, 0.95)["rows"][0] for one in (apart, together)
+    )
+    assert copies["estimate"] == pytest.approx(alone["estimate"])
+    # Four copies of each tell nothing new: the interval is about twice as wide.
+    ratio = (copies["high"] - copies["low"]) / (alone["high"] - alone["low"])
+    assert ratio == pytest.approx(2, abs=0.15)
 
 
 def test_missing_names_and_costs_are_borne():

@@ -14,7 +14,7 @@ from mild.text import HashingFeatures
 from mild.text.hashing import features as module
 from mild.text.hashing.buffer import lay_out
 from mild.text.hashing.counts import count_known, index_of
-from mild.text.hashing.fit import frequent_terms, learn_projection, text_frequencies
+from mild.text.hashing.fit import count_texts, frequent_terms, learn_projection
 from mild.text.hashing.numbers import NUMBER_NAMES
 from text_cases import ODD_TEXTS, make_texts
 
@@ -37,7 +37,7 @@ def dense_weights(texts, terms, weights, bits, limits):
 
 def test_the_projection_is_that_of_an_exact_decomposition():
     texts, limits = make_texts(120), (6144, 2048)
-    frequencies = text_frequencies(texts, 14, *limits)
+    frequencies = count_texts(texts, 14, *limits).frequencies
     terms = frequent_terms(frequencies, 2, 500)
     weights = np.log(121 / (1 + frequencies[terms])) + 1
     found = learn_projection(texts, terms, weights, 6, 14, *limits, seed=0)
@@ -65,9 +65,18 @@ def test_features_are_the_projected_weights_of_norm_one_and_the_numbers(fitted):
 
 
 def test_frequencies_count_texts_not_occurrences():
-    frequencies = text_frequencies(["a a a", "a b", "c"], 16, 100, 100)
+    frequencies = count_texts(["a a a", "a b", "c"], 16, 100, 100).frequencies
     assert frequencies.max() == 2
     assert (frequencies == 2).sum() == 1
+
+
+def test_counts_of_parts_learn_what_the_whole_learns():
+    texts, step = make_texts(150), HashingFeatures(dimensions=8)
+    whole = HashingFeatures(dimensions=8).fit(texts)
+    step.fit_counts(step.count(texts[:40]) + step.count(texts[40:]), texts)
+    np.testing.assert_array_equal(step.transform(texts), whole.transform(texts))
+    assert step.sample_rows(150) is None
+    assert len(step.sample_rows(20_000)) == module.PROJECTION_TEXTS
 
 
 def test_the_commonest_terms_are_kept_in_ascending_order():

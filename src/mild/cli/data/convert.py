@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mild.cli.console import emit, note
+from mild.cli.console import emit, note, say
 from mild.cli.data import options as o
 from mild.cli.options import AsJson, Overwrite
 
@@ -68,7 +68,7 @@ def convert(
         note(finding.sentence)
 
     def show() -> None:
-        typer.echo(f"{file}: {table.explanation}")
-        typer.echo(f"Written to {written}.")
+        say(f"{file}: {table.explanation}")
+        say(f"Written to {written}.")
 
     emit(report, as_json, show)

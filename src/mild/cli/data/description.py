@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-import typer
-
-from mild.cli.console import number, print_table
+from mild.cli.console import number, print_table, say
+from mild.metrics.money import amount
 from mild.tables.findings import counted
 
 __all__ = ["print_outcomes"]
@@ -18,8 +17,8 @@ Cell: TypeAlias = Callable[[Any], str]
 
 def print_outcomes(report: Mapping[str, Any]) -> None:
     """Tables and sentences of ``mild data describe``."""
-    typer.echo(f"{report['file']}: {report['explanation']}")
-    typer.echo(f"cost = {report['cost']['words']}")
+    say(f"{report['file']}: {report['explanation']}")
+    say(f"cost = {report['cost']['words']}")
     experts = report["experts"]
     quality = "mean score" if report["soft_scores"] else "accuracy"
     shown: list[tuple[str, str, Cell]] = [
@@ -54,7 +53,7 @@ def print_outcomes(report: Mapping[str, Any]) -> None:
         ],
     )
     for sentence in (*_summary(report), *(entry["sentence"] for entry in report["findings"])):
-        typer.echo(f"- {sentence}")
+        say(f"- {sentence}")
 
 
 def _print_experts(
@@ -92,5 +91,4 @@ def _dollars(per_query: float | None) -> str:
     """Dollars of 1,000 queries, with as many digits as are of use."""
     if per_query is None:
         return "–"
-    thousand = 1000 * per_query
-    return f"{thousand:,.2f}" if thousand >= 1 else f"{thousand:.4f}"
+    return amount(1000 * per_query)

@@ -11,7 +11,7 @@ from mild.cli import options as o
 from mild.cli.console import emit, note, print_table
 
 if TYPE_CHECKING:
-    from mild.gateway.settings import ExpertSettings, Settings
+    from mild.gateway.settings import ExpertSettings, Finding, Settings
 
 __all__ = ["check"]
 
@@ -29,8 +29,9 @@ def check(
 ) -> None:
     """Say what the gateway would understand of a file, and what does not fit.
 
-    Nothing is asked, and nothing listens: only the file, its secrets and the router are read. Errors name
-    the line; secrets are never shown. The exit code is 1 if the gateway could not start with it.
+    No expert is asked, and nothing listens: the file, its secrets and the router are read, and a PostgreSQL
+    store is looked at, not changed. Errors name the line; secrets are never shown. The exit code is 1 if
+    the gateway could not start with it.
 
     \b
     Example:
@@ -43,6 +44,7 @@ def check(
     folder = router or settings.router
     loaded = None if folder is None else load(folder)
     findings = findings_in(settings) if loaded is None else findings_against(settings, loaded)
+    findings = [*_about_store(settings), *findings]
     errors = [finding for finding in findings if finding.kind == "error"]
     result: dict[str, Any] = {
         "config": str(config),
@@ -55,7 +57,8 @@ def check(
         "budget_day": settings.access.budget_day,
         "budget_month": settings.access.budget_month,
         "requests_per_minute": settings.access.requests_per_minute,
-        "store": settings.store,
+        "store": None if settings.store is None else str(settings.store),
+        "when_store_lost": "shed" if settings.sheds else "serve",
         "ledger": None if settings.ledger.path is None else str(settings.ledger.path),
         "findings": [{"kind": finding.kind, "text": finding.text} for finding in findings],
         "ok": not errors,
@@ -67,6 +70,31 @@ def check(
         raise typer.Exit(1)
     if loaded is None and not as_json:
         note("no router is named, so the experts' names are not compared: --router DIR.")
+
+
+def _about_store(settings: Settings) -> list[Finding]:
+    """What is wrong with a store in PostgreSQL; a file is made when it is needed."""
+    from mild.exceptions import MildError
+    from mild.gateway.database import Address, DatabaseError
+    from mild.gateway.database.tables import SCHEMA, connect_to, schema_of
+    from mild.gateway.settings import Finding
+
+    address = settings.store
+    if not isinstance(address, Address):
+        return []
+    try:
+        database = connect_to(address)
+        try:
+            version = schema_of(database, address)
+        finally:
+            database.close()
+    except DatabaseError as error:
+        return [Finding("error", f"{address.shown}: the store cannot be used: {error}.")]
+    except MildError as error:
+        return [Finding("error", str(error))]
+    if version < SCHEMA:
+        return [Finding("note", f"{address.shown}: its tables are made at the first start.")]
+    return []
 
 
 def _described(expert: ExpertSettings) -> dict[str, Any]:
@@ -104,7 +132,8 @@ def _show(result: dict[str, Any], settings: Settings) -> None:
     workers = "1 worker" if settings.workers == 1 else f"{settings.workers} workers"
     typer.echo(f"Listens  {result['listens']}, {workers}")
     typer.echo(f"Access   {_access(settings)}")
-    typer.echo(f"Store    {settings.store}")
+    lost = "requests are shed" if settings.sheds else "what is at hand is spent"
+    typer.echo(f"Store    {settings.store}; while it is lost, {lost}")
     kept = "nothing is written" if settings.ledger.path is None else str(settings.ledger.path)
     typer.echo(
         f"Ledger   {kept}" + (f", {settings.ledger.keep_days:g} days" * bool(result["ledger"]))

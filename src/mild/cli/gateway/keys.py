@@ -21,8 +21,13 @@ __all__ = ["build_keys"]
 Config = Annotated[
     Path, typer.Option("--config", "-c", help="File of the gateway, which names the store.")
 ]
-StoreFile = Annotated[
-    Path | None, typer.Option("--store", help="SQLite file of the store, instead of --config.")
+StorePlace = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="FILE|URL",
+        help="SQLite file or postgresql:// address of the store, instead of --config.",
+    ),
 ]
 Name = Annotated[str, typer.Argument(help="Name of the key.", metavar="NAME")]
 
@@ -64,7 +69,7 @@ def add(
         typer.Option("--requests-per-minute", "--rpm", min=1, help="Default: what CONFIG says."),
     ] = None,
     config: Config = Path("mild.toml"),
-    store: StoreFile = None,
+    store: StorePlace = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Make a key. It is printed once, alone on stdout; only a hash of it is kept.
@@ -94,7 +99,7 @@ def add(
 
 
 def list_keys(
-    config: Config = Path("mild.toml"), store: StoreFile = None, as_json: o.AsJson = False
+    config: Config = Path("mild.toml"), store: StorePlace = None, as_json: o.AsJson = False
 ) -> None:
     """Show the keys, their budgets, and what was spent with each.
 
@@ -131,7 +136,7 @@ def list_keys(
 def revoke(
     name: Name,
     config: Config = Path("mild.toml"),
-    store: StoreFile = None,
+    store: StorePlace = None,
     as_json: o.AsJson = False,
 ) -> None:
     """End a key. What was spent with it stays known; its name may be used again.
@@ -146,11 +151,20 @@ def revoke(
 
 
 @contextmanager
-def _opened(config: Path, file: Path | None) -> Iterator[Store]:
-    from mild.gateway.access.sqlite import SqliteStore
-    from mild.gateway.settings.reading import read_store_path
+def _opened(config: Path, place: str | None) -> Iterator[Store]:
+    from mild.exceptions import InvalidInputError
+    from mild.gateway.access import open_store
+    from mild.gateway.database import AddressError, is_address, read_address
+    from mild.gateway.settings.reading import read_store
 
-    store = SqliteStore(str(file) if file is not None else read_store_path(config))
+    try:
+        if place is not None:
+            store = open_store(read_address(place) if is_address(place) else place)
+        else:
+            store = open_store(read_store(config))
+    except AddressError as error:
+        # Not quoted: it may hold a password.
+        raise InvalidInputError(f"--store {error}.") from None
     store.open()
     try:
         yield store

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +14,12 @@ from mild.cli.console import emit, note, number, print_table, reported
 __all__ = ["Ledger", "Since", "Until", "build_ledger"]
 
 Ledger = Annotated[
-    Path, typer.Argument(help="File that `mild serve` writes decisions to.", metavar="LEDGER")
+    str,
+    typer.Argument(
+        help="What `mild serve` writes decisions to: an SQLite file, a postgresql:// address, or the "
+        "mild.toml that names it.",
+        metavar="LEDGER",
+    ),
 ]
 Since = Annotated[
     str | None,
@@ -60,11 +64,12 @@ def show(
     Example:
       mild ledger show ledger.db --since 24h
     """
+    from mild.gateway.ledger.places import place_of
     from mild.gateway.ledger.summary import summarize
     from mild.gateway.ledger.times import moment
 
     now = time.time()
-    found = summarize(ledger, moment("since", since, now), moment("until", until, now))
+    found = summarize(place_of(ledger), moment("since", since, now), moment("until", until, now))
     emit(found, as_json, lambda: _print(found))
 
 
@@ -85,11 +90,16 @@ def export(
       mild ledger export ledger.db --out week.parquet --since 7d
     """
     from mild.gateway.ledger.export import export as write
+    from mild.gateway.ledger.places import place_of
     from mild.gateway.ledger.times import moment
 
     now = time.time()
     rows = write(
-        ledger, out, moment("since", since, now), moment("until", until, now), overwrite=overwrite
+        place_of(ledger),
+        out,
+        moment("since", since, now),
+        moment("until", until, now),
+        overwrite=overwrite,
     )
     emit({"rows": rows, "out": out}, as_json, lambda: note(f"{rows:,} rows to {out}.", "written"))
 

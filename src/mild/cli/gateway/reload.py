@@ -31,6 +31,6 @@ def reload(
     from mild.gateway.server.reloading import reload_gateway
 
     found: dict[str, Any] = reload_gateway(port, timeout)
-    emit(found, as_json, lambda: typer.echo(f"router {found['router']} serves on port {port}"))
     if found["failed"]:
-        raise InvalidInputError(found["failed"][0])
+        raise InvalidInputError(f"{found['failed'][0]} The old router {found['router']} serves on.")
+    emit(found, as_json, lambda: typer.echo(f"router {found['router']} serves on port {port}"))

@@ -80,6 +80,7 @@ def replay(
       mild replay ledger.db --router new --feedback ratings.csv --price-weight 50
     """
     from mild.artifact import load
+    from mild.gateway.ledger.places import place_of
     from mild.gateway.ledger.times import moment
     from mild.replay import replay as estimate
     from mild.replay.files import read_errors, read_texts
@@ -90,7 +91,7 @@ def replay(
         loaded = new_prices(loaded, None, price_weight).on(loaded)
     now = time.time()
     found = estimate(
-        ledger,
+        place_of(ledger),
         loaded,
         texts=None if queries is None else read_texts(queries, text_column, id_column),
         errors=None if feedback is None else read_errors(feedback, id_column),

@@ -72,8 +72,14 @@ def serve(
     endpoints: dict[str, str] = {}
     if demo:
         from mild.gateway.demo.endpoints import read_endpoints
+        from mild.gateway.settings.kinds import is_loopback
 
         endpoints = read_endpoints(endpoint or [])
+        if host is not None and not is_loopback(host):
+            raise InvalidInputError(
+                f"--demo listens on this machine alone, because it needs no key; got --host {host}. "
+                "For others, serve a router with --config."
+            )
         if router is not None or config is not None:
             raise InvalidInputError(
                 "--demo brings its own router and experts; leave DIR and --config."

@@ -53,8 +53,10 @@ def calibration_chart(curve: Mapping[str, Any], limits: tuple[float, float], nam
 def _frame(across: Scale, up: Scale, limits: tuple[float, float]) -> Markup:
     low, high = limits
     parts = []
-    for value in linear_ticks(low, high, 3):
-        text = percent(value, 0 if high - low > 0.08 else 1)
+    ticks = linear_ticks(low, high, 3)
+    whole = all(abs(100 * value - round(100 * value)) < 1e-9 for value in ticks)
+    for value in ticks:
+        text = percent(value, 0 if whole else 1)
         x, y = across(value), up(value)
         parts += [
             tag("line", class_="grid", x1=LEFT, x2=RIGHT, y1=y, y2=y),

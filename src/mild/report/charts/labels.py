@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,7 +43,7 @@ class Label:
 def place_labels(
     marks: Sequence[Mark], obstacles: Sequence[Box], room: Box, size: float
 ) -> list[Label]:
-    """Places for as many names as fit, in the order of rank.
+    """Places for as many names as fit, in the order of rank; none is nearer to another mark than its own.
 
     Parameters
     ----------
@@ -55,7 +56,7 @@ def place_labels(
     --------
     >>> marks = [Mark(10, 50, 4, "one", 0), Mark(12, 50, 4, "two", 1)]
     >>> [label.anchor for label in place_labels(marks, [], (0, 0, 200, 100), 10)]
-    ['start', 'middle']
+    ['middle', 'start']
     """
     taken = [*obstacles]
     dots = [(m.x - m.radius, m.y - m.radius, m.x + m.radius, m.y + m.radius) for m in marks]
@@ -67,7 +68,8 @@ def place_labels(
         others = [box for i, box in enumerate(dots) if i != number]
         for x, y, anchor in _candidates(mark, size):
             box = _box(mark.text, x, y, anchor, size)
-            if _inside(box, room) and not any(_meet(box, other) for other in [*taken, *others]):
+            free = _inside(box, room) and not any(_meet(box, one) for one in [*taken, *others])
+            if free and all(_apart(box, dots[number]) <= _apart(box, one) for one in others):
                 taken.append(box)
                 found.append(Label(number, x, y, anchor))
                 break
@@ -96,6 +98,13 @@ def _box(text: str, x: float, y: float, anchor: str, size: float) -> Box:
     width = LETTER * size * len(text)
     left = {"start": x, "middle": x - width / 2, "end": x - width}[anchor]
     return (left - 1, y - 0.8 * size, left + width + 1, y + 0.25 * size)
+
+
+def _apart(a: Box, b: Box) -> float:
+    """Distance of two boxes, 0 where they meet."""
+    across = max(a[0] - b[2], b[0] - a[2], 0.0)
+    up = max(a[1] - b[3], b[1] - a[3], 0.0)
+    return math.hypot(across, up)
 
 
 def _inside(box: Box, room: Box) -> bool:

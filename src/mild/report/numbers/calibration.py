@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mild.arrays import BoolArray, FloatArray
+from mild.arrays import BoolArray, FloatArray, IntArray
 from mild.costs import REWARDS, rewards
 from mild.exceptions import check_option
 from mild.report.numbers.evidence import Evidence
@@ -26,7 +26,11 @@ BARS = 24
 
 
 def calibration(
-    evidence: Evidence, form: str, scale: float | None = None, confidence: float = 0.95
+    evidence: Evidence,
+    form: str,
+    scale: float | None = None,
+    confidence: float = 0.95,
+    bundle: IntArray | None = None,
 ) -> dict[str, Any] | None:
     """Reliability of each expert's probability; None where the router gives none.
 
@@ -43,6 +47,7 @@ def calibration(
     ----------
     form : one of FORMS, what the router was trained on
     scale : largest possible cost, for complement rewards; None for the largest present
+    bundle : (n_samples,) rows with the same number count once in the intervals; None if each is alone
     """
     if evidence.probabilities is None:
         return None
@@ -56,8 +61,9 @@ def calibration(
     if not use.any():
         return None
     guess = guess[use] / mass[use, None]
+    unit = np.arange(evidence.rows)[use] if bundle is None else bundle[use]
     experts = [
-        _curve(guess[:, k], reward[use, k], total[use], asked[use, k], confidence)
+        _curve(guess[:, k], reward[use, k], total[use], asked[use, k], unit, confidence)
         for k in range(len(evidence.expert_names))
     ]
     return {"form": form, "rows": int(use.sum()), "confidence": confidence, "experts": experts}
@@ -105,9 +111,14 @@ def _rewards(costs: FloatArray, form: str, scale: float | None) -> FloatArray:
 
 
 def _curve(
-    guess: FloatArray, reward: FloatArray, total: FloatArray, asked: BoolArray, confidence: float
+    guess: FloatArray,
+    reward: FloatArray,
+    total: FloatArray,
+    asked: BoolArray,
+    unit: IntArray,
+    confidence: float,
 ) -> dict[str, Any]:
-    guess, reward, total = guess[asked], reward[asked], total[asked]
+    guess, reward, total, unit = guess[asked], reward[asked], total[asked], unit[asked]
     n = len(guess)
     if n == 0:
         return {"bins": [], "error": None, "counts": [], "range": None}
@@ -116,7 +127,7 @@ def _curve(
     place = np.searchsorted(edges, guess, side="right")
     reach = NormalDist().inv_cdf((1 + confidence) / 2)
     bins = [
-        _bin(guess[place == b], reward[place == b], total[place == b], reach)
+        _bin(guess[place == b], reward[place == b], total[place == b], unit[place == b], reach)
         for b in np.unique(place)
     ]
     low, high = float(guess.min()), float(guess.max())
@@ -130,12 +141,16 @@ def _curve(
     }
 
 
-def _bin(guess: FloatArray, reward: FloatArray, total: FloatArray, reach: float) -> dict[str, Any]:
-    n, mass = len(guess), float(total.sum())
+def _bin(
+    guess: FloatArray, reward: FloatArray, total: FloatArray, unit: IntArray, reach: float
+) -> dict[str, Any]:
+    mass = float(total.sum())
     realised = float(reward.sum()) / mass
-    error = math.nan
+    # Rows of a unit may err together: their residuals are added before they are squared.
+    place = np.unique(unit, return_inverse=True)[1]
+    residual = np.bincount(place, reward - realised * total)
+    n, error = len(residual), math.nan
     if n > 1:
-        residual = reward - realised * total
         error = math.sqrt(float(residual @ residual) * n / (n - 1)) / mass
     known = math.isfinite(error)
     return {
@@ -143,5 +158,5 @@ def _bin(guess: FloatArray, reward: FloatArray, total: FloatArray, reach: float)
         "realised": realised,
         "low": max(0.0, realised - reach * error) if known else None,
         "high": min(1.0, realised + reach * error) if known else None,
-        "rows": n,
+        "rows": len(guess),
     }

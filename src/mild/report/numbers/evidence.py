@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.arrays import FloatArray, IntArray, check_choices
+from mild.arrays import BoolArray, FloatArray, IntArray, check_choices
 from mild.exceptions import InvalidInputError
 from mild.metrics import expert_shares
 from mild.metrics.rows import evaluated_costs
@@ -54,6 +54,18 @@ class Evidence:
         # Rounded, or 1.6 - 1 and 0.6 would differ.
         asking: FloatArray = np.round(self.costs - (1 - self.scores), 12)
         return asking if np.nan_to_num(asking).any() else None
+
+    def take(self, rows: BoolArray) -> Evidence:
+        """The rows of a mask."""
+        picked: dict[str, Any] = {
+            name: None if value is None else value[rows]
+            for name, value in vars(self).items()
+            if name not in ("expert_names", "queries")
+        }
+        texts = self.queries
+        if texts is not None:
+            texts = [text for text, kept in zip(texts, rows, strict=True) if kept]
+        return replace(self, **picked, queries=texts)
 
     def means(self, chosen: IntArray) -> dict[str, Any]:
         """Mean cost, quality, dollars per 1,000 rows, seconds and asking cost of these choices."""

@@ -8,8 +8,15 @@ from typing import Any
 import numpy as np
 
 from mild.arrays import FloatArray, IntArray
-from mild.metrics import best_constant, chosen_costs, linearised_rows, simultaneous_intervals
+from mild.metrics import (
+    best_constant,
+    chosen_costs,
+    clustered_rows,
+    linearised_rows,
+    simultaneous_intervals,
+)
 from mild.report.numbers.evidence import Evidence
+from mild.tables import duplicate_groups
 
 __all__ = ["find_column", "groups"]
 
@@ -40,6 +47,7 @@ def groups(
 
     Groups in which fewer than 20 rows have a known cost are merged, and all but the 24 largest. The
     intervals hold for all groups at once: each at ``confidence ** (1 / groups)``, the rows being apart.
+    Within a group equal queries count once.
 
     Returns
     -------
@@ -80,8 +88,15 @@ def _row(
     evidence: Evidence, name: str, index: IntArray, both: FloatArray, confidence: float
 ) -> dict[str, Any]:
     rows = linearised_rows(both)
+    difference: FloatArray = rows[:, :1] - rows[:, 1:]
+    if evidence.queries is not None:
+        clustered = clustered_rows(
+            difference, duplicate_groups([evidence.queries[i] for i in index])
+        )
+        # A single query, however often it stands there, has no spread of its own.
+        difference = clustered if len(clustered) > 1 else difference
     draws = max(20_000, int(np.ceil(20 / (1 - confidence))))
-    found = simultaneous_intervals(rows[:, :1] - rows[:, 1:], confidence, 0, n_draws=draws)
+    found = simultaneous_intervals(difference, confidence, 0, n_draws=draws)
     asked = np.bincount(evidence.chosen[index], minlength=len(evidence.expert_names))
     return {
         "name": name,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mild.arrays import IntArray
-from mild.metrics import constant_losses, state_choices, summary
+from mild.metrics import common_rows, constant_losses, state_choices, summary
 from mild.report.numbers.evidence import Evidence, mean_known
 
 __all__ = ["judge"]
@@ -22,6 +22,8 @@ def judge(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Verdict on the router against the expert that is best on these very rows, and its figures.
 
+    Both are on the rows in which all that is compared is known.
+
     Parameters
     ----------
     bundle : (n_samples,) rows with the same number are drawn together; None if each is alone
@@ -32,22 +34,21 @@ def judge(
     verdict : fields of ``mild.metrics.Statement`` (None where unknown), constant, confidence
     figures : summary of the routing, cost of each constant, means of router, constant and oracle
     """
-    costs, chosen = evidence.costs, evidence.chosen
-    found = summary(costs, chosen, missing="skip")
-    best = found.constant_expert
-    name = evidence.expert_names[best]
-    constant = evidence.means(np.full(evidence.rows, best))
-    router = evidence.means(chosen)
+    found = summary(evidence.costs, evidence.chosen, missing="skip")
+    rows = common_rows(evidence.costs, evidence.chosen).rows
+    best, judged = found.constant_expert, evidence.take(rows)
+    costs, chosen = judged.costs, judged.chosen
+    name = judged.expert_names[best]
     statement = state_choices(
         costs,
         chosen,
         best,
-        evidence.expert_names,
-        bundle=bundle,
+        judged.expert_names,
+        bundle=None if bundle is None else bundle[rows],
         unit="row" if bundle is None else unit,
         confidence=confidence,
         seed=seed,
-        dollars=_price_difference(evidence, best),
+        dollars=_price_difference(judged, best),
     )
     verdict = {
         key: None if isinstance(value, float) and np.isnan(value) else value
@@ -59,9 +60,9 @@ def judge(
             None if np.isnan(loss) else float(loss) for loss in constant_losses(costs)
         ],
         "means": {
-            "router": router,
-            "constant": constant,
-            "oracle": evidence.means(np.nanargmin(costs, axis=1)),
+            "router": judged.means(chosen),
+            "constant": judged.means(np.full(judged.rows, best)),
+            "oracle": judged.means(np.nanargmin(costs, axis=1)),
         },
     }
     return verdict, figures

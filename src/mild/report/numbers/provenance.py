@@ -37,7 +37,7 @@ def router_facts(router: Any) -> Facts:
         "fitted as": estimator.get("class"),
         "family found": estimator.get("best_family"),
         **{f"found: {key}": value for key, value in (estimator.get("best_params") or {}).items()},
-        **{key: params[key] for key in TOLD if params.get(key) is not None},
+        **{key: _told(key, params[key]) for key in TOLD if params.get(key) is not None},
         "margins in use": _margins(policy, list(router.expert_names)),
         "features": getattr(router, "n_features", None),
         "text features": getattr(getattr(router, "text", None), "kind", None),
@@ -95,6 +95,12 @@ def versions() -> dict[str, str]:
     # Imported by name: the root package knows every room, this room must not.
     own = importlib.import_module("mild").__version__
     return {"mild": own, "python": platform.python_version(), "numpy": np.__version__}
+
+
+def _told(key: str, value: Any) -> Any:
+    """A parameter, or what it amounts to: folds are many rows."""
+    folds = key == "cv" and isinstance(value, (list, tuple))
+    return f"{len(value)} folds" if folds else value
 
 
 def _margins(policy: Any, names: list[str]) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mild.report.charts.rows import Span, interval_scale, intervals, line, scale_line
-from mild.report.markup import Markup, join, tag
+from mild.report.markup import Markup, breakable, join, tag
 from mild.report.parts.card import card, folded, folded_after, named, numbers_table
 from mild.report.words import cost, dollars, percent, share_words, shortened, signed
 
@@ -132,7 +132,7 @@ def _regret(row: Mapping[str, Any], short: Mapping[str, str]) -> Markup:
         tag(
             "p",
             tag("strong", signed(row["regret"])),
-            tag("small", row["group"] or f"row {row['row']:,}"),
+            tag("small", breakable(row["group"] or f"row {row['row']:,}")),
             class_="cost",
         ),
     )

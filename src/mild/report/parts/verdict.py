@@ -35,7 +35,8 @@ def verdict_part(document: Mapping[str, Any]) -> Markup:
         "section",
         _warning(document),
         tag("h1", HEADLINES[pays]),
-        tag("p", said[:1].upper() + said[1:], class_="lead"),
+        tag("p", _begun(said), class_="lead"),
+        _left_out(document),
         _bar(verdict),
         _tiles(document),
         class_=f"verdict {KINDS[pays]}",
@@ -68,10 +69,22 @@ def _warning(document: Mapping[str, Any]) -> Markup | None:
         return None
     return tag(
         "p",
-        f"{said[:1].upper()}{said[1:]} Judge it by other rows.",
+        f"{_begun(said)} Judge it by other rows.",
         class_="warning",
         role="alert",
     )
+
+
+def _left_out(document: Mapping[str, Any]) -> Markup | None:
+    """Which rows are not judged by."""
+    said = document.get("left_out")
+    return None if said is None else tag("p", _begun(str(said)), class_="intro")
+
+
+def _begun(sentence: str) -> str:
+    """A sentence with a capital, unless it begins with a name such as kNN."""
+    word = sentence.partition(" ")[0]
+    return sentence[:1].upper() + sentence[1:] if word == word.lower() else sentence
 
 
 def _bar(verdict: Mapping[str, Any]) -> Markup | None:

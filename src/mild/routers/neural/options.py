@@ -15,7 +15,7 @@ from mild.exceptions import InvalidInputError, OptionError, check_option
 from mild.routers.targets import LOSSES
 from mild.surrogates import parse_surrogate
 
-__all__ = ["OPTIMIZERS", "SCHEDULES", "check_options"]
+__all__ = ["OPTIMIZERS", "SCHEDULES", "check_options", "check_together"]
 
 OPTIMIZERS = ("adamw", "adam", "sgd")
 SCHEDULES = ("onecycle",)
@@ -47,6 +47,15 @@ def check_options(router: Any) -> int:
     if router.checkpoint is not None:
         _check_checkpoint(router.checkpoint, router.random_state)
     return _seed(router.random_state)
+
+
+def check_together(router: Any, processes: int) -> None:
+    """Refuse a seed that every process of a group would draw for itself."""
+    if processes > 1 and not isinstance(router.random_state, Integral):
+        raise InvalidInputError(
+            f"random_state must be an integer where several processes train together, so that they agree; "
+            f"got {router.random_state!r}."
+        )
 
 
 def _number(name: str, value: Any) -> float:

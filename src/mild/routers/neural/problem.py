@@ -13,6 +13,7 @@ from mild.arrays import FloatArray, IntArray
 from mild.exceptions import InvalidInputError
 from mild.nn import mild_loss
 from mild.policies import Decoder
+from mild.routers.neural.group import Group
 from mild.routers.targets import Targets
 
 __all__ = ["Problem", "as_input", "check_output"]
@@ -99,16 +100,15 @@ class Problem:
         asked = None if self._asked is None else self._asked[at]
         return mild_loss(scores, rewards, self._margins, self._surrogate, asked=asked)
 
-    def validate(self, module: nn.Module) -> dict[str, float]:
-        """Deferral loss and mean surrogate on the rows held out.
+    def validate(self, module: nn.Module, group: Group | None = None) -> dict[str, float]:
+        """Deferral loss and mean surrogate on the rows held out; a group shares out their scoring.
 
         Rows whose chosen expert was never asked are left out of the deferral loss; if that leaves
         none it is infinite. Both are NaN for scores that are not finite.
         """
         module.eval()
-        parts = np.array_split(self.validation, math.ceil(len(self.validation) / BLOCK))
         with torch.no_grad():
-            scores = torch.cat([module(self.inputs(rows)) for rows in parts]).float()
+            scores = self._scores(module, self.validation, group)
             if not bool(torch.isfinite(scores).all()):
                 return {"validation_loss": math.nan, "validation_surrogate": math.nan}
             surrogate = float(self.losses(scores, self.validation).mean())
@@ -118,6 +118,19 @@ class Problem:
         mass = float(self._weight[known].sum())
         deferral = float(self._weight[known] @ values[known]) / mass if mass > 0 else math.inf
         return {"validation_loss": deferral, "validation_surrogate": surrogate}
+
+    def _scores(self, module: nn.Module, rows: IntArray, group: Group | None) -> Tensor:
+        """Scores (m, n_experts) of rows, in blocks; each process of a group scores its share."""
+        places = np.arange(len(rows))
+        own = places if group is None else group.share(places)
+        blocks = np.array_split(own, max(1, math.ceil(len(own) / BLOCK)))
+        parts = [module(self.inputs(rows[block])).float() for block in blocks if len(block)]
+        if group is None or group.size == 1:
+            return torch.cat(parts)
+        scores = torch.zeros(len(rows), self.n_experts, device=self.device)
+        if parts:
+            scores[torch.from_numpy(own).to(self.device)] = torch.cat(parts)
+        return group.add(scores)
 
     def _index(self, rows: IntArray) -> Tensor:
         return torch.from_numpy(rows).to(self.device)

@@ -12,7 +12,7 @@ from mild.arrays import FloatArray
 from mild.exceptions import ConvergenceWarning, MissingExtraError
 from mild.policies import Decoder, ScorePolicy
 from mild.routers.base import BaseRouter
-from mild.routers.neural.options import check_options
+from mild.routers.neural.options import check_options, check_together
 from mild.routers.targets import LABEL_LOSSES, Targets, training_targets
 
 if TYPE_CHECKING:
@@ -31,6 +31,11 @@ class NeuralRouter(BaseRouter):
     and the best epoch is kept.
 
     Features of very different scales train badly: put a ``StandardScaler`` before the router.
+
+    Inside a process group of torch (``torchrun``, ``torch.distributed.init_process_group``) the processes
+    train together. Each must be given the same rows and options, works on its share of every batch, and
+    ends with the network of one process with the same batches, up to rounding; dropout draws other numbers.
+    The first process decides when to stop, reports progress and writes the checkpoint.
 
     Parameters
     ----------
@@ -190,12 +195,15 @@ class NeuralRouter(BaseRouter):
     ) -> tuple[ScorePolicy, Run]:
         # Here and not above: these import torch.
         from mild.routers.neural.checkpoint import Checkpoint, run_options
+        from mild.routers.neural.group import Group
         from mild.routers.neural.network import build_module, find_device, warm_start
         from mild.routers.neural.policy import ModulePolicy, perceptron_policy
         from mild.routers.neural.problem import Problem
         from mild.routers.neural.run import Run
         from mild.routers.neural.training import Settings, own_randomness, train
 
+        group = Group()
+        check_together(self, group.size)
         device = find_device(self.device)
         decoder = Decoder(targets.margins, self.decision, targets.surrogate)
         held_out = float(self.validation_fraction)
@@ -209,10 +217,13 @@ class NeuralRouter(BaseRouter):
             if costs.shape[1] > 1:
                 settings = Settings.of(self, seed)
                 store = None
-                if self.checkpoint is not None:
+                group.begin(module)
+                if self.checkpoint is not None or group.size > 1:
                     options = run_options(self, X, costs, sample_weight, targets, module)
+                    group.check_same(options)
+                if self.checkpoint is not None:
                     store = Checkpoint(self.checkpoint, options, bool(self.resume))
-                run = train(module, problem, settings, reseed, store, self.progress)
+                run = train(module, problem, settings, reseed, store, self.progress, group)
         module.eval()
         if self.module is None:
             return perceptron_policy(module, decoder), run

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from torch import nn
 
 from mild.exceptions import InvalidInputError
 from mild.routers.neural.checkpoint import Checkpoint
+from mild.routers.neural.group import Group
 from mild.routers.neural.problem import Problem, check_output
 from mild.routers.neural.run import Run, is_finite
 
@@ -63,6 +65,7 @@ def train(
     reseed: Callable[[int], None],
     store: Checkpoint | None = None,
     progress: Callable[[int, int, str], Any] | None = None,
+    group: Group | None = None,
 ) -> Run:
     """Train the module in place and leave it at its best epoch.
 
@@ -70,19 +73,23 @@ def train(
     ----------
     reseed : seeds the generators that the module draws from
     store : where every epoch is written to, and where the run may continue from
+    group : processes that train it together, from the same weights; None for those that torch knows of
     """
+    group = Group() if group is None else group
     optimizer = _optimizer(module, settings)
-    run = Run() if store is None else store.read(module, optimizer, settings.epochs)
+    run = Run() if store is None else _continued(store, module, optimizer, settings.epochs, group)
     with torch.enable_grad():
         while not run.is_over(settings.epochs, settings.patience):
-            record = _epoch(module, problem, settings, optimizer, run.epoch + 1, reseed)
-            if not is_finite(module, record):
+            record = _epoch(module, problem, settings, optimizer, run.epoch + 1, reseed, group)
+            # One process decides for all: a last digit that differs must not part them.
+            record, finite = group.first(partial(_judged, record, module))
+            if not finite:
                 run.diverged = True
                 break
             run.add(record, module)
             if store is not None:
-                store.write(run, module, optimizer)
-            if progress is not None:
+                _write(store, run, module, optimizer, group)
+            if progress is not None and group.is_first:
                 progress(run.epoch, settings.epochs, _message(record))
     if run.diverged and run.best is None:
         raise InvalidInputError(
@@ -94,6 +101,40 @@ def train(
     return run
 
 
+def _judged(record: dict[str, Any], module: nn.Module) -> tuple[dict[str, Any], bool]:
+    return record, is_finite(module, record)
+
+
+def _continued(
+    store: Checkpoint,
+    module: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    epochs: int,
+    group: Group,
+) -> Run:
+    """The run so far, read by the first process for all."""
+
+    def read() -> tuple[Run, Any, Any]:
+        return store.read(module, optimizer, epochs), module.state_dict(), optimizer.state_dict()
+
+    run, weights, state = group.first(read)
+    if not group.is_first:
+        module.load_state_dict(weights)
+        optimizer.load_state_dict(state)
+    return run
+
+
+def _write(
+    store: Checkpoint,
+    run: Run,
+    module: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    group: Group,
+) -> None:
+    """Write an epoch down, once, and have everybody know if that failed."""
+    group.first(lambda: store.write(run, module, optimizer))
+
+
 def _epoch(
     module: nn.Module,
     problem: Problem,
@@ -101,11 +142,13 @@ def _epoch(
     optimizer: torch.optim.Optimizer,
     epoch: int,
     reseed: Callable[[int], None],
+    group: Group,
 ) -> dict[str, Any]:
     """One pass over the training rows in batches whose sizes differ by at most one."""
     rng = np.random.default_rng([settings.seed, epoch])
     order = rng.permutation(problem.train)
-    reseed(int(rng.integers(2**63)))
+    # Dropout must not strike the same places of every process's share.
+    reseed((int(rng.integers(2**63)) + group.rank) % 2**63)
     steps = math.ceil(len(order) / settings.batch_size)
     module.train()
     rate = settings.lr
@@ -113,22 +156,26 @@ def _epoch(
     for step, rows in enumerate(np.array_split(order, steps)):
         if settings.schedule is not None:
             rate = settings.lr * learning_rate((epoch - 1) * steps + step, settings.epochs * steps)
-            for group in optimizer.param_groups:
-                group["lr"] = rate
+            for options in optimizer.param_groups:
+                options["lr"] = rate
         optimizer.zero_grad()
-        scores = module(problem.inputs(rows))
-        check_output(scores, len(rows), problem.n_experts)
-        loss = problem.losses(scores, rows).mean()
-        loss.backward()  # type: ignore[no-untyped-call]
+        share = group.share(rows)
+        if len(share):
+            scores = module(problem.inputs(share))
+            check_output(scores, len(share), problem.n_experts)
+            loss = problem.losses(scores, share).sum() / len(rows)
+            loss.backward()  # type: ignore[no-untyped-call]
+            parts.append(loss.detach() * len(rows))
+        group.add_gradients(module)
         optimizer.step()
-        parts.append(loss.detach() * len(rows))
+    total = torch.stack(parts).sum() if parts else torch.zeros((), device=problem.device)
     record: dict[str, Any] = {
         "epoch": epoch,
-        "loss": float(torch.stack(parts).sum()) / len(order),
+        "loss": float(group.add(total)) / len(order),
         "learning_rate": rate,
     }
     if len(problem.validation):
-        record.update(problem.validate(module))
+        record.update(problem.validate(module, group))
     return record
 
 

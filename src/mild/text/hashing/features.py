@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from mild.text.hashing.buffer import Buffer, lay_out
 from mild.text.hashing.counts import chunks, count_known, index_of
 from mild.text.hashing.explain import name_terms, spread_numbers
 from mild.text.hashing.numbers import NUMBER_NAMES, count_numbers
+
+if TYPE_CHECKING:
+    from mild.text.hashing.fit import TermCounts
 
 __all__ = ["HashingFeatures"]
 
@@ -103,21 +106,34 @@ class HashingFeatures(TextFeatures):
 
     def fit(self, texts: Iterable[str]) -> Self:
         """Learn terms, weights, projection and scales. Uses scipy; what is learned is used without it."""
-        from mild.text.hashing.fit import frequent_terms, learn_projection, text_frequencies
-
         known = check_texts(texts)
         if not known:
             raise InvalidInputError("texts must hold at least one text to learn from; got none.")
-        limits = (self.bits, self.first, self.last)
-        frequencies = text_frequencies(known, *limits)
-        least = self.min_texts if len(known) >= FEW_TEXTS else 1
-        terms = frequent_terms(frequencies, least, self.max_terms)
-        weights = np.log((1 + len(known)) / (1 + frequencies[terms])) + 1
+        rows = self.sample_rows(len(known))
+        sample = known if rows is None else [known[row] for row in rows.tolist()]
+        return self.fit_counts(self.count(known), sample)
+
+    def count(self, texts: Sequence[str]) -> TermCounts:
+        """What is learned from every text, apart from a sample; counts of parts of the texts add up."""
+        from mild.text.hashing.fit import count_texts
+
+        return count_texts(texts, self.bits, self.first, self.last)
+
+    def sample_rows(self, n_texts: int) -> NDArray[np.intp] | None:
+        """Which of so many texts the projection is learned from, ascending; None for all."""
+        if n_texts <= PROJECTION_TEXTS:
+            return None
         rng = np.random.default_rng(self.seed)
-        sample = known
-        if len(known) > PROJECTION_TEXTS:
-            places = np.sort(rng.choice(len(known), PROJECTION_TEXTS, replace=False))
-            sample = [known[place] for place in places]
+        return np.sort(rng.choice(n_texts, PROJECTION_TEXTS, replace=False))
+
+    def fit_counts(self, counts: TermCounts, sample: Sequence[str]) -> Self:
+        """Learn from the counts of all texts and the texts at ``sample_rows``."""
+        from mild.text.hashing.fit import frequent_terms, learn_projection
+
+        least = self.min_texts if counts.texts >= FEW_TEXTS else 1
+        terms = frequent_terms(counts.frequencies, least, self.max_terms)
+        weights = np.log((1 + counts.texts) / (1 + counts.frequencies[terms])) + 1
+        limits = (self.bits, self.first, self.last)
         directions = learn_projection(
             sample, terms, weights, self.dimensions, *limits, seed=self.seed
         )
@@ -126,7 +142,7 @@ class HashingFeatures(TextFeatures):
         learned = (terms, weights * rounding, projection)
         self._install(*learned, np.zeros(width), np.ones(width))
         centre, scale = _scales(self._transform(sample), projection.shape[1])
-        self._install(*learned, centre, scale, _range(known, self.first, self.last))
+        self._install(*learned, centre, scale, np.stack([counts.low, counts.high]))
         return self
 
     def transform(self, texts: Iterable[str]) -> Rows:
@@ -258,16 +274,6 @@ def _rounded(directions: NDArray[np.float64]) -> tuple[NDArray[np.int8], NDArray
     largest = np.abs(directions).max(axis=1, initial=0.0)
     factors = np.where(largest > 0, largest, 1.0) / 127
     return np.rint(directions / factors[:, None]).astype(np.int8), factors
-
-
-def _range(texts: Sequence[str], first: int, last: int) -> NDArray[np.float64]:
-    """Smallest and largest of each plain number, (2, 9)."""
-    found = [
-        count_numbers(lay_out(texts[rows], first, last)) for rows in chunks(texts, first + last)
-    ]
-    low = np.min([numbers.min(axis=0) for numbers in found], axis=0)
-    high = np.max([numbers.max(axis=0) for numbers in found], axis=0)
-    return np.stack([low, high])
 
 
 def _scales(rows: Rows, width: int) -> tuple[NDArray[Any], NDArray[Any]]:

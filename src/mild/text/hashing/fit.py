@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,8 +11,9 @@ from numpy.typing import NDArray
 
 from mild.text.hashing.buffer import lay_out
 from mild.text.hashing.counts import chunks, count_buckets, count_known, index_of
+from mild.text.hashing.numbers import NUMBER_NAMES, count_numbers
 
-__all__ = ["frequent_terms", "learn_projection", "text_frequencies"]
+__all__ = ["TermCounts", "count_texts", "frequent_terms", "learn_projection"]
 
 Ints: TypeAlias = NDArray[np.signedinteger[Any]]
 
@@ -22,13 +24,43 @@ PASSES = 2
 LEAST = 1e-3
 
 
-def text_frequencies(texts: Sequence[str], bits: int, first: int, last: int) -> Ints:
-    """In how many texts each bucket occurs, (2^bits,)."""
+@dataclass(frozen=True)
+class TermCounts:
+    """Counts over texts; those of two lots of texts add up to those of all.
+
+    Attributes
+    ----------
+    texts : how many
+    frequencies : (2^bits,) in how many texts each bucket occurs
+    low, high : smallest and largest of each plain number
+    """
+
+    texts: int
+    frequencies: Ints
+    low: NDArray[np.floating[Any]]
+    high: NDArray[np.floating[Any]]
+
+    def __add__(self, other: TermCounts) -> TermCounts:
+        return TermCounts(
+            self.texts + other.texts,
+            self.frequencies + other.frequencies,
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+        )
+
+
+def count_texts(texts: Sequence[str], bits: int, first: int, last: int) -> TermCounts:
+    """Counts over some texts."""
     frequencies = np.zeros(1 << bits, np.int64)
+    width = len(NUMBER_NAMES)
+    low, high = np.full(width, np.inf), np.full(width, -np.inf)
     for rows in chunks(texts, first + last):
-        counts = count_buckets(lay_out(texts[rows], first, last), bits)
-        np.add.at(frequencies, counts.columns, 1)
-    return frequencies
+        buffer = lay_out(texts[rows], first, last)
+        np.add.at(frequencies, count_buckets(buffer, bits).columns, 1)
+        numbers = count_numbers(buffer)
+        low = np.minimum(low, numbers.min(axis=0))
+        high = np.maximum(high, numbers.max(axis=0))
+    return TermCounts(len(texts), frequencies, low, high)
 
 
 def frequent_terms(frequencies: Ints, least: int, most: int) -> Ints:

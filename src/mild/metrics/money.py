@@ -1,0 +1,27 @@
+"""Amounts of money in words."""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["amount"]
+
+
+def amount(dollars: float) -> str:
+    """Dollars without the sign of the currency, with as many digits as it takes to see them.
+
+    Examples
+    --------
+    >>> amount(1234.5), amount(3.2), amount(0.4), amount(0.00421), amount(0)
+    ('1,234', '3.20', '0.40', '0.0042', '0')
+    """
+    size = abs(dollars)
+    if size >= 1000:
+        text = f"{size:,.0f}"
+    elif size >= 0.1:
+        text = f"{size:.2f}"
+    elif size > 0:
+        text = f"{size:.{1 - math.floor(math.log10(size))}f}"
+    else:
+        text = "0"
+    return f"-{text}" if dollars < 0 else text

@@ -1,0 +1,130 @@
+"""Processes that train one network together: rows are shared out, gradients added up.
+
+Every process has all rows and the same seed, so that all agree on every batch without a word; each takes
+its share of the batch. The gradient of the mean over the batch is the sum of the gradients of the shares,
+each divided by the size of the whole batch: the network is that of one process with the same batches, up
+to rounding. What is decided or written is decided and written by the first process.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from mild.arrays import IntArray
+from mild.exceptions import InvalidInputError, MildError, UnsupportedError
+
+__all__ = ["Group"]
+
+T = TypeVar("T")
+
+
+class Group:
+    """The process group that torch was given, or this process alone.
+
+    Attributes
+    ----------
+    size : number of processes
+    rank : number of this one; the first, 0, decides and writes
+
+    Examples
+    --------
+    >>> group = Group()
+    >>> group.size, group.is_first, group.share(np.arange(3))
+    (1, True, array([0, 1, 2]))
+    """
+
+    def __init__(self) -> None:
+        together = dist.is_available() and dist.is_initialized()
+        self.size = dist.get_world_size() if together else 1
+        self.rank = dist.get_rank() if together else 0
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process decides and writes."""
+        return self.rank == 0
+
+    def share(self, rows: IntArray) -> IntArray:
+        """The rows of a batch that are this process's to work on; none if there are too few."""
+        return rows if self.size == 1 else np.array_split(rows, self.size)[self.rank]
+
+    def add_gradients(self, module: nn.Module) -> None:
+        """Replace the gradients of every process by their sum."""
+        if self.size == 1:
+            return
+        free = [value for value in module.parameters() if value.requires_grad]
+        for value in free:
+            if value.grad is None:
+                # An empty share: others have gradients to add to.
+                value.grad = torch.zeros_like(value)
+        whole = torch.cat([_gradient(value).reshape(-1) for value in free])
+        dist.all_reduce(whole)
+        at = 0
+        for value in free:
+            _gradient(value).copy_(whole[at : at + value.numel()].reshape(value.shape))
+            at += value.numel()
+
+    def add(self, values: Tensor) -> Tensor:
+        """The sum over processes; ``values`` is overwritten."""
+        if self.size > 1:
+            dist.all_reduce(values)
+        return values
+
+    def first(self, action: Callable[[], T]) -> T:
+        """What ``action`` gives in the first process, or the error of mild that it raises, for all."""
+        if self.size == 1:
+            return action()
+        told: list[Any] = [None, None]
+        if self.is_first:
+            try:
+                told[0] = action()
+            except MildError as error:
+                told[1] = error
+        dist.broadcast_object_list(told)
+        if told[1] is not None:
+            raise told[1]
+        result: T = told[0]
+        return result
+
+    def begin(self, module: nn.Module) -> None:
+        """Give every process the first one's weights."""
+        if self.size == 1:
+            return
+        norms = [name for name, part in module.named_modules() if isinstance(part, BATCH_NORMS)]
+        if norms:
+            raise UnsupportedError(
+                f"a module trained by several processes must not normalise over the batch, of which each "
+                f"sees a part; layer {norms[0]!r} does. Use LayerNorm or GroupNorm, or one process."
+            )
+        for value in module.state_dict().values():
+            dist.broadcast(value, 0)
+
+    def check_same(self, options: Mapping[str, Any]) -> None:
+        """Refuse to train together on other data, or with other options."""
+        if self.size == 1:
+            return
+        told: list[Any] = [None] * self.size
+        dist.all_gather_object(told, json.dumps(dict(options), sort_keys=True))
+        for rank, said in enumerate(told):
+            differ = [k for k, v in json.loads(said).items() if v != json.loads(told[0])[k]]
+            if differ:
+                what = "rows" if differ[0] == "data" else differ[0]
+                raise InvalidInputError(
+                    f"all processes must be given the same {what}, of which each then takes its share; "
+                    f"process {rank} was given others than process 0."
+                )
+
+
+BATCH_NORMS = (nn.modules.batchnorm._BatchNorm,)
+
+
+def _gradient(value: Tensor) -> Tensor:
+    if value.grad is None:
+        raise TypeError("a parameter has no gradient")
+    return value.grad

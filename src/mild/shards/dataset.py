@@ -1,0 +1,250 @@
+"""A table of outcomes that lies in many Parquet files, read piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+
+from mild.exceptions import DataFileError, InvalidInputError, OptionError
+from mild.tables import OutcomeTable
+from mild.tables.arrow import is_numeric, unreadable
+from mild.tables.columns import listed
+from mild.tables.expert_names import match_experts
+from mild.tables.forms import choose_form, lay_out
+from mild.tables.forms.layout import Layout
+from mild.tables.outcomes import Wanted
+from mild.tables.places import FoundFile, find_files, system_of
+from mild.tables.queries import choose_query, is_list, is_string
+from mild.tables.reading import build_outcomes, explanation
+from mild.tables.recipe import Recipe
+from mild.tables.vectors import VECTOR_NAMES
+
+__all__ = ["Dataset", "Part", "naming", "open_dataset"]
+
+# Rows of a part, unless a single row group has more: enough to be worth a message to a worker.
+PART_ROWS = 131_072
+# Rows that are in memory at a time while a part is read.
+PIECE_ROWS = 16_384
+
+
+@dataclass(frozen=True)
+class Part:
+    """Neighbouring row groups of one file.
+
+    Attributes
+    ----------
+    number : its place in the order in which sums are taken
+    file : path on the file system of the dataset
+    first, last : row groups, the last one not included
+    rows : rows in the file, some of which may have asked nobody
+    """
+
+    number: int
+    file: str
+    first: int
+    last: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Which columns of a shard are read, and as what.
+
+    Attributes
+    ----------
+    layout : columns of the outcomes
+    query : how the query is made, or None
+    vectors : column of vectors, or None
+    kinds : column -> number, text, vector or other
+    """
+
+    layout: Layout
+    query: Recipe | None
+    vectors: str | None
+    kinds: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Shards that are one table: same columns, rows in the order of the files.
+
+    Attributes
+    ----------
+    source : where it is, as it was named
+    files : the shards, in order
+    parts : what is read and summed at a time, in order
+    wanted : what the reader was asked for
+    shape : columns that are read
+    """
+
+    source: str
+    files: tuple[FoundFile, ...]
+    parts: tuple[Part, ...]
+    wanted: Wanted
+    shape: Shape
+
+    @property
+    def expert_names(self) -> list[str]:
+        """Experts, in the order of their columns or of those asked for."""
+        return list(self.shape.layout.scores)
+
+    def only(self, experts: Sequence[str]) -> Dataset:
+        """The same with some of the experts."""
+        layout = self.shape.layout.of(experts)
+        wanted = replace(self.wanted, experts=list(experts))
+        return replace(self, wanted=wanted, shape=replace(self.shape, layout=layout))
+
+    def explanation(self, rows: int) -> str:
+        """How it is read, in one sentence."""
+        said = explanation(self.shape.layout, rows, self.shape.query, self.shape.vectors)
+        count = len(self.files)
+        return f"{said.removesuffix('.')}; {count:,} shard{'' if count == 1 else 's'}."
+
+    def read(self, part: Part, contents: bool = True) -> Iterator[OutcomeTable]:
+        """Pieces of a part, in order; without ``contents`` only the outcomes are read."""
+        columns = sorted(self.shape.kinds if contents else self.shape.layout.taken)
+        with naming(part.file), _opened(self.source, part.file) as file:
+            batches = file.iter_batches(
+                PIECE_ROWS, range(part.first, part.last), columns, use_threads=False
+            )
+            for batch in batches:
+                table = pa.Table.from_batches([batch])
+                yield build_outcomes(table, self.wanted, piece=True, contents=contents)
+
+
+def open_dataset(source: str, wanted: Wanted) -> Dataset:
+    """Look at every shard's last bytes: what it holds, and whether all hold the same.
+
+    Parameters
+    ----------
+    source : file, folder or pattern, on any file system that pyarrow knows
+    wanted : what ``read_outcomes`` would be asked for
+
+    Raises
+    ------
+    DataFileError
+        No files, no rows, a file that is cut off, columns that differ; the file is named.
+    """
+    files = find_files(source)
+    parts: list[Part] = []
+    first: Shape | None = None
+    for file in files:
+        with naming(file.path), _opened(source, file.path) as opened:
+            shape = _shape(opened.schema_arrow, wanted)
+            spans = list(_spans(opened.metadata))
+        if first is None:
+            first = shape
+        else:
+            _compare(first, shape, files[0].path, file.path)
+        for start, stop, rows in spans:
+            parts.append(Part(len(parts), file.path, start, stop, rows))
+    if not parts or first is None:
+        raise DataFileError(f"{source}: there must be at least one row; got none.")
+    fixed = replace(wanted, form=first.layout.form)
+    dataset = Dataset(source, tuple(files), tuple(parts), fixed, first)
+    # By name, so that shards with columns in another order are read alike.
+    named = dataset.expert_names
+    return dataset.only(named if wanted.experts is None else match_experts(wanted.experts, named))
+
+
+def _opened(source: str, path: str) -> Any:
+    file = system_of(source).open_input_file(path)
+    return parquet.ParquetFile(file, page_checksum_verification=True, pre_buffer=False)
+
+
+def _spans(metadata: Any) -> Iterator[tuple[int, int, int]]:
+    """Runs of row groups that together have at most ``PART_ROWS`` rows, or are one group."""
+    start, total = 0, 0
+    for group in range(metadata.num_row_groups):
+        rows = metadata.row_group(group).num_rows
+        if total and total + rows > PART_ROWS:
+            yield start, group, total
+            start, total = group, 0
+        total += rows
+    if total:
+        yield start, metadata.num_row_groups, total
+
+
+def _shape(schema: Any, wanted: Wanted) -> Shape:
+    form = choose_form(schema, wanted.form, wanted.scores)
+    if form == "llmrouter":
+        raise DataFileError(
+            "a dataset of many files must have one row per query; it has one per query and model. Bring "
+            "them together first, with mild data convert."
+        )
+    layout = lay_out(schema, form, wanted.scores, wanted.prices, wanted.latencies)
+    query = choose_query(schema, wanted.query, wanted.choices, layout.taken)
+    vectors = wanted.vectors or next(
+        (
+            name
+            for name in VECTOR_NAMES
+            if name in schema.names and _kind(schema, name) == "vectors"
+        ),
+        None,
+    )
+    if vectors is not None and vectors not in schema.names:
+        raise DataFileError(
+            f"there must be a column {vectors!r} of vectors; found {listed(list(schema.names))}."
+        )
+    if query is None and vectors is None:
+        raise DataFileError(
+            f"there must be a query to route by: name its column with --query, or one of vectors with "
+            f"--vectors; found {listed(list(schema.names))}."
+        )
+    outcomes = (layout.scores, layout.prices, layout.latencies)
+    used = [column for columns in outcomes for column in columns.values()]
+    used += [] if query is None else [*query.columns, *query.choices]
+    used += [] if vectors is None else [vectors]
+    return Shape(layout, query, vectors, {name: _kind(schema, name) for name in used})
+
+
+def _kind(schema: Any, name: str) -> str:
+    kind = schema.field(name).type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if is_numeric(kind):
+        return "numbers"
+    if is_string(kind):
+        return "text"
+    if is_list(kind):
+        return "vectors" if is_numeric(kind.value_type) else "lists"
+    # A shard in which nothing was known is like any other.
+    return "nothing" if pa.types.is_null(kind) else str(kind)
+
+
+def _compare(first: Shape, other: Shape, first_file: str, file: str) -> None:
+    """Refuse a shard whose columns are not those of the first one."""
+    for name in [*first.kinds, *other.kinds]:
+        if name not in other.kinds:
+            raise DataFileError(
+                f"{file}: its columns must be those of {first_file}; {name!r} is missing."
+            )
+        if name not in first.kinds:
+            raise DataFileError(
+                f"{file}: its columns must be those of {first_file}; {name!r} is not among those."
+            )
+        ours, theirs = first.kinds[name], other.kinds[name]
+        if ours != theirs and "nothing" not in (ours, theirs):
+            raise DataFileError(
+                f"{file}: column {name!r} must hold {ours}, as in {first_file}; it holds {theirs}."
+            )
+
+
+@contextmanager
+def naming(file: str) -> Iterator[None]:
+    """Errors about a file name it."""
+    try:
+        yield
+    except OptionError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise DataFileError(f"{file}: {unreadable('.parquet', error)}") from error
+    except (DataFileError, InvalidInputError) as error:
+        if str(error).startswith(f"{file}: "):
+            raise
+        raise DataFileError(f"{file}: {error}") from error

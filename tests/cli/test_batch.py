@@ -1,0 +1,109 @@
+"""``mild route --out``"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+from typer.testing import CliRunner
+
+from mild.artifact import load
+from mild.cli.app import build_app
+from outcome_cases import EXPERTS, make_columns
+
+PROMPTS = make_columns(40, 1)["prompt"]
+
+
+def route(*words):
+    return CliRunner().invoke(build_app(), ["route", *map(str, words), "--jobs", "1"])
+
+
+@pytest.fixture
+def queries(tmp_path):
+    for number in range(2):
+        rows = slice(20 * number, 20 * number + 20)
+        table = pa.table({"id": np.arange(40)[rows], "prompt": PROMPTS[rows]})
+        (tmp_path / "queries").mkdir(exist_ok=True)
+        parquet.write_table(table, tmp_path / "queries" / f"{number}.parquet")
+    return tmp_path / "queries"
+
+
+def test_a_folder_of_queries_becomes_a_folder_of_experts(readers, queries, tmp_path):
+    done = route(readers(), queries, "--out", tmp_path / "out", "--keep", "id")
+    assert done.exit_code == 0, done.stderr
+    table = parquet.read_table(tmp_path / "out")
+    chosen = [EXPERTS[k] for k in load(readers()).route(PROMPTS)]
+    assert table["expert"].to_pylist() == chosen
+    assert table["id"].to_pylist() == list(range(40))
+    assert "40 rows in 2 parts" in done.stdout
+    for name in EXPERTS:
+        assert f"{chosen.count(name) / 40:.3f}" in done.stdout
+    again = route(readers(), queries, "--out", tmp_path / "out", "--keep", "id")
+    assert "2 of 2 parts were there already" in again.stderr
+
+
+def test_the_summary_as_json_and_new_prices(readers, queries, tmp_path):
+    words = [readers("priced"), queries, "--json", "--beta", "adder=9,poet=9", "--probabilities"]
+    done = route(*words, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["counts"] == {"adder": 0, "poet": 0, "cook": 40}
+    assert said["out"] == str(tmp_path / "out")
+    table = parquet.read_table(tmp_path / "out")
+    assert table.column_names == [
+        "expert",
+        *(f"p__{name}" for name in EXPERTS),
+        *(f"expected_cost__{name}" for name in EXPERTS),
+    ]
+    other = route(*words[:-3], "--out", tmp_path / "out")
+    assert other.exit_code == 1
+    assert "other options" in json.loads(other.stdout)["error"]
+
+
+def test_rows_without_a_query_are_counted_and_fail_unless_they_are_left_out(readers, tmp_path):
+    file = tmp_path / "q.parquet"
+    parquet.write_table(pa.table({"prompt": ["boil", None]}), file)
+    done = route(readers(), file, "--out", tmp_path / "out")
+    assert done.exit_code == 1
+    assert "1 row holds no query that can be routed: without an expert" in done.stderr
+    done = route(readers(), file, "--out", tmp_path / "less", "--skip-bad")
+    assert done.exit_code == 0
+    assert parquet.read_table(tmp_path / "less").num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["{queries}"], "is a dataset; say where to write to with --out FOLDER"),
+        (["{queries}", "--keep", "id"], "--keep needs --out FOLDER"),
+        (["--engine", "ray"], "--engine needs --out FOLDER"),
+        (["--out", "{out}"], "FILE must be a parquet file"),
+        (["{queries}", "--out", "{out}", "--echo"], "--echo is for lines"),
+        (["{queries}", "--out", "{out}", "--engine", "rai"], "Did you mean 'ray'"),
+        (["{queries}", "--out", "{out}", "--address", "h:1"], "--address is for --engine ray"),
+        (["{queries}", "--out", "{out}", "--keep", "di"], "did you mean 'id'"),
+        (["{queries}", "--out", " "], "must have a name"),
+        (["{queries}", "--out", "{out}", "--decision", "argmin"], "--decision must be one of"),
+    ],
+)
+def test_words_that_do_not_fit_are_refused_in_a_sentence(
+    readers, queries, tmp_path, words, sentence
+):
+    places = {"queries": queries, "out": tmp_path / "out"}
+    done = route(readers(), *(word.format(**places) for word in words))
+    assert done.exit_code == 1
+    assert done.stderr.startswith("error: ")
+    assert sentence in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_ray_the_extra_is_named(readers, queries, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    done = route(readers(), queries, "--out", tmp_path / "out", "--engine", "ray")
+    assert done.exit_code == 1
+    assert "mild-learn[ray]" in done.stderr
+    assert not (tmp_path / "out").exists()

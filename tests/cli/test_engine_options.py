@@ -1,0 +1,58 @@
+"""Where the work is done, said on the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mild.cli.engine_options import check_engine
+from mild.exceptions import OptionError
+
+
+def test_an_unknown_engine_is_named():
+    with pytest.raises(OptionError, match="engine must be one of 'local', 'ray'; got 'rya'"):
+        check_engine("rya", None)
+
+
+@pytest.mark.parametrize("verb", ["tune", "compare"])
+def test_an_address_is_for_ray(mild, logs, verb):
+    words = ["--out", logs.folder / "never"] if verb == "tune" else []
+    done = mild(verb, logs.log, *words, "--address", "127.0.0.1:1")
+    assert done.code == 1
+    assert "--address is for --engine ray" in done.err
+
+
+@pytest.mark.parametrize("verb", ["tune", "compare"])
+def test_an_address_that_does_not_answer_is_refused(mild, logs, verb):
+    pytest.importorskip("ray", reason="ray is not installed")
+    words = ["--out", logs.folder / "never"] if verb == "tune" else []
+    done = mild(verb, logs.log, *words, "--engine", "ray", "--address", "127.0.0.1:1")
+    assert done.code == 1
+    assert "no Ray cluster answers at 127.0.0.1:1" in done.err
+    assert not (logs.folder / "never").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+def test_a_comparison_on_ray_is_that_of_one_machine(mild, logs):
+    pytest.importorskip("ray", reason="ray is not installed")
+    words = [
+        "compare",
+        logs.log,
+        "--splits",
+        2,
+        "--method",
+        "mild",
+        "--method",
+        "ce",
+        "--cv",
+        2,
+        "--json",
+    ]
+    far = mild(*words, "--engine", "ray", "--jobs", 2).json()
+    near = mild(*words, "--jobs", 1).json()
+    for result in (far, near):
+        for row in result["methods"] if "methods" in result else result["rows"]:
+            row.pop("seconds", None)
+    assert json.dumps(far, sort_keys=True) == json.dumps(near, sort_keys=True)

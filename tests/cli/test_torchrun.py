@@ -1,0 +1,63 @@
+"""``torchrun -m mild fit --router neural``: one router, one voice."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from mild.artifact import load
+from mild.cli.torchrun import training_together
+from mild.exceptions import OptionError
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+
+def test_alone_nothing_happens(monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with training_together("linear"):
+        assert not torch.distributed.is_initialized()
+
+
+def test_other_routers_are_not_trained_together(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    together = training_together("linear")
+    with pytest.raises(OptionError, match="several processes train --router neural together"):
+        together.__enter__()
+
+
+def test_a_neural_router_is_fitted_and_saved(mild, logs, tmp_path):
+    words = ["--router", "neural", "--epochs", 3, "--hidden", "8,4", "--json"]
+    result = mild("fit", logs.log, "--out", tmp_path / "router", *words).json()
+    assert result["kind"] == "perceptron"
+    assert result["estimator"]["params"]["hidden"] == [8, 4]
+    done = mild("fit", logs.log, "--out", tmp_path / "other", "--router", "knn", "--batch-size", 3)
+    assert "--batch-size is no option of a knn router" in done.err
+
+
+@pytest.mark.slow
+def test_two_processes_write_the_router_of_one(mild, logs, tmp_path):
+    words = ["--router", "neural", "--epochs", "4", "--batch-size", "50", "--json"]
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "mild"]
+    done = subprocess.run(
+        [sys.executable, *launch, "fit", str(logs.log), "--out", str(tmp_path / "two"), *words],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    # One JSON object: the second process says nothing.
+    result = json.loads(done.stdout)
+    assert result["kind"] == "perceptron"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["two"]
+    mild("fit", logs.log, "--out", tmp_path / "one", *words)
+    two, one = load(tmp_path / "two"), load(tmp_path / "one")
+    for ours, theirs in zip(two.policy.weights, one.policy.weights, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)

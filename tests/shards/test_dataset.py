@@ -1,0 +1,151 @@
+"""Shards are one table, or it is said which of them is not like the others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow.parquet as parquet
+import pytest
+
+from mild.exceptions import DataFileError
+from mild.shards import dataset as module
+from mild.shards.dataset import open_dataset
+from mild.shards.joining import joined
+from mild.tables import read_outcomes
+from shard_cases import ASIS, cut, make_rows, make_texts, sharded, write
+
+
+def all_rows(dataset):
+    return joined([piece for part in dataset.parts for piece in dataset.read(part)])
+
+
+@pytest.mark.parametrize("group", [50, 400])
+def test_all_pieces_are_the_table(shards, monkeypatch, group):
+    monkeypatch.setattr(module, "PIECE_ROWS", 64)
+    monkeypatch.setattr(module, "PART_ROWS", 120)
+    data = shards(make_rows(500, missing=0.2), group=group)
+    found = all_rows(open_dataset(str(data.folder), ASIS))
+    whole = read_outcomes(data.whole)
+    np.testing.assert_array_equal(found.scores, whole.scores)
+    np.testing.assert_array_equal(found.vectors, whole.vectors)
+    np.testing.assert_array_equal(found.prices, whole.prices)
+    assert found.expert_names == whole.expert_names
+
+
+def test_queries_are_those_of_the_table(shards):
+    columns = make_texts(90)
+    columns["question"] = columns.pop("prompt")
+    columns |= {"A": ["yes"] * 90, "B": ["no"] * 90}
+    data = shards(columns)
+    assert (
+        all_rows(open_dataset(str(data.folder), ASIS)).queries == read_outcomes(data.whole).queries
+    )
+
+
+def test_parts_are_runs_of_row_groups(shards, monkeypatch):
+    monkeypatch.setattr(module, "PART_ROWS", 100)
+    dataset = open_dataset(str(shards(make_rows(300), count=2, group=40).folder), ASIS)
+    assert [(part.first, part.last, part.rows) for part in dataset.parts] == [
+        (0, 2, 80), (2, 4, 70), (0, 2, 80), (2, 4, 70),
+    ]  # fmt: skip
+    assert [part.number for part in dataset.parts] == [0, 1, 2, 3]
+
+
+def test_experts_are_found_by_name_in_any_order(shards):
+    columns = make_rows(200)
+    data = shards(columns, count=2)
+    turned = cut({name: columns[name] for name in reversed(columns)}, range(100, 200))
+    write(turned, data.folder / "1.parquet")
+    found = all_rows(open_dataset(str(data.folder), ASIS))
+    np.testing.assert_array_equal(found.scores, read_outcomes(data.whole).scores)
+
+
+def test_the_explanation_counts_rows_and_shards(shards):
+    dataset = open_dataset(str(shards(make_rows(60)).folder), ASIS)
+    assert dataset.explanation(60) == (
+        "read as wide: 3 experts, 60 queries with prices; there is no query, only vectors; vectors are "
+        "column 'embedding'; 3 shards."
+    )
+
+
+def test_a_shard_that_is_cut_off_is_named(shards):
+    data = shards(make_rows(90))
+    file = data.folder / "1.parquet"
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(DataFileError, match=r"1\.parquet: it is not a readable \.parquet file"):
+        open_dataset(str(data.folder), ASIS)
+
+
+def test_a_shard_with_damaged_pages_is_named(shards):
+    data = shards(make_rows(3000, d=30))
+    file = data.folder / "2.parquet"
+    content = bytearray(file.read_bytes())
+    content[2000:60000] = bytes(58000)
+    file.write_bytes(bytes(content))
+    with pytest.raises(DataFileError, match=r"2\.parquet: "):
+        sharded(data.folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda c: c.pop("correct__bee"), "'correct__bee' is missing"),
+        (lambda c: c.update(correct__dog=[1.0] * 30), "'correct__dog' is not among those"),
+        (lambda c: c.update(embedding=["x"] * 30), "'embedding' is missing|must hold vectors"),
+        (
+            lambda c: c.update(cost__ant=["dear"] * 30),
+            "'cost__ant' must hold numbers, .* holds text",
+        ),
+    ],
+)
+def test_columns_that_drift_are_named_with_both_files(shards, change, said):
+    data = shards(make_rows(90))
+    columns = make_rows(30)
+    columns["prompt"] = ["q"] * 30
+    for file in data.folder.iterdir():
+        write(columns, file)
+    change(columns)
+    write(columns, data.folder / "1.parquet")
+    with pytest.raises(DataFileError, match=rf"1\.parquet: .*({said})") as error:
+        open_dataset(str(data.folder), ASIS)
+    assert "0.parquet" in str(error.value)
+
+
+def test_vectors_of_another_width_are_named(shards):
+    data = shards(make_rows(90))
+    write(make_rows(30, d=7), data.folder / "1.parquet")
+    with pytest.raises(DataFileError, match=r"1\.parquet: .*7"):
+        sharded(data.folder)
+
+
+def test_a_shard_in_which_nobody_is_known_is_like_the_others(shards):
+    data = shards(make_rows(90))
+    columns = make_rows(30)
+    columns["correct__ant"] = [None] * 30
+    write(columns, data.folder / "1.parquet")
+    dataset = open_dataset(str(data.folder), ASIS)
+    assert np.isnan(all_rows(dataset).scores[30:60, 0]).all()
+
+
+def test_no_rows_at_all_are_refused(shards):
+    data = shards(make_rows(90))
+    for file in data.folder.iterdir():
+        parquet.write_table(parquet.read_table(file).slice(0, 0), file)
+    with pytest.raises(DataFileError, match="there must be at least one row; got none"):
+        open_dataset(str(data.folder), ASIS)
+
+
+def test_rows_per_query_and_model_must_be_brought_together_first(tmp_path):
+    columns = {"query": ["a", "a"], "model_name": ["x", "y"], "performance": [1.0, 0.0]}
+    write(columns, tmp_path / "a.parquet")
+    with pytest.raises(DataFileError, match="one row per query"):
+        open_dataset(str(tmp_path), ASIS)
+
+
+def test_an_unknown_price_is_named_with_its_file(shards):
+    from mild.tasks import CostTerms
+
+    columns = make_rows(90)
+    columns["cost__bee"][70] = np.nan
+    data = shards(columns)
+    with pytest.raises(DataFileError, match=r"2\.parquet: price_weight needs the price"):
+        sharded(data.folder, terms=CostTerms(price_weight=1.0))
