@@ -6,7 +6,7 @@ import importlib
 import sys
 from pathlib import Path
 
-NAMES = ("fit", "tuning", "decide", "startup")
+NAMES = ("fit", "tuning", "decide", "startup", "text", "gateway")
 HEADER = """# Benchmarks
 
 Every figure is a ratio to a peer measured in the same run; single seconds depend on the machine and its

@@ -93,7 +93,8 @@ async def gateway(experts, router=None, *, access=None, listen=True, board=None,
     limits = parts.pop("limits", {})
     if "access_settings" in parts:
         parts["access"] = parts.pop("access_settings")
-    app_parts = {name: parts.pop(name) for name in ("clock", "seed") if name in parts}
+    named = ("clock", "seed", "shared", "worker")
+    app_parts = {name: parts.pop(name) for name in named if name in parts}
     settings = Settings(
         experts=tuple(experts),
         routing=RoutingSettings(**routing),

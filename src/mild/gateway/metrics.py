@@ -40,13 +40,20 @@ FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "mild_in_flight": ("gauge", "Requests being served.", ()),
     "mild_ledger_waiting": ("gauge", "Ledger rows not yet written.", ()),
     "mild_ledger_trouble": ("largest", "1 if the ledger cannot be written.", ()),
+    "mild_store_trouble": ("largest", "1 if the store of budgets is lost.", ()),
     "mild_breaker_state": ("largest", "0 closed, 1 half-open, 2 open.", ("expert",)),
     "mild_workers": ("gauge", "Workers that serve.", ()),
     "mild_request_seconds": ("histogram", "From request to last byte.", ("expert",)),
     "mild_first_byte_seconds": ("histogram", "From request to first byte.", ("expert",)),
     "mild_overhead_seconds": ("histogram", "Added by the gateway itself.", ()),
 }
-_RESET = ("mild_in_flight", "mild_ledger_waiting", "mild_ledger_trouble", "mild_workers")
+_RESET = (
+    "mild_in_flight",
+    "mild_ledger_waiting",
+    "mild_ledger_trouble",
+    "mild_store_trouble",
+    "mild_workers",
+)
 
 
 def _label_values(label: str, experts: Sequence[str]) -> Sequence[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from mild.gateway.ledger.places import Place
 from mild.gateway.ledger.reading import read_blocks
 
 __all__ = ["ROUTED_NAME", "Block", "LeftOut", "read_draws"]
@@ -57,7 +57,7 @@ class Block:
 
 
 def read_draws(
-    path: str | os.PathLike[str],
+    path: Place,
     left_out: LeftOut,
     texts: Mapping[str, str] | None = None,
     errors: Mapping[str, float] | None = None,

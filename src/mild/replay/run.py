@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from mild.arrays import FloatArray
 from mild.artifact import LoadedRouter
 from mild.exceptions import InvalidInputError
+from mild.gateway.ledger.places import Place
 from mild.replay.cost_model import expected_costs
 from mild.replay.estimates import (
     Episodes,
@@ -30,7 +30,7 @@ __all__ = ["replay"]
 
 
 def replay(
-    ledger: str | os.PathLike[str],
+    ledger: Place,
     router: LoadedRouter,
     *,
     texts: Mapping[str, str] | None = None,
@@ -50,7 +50,7 @@ def replay(
 
     Parameters
     ----------
-    ledger : file of the gateway, written with exploration
+    ledger : file or address of the ledger, written with exploration
     router : the new router, reading text
     texts : request -> query, where the ledger keeps no texts
     errors : request -> error in [0, 1] of the answer

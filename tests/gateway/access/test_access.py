@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from mild.exceptions import DataFileError, InvalidInputError
-from mild.gateway.access import Access
+from mild.gateway.access import Access, open_store
 from mild.gateway.access import courier as courier_module
 from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
 from mild.gateway.access.money import parts_of
-from mild.gateway.access.sqlite import SqliteStore, schema
+from mild.gateway.access.sqlite import schema
 from mild.gateway.refusals import Refusal
 from mild.gateway.settings import AccessSettings, Settings
 
@@ -21,14 +22,23 @@ NOON = 1_800_014_400.0  # 2027-01-15 12:00 UTC
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def place(store_place, monkeypatch):
     """A store, a clock that the test moves, quick beats, and keys."""
+    return make_place(store_place, monkeypatch)
+
+
+@pytest.fixture
+def file_place(tmp_path, monkeypatch):
+    """The same, with a file."""
+    return make_place(str(tmp_path / "mild.sqlite"), monkeypatch)
+
+
+def make_place(path, monkeypatch):
     monkeypatch.setattr(courier_module, "BEAT_SECONDS", 0.05)
-    path = str(tmp_path / "mild.sqlite")
-    here = SimpleNamespace(now=NOON, path=path, file=tmp_path / "mild.sqlite")
+    here = SimpleNamespace(now=NOON, path=path)
 
     def store():
-        opened = SqliteStore(path)
+        opened = open_store(path)
         opened.open()
         return opened
 
@@ -160,11 +170,11 @@ def test_keys_are_added_and_revoked_while_it_runs(place):
     run(test)
 
 
-def test_requests_per_minute_are_exact_on_one_worker(place):
-    key = place.add_key("alice", rpm=3)
+def test_requests_per_minute_are_exact_on_one_worker(file_place):
+    key = file_place.add_key("alice", rpm=3)
 
     async def test():
-        async with Started(place.access(requests_per_minute=2)) as access:
+        async with Started(file_place.access(requests_per_minute=2)) as access:
             alice, guest = access.identify(key), access.identify(None)
             for _ in range(3):
                 await access.admit(alice)
@@ -175,11 +185,11 @@ def test_requests_per_minute_are_exact_on_one_worker(place):
             await access.admit(guest)
             with pytest.raises(Refusal):
                 await access.admit(guest)
-            place.now += 59.9
+            file_place.now += 59.9
             with pytest.raises(Refusal) as caught:
                 await access.admit(alice)
             assert caught.value.headers["Retry-After"] == "1"
-            place.now += 0.1
+            file_place.now += 0.1
             await access.admit(alice)
 
     run(test)
@@ -357,14 +367,14 @@ def test_a_request_that_is_given_up_while_it_waits_holds_nothing(place):
     run(test)
 
 
-def test_a_lost_store_refuses_money_and_serves_again_when_it_is_back(place, monkeypatch):
+def test_a_lost_store_refuses_money_and_serves_again_when_it_is_back(file_place, monkeypatch):
     monkeypatch.setattr(schema, "_BUSY_SECONDS", 0.01)
 
     async def test():
-        async with Started(place.access(budget_day=1)) as access:
+        async with Started(file_place.access(budget_day=1)) as access:
             guest = access.identify(None)
             held = await access.reserve(guest, 0.001)
-            other = sqlite3.connect(place.file, isolation_level=None)
+            other = sqlite3.connect(file_place.path, isolation_level=None)
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(Refusal) as caught:
                 await access.reserve(guest, 0.9)
@@ -379,19 +389,19 @@ def test_a_lost_store_refuses_money_and_serves_again_when_it_is_back(place, monk
             other.close()
             await until(lambda: access.trouble is None)
             access.settle(await access.reserve(guest, 0.9), 0.9)
-        store = place.store()
+        store = file_place.store()
         assert store.totals(["2027-01-15"])["*", "2027-01-15"] == (902_000_000, 0, 0)
         store.close()
 
     run(test)
 
 
-def test_without_budgets_the_store_is_never_waited_for(place, monkeypatch):
+def test_without_budgets_the_store_is_never_waited_for(file_place, monkeypatch):
     monkeypatch.setattr(schema, "_BUSY_SECONDS", 0.01)
 
     async def test():
-        async with Started(place.access()) as access:
-            other = sqlite3.connect(place.file, isolation_level=None)
+        async with Started(file_place.access()) as access:
+            other = sqlite3.connect(file_place.path, isolation_level=None)
             other.execute("BEGIN IMMEDIATE")
             for _ in range(100):
                 access.settle(await access.reserve(access.identify(None), 5.0), 1.0)
@@ -419,11 +429,11 @@ def test_requests_under_way_at_the_end_count_in_full(place):
     run(test)
 
 
-def test_a_store_of_something_else_stops_the_start(place):
-    place.file.write_bytes(b"something else" * 100)
+def test_a_store_of_something_else_stops_the_start(file_place):
+    Path(file_place.path).write_bytes(b"something else" * 100)
 
     async def test():
-        access = place.access()
+        access = file_place.access()
         with pytest.raises(DataFileError):
             await access.start()
         await access.close()
@@ -466,14 +476,14 @@ def test_the_document_of_spend_covers_all_workers_and_keys(place):
     run(test)
 
 
-def test_when_the_store_fails_nobody_is_left_waiting_for_a_slot(place, monkeypatch):
+def test_when_the_store_fails_nobody_is_left_waiting_for_a_slot(file_place, monkeypatch):
     monkeypatch.setattr(schema, "_BUSY_SECONDS", 0.2)
-    key = place.add_key("alice", rpm=100)
+    key = file_place.add_key("alice", rpm=100)
 
     async def test():
-        async with Started(place.access(workers=2)) as access:
+        async with Started(file_place.access(workers=2, when_store_lost="shed")) as access:
             caller = access.identify(key)
-            other = sqlite3.connect(place.file, isolation_level=None)
+            other = sqlite3.connect(file_place.path, isolation_level=None)
             other.execute("BEGIN IMMEDIATE")
             # The second asks while the first one's errand is on its way.
             first = asyncio.create_task(access.admit(caller))

@@ -10,16 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from mild.gateway.access import open_store
 from mild.gateway.access.money import periods_at
-from mild.gateway.access.sqlite import SqliteStore
+from mild.gateway.database import Address
 
 WORKER = Path(__file__).with_name("worker.py")
 MOST = 1_000_000
 
 
-def start(tmp_path, name, **plan):
+def start(tmp_path, place, name, **plan):
     plan = {
-        "store": str(tmp_path / "mild.sqlite"),
+        "store": place.value if isinstance(place, Address) else place,
         "book": str(tmp_path / f"{name}.book"),
         "seed": sum(map(ord, name)),
         "workers": 3,
@@ -49,8 +50,8 @@ def books(tmp_path):
     return [status for status, _ in rows], sum(cost for _, cost in rows)
 
 
-def totals(tmp_path):
-    store = SqliteStore(str(tmp_path / "mild.sqlite"))
+def totals(place):
+    store = open_store(place)
     store.open()
     day = periods_at(time.time())[0].name
     found = store.totals([day])
@@ -58,13 +59,13 @@ def totals(tmp_path):
     return found["*", day]
 
 
-def test_a_budget_holds_over_processes_and_is_used_up(tmp_path):
+def test_a_budget_holds_over_processes_and_is_used_up(tmp_path, store_place):
     budget = 150 * MOST
-    workers = [start(tmp_path, name, budget_day=budget / 1e9) for name in "abc"]
+    workers = [start(tmp_path, store_place, name, budget_day=budget / 1e9) for name in "abc"]
     finish(workers)
     assert [worker.returncode for worker in workers] == [0, 0, 0]
     statuses, spent = books(tmp_path)
-    total = totals(tmp_path)
+    total = totals(store_place)
     assert total == (spent, 0, 0)
     assert spent <= budget
     # Used up: less is left than two requests may cost.
@@ -74,21 +75,21 @@ def test_a_budget_holds_over_processes_and_is_used_up(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_budget_holds_when_workers_are_killed_and_replaced(tmp_path):
+def test_a_budget_holds_when_workers_are_killed_and_replaced(tmp_path, store_place):
     budget = 400 * MOST
     plan = {"budget_day": budget / 1e9, "seconds": 5.0, "clients": 6}
-    workers = [start(tmp_path, name, **plan) for name in "ab"]
+    workers = [start(tmp_path, store_place, name, **plan) for name in "ab"]
     for turn in range(4):
-        victim = start(tmp_path, f"victim{turn}", **plan)
+        victim = start(tmp_path, store_place, f"victim{turn}", **plan)
         assert victim.stdout.readline() == "ready\n"
         time.sleep(0.4)
         victim.kill()
         victim.communicate()
     # The next to start finds whoever was killed last.
-    finish([*workers, start(tmp_path, "next", **plan | {"seconds": 0.0})])
+    finish([*workers, start(tmp_path, store_place, "next", **plan | {"seconds": 0.0})])
     assert [worker.returncode for worker in workers] == [0, 0]
     _, spent = books(tmp_path)
-    total = totals(tmp_path)
+    total = totals(store_place)
     assert spent <= budget
     assert total.spent <= budget
     assert total.held == 0
@@ -97,9 +98,9 @@ def test_a_budget_holds_when_workers_are_killed_and_replaced(tmp_path):
     assert total.lost < 4 * 40 * MOST
 
 
-def test_requests_per_minute_hold_over_processes(tmp_path):
+def test_requests_per_minute_hold_over_processes(tmp_path, store_place):
     plan = {"requests_per_minute": 120, "seconds": 4.0}
-    finish([start(tmp_path, name, **plan) for name in "abc"])
+    finish([start(tmp_path, store_place, name, **plan) for name in "abc"])
     statuses, _ = books(tmp_path)
     assert 100 <= statuses.count(200) <= 120
     assert set(statuses) == {200, 429}

@@ -257,3 +257,33 @@ def test_days_that_are_over_are_forgotten_once_nothing_is_open():
     worker.purse.forget(DAY.renews + 1)
     assert not worker.purse.accounts
     store.close()
+
+
+def test_a_draw_covers_a_second_of_traffic_where_the_budget_goes_on_and_a_few_requests_else():
+    def drawn(budget):
+        purse = Purse()
+        account = purse.account("*", DAY, budget)
+        account.granted = 100
+        for _ in range(100):
+            purse.settle(purse.take([account], 1), 1)
+        purse.report(beat=True)
+        (draw,) = purse.draws([([account], 1)])
+        return draw.extra
+
+    assert drawn(10**6) == 100
+    # Twenty such seconds are not left.
+    assert drawn(1500) == 16
+
+
+def test_a_busy_worker_keeps_a_second_of_traffic_on_a_beat_and_a_quiet_one_nothing():
+    purse = Purse()
+    account = purse.account("*", DAY, 10**6)
+    account.granted = 500
+    for _ in range(100):
+        purse.settle(purse.take([account], 1), 1)
+    # In between, what was spent is reported; the second goes on.
+    purse.report(beat=False)
+    (report,) = purse.report(beat=True)
+    assert (report.released, account.granted) == (300, 100)
+    (report,) = purse.report(beat=True)
+    assert (report.released, account.granted) == (100, 0)

@@ -14,6 +14,7 @@ import sys
 import time
 
 from mild.gateway.access import Access
+from mild.gateway.database import is_address, read_address
 from mild.gateway.refusals import Refusal
 from mild.gateway.settings import AccessSettings, Settings
 
@@ -23,7 +24,9 @@ async def spend(plan):
     limits = AccessSettings(
         budget_day=plan.get("budget_day"), requests_per_minute=plan.get("requests_per_minute")
     )
-    access = Access(Settings(store=plan["store"], workers=plan["workers"], access=limits))
+    store = plan["store"]
+    place = read_address(store) if is_address(store) else store
+    access = Access(Settings(store=place, workers=plan["workers"], access=limits))
     await access.start()
     book = os.open(plan["book"], os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     caller = access.identify(plan.get("key"))

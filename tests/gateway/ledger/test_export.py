@@ -12,8 +12,8 @@ from mild.gateway.ledger.export import export
 from mild.gateway.ledger.records import COLUMNS
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory):
+@pytest.fixture(params=["sqlite", "postgres"])
+def path(request, tmp_path_factory):
     records = [
         record(0, time=1_800_000_000.25, streamed=True, text="ß", pinned_by="r9", session="s"),
         record(
@@ -21,7 +21,10 @@ def path(tmp_path_factory):
         ),
         *(record(i, time=1_800_000_000.0 + i) for i in range(2, 50)),
     ]
-    return write_all(tmp_path_factory.mktemp("ledger") / "l.db", records, keep_text=True)
+    place = tmp_path_factory.mktemp("ledger") / "l.db"
+    if request.param == "postgres":
+        place = request.getfixturevalue("postgres").address
+    return write_all(place, records, keep_text=True)
 
 
 def test_every_column_of_every_row_comes_out(path, tmp_path):

@@ -7,12 +7,12 @@ from mild.exceptions import InvalidInputError
 from mild.gateway.ledger import read_blocks, read_ledger
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory):
+@pytest.fixture
+def path(ledger_place):
     # Out of order, and several at one moment, over the border of a block.
     times = [50, 10, 30, 30, 30, 20, 40, 30, 30, 60]
     records = [record(i, time=float(time)) for i, time in enumerate(times)]
-    return write_all(tmp_path_factory.mktemp("ledger") / "l.db", records)
+    return write_all(ledger_place, records)
 
 
 def names(path, *bounds):
@@ -44,8 +44,8 @@ def test_an_unknown_column_is_refused(path):
         next(read_blocks(path, columns=["x; DROP"]))
 
 
-def test_a_reader_in_the_middle_holds_up_nobody(tmp_path):
-    path = tmp_path / "l.db"
+def test_a_reader_in_the_middle_holds_up_nobody(ledger_place):
+    path = ledger_place
     with writing(path) as writer:
         for number in range(10):
             writer.write(record(number, time=float(number)))

@@ -7,8 +7,8 @@ import pytest
 
 from ledger_cases import record, write_all, writing
 from mild.gateway.ledger import read_ledger
-from mild.gateway.ledger.book import Book
 from mild.gateway.ledger.retention import BITE, DAY, PAUSE, Retention
+from mild.gateway.ledger.sqlite_book import SqliteBook
 
 NOW = 2_000_000_000.0
 
@@ -37,7 +37,7 @@ def test_rows_older_than_the_days_go_and_the_others_stay(tmp_path):
 
 def test_a_bite_is_small_and_the_next_look_comes_later(tmp_path):
     path = write_all(tmp_path / "l.db", [record(i, time=0.0) for i in range(3 * BITE)])
-    book = Book(path, False, 1.0)
+    book = SqliteBook(path, False, 1.0)
     keep = Retention(days=1, bytes=None)
     left = []
     while keep.sweep(book, NOW, 0):

@@ -8,6 +8,7 @@ import pytest
 
 from ledger_cases import EXPERTS, Keep, record, write_all, writing
 from mild.exceptions import DataFileError
+from mild.gateway.database import DatabaseError
 from mild.gateway.ledger import LedgerWriter, read_ledger, schema
 
 
@@ -85,7 +86,7 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(schema, "MIGRATIONS", steps)
     monkeypatch.setattr(schema, "SCHEMA", 2)
-    with pytest.raises(sqlite3.OperationalError):
+    with pytest.raises(DatabaseError, match="already exists"):
         schema.open_to_write(path, 1.0)
     monkeypatch.undo()
     assert [entry.request_id for entry in read_ledger(path)] == ["r0"]

@@ -6,9 +6,9 @@ from mild.gateway.ledger.summary import summarize
 START = 1_800_000_000.0
 
 
-def test_the_summary_adds_up(tmp_path):
+def test_the_summary_adds_up(ledger_place):
     path = write_all(
-        tmp_path / "l.db",
+        ledger_place,
         [
             record(0, time=START, price=0.25, latency_ms=10.0, propensity=1.0),
             record(1, time=START + 60, price=0.5, latency_ms=30.0, expert="large"),
@@ -34,8 +34,8 @@ def test_the_summary_adds_up(tmp_path):
     assert (part["requests"], part["dollars"], part["recent"]["rows"]) == (2, 0.5, 2)
 
 
-def test_a_span_without_rows_is_no_error(tmp_path):
-    path = write_all(tmp_path / "l.db", [record(0, time=START)])
+def test_a_span_without_rows_is_no_error(ledger_place):
+    path = write_all(ledger_place, [record(0, time=START)])
     found = summarize(path, since=START + 3600)
     assert (found["requests"], found["first"], found["experts"]) == (0, None, {})
     assert found["recent"]["latency_ms_p50"] is None

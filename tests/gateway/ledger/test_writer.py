@@ -36,11 +36,11 @@ def test_what_is_written_is_in_the_file_within_half_a_second(tmp_path):
         assert (writer.written, writer.waiting, writer.dropped, writer.trouble) == (2, 0, 0, None)
 
 
-def test_closing_writes_what_waits_and_later_records_are_dropped(tmp_path):
-    with writing(tmp_path / "l.db") as writer:
+def test_closing_writes_what_waits_and_later_records_are_dropped(ledger_place):
+    with writing(ledger_place) as writer:
         for number in range(3000):
             writer.write(record(number))
-    assert ids(tmp_path / "l.db") == list(range(3000))
+    assert ids(ledger_place) == list(range(3000))
     writer.write(record(3000))
     assert writer.dropped == 1
 
@@ -53,8 +53,8 @@ def test_without_a_path_nothing_is_written(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_queue_drops_and_counts_and_never_waits(tmp_path):
-    writer = LedgerWriter(Keep(tmp_path / "l.db"), EXPERTS, waiting=100)
+def test_a_full_queue_drops_and_counts_and_never_waits(ledger_place):
+    writer = LedgerWriter(Keep(ledger_place), EXPERTS, waiting=100)
     started = time.perf_counter()
     for number in range(20_000):
         writer.write(record(number))
@@ -63,7 +63,7 @@ def test_a_full_queue_drops_and_counts_and_never_waits(tmp_path):
     writer.start()
     assert writer.flush()
     writer.close()
-    assert ids(tmp_path / "l.db") == list(range(100))
+    assert ids(ledger_place) == list(range(100))
 
 
 def test_a_locked_file_is_told_and_waited_for(tmp_path):
@@ -112,14 +112,14 @@ def test_a_file_that_vanishes_is_made_anew(tmp_path):
         assert ids(path) == [1]
 
 
-def test_a_value_that_does_not_fit_costs_only_its_own_record(tmp_path):
+def test_a_value_that_does_not_fit_costs_only_its_own_record(ledger_place):
     strange = [
         record(2, tokens_in=2**80),
         record(4, expert=object()),
         record(6, probabilities=["x"]),
         record(8, outcome=None),
     ]
-    path = tmp_path / "l.db"
+    path = ledger_place
     with writing(path) as writer:
         for number in range(10):
             writer.write(record(number) if number not in (2, 4, 6, 8) else strange[number // 2 - 1])
@@ -134,8 +134,8 @@ def test_the_folder_must_exist(tmp_path):
         writer.start()
 
 
-def test_names_behind_the_probabilities_are_kept_for_each_router(tmp_path):
-    path = tmp_path / "l.db"
+def test_names_behind_the_probabilities_are_kept_for_each_router(ledger_place):
+    path = ledger_place
     with writing(path) as writer:
         writer.write(record(0, router="one"))
         assert writer.flush()
@@ -146,8 +146,8 @@ def test_names_behind_the_probabilities_are_kept_for_each_router(tmp_path):
     assert read_experts(path) == {"one": EXPERTS, "two": ["a", "b"]}
 
 
-def test_threads_may_write_at_once(tmp_path):
-    path = tmp_path / "l.db"
+def test_threads_may_write_at_once(ledger_place):
+    path = ledger_place
     with writing(path) as writer:
 
         def some(first):

@@ -28,6 +28,14 @@ def document(tmp_path_factory):
     return make_document(tmp_path_factory.mktemp("board") / "l.db", make_records())
 
 
+def test_a_ledger_in_postgresql_gives_the_same_document(document, postgres):
+    found = make_document(postgres.address, make_records())
+    for one in (found, document):
+        for worker in one["workers"]:
+            worker["pid"] = None
+    assert found == document
+
+
 def test_the_document_is_json_and_adds_up(document):
     again = json.loads(json.dumps(document, allow_nan=False))
     traffic = again["traffic"]

@@ -128,6 +128,18 @@ def test_it_fits_and_can_be_read_in_both_colours(browser, drifted, scheme, how):
         assert (sum(page) > 600) == (scheme == "light")
 
 
+def test_every_figure_of_an_expert_is_in_sight_on_a_phone(browser, calm):
+    with serving(calm) as served:
+        shown(browser, served, **PHONE)
+        assert browser.run(
+            "(n => n.scrollWidth <= n.clientWidth)(document.querySelector('.scroll'))"
+        )
+        named = (
+            "getComputedStyle(document.querySelector('#experts td:last-child'), '::before').content"
+        )
+        assert browser.run(named) == '"spent, 1 h"'
+
+
 def test_the_colours_can_be_changed_by_hand(browser, calm):
     with serving(calm) as served:
         shown(browser, served, scheme="light")
@@ -163,6 +175,15 @@ def test_a_gateway_that_has_done_nothing_has_a_page(browser):
         assert "NaN" not in text
         assert "undefined" not in text
         assert browser.complaints() == []
+
+
+def test_bands_are_explained_where_there_are_bands(browser, calm, tmp_path):
+    words = "band in which it should lie"
+    with serving(calm) as served:
+        assert words in shown(browser, served)
+    silent = make_document(tmp_path / "l.db", make_records(60), router=make_router(NAMES, None))
+    with serving(silent) as served:
+        assert words not in shown(browser, served)
 
 
 def test_bars_have_words_for_those_who_do_not_see_them(browser, calm):

@@ -107,5 +107,14 @@ def test_an_open_gateway_elsewhere_is_reached_by_any_name_but_not_across_sites()
         checked(settings, host="box.lan:6060", sec_fetch_site="cross-site")
 
 
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://box.lan:80", "box.lan"])
+def test_browsers_that_only_name_the_origin_are_understood(origin):
+    settings = Settings(host="0.0.0.0", access=AccessSettings(require_key=False))
+    checked(settings, host="box.lan:6060", origin="http://Box.lan:6060")
+    checked(settings, host="box.lan:6060", origin="https://outside", sec_fetch_site="same-origin")
+    with pytest.raises(Refusal, match="other sites"):
+        checked(settings, host="box.lan:6060", origin=origin)
+
+
 def test_a_request_without_host_comes_from_no_browser():
     checked(Settings())

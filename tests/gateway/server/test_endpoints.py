@@ -48,6 +48,12 @@ def test_a_model_is_found_by_its_name_as_clients_write_it():
     assert json.loads(found[1].body)["id"] == "meta/small 2"
 
 
+def test_a_wrong_address_is_told_the_right_ones():
+    (found,) = fetch((chat(), "/chat/completions"))
+    assert found.status == 404
+    assert "/v1/chat/completions, " in json.loads(found.body)["error"]["message"]
+
+
 def test_a_decision_is_explained_and_nobody_is_asked():
     router = priced_router(("one", "two"), (0.3, 0.1), (0.001, 0.1))
 

@@ -1,82 +1,22 @@
-"""Bodies that nobody would write: no 500, no hang, memory flat."""
+"""Bodies, headers and paths that nobody would write: no 500, no hang, memory flat.
+
+``python -m benchmarks.fuzz`` sends many more of them, to a gateway in a process of its own.
+"""
 
 import asyncio
-import copy
 import json
 import random
 import tracemalloc
 
 import pytest
+from benchmarks.fuzzing.bodies import ENDPOINTS, mutated_body, mutated_headers, mutated_path
+from benchmarks.fuzzing.schema import any_body, good_body
+from hypothesis import HealthCheck, given, settings
 
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, chat, expert, gateway, request_bytes
 
-SEEDS = [
-    chat(),
-    chat(stream=True, stream_options={"include_usage": False}),
-    chat(model="router-mild-0.5", max_tokens=10, n=2, user="u"),
-    chat([{"type": "text", "text": "x"}, {"type": "image_url", "image_url": {"url": "data:x"}}]),
-    {"model": "small", "prompt": ["a", "b"], "stream": True, "best_of": 3},
-]
-ODD = [
-    None,
-    True,
-    -1,
-    0,
-    1e308,
-    10**400,
-    "",
-    "x" * 5000,
-    "\ud800",
-    "\x00",
-    "router-mild-1e999",
-    "router-mild--",
-    [],
-    {},
-    [[]],
-    [None],
-    {"role": "user"},
-    {"content": [{"text": 5}]},
-    {"include_usage": []},
-    "data:" * 10,
-]
-PATHS = ["/v1/chat/completions", "/v1/completions", "/v1/route"]
-
-
-def mutated(rng):
-    """A body that differs from a good one in a few places, as JSON or as bytes."""
-    document = json.loads(json.dumps(rng.choice(SEEDS)))
-    for _ in range(rng.randint(0, 3)):
-        place = document
-        while True:
-            keys = list(place) if isinstance(place, dict) else range(len(place))
-            if not keys:
-                break
-            key = rng.choice(list(keys))
-            if isinstance(place[key], (dict, list)) and place[key] and rng.random() < 0.6:
-                place = place[key]
-                continue
-            place[key] = copy.deepcopy(rng.choice(ODD))
-            break
-    extra = rng.choice(["messages", "stream", "stream_options", "user", "n", "x", "prompt"])
-    if rng.random() < 0.3:
-        document[extra] = copy.deepcopy(rng.choice(ODD))
-    body = bytearray(
-        json.dumps(document, ensure_ascii=rng.random() < 0.8).encode("utf-8", "replace")
-    )
-    if rng.random() < 0.5:
-        for _ in range(rng.randint(1, 4)):
-            place = rng.randrange(len(body) + 1)
-            how = rng.random()
-            if how < 0.4 and place < len(body):
-                body[place] = rng.randrange(256)
-            elif how < 0.7:
-                del body[place : place + rng.randint(1, 9)]
-            else:
-                body[place:place] = rng.choice(
-                    [b'"', b"{", b"[" * 50, b"\\u", b"\xff", b"1e9", b":"]
-                )
-    return bytes(body)
+NAMES = ("small", "large")
 
 
 async def press(port, count, rng, statuses):
@@ -85,7 +25,7 @@ async def press(port, count, rng, statuses):
         async with Client(port) as client:
             for _ in range(min(50, count - done)):
                 done += 1
-                data = request_bytes(mutated(rng), rng.choice(PATHS))
+                data = request_bytes(mutated_body(rng), rng.choice(ENDPOINTS))
                 client.send(data)
                 found = await asyncio.wait_for(client.answer(), 20)
                 statuses[found.status] = statuses.get(found.status, 0) + 1
@@ -99,7 +39,7 @@ def fuzz(count, seed):
     async def run():
         async with (
             FakeUpstream(keep_bodies=False) as up,
-            gateway([expert("small", up), expert("large", up)]) as g,
+            gateway([expert(name, up) for name in NAMES]) as g,
         ):
             rng = random.Random(seed)
             await press(g.port, count // 10, rng, {})
@@ -137,3 +77,95 @@ def test_mutated_bodies_are_answered_or_refused():
 @pytest.mark.slow
 def test_ten_thousand_mutated_bodies_are_answered_or_refused():
     check(10_000, 2)
+
+
+@pytest.fixture(scope="module")
+def served():
+    """A gateway that lives as long as this module's tests: asks one body, and gives status and answer."""
+    with asyncio.Runner() as runner:
+
+        async def start():
+            up = FakeUpstream(keep_bodies=False)
+            await up.__aenter__()
+            made = gateway([expert(name, up) for name in NAMES])
+            return up, made, await made.__aenter__()
+
+        up, made, g = runner.run(start())
+
+        def send(data, method="POST"):
+            async def one():
+                async with Client(g.port) as client:
+                    client.send(data)
+                    found = await asyncio.wait_for(client.answer(method), 20)
+                    closed = not found.whole or found.headers.get("connection") == "close"
+                    after = None
+                    if not closed:
+                        after = await asyncio.wait_for(client.ask(chat(), "/v1/route"), 20)
+                    return found, after
+
+            return runner.run(one())
+
+        yield send
+        runner.run(made.__aexit__(None, None, None))
+        runner.run(up.__aexit__(None, None, None))
+
+
+drawn = settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@drawn
+@given(case=good_body())
+def test_every_body_of_the_schema_is_served(served, case):
+    path, document = case
+    found, after = served(request_bytes(document, path))
+    assert found.status == 200
+    assert found.whole
+    assert after.status == 200
+
+
+@drawn
+@given(case=any_body())
+def test_every_other_body_is_answered_with_its_reason(served, case):
+    path, document = case
+    found, after = served(request_bytes(document, path))
+    assert found.status in (200, 400, 404)
+    if found.status != 200:
+        assert json.loads(found.body)["error"]["message"]
+    assert after.status == 200
+
+
+def test_mutated_headers_reach_nobody(served):
+    rng = random.Random(3)
+    statuses = set()
+    for _ in range(200):
+        lines = b"".join(line + b"\r\n" for line in mutated_headers(rng))
+        data = request_bytes(chat(), "/v1/route").replace(b"\r\n\r\n", b"\r\n" + lines + b"\r\n", 1)
+        found, _ = served(data)
+        statuses.add(found.status)
+        assert "x-evil" not in found.headers
+    assert {200, 400} <= statuses <= {200, 400, 401, 403, 404, 405, 413, 431}
+
+
+def test_mutated_paths_find_nothing(served):
+    rng = random.Random(4)
+    statuses = set()
+    for _ in range(200):
+        method, path = mutated_path(rng)
+        data = method + b" " + path + b" HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n"
+        found, _ = served(data, method.decode())
+        statuses.add(found.status)
+        if found.status == 200:
+            assert path.partition(b"?")[0].partition(b"#")[0] in (b"/health", b"/v1/models")
+    assert 404 in statuses
+    assert max(statuses) < 500
+
+
+def test_one_request_behind_all_of_it_is_served(served):
+    found, _ = served(request_bytes(chat()))
+    assert found.status == 200

@@ -7,7 +7,9 @@ import pytest
 
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, ask, chat, expert, gateway, request_bytes, rows
-from mild.gateway.settings import BreakerSettings
+from mild.gateway.access import Access
+from mild.gateway.server.app import share_memory
+from mild.gateway.settings import BreakerSettings, Settings
 
 
 def test_a_dead_expert_is_left_alone_and_probed_again():
@@ -53,6 +55,32 @@ def test_when_every_breaker_is_open_the_client_is_told_when_to_come_back():
     assert 15 <= int(second.headers["retry-after"]) <= 20
     assert [row.outcome for row in records] == ["failed", "refused"]
     assert asked == 1
+
+
+def test_the_limit_of_requests_in_flight_holds_over_the_workers():
+    async def run():
+        async with FakeUpstream(delay=0.5) as up:
+            experts = [expert("one", up)]
+            settings = Settings(tuple(experts), workers=2)
+            memory = share_memory(settings)
+            both = {"limits": {"max_in_flight": 3}, "workers": 2, "shared": memory}
+            alone = Settings(tuple(experts))
+            async with (
+                gateway(experts, access=Access(alone), worker=0, **both) as first,
+                gateway(experts, access=Access(alone), worker=1, **both) as second,
+            ):
+                asked = [asyncio.create_task(ask(first.port, chat())) for _ in range(2)]
+                await asyncio.sleep(0.1)
+                asked += [asyncio.create_task(ask(second.port, chat())) for _ in range(2)]
+                await asyncio.sleep(0.1)
+                health = await ask(second.port, None, "/health", "GET")
+                found = [(await one).status for one in asked]
+                return found, json.loads(health.body), (await ask(second.port, chat())).status
+
+    found, health, after = asyncio.run(run())
+    assert sorted(found) == [200, 200, 200, 429]
+    assert health["in_flight"] == 3
+    assert after == 200
 
 
 def test_capacity_enters_the_choice_and_overload_is_shed():

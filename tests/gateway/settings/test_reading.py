@@ -18,7 +18,7 @@ from mild.gateway.settings import (
     RoutingSettings,
     read_settings,
 )
-from mild.gateway.settings.reading import read_store_path
+from mild.gateway.settings.reading import read_store
 
 SECRET = "sk-do-not-show-me"
 GOOD = """\
@@ -180,8 +180,8 @@ def test_the_ledger_can_be_switched_off(tmp_path):
 def test_the_store_is_known_without_any_secret(place):
     file = place / "mild.toml"
     file.write_text(GOOD)
-    assert read_store_path(file) == str(place / "state/keys.sqlite")
-    assert read_store_path(place / "config.yaml") == str(place / "mild.sqlite")
+    assert read_store(file) == str(place / "state/keys.sqlite")
+    assert read_store(place / "config.yaml") == str(place / "mild.sqlite")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mild.gateway.upstream.events import EventReader, event_data
@@ -27,6 +27,7 @@ def read_all(pieces):
     return asyncio.run(run())
 
 
+@settings(deadline=None)
 @given(
     words=st.lists(st.text('ab{}: "', min_size=1, max_size=5), max_size=6),
     end=st.sampled_from(["\n", "\r\n", "\r"]),
@@ -43,6 +44,7 @@ def test_events_are_whole_wherever_the_stream_is_cut(words, end, cuts, rest):
     assert left_over == bool(rest)
 
 
+@settings(deadline=None)
 @given(
     ends=st.lists(st.sampled_from(["\n\n", "\r\n\r\n", "\r\n\n", "\n\r\n"]), max_size=6),
     inner=st.sampled_from(["\n", "\r\n"]),

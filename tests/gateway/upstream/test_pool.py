@@ -249,3 +249,22 @@ def test_an_expert_that_goes_on_behind_the_end_of_its_stream_is_broken_off(monke
             return len(pool._all)
 
     assert asyncio.run(run()) == 0
+
+
+def test_connections_that_nobody_uses_are_closed(monkeypatch):
+    monkeypatch.setattr("mild.gateway.upstream.pool.KEPT_SECONDS", 0.2)
+
+    async def run():
+        async with (
+            FakeUpstream(delay=0.1) as up,
+            gateway([expert("one", up)]) as g,
+        ):
+            await asyncio.gather(*(ask(g.port, chat()) for _ in range(4)))
+            pool = g.app.desks["one"].pool
+            kept = len(pool._all)
+            await asyncio.sleep(0.3)
+            pool.tidy()
+            await asyncio.sleep(0.05)
+            return kept, len(pool._all), (await ask(g.port, chat())).status
+
+    assert asyncio.run(run()) == (4, 0, 200)

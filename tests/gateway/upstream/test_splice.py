@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mild.gateway.upstream.splice import parse_object, replace_model, replace_values
@@ -18,6 +18,7 @@ plain = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(
     document=st.dictionaries(st.sampled_from(["a", "b", 'q"m', "messages"]), plain, max_size=4),
     place=st.integers(0, 4),

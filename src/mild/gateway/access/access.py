@@ -17,7 +17,8 @@ from mild.gateway.access.purse import Account, Reservation
 from mild.gateway.access.sqlite import SqliteStore
 from mild.gateway.access.sqlite.schema import MEMORY
 from mild.gateway.access.store import AccountKey, Store, Totals
-from mild.gateway.access.wording import ALL, too_dear, too_many
+from mild.gateway.access.wording import ALL, LOST, too_dear, too_many, unavailable
+from mild.gateway.database import Address
 from mild.gateway.refusals import Refusal
 from mild.gateway.settings.kinds import Settings
 
@@ -27,9 +28,13 @@ __all__ = ["Access", "open_store"]
 _WATCHED_SECONDS = 30.0
 
 
-def open_store(settings: Settings) -> Store:
-    """The store that the settings name; without a name, one in memory."""
-    return SqliteStore(MEMORY if settings.store is None else settings.store)
+def open_store(place: str | Address | None) -> Store:
+    """The store in a file or at an address; without either, one in memory."""
+    if isinstance(place, Address):
+        from mild.gateway.access.postgres import PostgresStore
+
+        return PostgresStore(place)
+    return SqliteStore(MEMORY if place is None else place)
 
 
 class Access:
@@ -37,7 +42,7 @@ class Access:
 
     Parameters
     ----------
-    settings : budgets, limits, and whether a key is needed
+    settings : budgets, limits, whether a key is needed, and what a lost store means
     store : shared by all workers; by default the one that the settings name
     clock : seconds since 1970
 
@@ -59,11 +64,13 @@ class Access:
         clock: Callable[[], float] = time.time,
     ) -> None:
         limits = settings.access
-        self._store = open_store(settings) if store is None else store
+        self._store = open_store(settings.store) if store is None else store
         self._clock = clock
-        self._shared = settings.workers > 1
+        self._shared = settings.workers > 1 or isinstance(settings.store, Address)
+        self._sheds = settings.sheds
         self._courier = Courier(self._store, settings.workers, clock, self._refusal, self._use_keys)
         self._purse = self._courier.purse
+        self._purse.allowance = parts_of(limits.lost_allowance)
         self._callers = Callers(settings)
         self._budget_day = None if limits.budget_day is None else parts_of(limits.budget_day)
         self._budget_month = None if limits.budget_month is None else parts_of(limits.budget_month)
@@ -90,22 +97,41 @@ class Access:
         return self._callers.identify(authorization)
 
     async def admit(self, caller: Caller) -> None:
-        """Count a request against the caller's requests per minute; Refusal 429."""
+        """Count a request against the caller's requests per minute; Refusal 429.
+
+        Where the settings say so, nobody is admitted while the store is lost: Refusal 503.
+        """
+        if self._sheds and self._courier.trouble is not None:
+            raise unavailable()
         limit = caller.requests_per_minute
         if limit is None:
             return
         now = self._clock()
-        if not self._shared:
-            wait = self._minutes[caller.scope].wait(now)
+        if self._shared:
+            wait = await self._wait_for_slot(caller.scope, limit, now)
         else:
-            slots = self._courier.slots[caller.scope]
-            if slots.take(now):
-                return
-            wait = slots.refused_until - now
-            if not 0.0 < wait <= 1.0:
-                wait = await self._courier.fetch_slot(slots)
+            wait = self._minutes[caller.scope].wait(now)
         if wait > 0:
             raise too_many(caller.name, limit, wait)
+
+    async def _wait_for_slot(self, scope: str, limit: int, now: float) -> float:
+        """0, or seconds to wait. While the store is lost, each worker keeps to its share of the minute."""
+        slots = self._courier.slots[scope]
+        if slots.take(now):
+            return 0.0
+        wait = slots.refused_until - now
+        if 0.0 < wait <= 1.0:
+            return wait
+        try:
+            return await self._courier.fetch_slot(slots)
+        except Refusal as refusal:
+            share = limit // self._courier.workers
+            if self._sheds or refusal.code != LOST or not share:
+                raise
+            known = self._minutes.get(scope)
+            if known is None or known.limit != share:
+                known = self._minutes[scope] = Minute(share)
+            return known.wait(now)
 
     async def reserve(self, caller: Caller, dollars: float) -> Reservation:
         """Put money aside for a request, at most what it may cost.
@@ -121,7 +147,7 @@ class Access:
         if reservation is not None:
             return reservation
         self._refuse_again(accounts, amount)
-        return await self._courier.fetch_money(accounts, amount)
+        return await self._fetch(accounts, amount)
 
     async def enlarge(self, reservation: Reservation, dollars: float) -> None:
         """Raise what is put aside to ``dollars``, for an expert that may cost more; as ``reserve``."""
@@ -129,9 +155,24 @@ class Access:
         if more <= 0 or not reservation.is_open or self._purse.add(reservation, more):
             return
         self._refuse_again(reservation.accounts, more)
-        fetched = await self._courier.fetch_money(reservation.accounts, more)
-        self._purse.settle(fetched, 0)
-        self._purse.add(reservation, more)
+        fetched = await self._fetch(reservation.accounts, more)
+        self._purse.merge(reservation, fetched)
+
+    async def _fetch(self, accounts: Sequence[Account], amount: int) -> Reservation:
+        """Ask the store; if it is lost, what the settings allow may be spent beyond all that is held."""
+        try:
+            return await self._courier.fetch_money(accounts, amount)
+        except Refusal as refusal:
+            if self._sheds or refusal.code != LOST or not self._purse.credit:
+                raise
+            for account in self._purse.short(accounts, amount):
+                # Known to be spent, whatever others have spent since.
+                if account.known_left < amount:
+                    raise self._refusal(account, amount) from None
+            reservation = self._purse.take_on_credit(accounts, amount)
+            if reservation is None:
+                raise
+            return reservation
 
     def settle(self, reservation: Reservation, dollars: float | None) -> None:
         """End a reservation with what the request cost; None or nonsense counts as all of it."""
@@ -191,6 +232,7 @@ class Access:
         if now >= self._renews:
             self._books.clear()
             self._renews = periods_at(now)[0].renews
+            self._purse.credit = self._purse.allowance
         found = self._books.get(caller.scope)
         if found is None:
             day, month = periods_at(now)

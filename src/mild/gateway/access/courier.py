@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TypeVar
 
 from mild.gateway.access.keys import Key
@@ -20,10 +19,12 @@ from mild.gateway.access.store import (
     Owner,
     SlotReturn,
     Store,
+    StoreDoubtError,
     StoreError,
     Totals,
     Transacted,
 )
+from mild.gateway.access.waiting import Waiting, Wish
 from mild.gateway.access.wording import unavailable
 from mild.gateway.refusals import Refusal
 
@@ -32,21 +33,13 @@ __all__ = ["DENIED_SECONDS", "Courier"]
 BEAT_SECONDS = 1.0
 # After a refusal the store is not asked for the same account again for so long.
 DENIED_SECONDS = 0.2
+# An exchange that takes longer is taken for a store that was lost, until it answers.
+SLOW_SECONDS = 5.0
 # Others may take what was fetched for a request; after so many errands it is told to come again.
 _ROUNDS = 4
 
 Result = TypeVar("Result")
 Refuse = Callable[[Account, int], Refusal]
-
-
-@dataclass(slots=True, eq=False)
-class _Wish:
-    """A request that waits for money."""
-
-    accounts: Sequence[Account]
-    amount: int
-    answer: asyncio.Future[Reservation]
-    rounds: int = 0
 
 
 class Courier:
@@ -76,16 +69,19 @@ class Courier:
         self.trouble: str | None = None
         # Until this moment somebody looks at the totals.
         self.watched_until = 0.0
+        # That share the store, as it knew last.
+        self.workers = self._workers = workers
         self._store = store
-        self._workers = workers
         self._clock = clock
         self._refuse = refuse
         self._on_keys = on_keys
         self._keys_version = 0
+        self._number = 0
+        # Said, and perhaps heard: said again before anything else.
+        self._unsure: Exchange | None = None
         self._owner: Owner | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="mild-store")
-        self._wishes: list[_Wish] = []
-        self._queues: dict[str, list[asyncio.Future[float]]] = {}
+        self._waiting = Waiting()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._leaving = False
@@ -122,9 +118,9 @@ class Courier:
 
     async def fetch_money(self, accounts: Sequence[Account], amount: int) -> Reservation:
         """Wait for the store's word on a request that the purse cannot cover."""
-        wish = _Wish(accounts, amount, asyncio.get_running_loop().create_future())
+        wish = Wish(accounts, amount, asyncio.get_running_loop().create_future())
         self._ask()
-        self._wishes.append(wish)
+        self._waiting.wishes.append(wish)
         try:
             return await wish.answer
         except asyncio.CancelledError:
@@ -137,11 +133,13 @@ class Courier:
         """Wait for the store's word on one more request; 0, or seconds to wait."""
         answer: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         self._ask()
-        self._queues.setdefault(slots.scope, []).append(answer)
+        self._waiting.queues.setdefault(slots.scope, []).append(answer)
         return await answer
 
     def _ask(self) -> None:
-        if self._task is None or self._task.done() or self._leaving:
+        # While it is lost it is tried once a second, however many requests come.
+        lost = self.trouble is not None
+        if lost or self._task is None or self._task.done() or self._leaving:
             raise unavailable()
         self._wake.set()
 
@@ -161,26 +159,55 @@ class Courier:
                 await self._exchange(beat=due)
         finally:
             # Whatever ended it, nobody is left waiting.
-            self._fail_all(unavailable())
+            self._waiting.take().refuse(unavailable())
 
     async def _exchange(self, beat: bool, leaving: bool = False) -> None:
         """Say and ask everything at once, and let those go on who waited."""
-        wishes, self._wishes = self._wishes, []
-        queues, self._queues = self._queues, {}
-        asked = self._asked(wishes, queues, beat, leaving)
-        try:
-            done = await self.call(lambda: self._store.exchange(asked))
-        except StoreError as error:
-            self.trouble = str(error)
-            self.purse.restore(asked.reports)
-            for returned in asked.slot_returns:
-                self.slots[returned.scope].restore(returned)
-            self._wishes += wishes
-            for scope, queue in queues.items():
-                self._queues.setdefault(scope, []).extend(queue)
-            self._fail_all(unavailable())
+        if self._unsure is not None and not await self._say_again(self._unsure):
             return
+        waiting = self._waiting.take()
+        asked = self._asked(waiting, beat, leaving)
+        try:
+            done = await self._transact(asked, waiting)
+        except StoreError as error:
+            if isinstance(error, StoreDoubtError):
+                self._unsure = asked
+            else:
+                self.purse.restore(asked.reports)
+                for returned in asked.slot_returns:
+                    self.slots[returned.scope].restore(returned)
+            self._lose(error, waiting)
+            return
+        self._receive(asked, done)
+        self._grant_money(waiting.wishes, asked, done)
+        self._grant_slots(waiting, done)
+        if beat:
+            self.purse.forget(self._clock())
+
+    async def _say_again(self, asked: Exchange) -> bool:
+        """An exchange that was in doubt, for which nobody waits any more; whether it has happened now."""
+        try:
+            done = await self._transact(asked, Waiting())
+        except StoreError as error:
+            self._lose(error, Waiting())
+            return False
+        self._unsure = None
+        self._receive(asked, done)
+        for scope, grant in done.slots.items():
+            self.slots[scope].receive(grant)
+        return True
+
+    async def _transact(self, asked: Exchange, waiting: Waiting) -> Transacted:
+        """Ask the store; those who wait are sent away when it takes too long."""
+        answer = asyncio.ensure_future(self.call(lambda: self._store.exchange(asked)))
+        if not (await asyncio.wait({answer}, timeout=SLOW_SECONDS))[0]:
+            slow = StoreError(f"the store has not answered for {SLOW_SECONDS:g} s.")
+            self._lose(slow, waiting)
+        return await answer
+
+    def _receive(self, asked: Exchange, done: Transacted) -> None:
         self.trouble = None
+        self.workers = done.workers
         if done.lost:
             self.purse.lose()
         self.purse.receive(done.grants)
@@ -188,18 +215,14 @@ class Courier:
         self._keys_version = done.keys_version
         if done.keys is not None:
             self._on_keys(done.keys, done.salt)
-        self._grant_money(wishes, asked, done)
-        self._grant_slots(queues, done)
-        if beat:
-            self.purse.forget(self._clock())
 
-    def _asked(
-        self,
-        wishes: list[_Wish],
-        queues: dict[str, list[asyncio.Future[float]]],
-        beat: bool,
-        leaving: bool,
-    ) -> Exchange:
+    def _lose(self, error: StoreError, waiting: Waiting) -> None:
+        """The store is gone for now; who waits is told so."""
+        self.trouble = str(error)
+        for some in (waiting, self._waiting.take()):
+            some.refuse(unavailable())
+
+    def _asked(self, waiting: Waiting, beat: bool, leaving: bool) -> Exchange:
         if self._owner is None:
             raise StoreError("the store was not opened; call start() first.")
         now = self._clock()
@@ -208,17 +231,21 @@ class Courier:
         returns: list[SlotReturn] = []
         for scope, slots in self.slots.items():
             # Those who ask get a new lot; on a beat a quiet worker gives its lot back.
-            if (beat and not slots.beat()) or scope in queues or leaving:
+            if (beat and not slots.beat()) or scope in waiting.queues or leaving:
                 returns += slots.give_back()
         reports = self.purse.report(beat, leaving)
+        self._number += 1
         return Exchange(
             self._owner,
             now,
             self._workers,
+            self._number,
             reports=reports,
-            draws=self.purse.draws((wish.accounts, wish.amount) for wish in wishes),
+            draws=self.purse.draws((wish.accounts, wish.amount) for wish in waiting.wishes),
             slot_returns=returns,
-            slot_draws=[self.slots[scope].draw(len(queue)) for scope, queue in queues.items()],
+            slot_draws=[
+                self.slots[scope].draw(len(queue)) for scope, queue in waiting.queues.items()
+            ],
             beat=beat,
             totals_of=periods if watched else (),
             keys_version=self._keys_version,
@@ -239,7 +266,7 @@ class Courier:
             known = self.totals.get(account, Totals(0, 0, 0))
             self.totals[account] = known._replace(held=known.held + grant.amount)
 
-    def _grant_money(self, wishes: list[_Wish], asked: Exchange, done: Transacted) -> None:
+    def _grant_money(self, wishes: list[Wish], asked: Exchange, done: Transacted) -> None:
         """First come, first served; who asks for more than there is, is told so."""
         denied = {
             draw.account for draw in asked.draws if done.grants[draw.account].amount < draw.need
@@ -255,31 +282,19 @@ class Courier:
             gone = [account for account in short if account.key in denied]
             wish.rounds += 1
             if not gone and wish.rounds < _ROUNDS and not self._leaving:
-                self._wishes.append(wish)
+                self._waiting.wishes.append(wish)
                 self._wake.set()
                 continue
             account = gone[0] if gone else short[0]
             account.denied_until = self._clock() + DENIED_SECONDS
             wish.answer.set_exception(self._refuse(account, wish.amount))
 
-    def _grant_slots(
-        self, queues: dict[str, list[asyncio.Future[float]]], done: Transacted
-    ) -> None:
+    def _grant_slots(self, waiting: Waiting, done: Transacted) -> None:
         now = self._clock()
-        for scope, queue in queues.items():
+        for scope, queue in waiting.queues.items():
             slots, grant = self.slots[scope], done.slots[scope]
             slots.receive(grant)
             for answer in queue:
                 if answer.done():
                     continue
                 answer.set_result(0.0 if slots.take(now) else slots.refuse(grant, now))
-
-    def _fail_all(self, refusal: Refusal) -> None:
-        waiting: list[asyncio.Future[Reservation] | asyncio.Future[float]] = [
-            wish.answer for wish in self._wishes
-        ]
-        waiting += [answer for queue in self._queues.values() for answer in queue]
-        self._wishes, self._queues = [], {}
-        for answer in waiting:
-            if not answer.done():
-                answer.set_exception(refusal)

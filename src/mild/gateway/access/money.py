@@ -33,8 +33,9 @@ def parts_of(dollars: float) -> int:
     >>> parts_of(0.1), parts_of(1e-10), parts_of(0)
     (100000000, 1, 0)
     """
+    parts = min(dollars, _MOST) * BILLION
     # The product has an error of its own, which must not become a billionth.
-    return math.ceil(min(dollars, _MOST) * BILLION - 1e-3)
+    return math.ceil(parts - max(1e-3, parts * 2.0**-51))
 
 
 def dollars_of(parts: int) -> float:

@@ -11,6 +11,8 @@ __all__ = ["Account", "Purse", "Reservation"]
 
 # A draw covers so many requests of the size that asked, where the budget has plenty.
 _STOCK_REQUESTS = 16
+# With more than so many seconds to its end, a draw covers a second of the traffic that there is.
+_PLENTY_SECONDS = 20
 
 
 class Account:
@@ -23,7 +25,9 @@ class Account:
     granted : held from the store, and not reported as spent
     used : spent since the last report
     reserved : for requests that are under way
-    peak : most that was used and reserved at a time since the last report
+    peak : most that was used and reserved at a time since the last beat
+    flow : spent since the last beat, and reported
+    pace : spent between the last two beats
     spent : by all workers, as the store knew it last
     denied_until : before this moment the store is not asked again
     """
@@ -31,8 +35,10 @@ class Account:
     __slots__ = (
         "budget",
         "denied_until",
+        "flow",
         "granted",
         "key",
+        "pace",
         "peak",
         "period",
         "reserved",
@@ -47,6 +53,7 @@ class Account:
         self.key = AccountKey(scope, period.name)
         self.budget = budget
         self.granted = self.used = self.reserved = self.peak = self.spent = 0
+        self.flow = self.pace = 0
         self.denied_until = 0.0
 
     @property
@@ -54,25 +61,43 @@ class Account:
         """What another request may take; below zero when endpoints charged more than was reserved."""
         return self.granted - self.used - self.reserved
 
+    @property
+    def known_left(self) -> int:
+        """What is left of the budget at most, as far as this worker knows."""
+        return (self.budget or 0) - self.spent - self.used - self.reserved
+
+    def has_plenty(self, second: int) -> bool:
+        """Whether the budget goes on for so long that a worker may hold a second's worth of it."""
+        return self.known_left > _PLENTY_SECONDS * second
+
 
 class Reservation:
     """Money put aside for one request, until it is settled or released."""
 
-    __slots__ = ("accounts", "amount", "epoch", "is_open")
+    __slots__ = ("accounts", "amount", "credit", "epoch", "is_open")
 
     def __init__(self, accounts: Sequence[Account], amount: int, epoch: int) -> None:
         self.accounts = accounts
         self.amount = amount
+        # How much of the purse's credit it takes.
+        self.credit = 0
         self.epoch = epoch
         self.is_open = True
 
 
 class Purse:
-    """Accounts of one worker. Nothing here waits; exchanges with the store happen elsewhere."""
+    """Accounts of one worker. Nothing here waits; exchanges with the store happen elsewhere.
+
+    Attributes
+    ----------
+    allowance : what may be spent in a day beyond all that is held, while the store is lost
+    credit : what is left of it
+    epoch : raised when the store has counted all that was held as spent
+    """
 
     def __init__(self) -> None:
+        self.allowance = self.credit = 0
         self.accounts: dict[AccountKey, Account] = {}
-        # Raised when the store has counted all that was held as spent.
         self.epoch = 0
 
     def account(self, scope: str, period: Period, budget: int | None) -> Account:
@@ -92,6 +117,22 @@ class Purse:
                 free = account.granted - account.used - account.reserved
                 if free < amount and account.budget is not None:
                     return None
+        return self._put_aside(accounts, amount)
+
+    def take_on_credit(self, accounts: Sequence[Account], amount: int) -> Reservation | None:
+        """Reserve more than is held, as far as the credit goes; what is spent so is reported as beyond."""
+        held = min(
+            (max(0, account.free) for account in self.short(accounts, amount)), default=amount
+        )
+        lacking = max(0, amount - held)
+        if lacking > self.credit:
+            return None
+        self.credit -= lacking
+        reservation = self._put_aside(accounts, amount)
+        reservation.credit = lacking
+        return reservation
+
+    def _put_aside(self, accounts: Sequence[Account], amount: int) -> Reservation:
         for account in accounts:
             account.reserved += amount
             demand = account.used + account.reserved
@@ -104,12 +145,21 @@ class Purse:
         more = self.take(reservation.accounts, amount)
         if more is None:
             return False
+        self.merge(reservation, more)
+        return True
+
+    def merge(self, reservation: Reservation, more: Reservation) -> None:
+        """Make one of two reservations of the same request."""
+        if not reservation.is_open:
+            self.settle(more, 0)
+            return
+        more.is_open = False
+        reservation.credit += more.credit
         if reservation.epoch == self.epoch:
-            reservation.amount += amount
+            reservation.amount += more.amount
         else:
             # The first part is counted as spent already; only the new one is to be settled.
-            reservation.amount, reservation.epoch = amount, self.epoch
-        return True
+            reservation.amount, reservation.epoch = more.amount, more.epoch
 
     def short(self, accounts: Sequence[Account], amount: int) -> list[Account]:
         """Accounts that have less than this free."""
@@ -122,6 +172,8 @@ class Purse:
         if not reservation.is_open:
             return
         reservation.is_open = False
+        unused = max(0, min(reservation.credit, reservation.amount - amount))
+        self.credit = min(self.allowance, self.credit + unused)
         counted = reservation.epoch != self.epoch
         for account in reservation.accounts:
             if amount:
@@ -151,7 +203,10 @@ class Purse:
             account = self.accounts[key]
             lacking = need - account.free
             if lacking > 0 and account.budget is not None:
-                extra = max(_STOCK_REQUESTS * largest[key], account.peak)
+                # Enough for a second like the last one, or like this one so far.
+                second = max(account.pace, account.flow + account.used)
+                stock = max(_STOCK_REQUESTS * largest[key], account.peak)
+                extra = max(stock, second) if account.has_plenty(second) else stock
                 found.append(Draw(key, account.budget, lacking, extra))
         return found
 
@@ -162,21 +217,20 @@ class Purse:
         """
         reports = []
         for account in self.accounts.values():
-            free = account.free
+            free, spent = account.free, account.used
+            account.flow += spent
             # As much stays as the last second took; a quiet worker gives all back.
-            keep = 0 if leaving else account.peak - account.reserved
+            took = account.flow if account.has_plenty(account.flow) else 0
+            keep = 0 if leaving else max(account.peak, took) - account.reserved
             idle = max(0, free - max(0, keep)) if beat else 0
-            spent = account.used
+            if beat:
+                account.peak, account.pace, account.flow = account.reserved, account.flow, 0
             if not spent and not idle:
-                if beat:
-                    account.peak = account.reserved
                 continue
             released = min(account.granted, spent + idle)
             reports.append(Report(account.key, spent, released, max(0, spent - account.granted)))
             account.granted -= released
             account.used = 0
-            if beat:
-                account.peak = account.reserved
         return reports
 
     def restore(self, reports: Iterable[Report]) -> None:

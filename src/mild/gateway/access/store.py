@@ -28,6 +28,7 @@ __all__ = [
     "SlotGrant",
     "SlotReturn",
     "Store",
+    "StoreDoubtError",
     "StoreError",
     "Totals",
     "Transacted",
@@ -39,7 +40,11 @@ MINUTE = 60 + SLOT_SECONDS
 
 
 class StoreError(MildError, OSError):
-    """The store cannot be read or written."""
+    """The store cannot be read or written; what was asked has not happened."""
+
+
+class StoreDoubtError(StoreError):
+    """The store was lost before it answered: what was asked has happened, or not. Ask it again."""
 
 
 class AccountKey(NamedTuple):
@@ -121,11 +126,17 @@ class Totals(NamedTuple):
 
 @dataclass(slots=True)
 class Exchange:
-    """Everything a worker says at once."""
+    """Everything a worker says at once.
+
+    ``number`` is another one for each exchange of a worker. One that was in doubt is said again as it
+    was, and happens once.
+    """
 
     owner: Owner
     now: float
+    # At least so many share the store.
     workers: int = 1
+    number: int = 0
     reports: Sequence[Report] = ()
     draws: Sequence[Draw] = ()
     slot_returns: Sequence[SlotReturn] = ()
@@ -150,6 +161,8 @@ class Transacted:
     grants: dict[AccountKey, Grant] = field(default_factory=dict)
     slots: dict[str, SlotGrant] = field(default_factory=dict)
     totals: dict[AccountKey, Totals] = field(default_factory=dict)
+    # That share the store.
+    workers: int = 1
 
 
 class Store(Protocol):

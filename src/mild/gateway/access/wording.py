@@ -8,10 +8,12 @@ from mild.gateway.access.money import shown
 from mild.gateway.access.purse import Account
 from mild.gateway.refusals import Refusal
 
-__all__ = ["ALL", "too_dear", "too_many", "unavailable", "unknown_key"]
+__all__ = ["ALL", "LOST", "too_dear", "too_many", "unavailable", "unknown_key"]
 
 # The account of all keys together.
 ALL = "*"
+# The code by which a request learns that the store was lost.
+LOST = "store_unavailable"
 
 
 def unknown_key(authorization: str | None) -> Refusal:
@@ -62,6 +64,6 @@ def unavailable() -> Refusal:
     return Refusal(
         503,
         "The store of keys and budgets cannot be reached; try again in a moment.",
-        code="store_unavailable",
+        code=LOST,
         retry_after=1.0,
     )

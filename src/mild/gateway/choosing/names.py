@@ -14,6 +14,8 @@ ROUTED = "mild"
 _PREFIX = "router-mild-"
 # Characters of a weight: the name is written to the ledger.
 _LONGEST = 32
+# A larger weight decides alike, and its products leave the range of single precision.
+_LARGEST = 1e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +73,11 @@ def _weight(text: str) -> float:
         weight = float(text)
     except ValueError:
         weight = math.nan
-    if not (math.isfinite(weight) and weight >= 0) or not text.isascii() or len(text) > _LONGEST:
+    if not 0 <= weight <= _LARGEST or not text.isascii() or len(text) > _LONGEST:
         raise Refusal(
             400,
-            f"{_PREFIX}<t> takes a number t >= 0, the weight of the price: larger is cheaper. "
-            f"Got {_short(text)!r}.",
+            f"{_PREFIX}<t> takes a number t from 0 to 1e12, the weight of the price: larger is "
+            f"cheaper. Got {_short(text)!r}.",
             param="model",
         )
     return weight

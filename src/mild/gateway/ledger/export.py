@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mild.exceptions import DataFileError, OutputExistsError
+from mild.gateway.ledger.places import Place
 from mild.gateway.ledger.reading import read_blocks, read_experts
 from mild.gateway.ledger.records import COLUMNS
 
@@ -21,7 +22,7 @@ _REAL = (
 
 
 def export(
-    path: str | os.PathLike[str],
+    path: Place,
     out: str | os.PathLike[str],
     since: float | None = None,
     until: float | None = None,

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
 from mild.exceptions import DataFileError, InvalidInputError
+from mild.gateway.database import DatabaseError
+from mild.gateway.ledger.places import Place, open_to_read, shown
 from mild.gateway.ledger.records import COLUMNS, Record, from_row
-from mild.gateway.ledger.schema import open_to_read
 
 __all__ = ["read_blocks", "read_experts", "read_ledger"]
 
@@ -21,7 +20,7 @@ BLOCK = 10_000
 
 
 def read_blocks(
-    path: str | os.PathLike[str],
+    path: Place,
     since: float | None = None,
     until: float | None = None,
     columns: Sequence[str] = COLUMNS,
@@ -33,7 +32,7 @@ def read_blocks(
 
     Parameters
     ----------
-    path : file of the ledger
+    path : file of the ledger, or address of its database
     since, until : seconds since 1970; None for no bound
     columns : names out of ``COLUMNS``, in the order wanted; probabilities are JSON texts here
     rows : rows in a block
@@ -50,9 +49,9 @@ def read_blocks(
     with closing(open_to_read(path)) as database:
         while True:
             try:
-                found = database.execute(question, (*last, end, rows)).fetchall()
-            except sqlite3.Error as error:
-                raise DataFileError(f"{path} cannot be read: {error}.") from error
+                found = database.execute(question, (*last, end, rows)).rows
+            except DatabaseError as error:
+                raise DataFileError(f"{shown(path)} cannot be read: {error}.") from error
             if not found:
                 return
             last = found[-1][:2]
@@ -60,15 +59,15 @@ def read_blocks(
 
 
 def read_ledger(
-    path: str | os.PathLike[str], since: float | None = None, until: float | None = None
+    path: Place, since: float | None = None, until: float | None = None
 ) -> Iterator[Record]:
     """Records with ``since <= time < until``, oldest first."""
     for block in read_blocks(path, since, until):
         yield from map(from_row, block)
 
 
-def read_experts(path: str | os.PathLike[str]) -> dict[str, list[str]]:
+def read_experts(path: Place) -> dict[str, list[str]]:
     """Names of the experts, in their order, by fingerprint of the router."""
     with closing(open_to_read(path)) as database:
-        rows = database.execute("SELECT fingerprint, experts FROM routers").fetchall()
+        rows = database.execute("SELECT fingerprint, experts FROM routers").rows
     return {fingerprint: json.loads(names) for fingerprint, names in rows}

@@ -26,7 +26,7 @@ class Retention:
     Attributes
     ----------
     days : rows that are older go; None keeps them
-    bytes : size of the file beyond which the oldest rows go; None sets no limit
+    bytes : that the rows take, beyond which the oldest rows go; None sets no limit
     """
 
     days: float | None

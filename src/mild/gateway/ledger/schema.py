@@ -1,4 +1,4 @@
-"""The tables, as numbered migrations, and how the file is opened.
+"""The tables in SQLite, as numbered migrations, and how the file is opened.
 
 ``decisions`` has one row per accepted request, ``minutes`` their sums per minute, expert and outcome,
 ``routers`` the names behind the probabilities, ``workers`` what each serving process says of itself,
@@ -13,8 +13,10 @@ import sqlite3
 from pathlib import Path
 
 from mild.exceptions import DataFileError
+from mild.gateway.database.face import Database, DatabaseError
+from mild.gateway.database.sqlite import SqliteDatabase
 
-__all__ = ["MIGRATIONS", "SCHEMA", "open_to_read", "open_to_write"]
+__all__ = ["MIGRATIONS", "SCHEMA", "open_file_to_read", "open_to_write"]
 
 # Tells a gateway's ledger from other SQLite files: "milg".
 APPLICATION = 0x6D696C67
@@ -46,16 +48,22 @@ SCHEMA = len(MIGRATIONS)
 LOG_BYTES = 16_000_000
 
 
-def open_to_write(path: str | os.PathLike[str], patience: float) -> sqlite3.Connection:
+def open_to_write(path: str | os.PathLike[str], patience: float) -> Database:
     """Open for writing, made or brought up to date where needed; waits so many seconds for a lock.
 
-    Raises DataFileError if the file can never be a ledger of ours, and sqlite3.OperationalError if it
-    cannot be one now (locked, disk full).
+    Raises DataFileError if the file can never be a ledger of ours, and DatabaseError if it cannot be
+    one now (locked, disk full).
     """
+    folder = Path(path).resolve().parent
+    if not folder.is_dir():
+        raise DataFileError(f"the ledger's folder must exist; {folder} does not.")
     # For its owner's eyes, as are the other files that SQLite makes beside it. What is wrong, SQLite says.
     with contextlib.suppress(OSError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    database = sqlite3.connect(path, timeout=patience, isolation_level=None)
+    try:
+        database = sqlite3.connect(path, timeout=patience, isolation_level=None)
+    except sqlite3.Error as error:
+        raise DatabaseError(str(error)) from error
     try:
         owner, version = _whose(database, path)
         if owner == 0:
@@ -69,15 +77,15 @@ def open_to_write(path: str | os.PathLike[str], patience: float) -> sqlite3.Conn
             _migrate(database, path)
     except BaseException as error:
         database.close()
-        if isinstance(error, sqlite3.DatabaseError) and not isinstance(
-            error, sqlite3.OperationalError
-        ):
+        if isinstance(error, sqlite3.OperationalError):
+            raise DatabaseError(str(error)) from error
+        if isinstance(error, sqlite3.DatabaseError):
             raise DataFileError(f"{path} cannot be used as a ledger: {error}.") from error
         raise
-    return database
+    return SqliteDatabase(database)
 
 
-def open_to_read(path: str | os.PathLike[str]) -> sqlite3.Connection:
+def open_file_to_read(path: str | os.PathLike[str]) -> Database:
     """Open for reading; other processes may go on writing."""
     place = Path(path)
     if not place.is_file():
@@ -100,7 +108,7 @@ def open_to_read(path: str | os.PathLike[str]) -> sqlite3.Connection:
         if isinstance(error, sqlite3.Error):
             raise DataFileError(f"{path} cannot be read as a ledger: {error}.") from error
         raise
-    return database
+    return SqliteDatabase(database)
 
 
 def _whose(database: sqlite3.Connection, path: str | os.PathLike[str]) -> tuple[int, int]:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-import os
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
-from mild.gateway.ledger.schema import open_to_read
+from mild.gateway.ledger.places import Place, open_to_read, shown, size_of
 
 __all__ = ["summarize"]
 
 # Rows whose latencies are looked at.
 RECENT = 10_000
+# PostgreSQL sums whole numbers as decimals.
+_COUNT = "CAST(SUM(requests) AS BIGINT)"
 
 
 def summarize(
-    path: str | os.PathLike[str], since: float | None = None, until: float | None = None
+    path: Place, since: float | None = None, until: float | None = None
 ) -> dict[str, Any]:
     """Rows, spend, outcomes and experts, over whole minutes; latencies of the newest rows.
 
@@ -28,27 +28,29 @@ def summarize(
     bounds = (first, last)
     where = "FROM minutes WHERE minute >= ? AND minute < ?"
     with closing(open_to_read(path)) as database:
+        size = size_of(path, database)
         total = database.execute(
-            f"SELECT SUM(requests), SUM(price), MIN(minute), MAX(minute) {where}", bounds
-        ).fetchone()
+            f"SELECT {_COUNT}, SUM(price), MIN(minute), MAX(minute) {where}", bounds
+        ).rows[0]
         outcomes = database.execute(
-            f"SELECT outcome, SUM(requests) {where} GROUP BY outcome ORDER BY 2 DESC", bounds
-        ).fetchall()
+            f"SELECT outcome, {_COUNT} {where} GROUP BY outcome ORDER BY 2 DESC", bounds
+        ).rows
         experts = database.execute(
-            "SELECT expert, SUM(requests), SUM(price), SUM(tokens_in), SUM(tokens_out), SUM(latency_ms) "
-            f"{where} AND expert <> '' GROUP BY expert ORDER BY 2 DESC",
+            f"SELECT expert, {_COUNT}, SUM(price), CAST(SUM(tokens_in) AS BIGINT), "
+            f"CAST(SUM(tokens_out) AS BIGINT), SUM(latency_ms) {where} AND expert <> '' "
+            "GROUP BY expert ORDER BY 2 DESC",
             bounds,
-        ).fetchall()
+        ).rows
         recent = database.execute(
             "SELECT latency_ms, propensity, text IS NOT NULL, pinned_by IS NOT NULL FROM decisions "
             "WHERE time >= ? AND time < ? ORDER BY time DESC LIMIT ?",
             (first * 60.0, last * 60.0, RECENT),
-        ).fetchall()
+        ).rows
     latencies = sorted(row[0] for row in recent if row[0] is not None)
     drawn = [row[1] for row in recent if row[1] is not None]
     return {
-        "path": os.fspath(path),
-        "bytes": Path(path).stat().st_size,
+        "path": shown(path),
+        "bytes": size,
         "requests": total[0] or 0,
         "dollars": total[1] or 0.0,
         "first": None if total[2] is None else total[2] * 60,

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import sqlite3
+import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 from mild.exceptions import DataFileError
+from mild.gateway.database import DatabaseError, UnfitError
 from mild.gateway.ledger.book import Book
+from mild.gateway.ledger.places import Place, open_book, shown
 from mild.gateway.ledger.records import Record
 from mild.gateway.ledger.retention import Retention
 
 __all__ = ["Keeping", "LedgerWriter"]
+
+logger = logging.getLogger("mild.gateway.ledger")
 
 # Records that wait at most; beyond, the newest are dropped and counted.
 WAITING = 50_000
@@ -33,23 +35,14 @@ HEARTBEAT = 1.0
 BREATH = 0.005
 
 # What a record that does not fit its row makes of itself; the file is not to blame.
-_UNFIT = (
-    sqlite3.DataError,
-    sqlite3.IntegrityError,
-    sqlite3.InterfaceError,
-    sqlite3.ProgrammingError,
-    AttributeError,
-    OverflowError,
-    TypeError,
-    ValueError,
-)
+_UNFIT = (UnfitError, AttributeError, OverflowError, TypeError, ValueError)
 
 
 class Keeping(Protocol):
     """What the writer needs of the settings: where, whether with texts, how long, how much."""
 
     @property
-    def path(self) -> str | os.PathLike[str] | None: ...
+    def path(self) -> Place | None: ...
     @property
     def keep_text(self) -> bool: ...
     @property
@@ -119,7 +112,7 @@ class LedgerWriter:
     def state(self) -> dict[str, Any]:
         """How the writer is, ready for JSON."""
         return {
-            "path": None if self.path is None else os.fspath(self.path),
+            "path": None if self.path is None else shown(self.path),
             "written": self.written,
             "waiting": self.waiting,
             "dropped": self.dropped,
@@ -134,13 +127,10 @@ class LedgerWriter:
         """
         if self.path is None or self._thread is not None:
             return
-        folder = Path(self.path).resolve().parent
-        if not folder.is_dir():
-            raise DataFileError(f"the ledger's folder must exist; {folder} does not.")
         # Opened here only to refuse what never will do: a connection belongs to one thread.
         try:
-            Book(self.path, self._keep_text, patience=0.05).close()
-        except sqlite3.Error as error:
+            open_book(self.path, self._keep_text, patience=0.05).close()
+        except DatabaseError as error:
             self.trouble = str(error)
         self._thread = threading.Thread(target=self._run, name="mild-ledger", daemon=True)
         self._thread.start()
@@ -186,6 +176,9 @@ class LedgerWriter:
         self._wake.set()
         self._thread.join(max(timeout, PATIENCE))
         self._thread = None
+        if left := self.waiting:
+            self.dropped += left
+            logger.warning("%d rows are lost to the ledger: %s.", left, self.trouble)
 
     def _run(self) -> None:
         due = time.monotonic()
@@ -197,7 +190,7 @@ class LedgerWriter:
             try:
                 self._work()
                 self.trouble = None
-            except (sqlite3.Error, DataFileError, OSError) as error:
+            except (DatabaseError, DataFileError, OSError) as error:
                 self.trouble = str(error)
                 self._let_go()
                 if not self._closing:
@@ -229,7 +222,7 @@ class LedgerWriter:
             self._let_go()
         if self._book is None:
             assert self.path is not None
-            self._book = Book(self.path, self._keep_text, PATIENCE)
+            self._book = open_book(self.path, self._keep_text, PATIENCE)
         return self._book
 
     def _append(self, book: Book) -> None:
@@ -267,13 +260,13 @@ class LedgerWriter:
         if book is not None:
             try:
                 book.close()
-            except sqlite3.Error as error:
+            except DatabaseError as error:
                 self.trouble = str(error)
 
     def _say_goodbye(self) -> None:
         if self._book is not None and self._document is not None:
             try:
                 self._book.retire()
-            except sqlite3.Error as error:
+            except DatabaseError as error:
                 self.trouble = str(error)
         self._let_go()

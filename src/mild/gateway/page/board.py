@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mild.exceptions import DataFileError
+from mild.gateway.database import Address, DatabaseError
 from mild.gateway.page.looking import Look, look
 from mild.gateway.page.shares import Reference, share_document, trained
 from mild.gateway.page.traffic import (
@@ -79,13 +79,15 @@ class Board:
             return self._found
 
     def _look(self, now: float) -> tuple[Look, list[str]]:
-        path = self._settings.ledger.path
+        place = self._settings.ledger.path
+        if place is None:
+            return Look(), []
         # A file that is not there yet, or empty, is one that nobody has written to.
-        if path is None or not path.exists() or path.stat().st_size == 0:
+        if not isinstance(place, Address) and not (place.exists() and place.stat().st_size):
             return Look(), []
         try:
-            return look(path, now), []
-        except (DataFileError, sqlite3.Error) as error:
+            return look(place, now), []
+        except (DataFileError, DatabaseError) as error:
             return Look(), [f"The ledger cannot be read: {_sentence(error)}"]
 
     def _document(self, now: float, spend: dict[str, Any] | None) -> dict[str, Any]:

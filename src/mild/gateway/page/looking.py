@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
+from mild.gateway.ledger.places import Place, open_to_read
 from mild.gateway.ledger.records import COLUMNS, Record, from_row
-from mild.gateway.ledger.schema import open_to_read
 from mild.gateway.page.drift import WINDOW
 
 __all__ = ["MINUTES", "Look", "look"]
@@ -42,25 +41,25 @@ class Look:
     workers: list[dict[str, Any]] = field(default_factory=list)
 
 
-def look(path: str | os.PathLike[str], now: float) -> Look:
-    """Read the ledger; raises DataFileError or sqlite3.Error if that fails."""
-    with closing(open_to_read(path)) as database:
+def look(place: Place, now: float) -> Look:
+    """Read the ledger; raises DataFileError or DatabaseError if that fails."""
+    with closing(open_to_read(place)) as database:
         recent = database.execute(
             f"SELECT {', '.join(COLUMNS)} FROM decisions ORDER BY time DESC LIMIT ?", (WINDOW,)
-        ).fetchall()
+        ).rows
         # Rows of another router end the span: its shares are not this one's.
         draws = database.execute(
-            "SELECT chosen, router FROM (SELECT * FROM decisions ORDER BY time DESC LIMIT ?) WHERE "
-            "asked = 'mild' AND propensity IS NOT NULL AND pinned_by IS NULL LIMIT ?",
+            "SELECT chosen, router FROM (SELECT * FROM decisions ORDER BY time DESC LIMIT ?) AS newest "
+            "WHERE asked = 'mild' AND propensity IS NOT NULL AND pinned_by IS NULL LIMIT ?",
             (SEARCHED, WINDOW + EARLIER),
-        ).fetchall()
+        ).rows
         minutes = database.execute(
             "SELECT minute, expert, outcome, requests, price FROM minutes WHERE minute > ?",
             (int(now // 60) - MINUTES,),
-        ).fetchall()
+        ).rows
         workers = database.execute(
             "SELECT pid, time, document FROM workers WHERE time > ? ORDER BY pid", (now - SILENT,)
-        ).fetchall()
+        ).rows
     return Look(
         [from_row(row) for row in recent],
         [chosen for chosen, router in draws if router == draws[0][1]],

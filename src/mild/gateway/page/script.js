@@ -169,8 +169,9 @@
     const flight = expert.in_flight === null ? "–" : count(expert.in_flight) + (expert.max_in_flight === null ? "" : ` of ${count(expert.max_in_flight)}`);
     return make("tr", {}, make("th", { scope: "row" }, expert.name),
       make("td", {}, make("span", { class: "pill " + kind }, word + some)),
-      ...[flight, count(expert.requests), count(expert.failures), count(expert.fell_back), milliseconds(expert.p50), milliseconds(expert.p95), dollars(expert.dollars)]
-        .map(cell => make("td", {}, cell)));
+      ...Object.entries({ "in flight": flight, "requests, 1 h": count(expert.requests), failed: count(expert.failures), "fell back": count(expert.fell_back),
+        "half within": milliseconds(expert.p50), "95 % within": milliseconds(expert.p95), "spent, 1 h": dollars(expert.dollars) })
+        .map(([name, cell]) => make("td", { "data-name": name }, cell)));
   }
 
   function decision(entry) {

@@ -213,7 +213,7 @@ class Gateway:
 
     async def _complete(self, request: Request, endpoint: str) -> None:
         start = time.perf_counter()
-        if self.in_flight >= self.settings.limits.max_in_flight:
+        if self.metrics.value("mild_in_flight") >= self.settings.limits.max_in_flight:
             raise Refusal(
                 429,
                 "The gateway has no room for another request at the moment.",
@@ -276,9 +276,11 @@ class Gateway:
         breakers = {name: desk.state() for name, desk in self.desks.items()}
         for name, state in breakers.items():
             metrics.put("mild_breaker_state", name, value=STATES.index(state))
+            self.desks[name].pool.tidy()
         metrics.put("mild_ledger_dropped_total", value=ledger.dropped)
         metrics.put("mild_ledger_waiting", value=ledger.waiting)
         metrics.put("mild_ledger_trouble", value=float(ledger.trouble is not None))
+        metrics.put("mild_store_trouble", value=float(self.access.trouble is not None))
         ledger.publish(
             {
                 "router": self.serving.fingerprint,

@@ -21,8 +21,9 @@ class Doorkeeper:
     """Refuses what other sites make a browser send to a gateway that needs no key.
 
     A page of another site can make its reader's browser ask any address on that machine, and can give its
-    own name the address of the machine. Browsers say the first in ``Sec-Fetch-Site``; the second shows in
-    ``Host``, which must then be a name of this machine.
+    own name the address of the machine. Browsers say the first in ``Sec-Fetch-Site``, or, to an address
+    in the clear that is not loopback, in ``Origin`` alone; the second shows in ``Host``, which must then
+    be a name of this machine.
 
     Parameters
     ----------
@@ -42,16 +43,21 @@ class Doorkeeper:
         """Refuse with 403 what only a stranger's page would send."""
         if not self._watches or request.path in OPEN:
             return
-        host = site = None
+        host = site = origin = None
         for name, value in request.headers:
-            if name == b"host" and host is None:
+            if name == b"host":
                 host = value
             elif name == b"sec-fetch-site":
                 site = value
+            elif name == b"origin":
+                origin = value
         if host is not None and self._local and host not in self._known:
             self._look_at(host)
+        strange = site in (b"cross-site", b"same-site")
+        if origin is not None and site is None:
+            strange = origin.partition(b"://")[2].lower() != (host or b"").lower()
         # The page itself may be reached by a link.
-        if site in (b"cross-site", b"same-site") and request.path != "/":
+        if strange and request.path != "/":
             raise Refusal(
                 403,
                 "Pages of other sites may not use this gateway, because it needs no key.",

@@ -24,6 +24,7 @@ __all__ = ["Endpoints"]
 EXPLAINED = 16
 # Of a routed text; a longer one is explained by its beginning.
 LONGEST = 20_000
+SERVED = "/v1/chat/completions, /v1/completions, /v1/models and /v1/route"
 PLAIN = b"text/plain; version=0.0.4; charset=utf-8"
 # The page brings everything with it and talks to this server alone.
 PAGE_HEADERS = [
@@ -67,7 +68,7 @@ class Endpoints:
             found = ("GET", self._model)
         method = "POST" if found is None else found[0]
         if found is None and request.path not in ("/v1/chat/completions", "/v1/completions"):
-            raise Refusal(404, "There is no such endpoint.", code="not_found")
+            raise Refusal(404, f"There is no such endpoint; there are {SERVED}.", code="not_found")
         asked = "GET" if request.method == "HEAD" else request.method
         if found is None or asked != method:
             raise Refusal(
@@ -158,7 +159,7 @@ class Endpoints:
                 "version": __version__,
                 "router": gateway.serving.fingerprint,
                 "experts": {name: desk.state() for name, desk in gateway.desks.items()},
-                "in_flight": gateway.in_flight,
+                "in_flight": int(gateway.metrics.value("mild_in_flight")),
             }
         )
 

@@ -53,7 +53,13 @@ def begin_exchange(
     client: tuple[str, int] | None,
     last: bool,
 ) -> Exchange:
-    """The exchange of a request whose head was read; ``last`` if no other may follow it."""
+    """The exchange of a request whose head was read; ``last`` if no other may follow it.
+
+    Raises
+    ------
+    ValueError
+        it names no host, or more than one: who is meant would depend on who reads it
+    """
     path, _, query = url.partition(b"?")
     scope: dict[str, Any] = {
         "type": "http",
@@ -70,8 +76,18 @@ def begin_exchange(
         "server": None,
         "extensions": _EXTENSIONS,
     }
-    if scope["http_version"] == "1.0" and any(name == b"transfer-encoding" for name, _ in headers):
+    hosts, chunked, expects = 0, False, False
+    for name, value in headers:
+        if name == b"host":
+            hosts += 1
+        elif name == b"transfer-encoding":
+            chunked = True
+        elif name == b"expect":
+            expects = value.lower() == b"100-continue"
+    if scope["http_version"] == "1.0":
         # Somebody on the way may have understood no chunks, and taken them for a request.
-        last = True
-    expects = any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
+        last = last or chunked
+        hosts = hosts or 1
+    if hosts != 1:
+        raise ValueError("a request must have one Host header")
     return Exchange(link, scope, bool(parser.should_keep_alive()) and not last, expects)

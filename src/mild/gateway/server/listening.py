@@ -101,7 +101,9 @@ class Listener:
         pace = max(0.02, min(1.0, self.limits.header_seconds / 4, self.limits.body_seconds / 4))
         while True:
             await asyncio.sleep(pace)
-            now = loop.time()
-            for wire in [wire for wire in self.wires if wire.deadline is not None]:
-                if wire.deadline is not None and now > wire.deadline:
-                    wire.cut()
+            self._cut_late(loop.time())
+
+    def _cut_late(self, now: float) -> None:
+        for wire in [wire for wire in self.wires if wire.deadline is not None]:
+            if wire.deadline is not None and now > wire.deadline:
+                wire.cut()

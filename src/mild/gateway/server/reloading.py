@@ -53,7 +53,7 @@ def reload_gateway(port: int, timeout: float = 30.0, folder: Path | None = None)
             named = [
                 worker[word]
                 for worker in workers
-                for word in ("reloaded", "ready")
+                for word in ("reloaded", "serves", "ready")
                 if isinstance(worker.get(word), str)
             ]
             return {

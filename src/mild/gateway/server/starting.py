@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from mild.artifact import LoadedRouter
 
 __all__ = ["main", "serve", "serve_settings"]
+
+# Another gateway is there, or the port is for root alone.
+_PORT_TAKEN = (errno.EADDRINUSE, errno.EACCES)
 
 
 def main(arguments: list[str]) -> int:
@@ -81,9 +85,10 @@ def serve_settings(
     try:
         sock = bind(settings.host, settings.port)
     except OSError as error:
+        other = "port with --port" if error.errno in _PORT_TAKEN else "address with --host"
         raise InvalidInputError(
             f"the gateway must be able to listen on {settings.host}:{settings.port}; "
-            f"{error.strerror or error}. Give another port with --port."
+            f"{error.strerror or error}. Give another {other}."
         ) from error
     port = sock.getsockname()[1]
     settings = replace(settings, port=port)

@@ -94,7 +94,6 @@ class Turn:
             asked.endpoint,
             asked.streamed,
             asked.body_for,
-            self._hold,
             asked.headers,
             rooms.max_attempts,
         )
@@ -154,7 +153,7 @@ class Turn:
             self._wish, asked.routed, asked.session, asked.number
         )
         desks = [rooms.desks[name] for name in choice.order]
-        won = self._won = await ask_experts(desks, self._call, self._report)
+        won = self._won = await ask_experts(desks, self._call, self._hold, self._report)
         if won.events is not None:
             await self._stream(won)
         else:

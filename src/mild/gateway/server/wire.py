@@ -45,7 +45,7 @@ class Wire(Pipe):
     def __init__(self, house: House) -> None:
         super().__init__()
         self._house = house
-        self._parser = httptools.HttpRequestParser(self)
+        self._parser: Any = httptools.HttpRequestParser(self)
         self._task: asyncio.Task[None] | None = None
         self._current: Exchange | None = None
         self._reading: Exchange | None = None
@@ -83,9 +83,9 @@ class Wire(Pipe):
             self._refuse(400, "Upgrades of the connection are not supported.")
             return
         except httptools.HttpParserError as error:
-            found = error.__context__ if isinstance(error.__context__, TooLongError) else None
-            if found is not None:
-                self._refuse(431, str(found))
+            # Only its words: an exception that this frame kept would keep the frame and its bytes.
+            if isinstance(error.__context__, TooLongError):
+                self._refuse(431, str(error.__context__))
             else:
                 self._refuse(400, "The request is not valid HTTP/1.1.")
             return
@@ -109,6 +109,8 @@ class Wire(Pipe):
         self.resume_writing()
         if self._task is not None:
             self._task.cancel()
+        # These and the connection hold each other; one that is over shall go at once.
+        self._current = self._reading = self._parser = None
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -235,6 +237,7 @@ class Wire(Pipe):
         except asyncio.CancelledError:
             if not self._broken and self._transport is not None:
                 self._transport.abort()
+            self._task = None
             raise
         except Exception:
             # The last line of defence: one request's error must not end the server.

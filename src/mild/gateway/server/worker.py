@@ -26,6 +26,9 @@ from mild.gateway.settings import Settings
 
 __all__ = ["Job", "run_worker"]
 
+# Seconds after which the ledger's thread lets the loop's go on; Python's own 5 ms are many requests.
+SWITCH = 0.0005
+
 logger = logging.getLogger("mild.gateway")
 
 
@@ -58,6 +61,7 @@ def run_worker(job: Job) -> int:
     else:
         loop_factory = uvloop.new_event_loop
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    sys.setswitchinterval(SWITCH)
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             runner.run(_serve(job))
@@ -113,7 +117,7 @@ async def _reload(app: Gateway, job: Job) -> None:
         fingerprint = await app.reload(job.load)
     except MildError as error:
         logger.error("the router was not reloaded, the old one serves on: %s", error)
-        _tell(job.channel, {"failed": str(error)})
+        _tell(job.channel, {"failed": str(error), "serves": app.serving.fingerprint})
     else:
         _tell(job.channel, {"reloaded": fingerprint})
 

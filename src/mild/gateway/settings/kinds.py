@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
+from mild.gateway.database.address import Address
 from mild.gateway.settings.secrets import Secret
 
 __all__ = [
@@ -158,6 +159,9 @@ class AccessSettings:
     anonymous : name under which requests without a known key are counted
     budget_day, budget_month : dollars for all keys together; None without a limit
     requests_per_minute : of each key that has no limit of its own; None without a limit
+    when_store_lost : "shed" refuses every request until the store is back; "serve" goes on with the money
+        that each worker holds; None for "shed" with PostgreSQL and "serve" with SQLite
+    lost_allowance : dollars that a worker may spend in a day beyond what it holds, with "serve"
     """
 
     require_key: bool | None = None
@@ -165,13 +169,15 @@ class AccessSettings:
     budget_day: float | None = None
     budget_month: float | None = None
     requests_per_minute: int | None = None
+    when_store_lost: Literal["shed", "serve"] | None = None
+    lost_allowance: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerSettings:
-    """Where decisions are written; ``path`` None for nowhere."""
+    """Where decisions are written: a file, or the database of the store; ``path`` None for nowhere."""
 
-    path: Path | None = None
+    path: Path | Address | None = None
     keep_text: bool = False
     keep_days: float = 30.0
     max_bytes: int = 1_000_000_000
@@ -184,7 +190,8 @@ class Settings:
     Attributes
     ----------
     router : folder of the router, or None if it is named elsewhere
-    store : SQLite file of keys and budgets; None keeps nothing: no keys, and budgets until the end
+    store : of keys and budgets, an SQLite file or a PostgreSQL database that gateways on many machines
+        share; None keeps nothing: no keys, and budgets until the end
     page : whether there is one; "public" for everyone, else only where it is safe without a key
     notes : what the files say and mild does not use, one sentence each
     source : the file it was read from
@@ -199,7 +206,7 @@ class Settings:
     limits: LimitSettings = LimitSettings()
     access: AccessSettings = AccessSettings()
     ledger: LedgerSettings = LedgerSettings()
-    store: str | None = None
+    store: str | Address | None = None
     page: bool | Literal["public"] = True
     notes: tuple[str, ...] = field(default=(), compare=False)
     source: Path | None = field(default=None, compare=False)
@@ -215,6 +222,18 @@ class Settings:
         """
         stated = self.access.require_key
         return not is_loopback(self.host) if stated is None else stated
+
+    @property
+    def sheds(self) -> bool:
+        """Whether all requests are refused while the store is lost.
+
+        Examples
+        --------
+        >>> Settings(store="mild.sqlite").sheds
+        False
+        """
+        stated = self.access.when_store_lost
+        return isinstance(self.store, Address) if stated is None else stated == "shed"
 
     @property
     def page_is_open(self) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from mild.exceptions import InvalidInputError, UnsupportedError
+from mild.gateway.database.address import Address
 from mild.gateway.settings.kinds import ExpertSettings, Settings, is_loopback
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def findings_against(settings: Settings, router: LoadedRouter) -> list[Finding]:
 
 def findings_in(settings: Settings) -> list[Finding]:
     """What is worth knowing about the settings alone."""
-    return [*_money(settings), *_exposure(settings), *_notes(settings)]
+    return [*_money(settings), *_exposure(settings), *_store(settings), *_notes(settings)]
 
 
 def _names(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
@@ -137,6 +138,21 @@ def _exposure(settings: Settings) -> Iterator[Finding]:
         )
     if settings.ledger.keep_text:
         yield Finding("note", "the ledger keeps the text of every request: ledger.keep_text.")
+
+
+def _store(settings: Settings) -> Iterator[Finding]:
+    access, path = settings.access, settings.ledger.path
+    if isinstance(settings.store, Address) and path is not None and not isinstance(path, Address):
+        yield Finding(
+            "note",
+            "the ledger is a file of this machine alone, though the store is shared: ledger.path.",
+        )
+    if access.lost_allowance and settings.sheds:
+        yield Finding(
+            "warning",
+            "access.lost_allowance is never spent: requests are shed while the store is lost "
+            '(access.when_store_lost = "serve" would use it).',
+        )
 
 
 def _notes(settings: Settings) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, cast
 
+from mild.gateway.database.address import Address, is_address
 from mild.gateway.settings.experts import expert_of
 from mild.gateway.settings.kinds import (
     AccessSettings,
@@ -16,9 +17,11 @@ from mild.gateway.settings.kinds import (
     RoutingSettings,
     Settings,
 )
+from mild.gateway.settings.places import DEFAULT_STORE as _STORE
+from mild.gateway.settings.places import read_store_of
 from mild.toml import Checker, read_toml
 
-__all__ = ["read_settings", "read_store_path"]
+__all__ = ["read_ledger_place", "read_settings", "read_store"]
 
 _KEYS = (
     "router",
@@ -26,6 +29,8 @@ _KEYS = (
     "port",
     "workers",
     "store",
+    "store_env",
+    "store_file",
     "page",
     "litellm",
     "experts",
@@ -35,7 +40,6 @@ _KEYS = (
     "ledger",
 )
 # What is not said stands beside the file.
-_STORE = "mild.sqlite"
 _LEDGER = "ledger.sqlite"
 
 
@@ -73,6 +77,7 @@ def read_settings(
     if not host or not host.isascii() or not host.isprintable() or " " in host:
         checker.fail(("host",), "must be an address such as 127.0.0.1, or 0.0.0.0 for all")
     router = checker.text(("router",), None)
+    store = read_store_of(checker, file, environment)
     return Settings(
         experts=experts,
         router=None if router is None else folder / Path(router).expanduser(),
@@ -82,21 +87,34 @@ def read_settings(
         routing=_routing(checker),
         limits=_limits(checker),
         access=_access(checker),
-        ledger=_ledger(checker, folder),
-        store=_store(checker, folder),
+        ledger=_ledger(checker, folder, store),
+        store=store,
         page=_page(checker, settings.page),
         notes=notes,
         source=file,
     )
 
 
-def read_store_path(path: str | os.PathLike[str]) -> str:
-    """Path of the store that a file names; no secret is needed for that."""
+def read_store(
+    path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ
+) -> str | Address:
+    """The store that a file names; no other secret is needed for that."""
+    file = Path(path)
+    if file.suffix.lower() in (".yaml", ".yml"):
+        return str(file.resolve().parent / _STORE)
+    return read_store_of(read_toml(file), file, environment)
+
+
+def read_ledger_place(
+    path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ
+) -> Path | Address | None:
+    """The ledger that a file names; None if none is written."""
     file = Path(path)
     folder = file.resolve().parent
     if file.suffix.lower() in (".yaml", ".yml"):
-        return str(folder / _STORE)
-    return _store(read_toml(file), folder)
+        return folder / _LEDGER
+    checker = read_toml(file)
+    return _ledger(checker, folder, read_store_of(checker, file, environment)).path
 
 
 def _page(checker: Checker, default: bool | Literal["public"]) -> bool | Literal["public"]:
@@ -192,27 +210,34 @@ def _access(checker: Checker) -> AccessSettings:
         budget_day=checker.number((*place, "budget_day"), base.budget_day),
         budget_month=checker.number((*place, "budget_month"), base.budget_month),
         requests_per_minute=checker.whole((*place, "requests_per_minute"), None, least=1),
+        when_store_lost=_when_lost(checker, (*place, "when_store_lost")),
+        lost_allowance=checker.number((*place, "lost_allowance"), base.lost_allowance),
     )
 
 
-def _ledger(checker: Checker, folder: Path) -> LedgerSettings:
+def _when_lost(checker: Checker, place: tuple[str, ...]) -> Literal["shed", "serve"] | None:
+    if checker.value(place) is None:
+        return None
+    found = checker.choice(place, "shed", ("shed", "serve"))
+    return cast('Literal["shed", "serve"]', found)
+
+
+def _ledger(checker: Checker, folder: Path, store: str | Address) -> LedgerSettings:
     place, base = ("ledger",), LedgerSettings()
     checker.refuse_unknown(place, ("enabled", *LedgerSettings.__slots__))
-    path = checker.text((*place, "path"), _LEDGER)
-    if not path:
-        checker.fail((*place, "path"), "must be a path; to write none: enabled = false")
-    enabled = checker.flag((*place, "enabled"), True)
+    path = checker.text((*place, "path"), None)
+    if path is not None and (not path or is_address(path)):
+        checker.fail(
+            (*place, "path"),
+            "must be a path; to write none: enabled = false; to write to PostgreSQL: leave it out, "
+            "and the store's database has the ledger, too",
+        )
+    found: Path | Address = folder / Path(path or _LEDGER).expanduser()
+    if path is None and isinstance(store, Address):
+        found = store
     return LedgerSettings(
-        path=folder / Path(path).expanduser() if enabled else None,
+        path=found if checker.flag((*place, "enabled"), True) else None,
         keep_text=checker.flag((*place, "keep_text"), base.keep_text),
         keep_days=checker.number((*place, "keep_days"), base.keep_days, above_zero=True),
         max_bytes=checker.whole((*place, "max_bytes"), base.max_bytes, least=1_000_000),
     )
-
-
-def _store(checker: Checker, folder: Path) -> str:
-    store = checker.text(("store",), _STORE)
-    if not store or "://" in store:
-        # Not quoted: an address may hold a password.
-        checker.fail(("store",), 'must be the path of an SQLite file, such as "mild.sqlite"')
-    return str(folder / Path(store).expanduser())

@@ -30,6 +30,7 @@ PAUSE = 0.05
 PATIENCE = 5.0
 _ERROR = re.compile(rb"(?:^|[\r\n])event: ?error[\r\n]")
 
+Hold = Callable[[ExpertSettings], Awaitable[None]]
 Report = Callable[[Desk, str], None]
 
 
@@ -42,7 +43,6 @@ class Call:
     endpoint : ``/chat/completions`` or ``/completions``
     streamed : whether a stream was asked for
     body : what to send to an expert
-    hold : sets the money for an expert aside, or refuses
     headers : lines of the client's headers that travel on
     max_attempts : over all experts
     attempts : sent so far
@@ -54,7 +54,6 @@ class Call:
     endpoint: str
     streamed: bool
     body: Callable[[ExpertSettings], bytes]
-    hold: Callable[[ExpertSettings], Awaitable[None]]
     headers: Sequence[bytes] = ()
     max_attempts: int = 3
     attempts: int = 0
@@ -88,13 +87,14 @@ class Won:
         self.place.leave(fault, told=told)
 
 
-async def ask_experts(desks: Sequence[Desk], call: Call, report: Report) -> Won:
+async def ask_experts(desks: Sequence[Desk], call: Call, hold: Hold, report: Report) -> Won:
     """Ask the experts in turn until one has something for the client.
 
     Parameters
     ----------
     desks : in the order in which they are asked
     call : the request; counts its attempts
+    hold : sets the money for an expert aside, or refuses
     report : told of every attempt: its expert and "ok", "client_error" or the kind of its fault
 
     Raises
@@ -113,7 +113,7 @@ async def ask_experts(desks: Sequence[Desk], call: Call, report: Report) -> Won:
                 if place is None:
                     break
                 tries += 1
-                won = await _attempt(desk, place, call, report)
+                won = await _attempt(desk, place, call, hold, report)
                 if isinstance(won, Won):
                     return won
                 last = (desk, won)
@@ -128,13 +128,13 @@ async def ask_experts(desks: Sequence[Desk], call: Call, report: Report) -> Won:
         await _pause(call, wait)
 
 
-async def _attempt(desk: Desk, place: Place, call: Call, report: Report) -> Won | Fault:
+async def _attempt(desk: Desk, place: Place, call: Call, hold: Hold, report: Report) -> Won | Fault:
     """One attempt; its fault if it came to nothing."""
     loop = asyncio.get_running_loop()
     answer: Answer | None = None
     fault: Fault | None = None
     try:
-        await call.hold(desk.expert)
+        await hold(desk.expert)
         body = call.body(desk.expert)
         call.attempts += 1
         call.asking = desk.expert
@@ -145,13 +145,14 @@ async def _attempt(desk: Desk, place: Place, call: Call, report: Report) -> Won 
         finally:
             call.waited += loop.time() - start
     except Fault as found:
-        fault = found
+        # Without its frames: they would keep this attempt until the collector comes by.
+        fault = found.with_traceback(None)
         call.asking = None
         if found.may_cost:
             call.lost.append(desk.expert)
         report(desk, found.kind)
         call.faults.append(f"{desk.name}: {found}")
-        return found
+        return fault
     except BaseException:
         # The client left, or may not spend this: that says nothing of the expert.
         if answer is not None:

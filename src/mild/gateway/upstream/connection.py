@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import httptools
 
@@ -38,7 +38,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, lost: Callable[[Connection], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._lost = lost
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: Any = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -212,6 +212,8 @@ class Connection(asyncio.Protocol):
             self._timer = None
         self._wake()
         self._lost(self)
+        # It and the connection hold each other; one that is over shall go at once.
+        self._parser = None
 
     # httptools
 

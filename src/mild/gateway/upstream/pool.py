@@ -125,6 +125,12 @@ class Pool:
         else:
             connection.close()
 
+    def tidy(self) -> None:
+        """Close connections that nobody has used for long."""
+        oldest = asyncio.get_running_loop().time() - KEPT_SECONDS
+        while self._idle and (self._idle[0][0] < oldest or not self._idle[0][1].reusable):
+            self._idle.pop(0)[1].close()
+
     async def close(self) -> None:
         """Break off every connection."""
         for connection in list(self._all):

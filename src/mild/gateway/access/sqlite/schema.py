@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from mild.exceptions import DataFileError
-from mild.gateway.access.store import StoreError
+from mild.gateway.database.face import Database, DatabaseError
+from mild.gateway.database.sqlite import SqliteDatabase, translated
 
-__all__ = ["MEMORY", "connect", "transaction", "translated"]
+__all__ = ["MEMORY", "MIGRATIONS", "SCHEMA", "connect"]
 
 MEMORY = ":memory:"
-# "mild", by which a file of ours is known; and the number of its tables.
+# "mild", by which a file of ours is known.
 _APPLICATION = 0x6D696C64
-_VERSION = 1
 # Others hold the file for less than a millisecond; a machine that is asleep holds it longer.
 _BUSY_SECONDS = 5.0
 
+# The place in this list is the number of the schema that a step leads to, from 1. Steps are only added.
 # Money in billionths of a dollar. An allotment is what a worker holds and has not reported as spent.
-_TABLES = """
+MIGRATIONS = (
+    """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE keys (
     name TEXT PRIMARY KEY, digest BLOB NOT NULL UNIQUE, hint TEXT NOT NULL,
@@ -46,20 +46,24 @@ CREATE TABLE owners (
 CREATE TABLE slots (
     scope TEXT, second INTEGER, taken INTEGER NOT NULL, PRIMARY KEY (scope, second)
 ) WITHOUT ROWID;
-"""
+""",
+    # Which exchange of a worker was the last.
+    "ALTER TABLE owners ADD COLUMN number INTEGER NOT NULL DEFAULT 0;\n",
+)
+SCHEMA = len(MIGRATIONS)
 
 
-def connect(path: str) -> sqlite3.Connection:
+def connect(path: str) -> Database:
     """Open the file; make it where there is none, for its owner's eyes only.
 
     Raises
     ------
     DataFileError : it is a file of something else, or of a newer mild
-    StoreError : it cannot be opened
+    DatabaseError : it cannot be opened
     """
-    with translated(path):
-        if path != MEMORY:
-            _touch(Path(path))
+    if path != MEMORY:
+        _touch(Path(path))
+    with translated():
         connection = sqlite3.connect(
             path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
@@ -68,40 +72,17 @@ def connect(path: str) -> sqlite3.Connection:
         except BaseException:
             connection.close()
             raise
-    return connection
-
-
-@contextlib.contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Everything in it or nothing; nobody writes in between."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        # A full disk may have ended it already.
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
-
-
-@contextlib.contextmanager
-def translated(path: str) -> Iterator[None]:
-    """SQLite's errors as ours."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise StoreError(f"{path}: the store cannot be used: {error}.") from error
-    except OSError as error:
-        if isinstance(error, StoreError):
-            raise
-        raise StoreError(f"{path}: the store cannot be used: {error.strerror}.") from error
+    return SqliteDatabase(connection)
 
 
 def _touch(file: Path) -> None:
     # SQLite gives its other files the permissions of this one.
-    with contextlib.suppress(FileExistsError):
+    try:
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise DatabaseError(str(error.strerror)) from error
 
 
 def _prepare(connection: sqlite3.Connection, path: str) -> None:
@@ -111,30 +92,41 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
         if isinstance(error, sqlite3.OperationalError):
             raise
         raise DataFileError(f"{path}: it is not an SQLite file; name another store.") from None
-    if version > _VERSION and application == _APPLICATION:
+    if version > SCHEMA and application == _APPLICATION:
         raise DataFileError(
-            f"{path}: it was written by a newer mild (tables {version}; this one knows {_VERSION}); "
+            f"{path}: it was written by a newer mild (tables {version}; this one knows {SCHEMA}); "
             "upgrade mild, or name another store."
         )
     _use_wal(connection)
     # What was spent must outlive a loss of power; there are few commits, and none on a request's way.
     connection.execute("PRAGMA synchronous = FULL")
-    if (version, application) == (_VERSION, _APPLICATION):
+    if (version, application) == (SCHEMA, _APPLICATION):
         return
-    with transaction(connection):
+    with SqliteDatabase(connection).transaction():
         # Another worker may have been quicker.
-        if _numbers(connection) == (_VERSION, _APPLICATION):
+        version, application = _numbers(connection)
+        if (version, application) == (SCHEMA, _APPLICATION):
             return
-        if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-            raise DataFileError(f"{path}: it is a database of something else; name another store.")
-        for statement in _TABLES.split(";\n"):
+        if application != _APPLICATION:
+            if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+                raise DataFileError(
+                    f"{path}: it is a database of something else; name another store."
+                )
+            version = 0
+        _migrate(connection, version)
+
+
+def _migrate(connection: sqlite3.Connection, version: int) -> None:
+    for step in MIGRATIONS[version:]:
+        for statement in step.split(";\n"):
             connection.execute(statement)
+    if version == 0:
         connection.executemany(
             "INSERT INTO meta VALUES (?, ?)",
             [("salt", secrets.token_bytes(32)), ("keys_version", 1)],
         )
-        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {_VERSION}")
+    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {SCHEMA}")
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:

@@ -1,0 +1,304 @@
+"""A database that goes away and comes back: shed or serve, and nothing is spent twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+
+import pytest
+
+from mild.gateway.access import Access, StoreError, open_store
+from mild.gateway.access import courier as courier_module
+from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
+from mild.gateway.access.money import periods_at
+from mild.gateway.database.sqlite import SqliteDatabase
+from mild.gateway.refusals import Refusal
+from mild.gateway.settings import AccessSettings, Settings
+from store_cases import LostTransaction
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(courier_module, "BEAT_SECONDS", 0.05)
+
+
+@pytest.fixture
+def server(postgres):
+    """The server, which runs again when the test is over."""
+    yield postgres.server
+    if not postgres.server.is_running():
+        postgres.server.start()
+
+
+def access_to(place, **limits):
+    return Access(Settings(store=place, access=AccessSettings(**limits)))
+
+
+async def until(found, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not found():
+        assert time.monotonic() < end, "in vain"
+        await asyncio.sleep(0.01)
+
+
+async def stop(server, *parts):
+    await asyncio.to_thread(server.stop, "immediate")
+    await until(lambda: all(part.trouble for part in parts))
+
+
+async def start(server, *parts):
+    await asyncio.to_thread(server.start)
+    await until(lambda: not any(part.trouble for part in parts))
+
+
+async def refused(asked):
+    with pytest.raises(Refusal) as caught:
+        await asked
+    return caught.value.status, caught.value.code
+
+
+def totals(place):
+    store = open_store(place)
+    store.open()
+    day = periods_at(time.time())[0].name
+    found = store.totals([day])
+    store.close()
+    return found["*", day]
+
+
+LOST = (503, "store_unavailable")
+
+
+def test_all_requests_are_shed_while_the_database_is_away_and_served_when_it_is_back(
+    postgres, server
+):
+    async def test():
+        access = access_to(postgres.address, budget_day=1)
+        await access.start()
+        guest = access.identify(None)
+        open_one = await access.reserve(guest, 0.01)
+        await stop(server, access)
+        assert await refused(access.admit(guest)) == LOST
+        # What was under way ends as it would have.
+        access.settle(open_one, 0.005)
+        await start(server, access)
+        await access.admit(guest)
+        access.settle(await access.reserve(guest, 0.9), 0.9)
+        await access.close()
+
+    asyncio.run(test())
+    assert totals(postgres.address) == (905_000_000, 0, 0)
+
+
+def test_what_a_worker_holds_is_served_and_no_more(postgres, server):
+    async def test():
+        access = access_to(postgres.address, budget_day=1, when_store_lost="serve")
+        await access.start()
+        guest = access.identify(None)
+        first = await access.reserve(guest, 0.01)
+        await stop(server, access)
+        spent = 0
+        await access.admit(guest)
+        access.settle(first, 0.01)
+        while True:
+            try:
+                access.settle(await access.reserve(guest, 0.01), 0.01)
+            except Refusal as refusal:
+                word = (refusal.status, refusal.code)
+                break
+            spent += 1
+        assert word == LOST
+        # As many as were drawn with the first, at most.
+        assert 0 <= spent <= 16
+        await start(server, access)
+        access.settle(await access.reserve(guest, 0.01), 0.01)
+        await access.close()
+        return spent + 2
+
+    count = asyncio.run(test())
+    assert totals(postgres.address) == (count * 10_000_000, 0, 0)
+
+
+def test_an_allowance_is_spent_once_a_day_and_counted_afterwards(postgres, server):
+    async def test():
+        access = access_to(
+            postgres.address, budget_day=1, when_store_lost="serve", lost_allowance=0.05
+        )
+        await access.start()
+        guest = access.identify(None)
+        access.settle(await access.reserve(guest, 0.9), 0.9)
+        # Idle money goes back.
+        await asyncio.sleep(0.3)
+        await stop(server, access)
+        held = await access.reserve(guest, 0.03)
+        assert await refused(access.reserve(guest, 0.03)) == LOST
+        # What was not used of it can be used again.
+        access.settle(held, 0.01)
+        grown = await access.reserve(guest, 0.01)
+        await access.enlarge(grown, 0.03)
+        access.settle(grown, 0.03)
+        await start(server, access)
+        await stop(server, access)
+        access.settle(await access.reserve(guest, 0.01), 0.01)
+        assert await refused(access.reserve(guest, 0.01)) == LOST
+        await start(server, access)
+        await access.close()
+
+    asyncio.run(test())
+    assert totals(postgres.address) == (950_000_000, 0, 0)
+
+
+def test_an_allowance_does_not_reopen_a_budget_that_is_known_to_be_spent(postgres, server):
+    async def test():
+        access = access_to(
+            postgres.address, budget_day=1, when_store_lost="serve", lost_allowance=5.0
+        )
+        await access.start()
+        guest = access.identify(None)
+        access.settle(await access.reserve(guest, 1.0), 1.0)
+        assert (await refused(access.reserve(guest, 0.02)))[0] == 402
+        await asyncio.sleep(0.3)
+        await stop(server, access)
+        assert (await refused(access.reserve(guest, 0.02)))[0] == 402
+        await start(server, access)
+        await access.close()
+
+    asyncio.run(test())
+    assert totals(postgres.address) == (1_000_000_000, 0, 0)
+
+
+def test_each_worker_keeps_to_its_share_of_the_minute(postgres, server):
+    store = open_store(postgres.address)
+    store.open()
+    text = new_key()
+    key = Key("a", digest_of(text, store.salt()), hint_of(text), 1.0, requests_per_minute=10)
+    store.add_key(key)
+    store.close()
+
+    async def test():
+        both = [access_to(postgres.address, when_store_lost="serve") for _ in range(2)]
+        for access in both:
+            await access.start()
+        callers = [access.identify(f"Bearer {text}") for access in both]
+        await until(lambda: both[0]._courier.workers == 2)
+        await stop(server, *both)
+        for access, caller in zip(both, callers, strict=True):
+            for _ in range(5):
+                await access.admit(caller)
+            assert (await refused(access.admit(caller))) == (429, "rate_limit_exceeded")
+        await start(server, *both)
+        for access in both:
+            await access.close()
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("rule", ["shed", "serve"])
+def test_two_workers_spend_the_budget_and_no_more_while_the_server_is_killed(
+    postgres, server, rule
+):
+    budget, spent, statuses = 400_000_000, [], []
+
+    async def client(access, rng, end):
+        guest = access.identify(None)
+        while time.monotonic() < end:
+            most = rng.randrange(1, 1_000_000)
+            try:
+                await access.admit(guest)
+                reservation = await access.reserve(guest, most / 1e9)
+            except Refusal as refusal:
+                statuses.append(refusal.status)
+                await asyncio.sleep(0.01)
+                continue
+            await asyncio.sleep(rng.random() * 0.01)
+            cost = rng.randrange(most + 1)
+            spent.append(cost)
+            access.settle(reservation, cost / 1e9)
+
+    async def test():
+        both = [
+            access_to(postgres.address, budget_day=budget / 1e9, when_store_lost=rule)
+            for _ in range(2)
+        ]
+        for access in both:
+            await access.start()
+        end = time.monotonic() + 4.0
+        clients = [client(both[place % 2], random.Random(place), end) for place in range(12)]
+        task = asyncio.gather(*clients)
+        for away in (0.0, 0.5):
+            await asyncio.sleep(0.7)
+            await asyncio.to_thread(server.restart, away)
+        await task
+        await until(lambda: not any(access.trouble for access in both))
+        for access in both:
+            await access.close()
+
+    asyncio.run(test())
+    assert totals(postgres.address) == (sum(spent), 0, 0)
+    assert sum(spent) <= budget
+    assert len(spent) > 100
+    assert set(statuses) <= {402, 429, 503}
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_an_exchange_in_doubt_is_said_again_before_anything_else(tmp_path, monkeypatch, kept):
+    place, transaction = str(tmp_path / "mild.sqlite"), SqliteDatabase.transaction
+
+    async def test():
+        access = access_to(place, budget_day=1)
+        await access.start()
+        guest = access.identify(None)
+        access.settle(await access.reserve(guest, 0.25), 0.25)
+        lost = []
+
+        def lose(database):
+            lost.append(1)
+            return LostTransaction(transaction(database), kept)
+
+        monkeypatch.setattr(SqliteDatabase, "transaction", lose)
+        assert await refused(access.reserve(guest, 0.75)) == LOST
+        monkeypatch.undo()
+        assert lost
+        await until(lambda: access.trouble is None)
+        access.settle(await access.reserve(guest, 0.75), 0.75)
+        assert (await refused(access.reserve(guest, 0.01)))[0] == 402
+        await access.close()
+
+    asyncio.run(test())
+    assert totals(place) == (1_000_000_000, 0, 0)
+
+
+def test_a_server_that_is_asleep_holds_nobody_up_for_long(postgres, server, monkeypatch):
+    monkeypatch.setattr(courier_module, "SLOW_SECONDS", 0.3)
+
+    async def test():
+        access = access_to(postgres.address, budget_day=1)
+        await access.start()
+        guest = access.identify(None)
+        server.pause()
+        try:
+            assert await asyncio.wait_for(refused(access.reserve(guest, 0.01)), 3.0) == LOST
+            assert "has not answered" in access.trouble
+        finally:
+            server.resume()
+        # A machine that is busy may need longer than that, too.
+        monkeypatch.setattr(courier_module, "SLOW_SECONDS", 5.0)
+        await until(lambda: access.trouble is None)
+        access.settle(await access.reserve(guest, 0.01), 0.01)
+        await access.close()
+
+    asyncio.run(test())
+    assert totals(postgres.address) == (10_000_000, 0, 0)
+
+
+def test_without_a_database_at_the_start_nothing_starts(postgres, server):
+    server.stop("immediate")
+
+    async def test():
+        access = access_to(postgres.address)
+        with pytest.raises(StoreError, match="the store cannot be used: Connection refused"):
+            await access.start()
+        await access.close()
+
+    asyncio.run(test())

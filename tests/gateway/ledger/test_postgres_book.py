@@ -1,0 +1,194 @@
+"""The ledger in PostgreSQL: once each, whatever happens to the server."""
+
+import os
+import threading
+import time
+
+import pytest
+
+from ledger_cases import EXPERTS, Keep, record, write_all, writing
+from mild.exceptions import DataFileError
+from mild.gateway.database import DoubtError, UnfitError
+from mild.gateway.ledger import LedgerWriter, read_ledger
+from mild.gateway.ledger.postgres_book import PostgresBook
+from mild.gateway.ledger.retention import DAY, Retention
+from store_cases import LostTransaction
+
+
+@pytest.fixture
+def server(postgres):
+    """The server, which runs again when the test is over."""
+    yield postgres.server
+    if not postgres.server.is_running():
+        postgres.server.start()
+
+
+@pytest.fixture
+def book(postgres):
+    opened = PostgresBook(postgres.address, keep_text=True)
+    yield opened
+    opened.close()
+
+
+def ids(place):
+    return sorted(int(entry.request_id[1:]) for entry in read_ledger(place))
+
+
+def eventually(found, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not found():
+        assert time.monotonic() < end, "in vain"
+        time.sleep(0.02)
+
+
+def test_a_batch_that_is_written_again_is_there_once_with_its_sums(postgres, book):
+    batch = [record(number) for number in range(5)]
+    book.append(batch, {})
+    book.append([*batch, record(5)], {})
+    assert ids(postgres.address) == list(range(6))
+    assert postgres.query("SELECT requests, price FROM minutes") == [(6, pytest.approx(0.006))]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_batch_in_doubt_is_written_once(postgres, book, monkeypatch, kept):
+    kind = type(book._database)
+    transaction = kind.transaction
+    batch = [record(number) for number in range(4)]
+    monkeypatch.setattr(kind, "transaction", lambda self: LostTransaction(transaction(self), kept))
+    with pytest.raises(DoubtError):
+        book.append(batch, {})
+    monkeypatch.undo()
+    book.append(batch, {})
+    assert ids(postgres.address) == [0, 1, 2, 3]
+    assert postgres.query("SELECT sum(requests) FROM minutes") == [(4,)]
+
+
+def test_rows_wait_while_the_server_is_away_and_too_many_are_dropped_and_counted(postgres, server):
+    with writing(postgres.address, waiting=50) as writer:
+        writer.write(record(0))
+        assert writer.flush()
+        server.stop("immediate")
+        eventually(lambda: writer.write(record(1)) or writer.trouble)
+        written = writer.waiting
+        dropped = writer.dropped
+        for number in range(100, 200):
+            writer.write(record(number))
+        # Some may have moved from the queue into the batch that is tried.
+        assert writer.waiting + writer.dropped - written - dropped == 100
+        assert writer.dropped > 0
+        kept = writer.waiting
+        server.start()
+        assert writer.flush(10)
+        eventually(lambda: writer.trouble is None)
+    # Record 1 was written many times under one name.
+    assert writer.written == 1 + kept
+    found = ids(postgres.address)
+    assert found[:2] == [0, 1]
+    assert len(found) == len(set(found))
+
+
+def test_a_server_that_is_killed_again_and_again_loses_and_doubles_nothing(postgres, server):
+    count = 3000
+    with writing(postgres.address) as writer:
+
+        def write():
+            for number in range(count):
+                writer.write(record(number, time=time.time()))
+                time.sleep(0.0007)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        for _ in range(2):
+            time.sleep(0.6)
+            server.restart(0.2)
+        thread.join()
+        assert writer.flush(20), writer.trouble
+        assert (writer.dropped, writer.written) == (0, count)
+    assert ids(postgres.address) == list(range(count))
+    assert postgres.query("SELECT sum(requests) FROM minutes") == [(count,)]
+
+
+def test_writers_at_once_add_up(postgres):
+    def write(first):
+        with writing(postgres.address) as writer:
+            for number in range(first, first + 1000):
+                experts = ("small", "middle", "large")
+                writer.write(record(number, expert=experts[number % 3]))
+            assert writer.flush(20), writer.trouble
+
+    threads = [threading.Thread(target=write, args=(first,)) for first in (0, 1000, 2000)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ids(postgres.address) == list(range(3000))
+    assert postgres.query("SELECT sum(requests) FROM minutes") == [(3000,)]
+
+
+def test_texts_that_the_server_cannot_keep_are_kept_without_that_sign(postgres, book):
+    book.append([record(0, text="a\0b", error="\0")], {})
+    kept = next(iter(read_ledger(postgres.address)))
+    assert (kept.text, kept.error) == ("a\ufffdb", "\ufffd")
+
+
+def test_a_number_beyond_its_column_is_the_records_own_fault(book):
+    with pytest.raises(UnfitError):
+        book.append([record(0, tokens_in=2**80)], {})
+    book.append([record(1)], {})
+    assert book.rows() == 1
+
+
+def test_workers_of_several_machines_do_not_take_each_others_place(postgres, monkeypatch):
+    for host in ("one", "two"):
+        monkeypatch.setattr("socket.gethostname", lambda host=host: host)
+        book = PostgresBook(postgres.address, keep_text=False)
+        book.publish(1.0, {"in_flight": 1})
+        book.close()
+    names = postgres.query("SELECT pid FROM workers ORDER BY pid")
+    assert names == [(f"one:{os.getpid()}",), (f"two:{os.getpid()}",)]
+
+
+def test_one_of_many_claims_a_task(postgres):
+    books = [PostgresBook(postgres.address, False) for _ in range(2)]
+    assert [book.claim("x", 1000.0, 60.0) for book in books] == [True, False]
+    assert [book.claim("x", 1061.0, 60.0) for book in books] == [True, False]
+    # A clock that was set back does not put it off for ever.
+    assert books[1].claim("x", 500.0, 60.0)
+    for book in books:
+        book.close()
+
+
+def test_old_rows_go_by_days_and_by_bytes(postgres, book):
+    now = 2_000_000_000.0
+    ages = (40.0, 31.0, 29.0, 1.0)
+    book.append([record(i, time=now - age * DAY) for i, age in enumerate(ages)], {})
+    keep = Retention(days=30, bytes=None)
+    while keep.sweep(book, now, 0):
+        pass
+    assert ids(postgres.address) == [2, 3]
+    rows = [record(i, time=now + i, text="x" * 500) for i in range(10, 2010)]
+    book.append(rows, {})
+    assert 1_000_000 < book.bytes_used() < 3_000_000
+    small = Retention(days=None, bytes=500_000)
+    while small.sweep(book, now, 0):
+        pass
+    assert book.bytes_used() <= 500_000
+    left = ids(postgres.address)
+    assert left == list(range(2010 - len(left), 2010))
+    assert len(left) > 300
+
+
+def test_a_newer_schema_is_refused_by_who_writes_and_who_reads(postgres):
+    write_all(postgres.address, [record()])
+    postgres.query("UPDATE schema_version SET version = 99")
+    said = "written by a newer mild: schema 99, this one knows 1"
+    with pytest.raises(DataFileError, match=said):
+        LedgerWriter(Keep(postgres.address), EXPERTS).start()
+    with pytest.raises(DataFileError, match=said):
+        list(read_ledger(postgres.address))
+
+
+def test_a_database_without_a_ledger_says_so_to_who_reads(postgres):
+    with pytest.raises(DataFileError, match="has no ledger of schema 1 yet"):
+        list(read_ledger(postgres.address))
+    assert postgres.query("SELECT count(*) FROM pg_namespace WHERE nspname = 'mild'") == [(0,)]

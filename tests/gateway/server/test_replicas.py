@@ -1,0 +1,169 @@
+"""Two gateways on one PostgreSQL: one budget, one ledger, and a server that is killed in between."""
+
+import asyncio
+import json
+import os
+import time
+from collections import Counter
+
+import pytest
+
+from gateway.fake_upstream import FakeUpstream
+from gateway.gateway_cases import Client, ask, chat
+from gateway.process_cases import served, write_files
+from mild.gateway.access import open_store
+from mild.gateway.access.money import periods_at
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
+
+# Dollars: what a request costs at most, and costs.
+EACH = 0.001
+REQUESTS, CLIENTS = 600, 10
+
+
+@pytest.fixture
+def replicas(tmp_path, postgres):
+    """Folders of two replicas that share a database; the server runs again when the test is over."""
+    folders = [tmp_path / name for name in ("one", "two")]
+
+    def write(up, extra="", workers=1):
+        for folder in folders:
+            folder.mkdir(exist_ok=True)
+            write_files(
+                folder,
+                [("small", up.base_url, f"price_per_query = {EACH}")],
+                extra=f'store = "{postgres.url}"\n[access]\n{extra}',
+                workers=workers,
+            )
+            (folder / "mild.toml").chmod(0o600)
+        return folders
+
+    yield write
+    if not postgres.server.is_running():
+        postgres.server.start()
+
+
+async def spend_all(ports, requests=REQUESTS, meanwhile=None):
+    """Every request until it is answered 200 or 402; all answers that came."""
+    left, answers, ended = iter(range(requests)), Counter(), Counter()
+
+    async def client(port):
+        async with Client(port) as connection:
+            for _ in left:
+                while True:
+                    found = await connection.ask(chat())
+                    answers[found.status] += 1
+                    if found.status not in (429, 503):
+                        break
+                    await asyncio.sleep(0.05)
+                ended[found.status] += 1
+
+    work = asyncio.gather(*(client(ports[place % len(ports)]) for place in range(CLIENTS)))
+    if meanwhile is not None:
+        while ended[200] < requests // 4:
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(meanwhile)
+    await work
+    return answers, ended
+
+
+def spent(postgres):
+    store = open_store(postgres.address)
+    store.open()
+    day = periods_at(time.time())[0].name
+    total = store.totals([day])["*", day]
+    store.close()
+    return total
+
+
+@pytest.mark.parametrize(("killed", "workers"), [(False, 2), (True, 1)])
+def test_a_budget_that_ends_half_way_is_spent_by_both_and_every_answer_has_a_row(
+    replicas, postgres, killed, workers
+):
+    budget = REQUESTS // 2
+
+    async def run():
+        async with FakeUpstream() as up:
+            one, two = replicas(up, f"budget_day = {budget * EACH}", workers)
+            async with served(one) as a, served(two) as b:
+                meanwhile = (lambda: postgres.server.restart(0.5)) if killed else None
+                found = await spend_all([a.port, b.port], meanwhile=meanwhile)
+                codes = await a.stop(), await b.stop()
+                return *found, codes
+
+    answers, ended, codes = asyncio.run(run())
+    assert codes == (0, 0)
+    assert ended == {200: budget, 402: REQUESTS - budget}
+    assert set(answers) <= {200, 402, 429, 503}
+    assert bool(answers[503]) == killed
+    assert spent(postgres) == (round(budget * EACH * 1e9), 0, 0)
+    rows = postgres.query("SELECT status, count(*) FROM decisions GROUP BY status")
+    assert dict(rows) == answers
+    assert postgres.query("SELECT count(*) FROM owners") == [(0,)]
+
+
+def test_with_serve_what_is_held_and_what_costs_nothing_goes_on(replicas, postgres):
+    async def run():
+        async with FakeUpstream() as up:
+            one, _ = replicas(up, 'when_store_lost = "serve"')
+            async with served(one) as g:
+                assert (await ask(g.port, chat())).status == 200
+                await asyncio.to_thread(postgres.server.stop, "immediate")
+                # No budget: nothing has to be asked for.
+                during = [(await ask(g.port, chat())).status for _ in range(20)]
+                await asyncio.sleep(1.5)
+                during += [(await ask(g.port, chat())).status for _ in range(20)]
+                await asyncio.to_thread(postgres.server.start)
+                await asyncio.sleep(1.5)
+                after = (await ask(g.port, chat())).status
+                assert await g.stop() == 0
+                return during, after
+
+    during, after = asyncio.run(run())
+    assert (set(during), after) == ({200}, 200)
+    assert postgres.query("SELECT count(*) FROM decisions") == [(42,)]
+    assert spent(postgres).spent == round(42 * EACH * 1e9)
+
+
+def test_requests_per_minute_hold_over_replicas(replicas, postgres):
+    async def run():
+        async with FakeUpstream() as up:
+            one, two = replicas(up, "requests_per_minute = 40")
+            async with served(one) as a, served(two) as b:
+                found = Counter()
+                for turn in range(120):
+                    port = (a, b)[turn % 2].port
+                    found[(await ask(port, chat())).status] += 1
+                await asyncio.gather(a.stop(), b.stop())
+                return found
+
+    found = asyncio.run(run())
+    assert set(found) == {200, 429}
+    assert 30 <= found[200] <= 40
+
+
+def test_both_replicas_are_on_the_page_of_each_and_the_driver_is_small(replicas, postgres):
+    async def run():
+        async with FakeUpstream() as up:
+            folders = replicas(up)
+            async with served(folders[0]) as a, served(folders[1]) as b:
+                await ask(a.port, chat())
+                await ask(b.port, chat())
+                # Sums over all are read while somebody looks.
+                await ask(a.port, None, "/status.json", "GET")
+                await asyncio.sleep(2.0)
+                found = json.loads((await ask(a.port, None, "/status.json", "GET")).body)
+                metrics = (await ask(b.port, None, "/metrics", "GET")).body.decode()
+                with open(f"/proc/{a.workers()[0]}/status", encoding="utf-8") as status:
+                    memory = next(line for line in status if line.startswith("VmRSS"))
+                await asyncio.gather(a.stop(), b.stop())
+                return found, metrics, int(memory.split()[1]) / 1024
+
+    found, metrics, megabytes = asyncio.run(run())
+    assert len(found["workers"]) == 2
+    assert found["traffic"]["requests"] == 2
+    assert found["troubles"] == []
+    assert found["spend"]["all"]["day"]["spent"] == pytest.approx(2 * EACH)
+    assert "mild_ledger_trouble 0" in metrics
+    assert "mild_store_trouble 0" in metrics
+    assert megabytes < 80

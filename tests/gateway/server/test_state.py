@@ -1,0 +1,40 @@
+"""Where a running gateway says who it is."""
+
+import json
+import os
+
+import pytest
+
+from mild.gateway.server.reloading import reload_gateway
+from mild.gateway.server.state import StateFile, read_state, state_folder
+
+
+def test_a_state_file_is_believed_only_while_its_gateway_lives(tmp_path):
+    state = StateFile(1234, tmp_path)
+    state.write({"pid": 1, "generation": 0})
+    assert read_state(1234, tmp_path) == {"pid": 1, "generation": 0}
+    with pytest.raises(ValueError, match="another gateway of yours"):
+        StateFile(1234, tmp_path)
+    state.close()
+    (tmp_path / "1234.json").write_text(json.dumps({"pid": 1}))
+    assert read_state(1234, tmp_path) is None
+    with pytest.raises(ValueError, match="1234 is not"):
+        reload_gateway(1234, 0.1, tmp_path)
+
+
+def test_the_state_folder_is_ones_own(tmp_path):
+    folder = state_folder({"XDG_RUNTIME_DIR": str(tmp_path)})
+    assert folder.stat().st_mode & 0o077 == 0
+    folder.chmod(0o777)
+    with pytest.raises(ValueError, match="only you can use"):
+        state_folder({"XDG_RUNTIME_DIR": str(tmp_path)})
+
+
+def test_a_gateway_that_was_killed_and_whose_workers_still_end_is_not_reloaded(tmp_path):
+    state = StateFile(1234, tmp_path)
+    dead = os.posix_spawn("/bin/sh", ["sh", "-c", "exit"], {})
+    os.waitpid(dead, 0)
+    state.write({"pid": dead, "generation": 0})
+    with pytest.raises(ValueError, match="was killed"):
+        reload_gateway(1234, 1.0, tmp_path)
+    state.close()
