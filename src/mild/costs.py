@@ -147,7 +147,11 @@ def rewards(costs: ArrayLike, kind: str = "others", scale: float | None = None) 
     array([[0. , 1. , 0.5]])
     """
     check_option("rewards kind", kind, REWARDS)
-    array = check_costs(costs)
+    return rewards_of(check_costs(costs), kind, scale)
+
+
+def rewards_of(array: FloatArray, kind: str, scale: float | None = None) -> FloatArray:
+    """Rewards of costs that were checked, or of some of their rows: an expert may be unknown in all."""
     asked = ~np.isnan(array)
     if kind == "others":
         filled = np.where(asked, array, 0)
@@ -197,7 +201,11 @@ def cheapest(costs: ArrayLike) -> IntArray:
     >>> cheapest([[0.0, 0.0], [np.nan, 2.0]])
     array([0, 1])
     """
-    array = check_costs(costs)
+    return cheapest_of(check_costs(costs))
+
+
+def cheapest_of(array: FloatArray) -> IntArray:
+    """The same for costs that were checked, or some of their rows."""
     return np.argmin(np.where(np.isnan(array), np.inf, array), axis=1)
 
 

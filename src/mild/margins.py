@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mild.arrays import FloatArray, IntArray, check_costs, check_margins
-from mild.costs import REWARDS, cheapest, reward_distribution
-from mild.costs import rewards as make_rewards
+from mild.costs import REWARDS, cheapest_of, reward_distribution, rewards_of
 from mild.exceptions import InvalidInputError, check_option
 
 __all__ = [
@@ -105,9 +104,10 @@ def membership(
 ) -> FloatArray:
     """Weight (n_samples, n_experts) with which each sample counts for each expert."""
     if counts == "reward":
-        return reward_distribution(make_rewards(costs, rewards, scale)).astype(np.float64)
+        made = rewards_of(costs, rewards, scale)
+        return reward_distribution(made).astype(np.float64)
     result = np.zeros(costs.shape)
-    result[np.arange(len(costs)), cheapest(costs)] = 1
+    result[np.arange(len(costs)), cheapest_of(costs)] = 1
     return result
 
 
