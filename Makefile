@@ -58,7 +58,7 @@ layers: $(VENV)/.test
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.test
-	$(BIN)/python -m pytest -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile
 
 # The wheel is what users get: build it, install it into a clean environment, use it from elsewhere.
 wheel: $(VENV)/.test

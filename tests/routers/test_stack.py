@@ -79,8 +79,8 @@ def test_weights_for_a_fold_come_from_the_other_rows():
     held = folds[0][1]
     changed = costs.copy()
     changed[held] = changed[held][:, ::-1]
-    _, first = blend(beliefs, costs, None, folds)
-    _, again = blend(beliefs, changed, None, folds)
+    _, _, first = blend(beliefs, costs, None, folds)
+    _, _, again = blend(beliefs, changed, None, folds)
     assert_array_equal(first[held], again[held])
     assert (first != again).any()
 
@@ -177,3 +177,28 @@ def test_an_expert_asked_too_rarely_for_the_folds_is_named():
     costs[1:, 2] = np.nan
     with pytest.raises(InvalidInputError, match="expert 2 is not"):
         StackRouter(MEMBERS).fit(X, costs)
+
+
+def test_an_expert_asked_about_easy_rows_alone_is_not_taken_for_the_best():
+    rng = np.random.default_rng(0)
+    easy = np.arange(300) < 100
+    X = rng.random((300, 2))
+    hardness = np.where(easy, 0.1, 0.7)
+    # The second expert is dearer by 0.1 on every row, and was asked about the easy ones only.
+    costs = hardness[:, None] + [0.0, 0.1] + 0.01 * rng.random((300, 2))
+    costs[~easy, 1] = np.nan
+    assert np.nanmean(costs, axis=0).argmin() == 1
+    members = [("regression", CostRegressionRouter(alpha=1.0)), ("tdef", LinearRouter(loss="tdef"))]
+    router = StackRouter(members, random_state=0).fit(X, costs)
+    assert (router.predict(X) == 0).all()
+    assert (router.held_out_ == 0).all()
+
+
+def test_where_nobody_was_asked_beside_another_the_mean_costs_decide():
+    costs = np.full((40, 2), np.nan)
+    costs[::2, 0], costs[1::2, 1] = 0.3, 0.6
+    folds = list(KFold(4, shuffle=True, random_state=0).split(costs))
+    weights, means, chosen = blend(np.zeros((1, 40, 2)), costs, None, folds)
+    assert weights.tolist() == [0.0, 1.0]
+    assert means.tolist() == pytest.approx([0.3, 0.6])
+    assert (chosen == 0).all()

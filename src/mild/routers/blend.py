@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.optimize import nnls
+from scipy.optimize import lsq_linear, nnls
 
 from mild.arrays import FloatArray, IntArray
 from mild.exceptions import UnsupportedError
@@ -21,11 +21,13 @@ def blend(
     costs: FloatArray,
     sample_weight: FloatArray | None,
     folds: Sequence[tuple[IntArray, IntArray]],
-) -> tuple[FloatArray, IntArray]:
-    """Weights of the members and of the mean costs, and what the blend chooses for held-out rows.
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Weights of the members and of the mean costs, these, and what the blend chooses for held-out rows.
 
     Minimises ``sum_ik w_i (c_ik - sum_m v_m e_mik)^2`` over ``v >= 0``, with costs c and beliefs e as
-    differences to their row's mean over the experts that were asked.
+    differences to their row's mean over the experts that were asked. Where some were not, mean costs are
+    over different rows, and an expert that was asked about easy ones alone looks cheap, to the members
+    as well: then a difference ``b_k`` per expert is fitted with the weights, within rows, not means.
 
     Parameters
     ----------
@@ -40,21 +42,21 @@ def blend(
     >>> costs = np.array([[0.0, 1.0], [1.0, 0.0]] * 4)
     >>> beliefs = np.stack([0.5 * costs, 1 - costs])
     >>> halves = [(np.arange(4), np.arange(4, 8)), (np.arange(4, 8), np.arange(4))]
-    >>> weights, chosen = blend(beliefs, costs, None, halves)
-    >>> weights.round(6).tolist(), chosen.tolist()
-    ([2.0, 0.0, 0.0], [0, 1, 0, 1, 0, 1, 0, 1])
+    >>> weights, means, chosen = blend(beliefs, costs, None, halves)
+    >>> weights.round(6).tolist(), means.tolist(), chosen.tolist()
+    ([2.0, 0.0, 0.0], [0.5, 0.5], [0, 1, 0, 1, 0, 1, 0, 1])
     """
     weight = np.ones(len(costs)) if sample_weight is None else sample_weight
-    members = np.concatenate([beliefs, np.empty((1, *costs.shape), beliefs.dtype)])
+    fit = _with_means if not np.isnan(costs).any() else _with_differences
     judged = np.sort(np.concatenate([held for _, held in folds]))
     chosen = np.full(len(costs), -1, np.intp)
-    for seen, held in folds:
-        members[-1, held] = mean_costs(costs[seen], weight[seen])
     for _, held in folds:
         others = np.setdiff1d(judged, held) if len(folds) > 1 else held
-        found = _weights(members[:, others], costs[others], weight[others])
-        chosen[held] = np.tensordot(found, _differences(members[:, held]), 1).argmin(axis=1)
-    return _weights(members[:, judged], costs[judged], weight[judged]), chosen
+        found, means = fit(beliefs[:, others], costs[others], weight[others])
+        believed = np.tensordot(found[:-1], _differences(beliefs[:, held]), 1)
+        chosen[held] = (believed + found[-1] * (means - means.mean())).argmin(axis=1)
+    weights, means = fit(beliefs[:, judged], costs[judged], weight[judged])
+    return weights, means, chosen
 
 
 def level_weights(policies: Sequence[Policy], X: Any) -> FloatArray:
@@ -83,16 +85,53 @@ def _differences(costs: FloatArray, known: Any = None) -> FloatArray:
     return np.where(known, costs - mean, 0)
 
 
-def _weights(members: FloatArray, costs: FloatArray, sample_weight: FloatArray) -> FloatArray:
+def _with_means(
+    members: FloatArray, costs: FloatArray, sample_weight: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Weights (members + 1,) of the members and of the mean costs, and these."""
+    means = mean_costs(costs, sample_weight)
+    everyone = np.concatenate([members, np.broadcast_to(means, (1, *costs.shape))])
+    columns, target = _problem(everyone, costs, sample_weight)
+    return _said(np.asarray(nnls(columns, target)[0], dtype=float)), means
+
+
+def _with_differences(
+    members: FloatArray, costs: FloatArray, sample_weight: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The same with holes: means that differ as the costs of one row do, on the average over rows."""
+    count, experts = len(members), costs.shape[1]
+    means = mean_costs(costs, sample_weight)
+    alike = np.broadcast_to(np.eye(experts)[:, None, :], (experts, *costs.shape))
+    columns, target = _problem(np.concatenate([members, alike]), costs, sample_weight)
+    # The weight of one row against differences that nothing tells.
+    still = np.sqrt(sample_weight.mean()) * np.eye(count + experts)[count:]
+    found = lsq_linear(
+        np.concatenate([columns, still]),
+        np.concatenate([target, np.zeros(experts)]),
+        (np.r_[np.zeros(count), np.full(experts, -np.inf)], np.inf),
+    ).x
+    if not columns.any():
+        return _said(np.zeros(count + 1)), means
+    differences = found[count:]
+    return np.append(found[:count], 1.0), differences - differences.mean() + means.mean()
+
+
+def _problem(
+    members: FloatArray, costs: FloatArray, sample_weight: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Least squares on differences: a triangle has the same inner products as all rows, and few of them."""
     known = ~np.isnan(costs)
     root = np.sqrt(sample_weight)[:, None]
     target = (root * _differences(costs, known)).ravel()
     columns = np.column_stack(
         [(root * _differences(member, known)).ravel() for member in members]
     ).astype(float)
-    # The triangle has the same inner products as all rows, and a handful of them.
     basis, triangle = np.linalg.qr(columns)
-    found = np.asarray(nnls(triangle, basis.T @ target)[0], dtype=float)
-    if not found.any():
-        found[-1] = 1.0
-    return found
+    return triangle, basis.T @ target
+
+
+def _said(weights: FloatArray) -> FloatArray:
+    """The weights; the mean costs alone where nobody says anything."""
+    if not weights.any():
+        weights[-1] = 1.0
+    return weights

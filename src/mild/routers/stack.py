@@ -17,7 +17,6 @@ from mild.exceptions import InvalidInputError
 from mild.policies import BlendPolicy, ConstantPolicy, Policy, StackPolicy, believed_costs
 from mild.routers.base import BaseRouter
 from mild.routers.blend import blend, level_weights
-from mild.routers.constant import mean_costs
 from mild.routers.linear import LinearRouter
 from mild.routers.nearest import KNNRouter
 from mild.routers.regression import CostRegressionRouter
@@ -114,9 +113,8 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
             final = clone(self.final_estimator).fit(features, costs[rows], weight)
             self.final_estimator_ = final
             return StackPolicy(policies, final.policy_)
-        means = mean_costs(costs, sample_weight).astype(X.dtype)
-        self.weights_, self.held_out_ = blend(held, costs, sample_weight, folds)
-        constant = ConstantPolicy(means, X.shape[1])
+        self.weights_, means, self.held_out_ = blend(held, costs, sample_weight, folds)
+        constant = ConstantPolicy(means.astype(X.dtype), X.shape[1])
         levels = level_weights(policies, X[:1])
         return BlendPolicy(
             [*policies, constant], self.weights_.astype(X.dtype), levels.astype(X.dtype)

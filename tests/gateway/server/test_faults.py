@@ -19,7 +19,7 @@ from gateway.gateway_cases import (
 from mild.gateway.settings import AccessSettings
 
 QUICK = {"first_byte_seconds": 0.15, "idle_seconds": 0.15, "connect_seconds": 0.3, "retries": 0}
-BEFORE = {"empty", "error_first", "done_first", "plain"}
+BEFORE = ("empty", "error_first", "done_first", "plain")
 CASES = [
     *((fault, False) for fault in FAULTS if fault not in ("slow", "extra")),
     *((fault, True) for fault in (*FAULTS[:1], "reset", "500", "429", "garbage")),
