@@ -66,18 +66,20 @@ def test_a_lock_by_name_keeps_others_away_and_is_removed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("owner", "free"),
+    ("owner", "age", "free"),
     [
-        ({"host": "elsewhere", "pid": 1, "time": time.time()}, False),
-        ({"host": "elsewhere", "pid": 1, "time": time.time() - 2 * STALE}, True),
-        ({"host": socket.gethostname(), "pid": 2**22 + 1, "time": time.time()}, True),
-        ({"host": socket.gethostname(), "pid": 1, "time": time.time()}, False),
-        ({}, True),
+        ({"host": "elsewhere", "pid": 1}, 0, False),
+        ({"host": "elsewhere", "pid": 1}, 2 * STALE, True),
+        ({"host": socket.gethostname(), "pid": 2**22 + 1}, 0, True),
+        ({"host": socket.gethostname(), "pid": 1}, 0, False),
+        ({}, None, True),
     ],
 )
 def test_a_lock_by_name_is_taken_over_when_it_is_old_or_its_process_has_ended(
-    tmp_path, owner, free
+    tmp_path, owner, age, free
 ):
+    if age is not None:
+        owner = {**owner, "time": time.time() - age}
     (tmp_path / LOCK_FILE).write_text(json.dumps(owner))
     if free:
         with locked(Far(), str(tmp_path)):

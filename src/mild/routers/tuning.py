@@ -213,6 +213,12 @@ class RouterCV(BaseRouter):
         router = StackRouter(members, cv=data.folds, n_jobs=self.n_jobs)
         return Candidate("stack", router, {"members": list(best)}, (4.0, 0.0, 0.0))
 
+    def _beats_stack(self, rows: FloatArray, index: int) -> bool:
+        """Whether a candidate beats the stack, which comes last, by an interval for all candidates."""
+        difference = rows[:, index] - rows[:, -1]
+        allowed = ndtri(1 - (1 - self.confidence) / rows.shape[1])
+        return bool(difference.mean() + allowed * difference.std() / math.sqrt(len(rows)) < 0)
+
     def _choose(
         self,
         candidates: list[Candidate],
@@ -226,10 +232,12 @@ class RouterCV(BaseRouter):
         means = rows.mean(axis=0)
         root = math.sqrt(len(rows))
         index = int(np.argmin(means))
+        # All rows have a say in the choice; what is told of it is compared on the same rows.
+        common = common_rows(data.costs)
+        kept = data.take(common.rows)
         if candidates[-1].family == "stack":
-            difference = rows[:, index] - rows[:, -1]
-            allowed = ndtri(1 - (1 - self.confidence) / len(candidates))
-            if difference.mean() + allowed * difference.std() / root >= 0:
+            level = kept.rows(kept.paid(made[common.rows]))
+            if not (self._beats_stack(rows, index) and self._beats_stack(level, index)):
                 index = len(candidates) - 1
         elif self.one_standard_error:
             error = (rows - rows[:, [index]]).std(axis=0) / root
@@ -237,9 +245,6 @@ class RouterCV(BaseRouter):
             index = int(min(near, key=lambda i: (candidates[i].complexity, means[i])))
         expert = common_constant(data.costs, data.sample_weight)
         self.held_out_, self.held_out_constants_ = made[:, index], data.constants()
-        # All rows have a say in the choice; what is told of it is compared on the same rows.
-        common = common_rows(data.costs)
-        kept = data.take(common.rows)
         both = kept.paid(np.column_stack([made, self.held_out_constants_])[common.rows])
         clusters = self._clusters(len(rows))
         level = kept.rows(both)
