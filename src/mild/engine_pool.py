@@ -47,10 +47,12 @@ def joblib_on_ray(address: str | None = None, workers: int | None = None) -> Ite
         try:
             with parallel_config(backend=backend):
                 yield
-        except ray.exceptions.RayActorError as error:
+        except ray.exceptions.RayTaskError:
+            raise
+        except ray.exceptions.RayError as error:
             raise MildError(
-                "a worker of Ray died during the search, perhaps for want of memory; run it again, with "
-                "fewer --jobs or a smaller table."
+                f"a worker of Ray died during the search ({type(error).__name__}), perhaps for want of "
+                f"memory; run it again, with fewer --jobs or a smaller table."
             ) from error
         finally:
             backend.close()

@@ -145,3 +145,18 @@ def test_a_file_that_is_written_again_during_the_job_is_noticed(routed, dataset,
     with pytest.raises(DataFileError, match=r"3\.parquet: it was changed since the job began"):
         routed(workers=1, progress=meddle)
     assert not (tmp_path / "out" / "_SUCCESS").exists()
+
+
+def test_a_page_whose_checksum_is_wrong_is_no_vector(routed, tmp_path):
+    file = tmp_path / "sums.parquet"
+    table = pa.table({"id": np.arange(60), "embedding": as_lists(make_vectors(60))})
+    parquet.write_table(
+        table, file, write_page_checksum=True, compression="none", use_dictionary=False
+    )
+    whole = bytearray(file.read_bytes())
+    column = parquet.ParquetFile(file).metadata.row_group(0).column(1)
+    end = column.data_page_offset + column.total_compressed_size
+    whole[end - 8 : end] = bytes(8)
+    file.write_bytes(bytes(whole))
+    with pytest.raises(DataFileError, match=r"sums\.parquet: it cannot be read"):
+        routed(source=file, out="sums")

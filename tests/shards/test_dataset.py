@@ -149,3 +149,12 @@ def test_an_unknown_price_is_named_with_its_file(shards):
     data = shards(columns)
     with pytest.raises(DataFileError, match=r"2\.parquet: price_weight needs the price"):
         sharded(data.folder, terms=CostTerms(price_weight=1.0))
+
+
+def test_a_shard_that_was_changed_since_it_was_looked_at_is_named(shards):
+    data = shards(make_rows(200), count=2)
+    dataset = open_dataset(str(data.folder), ASIS)
+    write(cut(make_rows(200, seed=1), range(100, 200)), data.folder / "1.parquet")
+    assert list(dataset.read(dataset.parts[0]))
+    with pytest.raises(DataFileError, match="1.parquet: it was changed since the fit began"):
+        list(dataset.read(dataset.parts[-1]))

@@ -122,7 +122,16 @@ def _open(job: Job, stop: Any) -> None:
     global _opened
     # Ctrl-C is the parent's to handle.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _opened = (job, job.prepared(load(job.folder)), stop)
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed tells nobody."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _work(partition: Partition) -> Done:

@@ -47,10 +47,16 @@ def locked(system: Any, folder: str) -> Iterator[None]:
 
 @contextmanager
 def _held_by_kernel(fcntl: Any, path: str) -> Iterator[None]:
-    descriptor = _take(fcntl, path)
     try:
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, json.dumps(_owner("")).encode())
+        descriptor = _take(fcntl, path)
+    except OutputExistsError:
+        raise
+    except OSError as error:
+        raise DataFileError(f"cannot write to {os.path.dirname(path)}: {reason(error)}.") from error
+    try:
+        with suppress(OSError):  # a full disk: the lock is held without a name
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, json.dumps(_owner("")).encode())
         yield
     finally:
         # Removed while it is held: who waits for it will look again.

@@ -148,7 +148,12 @@ def _batches(job: Job, partition: Partition) -> Iterator[tuple[int, Any]]:
         if found_file(system.get_file_info(partition.path)) != partition.file:
             raise DataFileError(changed)
         with system.open_input_file(partition.path) as stream:
-            file = parquet.ParquetFile(stream, pre_buffer=ahead, buffer_size=0 if ahead else PIECE)
+            file = parquet.ParquetFile(
+                stream,
+                pre_buffer=ahead,
+                buffer_size=0 if ahead else PIECE,
+                page_checksum_verification=True,
+            )
             batches = file.iter_batches(
                 partition.batch_rows,
                 row_groups=list(range(*partition.groups)),

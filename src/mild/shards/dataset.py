@@ -18,7 +18,7 @@ from mild.tables.expert_names import match_experts
 from mild.tables.forms import choose_form, lay_out
 from mild.tables.forms.layout import Layout
 from mild.tables.outcomes import Wanted
-from mild.tables.places import FoundFile, find_files, system_of
+from mild.tables.places import FoundFile, find_files, found_file, system_of
 from mild.tables.queries import choose_query, is_list, is_string
 from mild.tables.reading import build_outcomes, explanation
 from mild.tables.recipe import Recipe
@@ -42,6 +42,7 @@ class Part:
     file : path on the file system of the dataset
     first, last : row groups, the last one not included
     rows : rows in the file, some of which may have asked nobody
+    found : the file as it was when the dataset was opened
     """
 
     number: int
@@ -49,6 +50,7 @@ class Part:
     first: int
     last: int
     rows: int
+    found: FoundFile | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,9 @@ class Dataset:
     def read(self, part: Part, contents: bool = True) -> Iterator[OutcomeTable]:
         """Pieces of a part, in order; without ``contents`` only the outcomes are read."""
         columns = sorted(self.shape.kinds if contents else self.shape.layout.taken)
+        now = system_of(self.source).get_file_info(part.file)
+        if part.found is not None and found_file(now) != part.found:
+            raise changed(part)
         with naming(part.file), _opened(self.source, part.file) as file:
             batches = file.iter_batches(
                 PIECE_ROWS, range(part.first, part.last), columns, use_threads=False
@@ -142,7 +147,7 @@ def open_dataset(source: str, wanted: Wanted) -> Dataset:
         else:
             _compare(first, shape, files[0].path, file.path)
         for start, stop, rows in spans:
-            parts.append(Part(len(parts), file.path, start, stop, rows))
+            parts.append(Part(len(parts), file.path, start, stop, rows, file))
     if not parts or first is None:
         raise DataFileError(f"{source}: there must be at least one row; got none.")
     fixed = replace(wanted, form=first.layout.form)
@@ -150,6 +155,11 @@ def open_dataset(source: str, wanted: Wanted) -> Dataset:
     # By name, so that shards with columns in another order are read alike.
     named = dataset.expert_names
     return dataset.only(named if wanted.experts is None else match_experts(wanted.experts, named))
+
+
+def changed(part: Part) -> DataFileError:
+    """What to raise where a file is not what it was."""
+    return DataFileError(f"{part.file}: it was changed since the fit began; run it again.")
 
 
 def _opened(source: str, path: str) -> Any:

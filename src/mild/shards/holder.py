@@ -20,7 +20,7 @@ from mild.artifact import fingerprint
 from mild.routers.objective import LinearObjective, RowLoss, single_blas_thread
 from mild.routers.path import row_loss
 from mild.routers.targets import row_targets
-from mild.shards.dataset import PIECE_ROWS, Dataset, Part, naming
+from mild.shards.dataset import PIECE_ROWS, Dataset, Part, changed, naming
 from mild.shards.joining import joined
 from mild.shards.setup import Read, Setup, StepState
 from mild.shards.store import Store
@@ -181,6 +181,8 @@ class Holder:
         for piece in self.dataset.read(part):
             if not piece.rows:
                 continue
+            if at + piece.rows > n:
+                raise changed(part)
             with naming(part.file):
                 contents = piece.vectors if step.kind == "vectors" else piece.queries
                 made = step.transform(contents if contents is not None else [])
@@ -192,6 +194,8 @@ class Holder:
                 found = here if found is None else found + here
             picker.see(piece)
             at += piece.rows
+        if at != n:
+            raise changed(part)
         told = Read(number, found, fingerprint(X, costs), picker.found())
         return told, merged_marks(*seen)
 

@@ -87,10 +87,13 @@ def work_folder(
         raise ArtifactError(f"cannot write to {path}: {error.strerror or error}.") from error
     with lock:
         _hold(lock, target)
+        folder = WorkFolder(path, key)
         try:
-            yield WorkFolder(path, key)
+            yield folder
         except (DataFileError, InvalidInputError):
-            shutil.rmtree(path, ignore_errors=True)
+            # What was worked out stays: another address, or more room, and it goes on.
+            if not any(folder.evaluations.iterdir()):
+                shutil.rmtree(path, ignore_errors=True)
             raise
         shutil.rmtree(path, ignore_errors=True)
 

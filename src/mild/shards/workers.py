@@ -67,10 +67,11 @@ class RayWorkers:
             if isinstance(cause, MildError):
                 raise cause from error
             raise
-        except self.ray.exceptions.RayActorError as error:
+        except self.ray.exceptions.RayError as error:
             raise MildError(
-                f"a worker of Ray died {RESTARTS + 1} times over the same question. It may want for "
-                f"memory: use more workers, on more machines, or smaller shards."
+                f"a worker of Ray died {RESTARTS + 1} times over the same question, or was lost "
+                f"({type(error).__name__}). It may want for memory: use more workers, on more machines, or "
+                f"smaller shards."
             ) from error
 
 
