@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import importlib.util
 import os
@@ -93,7 +94,9 @@ class Server:
         main = int((self.data / "postmaster.pid").read_text().split()[0])
         path = f"/proc/{main}/task/{main}/children"
         for pid in [main, *map(int, Path(path).read_text().split())]:
-            os.kill(pid, number)
+            # A process may have ended since it was listed.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def pause(self):
         self.signal(signal.SIGSTOP)
