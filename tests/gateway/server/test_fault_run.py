@@ -88,6 +88,9 @@ class Run:
                             self.unanswered += 1
                             raise
                         self.judge(found, streamed)
+                        if found.status == 429:
+                            # As a client should: what others hold is free again within a second.
+                            await asyncio.sleep(0.1)
                         if not found.whole or found.headers.get("connection") == "close":
                             break
             except (OSError, asyncio.IncompleteReadError):
@@ -211,6 +214,5 @@ def test_the_budget_holds_over_workers_under_faults(tmp_path):
 def test_twenty_thousand_requests_keep_every_promise(tmp_path):
     # The budget runs out after the restart.
     seen, spent = check(tmp_path, 20_000, 2, 2, 30.0)
-    # Clients that do not wait hear "held" more often than "spent", and on a quick machine that alone.
-    assert seen.get("402", 0) + seen.get("429", 0) > 100
+    assert seen["402"] > 100
     assert spent > 29
