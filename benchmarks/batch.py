@@ -102,8 +102,8 @@ def on_ray(folder: str, data: str) -> Taken:
 
     start = time.perf_counter()
     with connect(), tempfile.TemporaryDirectory(dir=Path(data).parent.parent) as out:
-        warm = Path(data).parent.parent / "warm"
-        route_dataset(folder, str(warm), f"{out}/warm", BatchOptions(keep=("id",)), engine="ray")
+        # All of it: every worker must have imported what it needs.
+        route_dataset(folder, data, f"{out}/warm", BatchOptions(keep=("id",)), engine="ray")
         print(f"ray started in {time.perf_counter() - start:.1f} s", file=sys.stderr)
         begun = clocks()
         route_dataset(folder, data, f"{out}/out", BatchOptions(keep=("id",)), engine="ray")
@@ -132,7 +132,6 @@ def run(rows: int = 2_000_000, repeats: int = 3) -> Report:
         mild.save(LinearRouter(decision="argmax").fit(X, costs), folder / "router")
         write_data(folder / "data", rows)
         write_data(folder / "bytes", rows // 4, as_bytes=True)
-        write_data(folder / "warm", 16 * FILES)
         whole, half = f"{folder}/data/*.parquet", f"{folder}/data/[0-3].parquet"
         taken: dict[str, list[float]] = {}
         memory = 0

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -25,8 +26,10 @@ BASE = {"rows": 40_000, "features": 96, "experts": 8}
 SIZES = {
     "rows": (20_000, 40_000, 80_000, 160_000),
     "features": (48, 96, 192, 384),
-    "experts": (4, 8, 16, 32),
+    "experts": (4, 8, 16, 32, 64, 128),
 }
+# Smallest and largest of the margins, all distinct: about those that theory gives 8 experts here.
+MARGINS = 0.35, 1.55
 JOBS = ("fit", "argmax", "stationary")
 REPEATS = 3
 
@@ -44,12 +47,11 @@ def seconds(action: Callable[[], object]) -> float:
 def measure(rows: int, features: int, experts: int) -> dict[str, float]:
     """Seconds of a fit and of both decisions on one problem."""
     X, costs = planted(rows, features, experts)
-    router = LinearRouter(counts="best", alpha=1e-4)
+    options: dict[str, Any] = {"margins": np.geomspace(*MARGINS, experts), "alpha": 1e-4}
+    router = LinearRouter(**options)
     found = {"fit": seconds(lambda: router.fit(X, costs)), "steps": float(router.n_iter_)}
     for decision in ("argmax", "stationary"):
-        policy = LinearRouter(counts="best", alpha=1e-4, decision=decision).fit(
-            X[:2000], costs[:2000]
-        )
+        policy = LinearRouter(decision=decision, **options).fit(X[:2000], costs[:2000])
         found[decision] = seconds(lambda policy=policy: policy.predict(X))
     return found
 

@@ -8,13 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
-from mild import decisions
 from mild.costs import reward_distribution, rewards
 from mild.decisions import (
     argmax_last,
+    argmax_last_experts_first,
+    chain,
     decide,
     fit_temperature,
     relative_costs,
+    rules,
     stationary_distribution,
 )
 from mild.exceptions import InvalidInputError, OptionError, UnsupportedError
@@ -220,8 +222,8 @@ def test_logarithmic_and_plain_elimination_agree_where_both_apply(tau: float, sh
     scores = rng.normal(size=(6, 40)) * 20
     shifted = scores - scores.max(axis=0)
     assert shifted.min() > -300 * margins.min()
-    plain = decisions._plain(shifted.copy(), margins, groups, tau)
-    logarithmic = decisions._logarithmic(shifted.copy(), margins, groups, tau)
+    plain = chain._plain(shifted.copy(), margins, groups, tau)
+    logarithmic = chain._logarithmic(shifted.copy(), margins, groups, tau)
     np.testing.assert_allclose(plain, logarithmic, rtol=1e-9, atol=1e-300)
 
 
@@ -248,7 +250,7 @@ def test_float32_scores_are_decoded_in_float32_to_its_accuracy() -> None:
 def test_many_rows_are_decoded_in_blocks() -> None:
     rng = np.random.default_rng(10)
     margins = rng.uniform(0.3, 2, 3)
-    scores = rng.normal(size=(decisions.BLOCK + 7, 3))
+    scores = rng.normal(size=(rules.BLOCK + 7, 3))
     got = stationary_distribution(scores, margins)
     np.testing.assert_allclose(got[-9:], stationary_distribution(scores[-9:], margins))
 
@@ -267,7 +269,7 @@ def test_blocks_of_rows_bound_the_memory_of_their_chains(
         sizes.append(scores.shape[1] * states * p)
         return np.full_like(scores, 1 / p)
 
-    monkeypatch.setattr(decisions, "stationary_experts_first", record)
+    monkeypatch.setattr(rules, "stationary_experts_first", record)
     stationary_distribution(np.zeros((5000, p)), margins, surrogate)
     assert max(sizes) <= 4_000_000
     assert sum(sizes) == 5000 * states * p
@@ -334,6 +336,14 @@ def test_ties_go_to_the_highest_index() -> None:
     random = np.random.default_rng(12).integers(0, 3, (300, 4)).astype(float)
     expected = [oracles.argmax_highest_index(row) for row in random]
     np.testing.assert_array_equal(decide(random, rule="argmax"), expected)
+
+
+@pytest.mark.parametrize("columns", [0, 1, rules.LONG - 1, rules.LONG, rules.LONG + 5])
+@pytest.mark.parametrize("experts", [1, 2, 8, 70])
+def test_experts_first_and_last_choose_alike(experts: int, columns: int) -> None:
+    values = np.random.default_rng(14).integers(0, 4, (experts, columns)).astype(np.float32)
+    expected = argmax_last(np.ascontiguousarray(values.T))
+    np.testing.assert_array_equal(argmax_last_experts_first(values), expected)
 
 
 def test_one_expert_is_always_chosen() -> None:

@@ -6,11 +6,12 @@ import socket
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from mild import engines
-from mild.engines import connect, cores
+from mild.engines import connect, cores, patient
 from mild.exceptions import InvalidInputError, MissingExtraError
 
 
@@ -65,6 +66,70 @@ def test_without_ray_the_extra_is_named(monkeypatch):
 def test_importing_engines_imports_no_ray():
     code = "import mild.engines, mild.batch, sys; sys.exit('ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+class Full(SimpleNamespace):
+    """A Ray without a free processor; asked so often."""
+
+    asked = 0
+    exceptions = SimpleNamespace(RayError=KeyError)
+
+    def cluster_resources(self):
+        return {"CPU": 4.0, "memory": 1e9}
+
+    def available_resources(self):
+        self.asked += 1
+        return {"memory": 1e9, **({"CPU": self.free} if self.free else {})}
+
+
+def until(condition):
+    for _ in range(2000):
+        if condition():
+            return True
+        threading.Event().wait(0.005)
+    return False
+
+
+def test_who_waits_for_a_processor_is_told_once(monkeypatch):
+    monkeypatch.setattr(engines, "SILENCE", 0.001)
+    said = []
+    with patient(Full(free=0.5), said.append):
+        assert until(lambda: said)
+        threading.Event().wait(0.05)
+    assert said == ["waiting for a processor: the Ray cluster has 4 CPUs, 0.5 of them free."]
+
+
+@pytest.mark.parametrize(("free", "begun"), [(1, False), (0, True)])
+def test_nothing_is_said_where_a_processor_is_free_or_works_for_us(monkeypatch, free, begun):
+    monkeypatch.setattr(engines, "SILENCE", 0.001)
+    said, ray = [], Full(free=free)
+    with patient(ray, said.append, lambda: begun) as arrived:
+        assert until(lambda: ray.asked > 3)
+        arrived()
+    assert not said
+
+
+def test_a_cluster_that_is_gone_says_nothing(monkeypatch):
+    monkeypatch.setattr(engines, "SILENCE", 0.001)
+    said, ray = [], Full(free=0)
+
+    def gone():
+        ray.asked += 1
+        raise KeyError("away")
+
+    ray.available_resources = gone
+    with patient(ray, said.append):
+        assert until(lambda: ray.asked)
+    assert not said
+
+
+def test_nothing_is_asked_after_the_first_result_or_for_nobody(monkeypatch):
+    monkeypatch.setattr(engines, "SILENCE", 0.2)
+    ray = Full(free=0)
+    with patient(ray, None), patient(ray, print) as arrived:
+        arrived()
+        threading.Event().wait(0.5)
+    assert ray.asked == 0
 
 
 def test_there_is_a_core():

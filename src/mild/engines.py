@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any
@@ -14,11 +15,13 @@ from urllib.parse import urlsplit
 
 from mild.exceptions import InvalidInputError, MissingExtraError
 
-__all__ = ["ENGINES", "check_ray", "connect", "cores"]
+__all__ = ["ENGINES", "check_ray", "connect", "cores", "patient"]
 
 ENGINES = ("local", "ray")
 #: Seconds in which an address must take a connection, and a cluster answer.
 PATIENCE = 5.0
+#: Seconds without a result after which is said what is waited for.
+SILENCE = 10.0
 # Shared memory of a Ray of our own: messages are small, and Ray takes a third of the machine unasked.
 SHARED_BYTES = 256 * 1024 * 1024
 # What Ray reads when it is imported; who has set one of them keeps it.
@@ -84,6 +87,48 @@ def check_ray(address: str | None = None) -> None:
         _check_answers(address)
     if find_spec("ray") is None:
         raise MissingExtraError(MISSING)
+
+
+@contextmanager
+def patient(
+    ray: Any, notice: Callable[[str], None] | None, begun: Callable[[], bool] = lambda: False
+) -> Iterator[Callable[[], None]]:
+    """A function to call when the first result is there; before, who waits is told why, once.
+
+    Parameters
+    ----------
+    ray : what ``connect`` gave
+    notice : told in a sentence, from another thread, when no processor has been free for seconds
+    begun : whether the processors are taken by the work that is waited for, as far as that is known
+    """
+    arrived = threading.Event()
+    if notice is None:
+        yield arrived.set
+        return
+    told = threading.Thread(target=_tell, args=(ray, notice, begun, arrived), daemon=True)
+    told.start()
+    try:
+        yield arrived.set
+    finally:
+        arrived.set()
+        told.join()
+
+
+def _tell(
+    ray: Any, notice: Callable[[str], None], begun: Callable[[], bool], arrived: threading.Event
+) -> None:
+    while not arrived.wait(SILENCE):
+        try:
+            total = ray.cluster_resources().get("CPU", 0.0)
+            free = ray.available_resources().get("CPU", 0.0)
+        except (ray.exceptions.RayError, OSError, RuntimeError):
+            # A cluster that is gone: who waits for its results is told.
+            return
+        if free < 1 and not begun():
+            notice(
+                f"waiting for a processor: the Ray cluster has {total:g} CPUs, {free:g} of them free."
+            )
+            return
 
 
 def cores() -> int:

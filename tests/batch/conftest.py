@@ -1,4 +1,4 @@
-"""Small datasets of vectors, and routers on disk."""
+"""Small datasets of vectors, routers on disk, and a Ray."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pytest
 from batch_cases import NAMES, make_vectors, write_file
 from mild.artifact import load, save
 from mild.batch import BatchOptions, route_dataset
+from mild.engines import connect
 from mild.routers.linear import LinearRouter
+from mild.routers.nearest import KNNRouter
 from mild.routers.regression import CostRegressionRouter
 
 
@@ -67,3 +69,36 @@ def routed(routers, dataset, tmp_path):
         return summary, parquet.read_table(tmp_path / out)
 
     return run
+
+
+@pytest.fixture(scope="module")
+def ray():
+    """A Ray of two workers for all tests of a file."""
+    pytest.importorskip("ray", reason="ray is not installed")
+    with connect(workers=2) as module:
+        yield module
+
+
+@pytest.fixture(scope="session")
+def slow_job(tmp_path_factory):
+    """A router and a dataset of 24 partitions, each of which takes a while."""
+    folder = tmp_path_factory.mktemp("slow")
+    rng = np.random.default_rng(0)
+    X = make_vectors(4000, 1)
+    save(KNNRouter(n_neighbors=5).fit(X, rng.random((4000, 3))), folder / "router")
+    for number in range(4):
+        write_file(
+            folder / "data" / f"{number}.parquet",
+            make_vectors(6000, number),
+            6000 * number,
+            group=1000,
+        )
+
+    def run(out, size=1, **more):
+        options = BatchOptions(keep=("id",), partition_bytes=size)
+        return route_dataset(
+            folder / "router", str(folder / "data"), str(out), options, **{"workers": 2, **more}
+        )
+
+    run(folder / "wanted")
+    return run, parquet.read_table(folder / "wanted"), folder

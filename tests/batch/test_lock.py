@@ -14,7 +14,7 @@ from pyarrow import fs
 
 from mild.batch import lock
 from mild.batch.lock import LOCK_FILE, STALE, locked
-from mild.exceptions import OutputExistsError
+from mild.exceptions import DataFileError, OutputExistsError
 
 # Holds the lock of a folder until it is killed.
 HOLD = """
@@ -111,3 +111,23 @@ def test_the_loser_of_a_race_stops(tmp_path, monkeypatch):
     monkeypatch.setattr(lock, "_write", late)
     with pytest.raises(OutputExistsError), locked(Far(), str(tmp_path)):
         pass
+
+
+def refused(folder):
+    with (
+        pytest.raises(DataFileError, match=rf"^cannot write to {folder}: [\w ]+\.$"),
+        locked(fs.LocalFileSystem(), str(folder)),
+    ):
+        pass
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_must_not_be_written_to_is_said_in_a_sentence(tmp_path):
+    tmp_path.chmod(0o500)
+    refused(tmp_path)
+    tmp_path.chmod(0o700)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="only Linux has such a folder")
+def test_a_folder_that_nobody_can_write_to_is_said_in_a_sentence():
+    refused("/proc/self")

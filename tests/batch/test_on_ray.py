@@ -6,78 +6,29 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as parquet
 import pytest
 
-from batch_cases import make_vectors, write_file
-from mild.artifact import save
-from mild.batch import BatchOptions, route_dataset
-from mild.engines import connect
-from mild.exceptions import DataFileError, InvalidInputError
-from mild.routers.nearest import KNNRouter
+from batch_cases import damage, make_vectors, running_tasks, write_file
+from mild.batch import on_ray, route_dataset
+from mild.batch.partitions import Partition
+from mild.exceptions import DataFileError, InvalidInputError, MissingExtraError
+from mild.tables.places import FoundFile
 
 pytest.importorskip("ray", reason="ray is not installed")
 pytestmark = pytest.mark.slow
+FILE = FoundFile("a.parquet", 1, 1)
 
 
-@pytest.fixture(scope="module")
-def ray():
-    """A Ray of two workers for all tests of this file."""
-    with connect(workers=2) as module:
-        yield module
-
-
-@pytest.fixture(scope="module")
-def slow_job(tmp_path_factory):
-    """A router and a dataset of 24 partitions, each of which takes a while."""
-    folder = tmp_path_factory.mktemp("slow")
-    rng = np.random.default_rng(0)
-    X = make_vectors(4000, 1)
-    save(KNNRouter(n_neighbors=5).fit(X, rng.random((4000, 3))), folder / "router")
-    for number in range(4):
-        write_file(
-            folder / "data" / f"{number}.parquet",
-            make_vectors(6000, number),
-            6000 * number,
-            group=1000,
-        )
-    options = BatchOptions(keep=("id",), partition_bytes=1)
-
-    def run(out, **more):
-        return route_dataset(
-            folder / "router", str(folder / "data"), str(out), options, **{"workers": 2, **more}
-        )
-
-    run(folder / "wanted")
-    return run, parquet.read_table(folder / "wanted"), folder
-
-
-def running_tasks():
-    """Processes of Ray, below this one, that are routing a partition."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            title = (entry / "cmdline").read_bytes()
-            below = _is_below(int(entry.name), os.getpid())
-        except (OSError, ValueError):
-            continue
-        if title.startswith(b"ray::route_task") and below:
-            found.append(int(entry.name))
-    return found
-
-
-def _is_below(pid, ancestor):
-    while pid > 1:
-        if pid == ancestor:
+def until(condition):
+    for _ in range(1500):
+        if condition():
             return True
-        stat = Path(f"/proc/{pid}/stat").read_text()
-        pid = int(stat.rpartition(")")[2].split()[1])
+        time.sleep(0.02)
     return False
 
 
@@ -100,19 +51,18 @@ def test_one_engine_goes_on_where_the_other_was_ended(ray, routed, tmp_path):
 
 
 def test_an_error_on_a_worker_is_its_sentence(ray, routed, dataset):
-    file = dataset / "1.parquet"
-    content = bytearray(file.read_bytes())
-    start = parquet.read_metadata(file).row_group(2).column(1).data_page_offset
-    content[start : start + 30] = bytes(30)
-    file.write_bytes(bytes(content))
+    damage(dataset / "1.parquet")
     with pytest.raises(
-        DataFileError, match=r"^\S*1\.parquet: it cannot be read at row 50"
+        DataFileError, match=r"^\S*1\.parquet: it cannot be read from row 50 on"
     ) as caught:
         routed(engine="ray")
     assert "\n" not in str(caught.value)
 
 
-def test_a_killed_worker_costs_time_and_no_rows(ray, slow_job, tmp_path):
+@pytest.mark.parametrize("each", [on_ray.ROWS_EACH, 2])
+def test_a_killed_worker_costs_time_and_no_rows(ray, slow_job, tmp_path, monkeypatch, each):
+    # One partition at a time, or six: then finished ones are done again.
+    monkeypatch.setattr(on_ray, "ROWS_EACH", each)
     run, wanted, _ = slow_job
     killed = []
 
@@ -128,6 +78,75 @@ def test_a_killed_worker_costs_time_and_no_rows(ray, slow_job, tmp_path):
     assert parquet.read_table(tmp_path / "out").equals(wanted)
     assert len(list((tmp_path / "out").glob("part-*"))) == 24
     assert not list((tmp_path / "out").glob("_tmp*"))
+
+
+def test_a_part_that_ends_every_worker_is_named(ray, slow_job, tmp_path, monkeypatch):
+    run, _, _ = slow_job
+    out = tmp_path / "out"
+    monkeypatch.setattr(on_ray, "RETRIES", 1)
+    ended = threading.Event()
+
+    def kill():
+        killed = 0
+        while not ended.is_set():
+            # What is begun and not renamed stays: one file for each worker that was killed.
+            if len(list(out.glob("_tmp-*/part-*"))) > killed:
+                for pid in running_tasks():
+                    os.kill(pid, signal.SIGKILL)
+                    killed += 1
+            time.sleep(0.002)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        with pytest.raises(
+            DataFileError, match=r"routed part \d \(\S*\d\.parquet\) were lost \(\w+\); .* again"
+        ):
+            run(out, size=2**30, engine="ray", workers=1)
+    finally:
+        ended.set()
+        killer.join()
+    assert not list(out.glob("_tmp*"))
+
+
+@pytest.fixture
+def endless(tmp_path):
+    """A file of one partition, of minutes: who is not told to end is at it for as long."""
+    vectors = np.zeros((4_000_000, 4), np.float32)
+    return write_file(tmp_path / "data" / "long.parquet", vectors, group=4_000_000)
+
+
+def test_an_error_ends_what_is_under_way(ray, slow_job, endless, tmp_path):
+    _, _, folder = slow_job
+    damage(write_file(endless.parent / "bad.parquet", make_vectors(100)))
+    with pytest.raises(DataFileError, match=r"bad\.parquet: it cannot be read"):
+        route_dataset(
+            folder / "router", str(endless.parent), str(tmp_path / "out"), engine="ray", workers=2
+        )
+    assert until(lambda: not running_tasks())
+
+
+def test_an_interrupt_ends_what_is_under_way(ray, slow_job, endless, tmp_path):
+    _, _, folder = slow_job
+    out = tmp_path / "out"
+    ended = threading.Event()
+
+    def interrupt():
+        while not ended.wait(0.01):
+            if list(out.glob("_tmp-*/part-*")):
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    watcher = threading.Thread(target=interrupt)
+    watcher.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            route_dataset(folder / "router", str(endless), str(out), engine="ray")
+    finally:
+        ended.set()
+        watcher.join()
+    assert until(lambda: not running_tasks())
+    assert [file.name for file in out.iterdir()] == ["_manifest.json"]
 
 
 @pytest.mark.parametrize("engine", ["local", "ray"])
@@ -160,3 +179,42 @@ def test_an_address_that_does_not_answer_leaves_nothing_behind(routed, tmp_path)
     with pytest.raises(InvalidInputError, match=r"no Ray cluster answers at 127\.0\.0\.1:1 "):
         routed(engine="ray", address="127.0.0.1:1")
     assert not (tmp_path / "out").exists()
+
+
+def test_without_pandas_the_extra_is_named(routed, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtraError, match=r"pandas; .*mild-learn\[ray\]"):
+        routed(engine="ray")
+    assert not (tmp_path / "out").exists()
+
+
+def test_retries_are_limited_where_ray_can_be_told():
+    def older(fn, **ray_remote_args):
+        pass
+
+    def named(fn, max_retries=None):
+        pass
+
+    def newer(fn, *, num_cpus=None):
+        pass
+
+    assert on_ray._retries(older) == on_ray._retries(named) == {"max_retries": on_ray.RETRIES}
+    assert on_ray._retries(newer) == {}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "at_a_time", "wanted"),
+    [
+        ([1] * 20, 2, [1] * 20),
+        ([1] * 64, 2, [2] * 32),
+        ([1] * 5000, 2, [64] * 78 + [8]),
+        ([1] * 5000, 400, [1] * 5000),
+        ([2**20] * 320, 1, [16] * 20),
+        ([2**30, 1, 1, 2**30, 2**30, 1] * 16, 1, [1, 2, 1, 1, 1] * 16),
+    ],
+)
+def test_small_neighbours_share_a_task_where_there_are_many(sizes, at_a_time, wanted):
+    parts = [Partition(n, FILE, (n, n + 1), n, 1, 1, size) for n, size in enumerate(sizes)]
+    found = on_ray.handfuls(parts, at_a_time)
+    assert [len(handful) for handful in found] == wanted
+    assert [part for handful in found for part in handful] == parts

@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -115,3 +117,35 @@ def test_a_killed_process_is_said_in_a_sentence_and_what_is_finished_stays(tmp_p
     assert 1 <= summary.skipped < 20
     found = parquet.read_table(tmp_path / "out")["expert"].to_pylist()
     assert found == names(router, COLUMNS["prompt"]) * 50
+
+
+# Routes with two processes, and is killed when the first part is done.
+KILLED = """
+import os, signal, sys
+from mild.batch import BatchOptions, local, route_dataset
+
+def kill(done, total, text):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == "__main__":
+    local.BEFORE_POOL = 0
+    route_dataset(*sys.argv[1:], BatchOptions(partition_bytes=1), workers=2, progress=kill)
+"""
+
+
+def test_processes_end_with_a_parent_that_is_killed(tmp_path):
+    router = saved(tmp_path / "router", None)
+    table = pa.table({"prompt": COLUMNS["prompt"] * 50})
+    parquet.write_table(table, tmp_path / "q.parquet", row_group_size=300)
+    (tmp_path / "killed.py").write_text(KILLED)
+    words = [router, tmp_path / "q.parquet", tmp_path / "out"]
+    command = [sys.executable, tmp_path / "killed.py", *words]
+    with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE) as parent:
+        # The end of its output is that of everybody who could write there: the parent and its processes.
+        assert parent.communicate(timeout=120) == (b"", None)
+    assert parent.returncode == -signal.SIGKILL
+    before = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "out").glob("part-*")}
+    assert 1 <= len(before) < 20
+    assert routed(router, *words[1:]) == names(router, COLUMNS["prompt"]) * 50
+    after = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "out").glob("part-*")}
+    assert {name: after[name] for name in before} == before

@@ -46,6 +46,15 @@ def test_a_folder_of_queries_becomes_a_folder_of_experts(readers, queries, tmp_p
     assert "2 of 2 parts were there already" in again.stderr
 
 
+def test_one_is_not_several(readers, tmp_path):
+    file = tmp_path / "q.parquet"
+    parquet.write_table(pa.table({"prompt": ["boil"]}), file)
+    done = route(readers(), file, "--out", tmp_path / "out")
+    assert "1 row in 1 part " in done.stdout
+    again = route(readers(), file, "--out", tmp_path / "out")
+    assert "1 of 1 part was there already." in again.stderr
+
+
 def test_the_summary_as_json_and_new_prices(readers, queries, tmp_path):
     words = [readers("priced"), queries, "--json", "--beta", "adder=9,poet=9", "--probabilities"]
     done = route(*words, "--out", tmp_path / "out")

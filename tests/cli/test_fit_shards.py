@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from mild.artifact import load
+from mild.shards import holder
 from shard_cases import make_rows, make_texts, write
 
 # ``mild``, killed in its third evaluation.
@@ -102,12 +104,47 @@ def test_what_cannot_be_is_refused_in_a_sentence(mild, folder, words, said):
     assert sorted(path.name for path in folder.parent.iterdir()) == ["logs", "whole.parquet"]
 
 
-def test_workers_are_for_shards(mild, folder):
-    done = mild(
-        "fit", folder.parent / "whole.parquet", "--out", folder.parent / "r", "--workers", 2
-    )
+def test_jobs_are_for_shards(mild, folder):
+    done = mild("fit", folder.parent / "whole.parquet", "--out", folder.parent / "r", "--jobs", 2)
     assert done.code == 1
-    assert "--workers and --scratch are for shards" in done.err
+    assert "--jobs and --scratch are for shards" in done.err
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_as_many_threads_work_as_were_asked_for(mild, folder, monkeypatch, jobs):
+    asked = []
+
+    class Pool(ThreadPoolExecutor):
+        def __init__(self, threads):
+            asked.append(threads)
+            super().__init__(threads)
+
+    monkeypatch.setattr(holder, "ThreadPoolExecutor", Pool)
+    done = mild("fit", folder, "--out", folder.parent / "router", "--jobs", jobs)
+    assert done.code == 0, done.err
+    assert set(asked) == ({jobs} if jobs > 1 else set())
+
+
+def test_ties_are_noted_as_of_the_whole_table(mild, folder):
+    parent = folder.parent
+    streamed = mild("fit", folder, "--out", parent / "a")
+    whole = mild("fit", parent / "whole.parquet", "--out", parent / "b")
+    (note,) = [line for line in whole.err.splitlines() if "are ties" in line]
+    assert note in streamed.err.splitlines()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kills by signal")
+@pytest.mark.parametrize("words", [[], ["--alpha", "0.5"]])
+def test_an_address_that_does_not_answer_leaves_what_was_worked_out(mild, folder, words):
+    fit = ["fit", str(folder), "--out", str(folder.parent / "router")]
+    subprocess.run([sys.executable, "-c", DIES, *fit], check=False)
+    kept = sorted(folder.parent.glob(".router.fit/evaluations-*/*.npy"))
+    assert kept
+    done = mild(*fit, *words, "--engine", "ray", "--address", "127.0.0.1:1")
+    assert done.code == 1
+    assert "no Ray cluster answers" in done.err
+    assert sorted(folder.parent.glob(".router.fit/evaluations-*/*.npy")) == kept
+    assert mild(*fit, "--json").json()["remembered"] == len(kept)
 
 
 def test_a_broken_shard_is_named_and_nothing_is_left(mild, folder):

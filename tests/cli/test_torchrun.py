@@ -31,6 +31,32 @@ def test_other_routers_are_not_trained_together(monkeypatch):
         together.__enter__()
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("words", [[], ["--json"], ["--router", "linear"]])
+def test_only_the_first_process_says_what_is_wrong(mild, tmp_path, monkeypatch, rank, words):
+    def end_as_torchrun_does(seconds):
+        raise SystemExit(1)
+
+    monkeypatch.setattr("mild.cli.torchrun.time.sleep", end_as_torchrun_does)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", str(rank))
+    words = ["--router", "neural", *words]
+    done = mild("fit", tmp_path / "none.parquet", "--out", tmp_path / "router", *words)
+    assert done.code == 1
+    assert bool(done.err) == (rank == 0)
+    assert bool(done.out) == (rank == 0 and "--json" in words)
+
+
+def test_what_the_first_process_does_not_find_wrong_is_said_by_another(mild, tmp_path, monkeypatch):
+    monkeypatch.setattr("mild.cli.torchrun.GRACE", 0.0)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    words = ["--out", tmp_path / "router", "--router", "neural"]
+    done = mild("fit", tmp_path / "none.parquet", *words)
+    assert done.code == 1
+    assert done.err.startswith("error: ")
+
+
 def test_a_neural_router_is_fitted_and_saved(mild, logs, tmp_path):
     words = ["--router", "neural", "--epochs", 3, "--hidden", "8,4", "--json"]
     result = mild("fit", logs.log, "--out", tmp_path / "router", *words).json()
@@ -40,18 +66,32 @@ def test_a_neural_router_is_fitted_and_saved(mild, logs, tmp_path):
     assert "--batch-size is no option of a knn router" in done.err
 
 
-@pytest.mark.slow
-def test_two_processes_write_the_router_of_one(mild, logs, tmp_path):
-    words = ["--router", "neural", "--epochs", "4", "--batch-size", "50", "--json"]
+def torchrun(*words):
+    """``mild`` in two processes."""
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "mild"]
-    done = subprocess.run(
-        [sys.executable, *launch, "fit", str(logs.log), "--out", str(tmp_path / "two"), *words],
+    return subprocess.run(
+        [sys.executable, *launch, *map(str, words)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
+
+
+@pytest.mark.slow
+def test_two_processes_say_once_that_a_table_is_missing(tmp_path):
+    file = tmp_path / "none.parquet"
+    done = torchrun("fit", file, "--out", tmp_path / "router", "--router", "neural")
+    assert done.returncode != 0
+    assert (done.stdout + done.stderr).count(f"{file}") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_two_processes_write_the_router_of_one(mild, logs, tmp_path):
+    words = ["--router", "neural", "--epochs", "4", "--batch-size", "50", "--json"]
+    done = torchrun("fit", logs.log, "--out", tmp_path / "two", *words)
     assert done.returncode == 0, done.stderr
     # One JSON object: the second process says nothing.
     result = json.loads(done.stdout)

@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import oracles
 from mild.decisions import decide, stationary_distribution
 from mild.policies import Decoder
+from mild.policies import decoder as decoder_module
 
 SURROGATES = [*oracles.FORMS, 5.0]
 SMOOTH = [name for name in SURROGATES if name != "hinge"]
@@ -119,6 +120,58 @@ def test_without_an_expert_the_others_keep_their_margins():
     assert_array_equal(decoder.margins, [0.5, 2.0])
     assert decoder.rule == "argmax"
     assert decoder.surrogate.tau == 0.5
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("size", [0.3, 3.0, 1e3])
+@pytest.mark.parametrize("surrogate", ["logistic", 0.5, 1.5])
+@pytest.mark.parametrize(("p", "distinct"), [(8, 3), (16, 16), (30, 5), (50, 50), (60, 2)])
+def test_one_input_among_many_experts_is_decided_as_in_a_batch(p, distinct, surrogate, size, dtype):
+    margins = np.random.default_rng(1).permutation(np.resize(np.geomspace(0.4, 2, distinct), p))
+    scores = draws(40, p, size).astype(dtype)
+    exact = stationary_distribution(scores.astype(np.float64), margins, surrogate)
+    decoder = Decoder(margins, "stationary", surrogate)
+    sure = clear(exact)
+    assert sure.sum() > 20
+    assert_array_equal(decoder.choose(scores)[sure], exact.argmax(axis=1)[sure])
+    alone = np.array([decoder.choose_one(row) for row in scores])
+    assert_array_equal(alone[sure], exact.argmax(axis=1)[sure])
+
+
+def test_experts_that_share_margins_are_lumped_for_one_input(monkeypatch):
+    sizes = []
+    eliminate = decoder_module._eliminate
+
+    def record(rows, *rest):
+        sizes.append(len(rows))
+        return eliminate(rows, *rest)
+
+    monkeypatch.setattr(decoder_module, "_eliminate", record)
+    Decoder(np.resize([0.5, 1.0, 2.0], 300), "stationary", "logistic").choose_one(np.zeros(300))
+    Decoder(np.linspace(0.5, 2, 300), "stationary", "logistic").choose_one(np.zeros(300))
+    assert sizes == [3]
+
+
+def test_ties_among_lumped_experts_go_to_the_highest_index():
+    decoder = Decoder(np.array([0.5, 1.0, 1.0, 1.0, 2.0]), "stationary", "logistic")
+    scores = np.array([0.0, 3.0, 3.0, 3.0, 0.0])
+    assert decoder.choose_one(scores) == decoder.choose(scores[None])[0] == 3
+
+
+def test_the_distribution_of_many_rows_is_decoded_in_parts(monkeypatch):
+    sizes = []
+    made = decoder_module.stationary_experts_first
+
+    def record(scores, *rest):
+        sizes.append(scores.shape[1])
+        return made(scores, *rest)
+
+    monkeypatch.setattr(decoder_module, "stationary_experts_first", record)
+    monkeypatch.setattr(decoder_module, "rows_at_once", lambda *_: 7)
+    margins, scores = np.array([0.5, 1.0, 2.0]), draws(20, 3, 1.0)
+    got = Decoder(margins, "stationary", "logistic").distribution(scores)
+    assert sizes == [7, 7, 6]
+    assert_allclose(got, stationary_distribution(scores, margins))
 
 
 def test_many_experts_with_ties_agree_with_few():

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -137,3 +139,30 @@ def test_blas_limits_are_restored_also_after_an_error():
         raise KeyError
     with single_blas_thread() as after:
         assert_array_equal(after, before)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("missing", "transformed"), [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize("surrogate", ["logistic", "exponential", 0.5, "pairwise_logistic"])
+def test_curvature_is_the_second_derivative_between_scores(surrogate, missing, transformed, dtype):
+    loss = row_loss(40, surrogate, missing, transformed)
+    loss = replace(loss, rewards=loss.rewards.astype(dtype))
+    scores = np.random.default_rng(3).normal(size=(P, 40))
+    before = scores.copy()
+    got = loss.curvature(scores)
+    assert_array_equal(scores, before)
+
+    def value(moves):
+        return loss.evaluate(scores + moves[:, None], slice(None))[0]
+
+    if dtype == np.float32:
+        exact = replace(loss, rewards=loss.rewards.astype(np.float64)).curvature(scores)
+        assert_allclose(got, exact)
+        return
+    step = 1e-3 * np.eye(P)
+    for j in range(P):
+        for k in range(P):
+            rise = value(step[j] + step[k]) - value(step[j] - step[k])
+            fall = value(step[k] - step[j]) - value(-step[j] - step[k])
+            assert got[j, k] == pytest.approx((rise - fall) / 4e-6, rel=2e-3, abs=2e-4)
+    assert_array_equal(got, got.T)

@@ -57,6 +57,56 @@ def test_turned_variables_go_there_and_back(moments):
     assert (turn.turn_gradient(G) * change).sum() == pytest.approx(along_weights)
 
 
+def between(p, seed=3):
+    """A curvature between scores: positive, but none for moving all scores together."""
+    A = np.random.default_rng(seed).normal(size=(2 * p, p))
+    A -= A.mean(axis=1, keepdims=True)
+    return A.T @ A
+
+
+@pytest.mark.parametrize("moments", ["dense", "diagonal"])
+def test_variables_turned_between_experts_go_there_and_back(moments):
+    objective = problem(p=4)
+    full = second_moments(objective.X, np.ones(200))
+    turn = Preconditioner(full if moments == "dense" else np.diag(full).copy(), between(4), 0.01)
+    W = np.random.default_rng(1).normal(size=objective.shape)
+    assert_allclose(turn.to_weights(turn.to_variables(W)), W)
+    G, change = np.random.default_rng(2).normal(size=(2, *objective.shape))
+    along_weights = (G * turn.to_weights(change)).sum()
+    assert (turn.turn_gradient(G) * change).sum() == pytest.approx(along_weights)
+
+
+def test_a_curvature_between_scores_makes_the_bowl_of_their_product_round():
+    objective = problem(p=4)
+    moments = second_moments(objective.X, np.ones(200))
+    curvature = between(4)
+    turn = Preconditioner(moments, curvature, 1e-9)
+    # Scores of two changes of the weights, curved by K and averaged over the rows.
+    rng = np.random.default_rng(4)
+    W = rng.normal(size=(2, *objective.shape))
+    W -= W.mean(axis=1, keepdims=True)
+    bent = np.trace(W[0].T @ curvature @ W[1] @ moments)
+    assert (turn.to_variables(W[0]) * turn.to_variables(W[1])).sum() == pytest.approx(
+        bent, rel=1e-4
+    )
+
+
+def test_equal_curvatures_between_scores_are_the_plain_preconditioner():
+    objective = problem(p=4)
+    moments = second_moments(objective.X, np.ones(200))
+    plain = Preconditioner(moments, 0.3, 0.01)
+    turn = Preconditioner(moments, 0.3 * (np.eye(4) - 1 / 4), 0.01)
+    W = np.random.default_rng(1).normal(size=objective.shape)
+    assert_allclose(turn.to_variables(W), plain.to_variables(W))
+    assert_allclose(turn.turn_gradient(W), plain.turn_gradient(W))
+
+
+@pytest.mark.parametrize("curvature", [np.zeros((3, 3)), np.diag([1e12, 0.0, 0.0])])
+def test_directions_without_curvature_do_no_harm(curvature):
+    turn = Preconditioner(second_moments(problem().X, np.ones(200)), curvature, 0.0)
+    assert np.isfinite(turn.to_weights(np.ones((3, 6)))).all()
+
+
 def test_the_factor_squares_to_curvature_and_penalty_without_one_on_the_intercept():
     objective = problem()
     moments = second_moments(objective.X, np.ones(200))

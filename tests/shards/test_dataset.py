@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from mild.exceptions import DataFileError
+from mild.exceptions import DataFileError, MildError
 from mild.shards import dataset as module
 from mild.shards.dataset import open_dataset
 from mild.shards.joining import joined
 from mild.tables import read_outcomes
+from mild.tasks import CostTerms, make_task
 from shard_cases import ASIS, cut, make_rows, make_texts, sharded, write
 
 
@@ -142,13 +144,95 @@ def test_rows_per_query_and_model_must_be_brought_together_first(tmp_path):
 
 
 def test_an_unknown_price_is_named_with_its_file(shards):
-    from mild.tasks import CostTerms
-
     columns = make_rows(90)
     columns["cost__bee"][70] = np.nan
     data = shards(columns)
     with pytest.raises(DataFileError, match=r"2\.parquet: price_weight needs the price"):
         sharded(data.folder, terms=CostTerms(price_weight=1.0))
+
+
+def negative_price(columns):
+    columns["cost__bee"][170] = -1.0
+
+
+def infinite_vector(columns):
+    columns["embedding"][170] = np.full(5, np.inf, np.float32)
+
+
+def long_vector(columns):
+    columns["embedding"][170] = np.zeros(9, np.float32)
+
+
+def large_score(columns):
+    columns["correct__cat"][170] = 7.0
+
+
+def unknown_price(columns):
+    columns["cost__ant"][170] = np.nan
+
+
+@pytest.mark.parametrize(
+    "spoil", [negative_price, infinite_vector, long_vector, large_score, unknown_price]
+)
+def test_a_row_has_the_number_that_it_has_in_its_file(tmp_path, monkeypatch, spoil):
+    monkeypatch.setattr(module, "PIECE_ROWS", 16)
+    monkeypatch.setattr(module, "PART_ROWS", 100)
+    columns = make_rows(200)
+    for name in ("ant", "bee", "cat"):
+        columns[f"correct__{name}"][165] = np.nan
+    spoil(columns)
+    file = write(columns, tmp_path / "a.parquet", row_group_size=50)
+    terms = CostTerms(price_weight=1.0)
+    with pytest.raises(DataFileError, match=rf"^{file}: .*row 170") as streamed:
+        sharded(file, terms=terms)
+    with pytest.raises(MildError) as whole:
+        make_task(read_outcomes(file), terms)
+    # Lengths are compared to that of the first row; here to that of the piece, of 16 rows from 100 on.
+    expected = (
+        str(whole.value).removeprefix(f"{file}: ").replace("where row 0 has", "where row 164 has")
+    )
+    assert str(streamed.value) == f"{file}: {expected}"
+
+
+def test_vectors_of_another_width_are_named_with_their_row(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "PIECE_ROWS", 20)
+    columns = make_rows(80)
+    columns["embedding"][40:] = list(np.zeros((40, 7), np.float32))
+    file = write(columns, tmp_path / "a.parquet")
+    with pytest.raises(DataFileError, match=rf"^{file}: .* 5 numbers, .*; row 40 has 7\."):
+        sharded(file)
+
+
+def test_vectors_of_several_widths_are_refused_also_where_texts_are_learned_from(shards):
+    columns = make_texts(60) | {"embedding": [[0.0] * (2 if i < 20 else 3) for i in range(60)]}
+    data = shards(columns)
+    with pytest.raises(DataFileError, match="same length; some have 2 and others 3 numbers"):
+        sharded(data.folder)
+
+
+def test_a_piece_in_which_nobody_was_asked_is_passed_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "PIECE_ROWS", 50)
+    columns = make_rows(300)
+    for name in ("ant", "bee", "cat"):
+        columns[f"correct__{name}"][100:150] = np.nan
+    assert sharded(write(columns, tmp_path / "a.parquet")).rows == 250
+
+
+def test_categories_are_texts_like_any_others(tmp_path):
+    columns = make_texts(90)
+    columns["prompt"] = pa.array(columns["prompt"]).dictionary_encode()
+    file = write(columns, tmp_path / "a.parquet")
+    found = all_rows(open_dataset(str(file), ASIS))
+    assert found.queries == read_outcomes(file).queries
+
+
+def test_text_that_is_not_utf_8_is_named_with_its_file_and_column(tmp_path):
+    columns = make_texts(90)
+    bad = pa.array([b"\xff\xfe", *(text.encode() for text in columns["prompt"][1:])])
+    columns["prompt"] = bad.view(pa.string())
+    file = write(columns, tmp_path / "a.parquet")
+    with pytest.raises(DataFileError, match=rf"^{file}: column 'prompt' is broken, or its text"):
+        sharded(file)
 
 
 def test_a_shard_that_was_changed_since_it_was_looked_at_is_named(shards):

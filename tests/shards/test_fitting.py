@@ -15,8 +15,10 @@ from mild.exceptions import (
 )
 from mild.routers import KNNRouter
 from mild.routers.linear import LinearRouter
+from mild.routers.path import MANY
 from mild.routers.solver import SAMPLE
 from mild.shards import holder, store
+from mild.tables import read_outcomes
 from mild.tasks import CostTerms
 from shard_cases import in_memory, make_rows, make_texts, sharded
 
@@ -67,6 +69,19 @@ def test_with_many_rows_the_sample_is_that_of_one_table_too(shards):
     assert_same(found, expected)
     assert found.rows == 2 * SAMPLE + 3000
     assert found.task.table.rows == SAMPLE
+
+
+@pytest.mark.parametrize("rows", [1500, 2 * SAMPLE + 3000])
+def test_with_many_experts_the_optimum_is_that_of_one_table(shards, rows):
+    columns = make_rows(rows)
+    draws = np.random.default_rng(5)
+    for k in range(MANY):
+        columns[f"score__more{k}"] = np.round(draws.uniform(0, 0.1 * (k + 1), rows), 1)
+    data = shards(columns, group=3000)
+    router = LinearRouter(counts="best")
+    found, expected = sharded(data.folder, router), in_memory(data.whole, router)
+    assert len(found.dataset.expert_names) > MANY
+    assert_same(found, expected)
 
 
 def test_the_hinge_begins_at_the_logistic_solution(shards):
@@ -186,8 +201,16 @@ def test_features_that_are_not_there_are_refused(shards):
         sharded(data.folder, text="hashing")
 
 
+def test_what_is_odd_about_the_outcomes_is_that_of_one_table(shards):
+    columns = make_rows(600, missing=0.3)
+    columns["correct__cat"][~np.isnan(columns["correct__cat"])] = 1.0
+    data = shards(columns)
+    expected = read_outcomes(data.whole).findings
+    assert {finding.kind for finding in expected} == {"unasked_rows", "missing", "constant", "ties"}
+    assert sharded(data.folder).findings == expected
+
+
 def test_marks_are_those_of_one_table(shards):
-    from mild.tables import read_outcomes
     from mild.tasks.seen import Seen
 
     data = shards(make_texts(500))

@@ -12,7 +12,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from mild.exceptions import DataFileError, InvalidInputError, OptionError
-from mild.tables import FORMS, is_outcome_table, read_outcomes
+from mild.tables import FORMS, is_outcome_table, outcome_costs, read_outcomes
 
 COLUMNS = {
     "id": ["q0", "q1", "q2"],
@@ -83,6 +83,33 @@ def test_rows_can_be_taken_where_there_are_no_other_columns():
     table = read_outcomes(pa.table({"prompt": ["a", "b"], "correct__x": [0, 1]}))
     assert table.columns.column_names == []
     assert table.take([1]).queries == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"cost__x": [1.0, 1.0, 1.0, -1.0]}, "-1 in row 3 of column 'cost__x'"),
+        ({"embedding": [[0.0], [1.0], [1.0], [np.nan]]}, "are not, such as row 3"),
+        (
+            {"embedding": [[0.0], [1.0], [1.0], [1.0, 2.0]]},
+            "such as row 3 with 2 where row 0 has 1",
+        ),
+        ({"embedding": ["[0]", "[1]", "[2]", "[x"]}, "holds '\\[x' in row 3"),
+    ],
+)
+def test_rows_are_named_by_their_number_in_the_file_also_behind_one_that_asked_nobody(change, said):
+    columns = {"prompt": ["a", "b", "c", "d"], "correct__x": [1, None, 0, 1]}
+    with pytest.raises(DataFileError, match=said):
+        read_outcomes(pa.table(columns | change))
+
+
+def test_an_answer_without_a_price_is_named_by_its_number_in_the_file():
+    columns = {"prompt": ["a", "b", "c"], "correct__x": [1, None, 0], "cost__x": [1.0, 1.0, None]}
+    table = read_outcomes(pa.table(columns))
+    with pytest.raises(InvalidInputError, match="1 is unknown, such as row 2 of 'x'"):
+        outcome_costs(table, price_weight=1.0)
+    with pytest.raises(InvalidInputError, match="1 is unknown, such as row 2 of 'x'"):
+        outcome_costs(table.take([1]), price_weight=1.0)
 
 
 def test_the_fingerprint_sees_every_outcome():

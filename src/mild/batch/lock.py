@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import secrets
@@ -11,11 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from mild.exceptions import DataFileError, OutputExistsError
+from mild.files import KERNEL_LOCKS, FileLock
 from mild.tables.places import is_local, reason
 
 __all__ = ["LOCK_FILE", "STALE", "locked"]
@@ -37,51 +38,22 @@ def locked(system: Any, folder: str) -> Iterator[None]:
     writer wins, and the other, as a rule, finds that out and stops; both would write the same parts.
     """
     path = f"{folder}/{LOCK_FILE}"
-    try:
-        fcntl = importlib.import_module("fcntl") if is_local(system) else None
-    except ImportError:
-        fcntl = None
-    with _held_by_kernel(fcntl, path) if fcntl else _held_by_name(system, path):
+    by_kernel = KERNEL_LOCKS and is_local(system)
+    with _held_by_kernel(path) if by_kernel else _held_by_name(system, path):
         yield
 
 
 @contextmanager
-def _held_by_kernel(fcntl: Any, path: str) -> Iterator[None]:
-    try:
-        descriptor = _take(fcntl, path)
-    except OutputExistsError:
-        raise
-    except OSError as error:
-        raise DataFileError(f"cannot write to {os.path.dirname(path)}: {reason(error)}.") from error
-    try:
-        with suppress(OSError):  # a full disk: the lock is held without a name
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, json.dumps(_owner("")).encode())
-        yield
-    finally:
-        # Removed while it is held: who waits for it will look again.
-        with suppress(OSError):
-            os.unlink(path)
-        os.close(descriptor)
-
-
-def _take(fcntl: Any, path: str) -> int:
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+def _held_by_kernel(path: str) -> Iterator[None]:
+    with FileLock(Path(path)) as lock:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The one that was held may have been removed between opening and holding it.
-            with suppress(FileNotFoundError):
-                if os.fstat(descriptor).st_ino == os.stat(path).st_ino:
-                    return descriptor
-        except BlockingIOError as error:
-            owner = _parsed(os.read(descriptor, 4096))
-            os.close(descriptor)
-            raise _taken(path, owner) from error
-        except OSError:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
+            ours = lock.take(json.dumps(_owner("")).encode())
+        except OSError as error:
+            folder = os.path.dirname(path)
+            raise DataFileError(f"cannot write to {folder}: {reason(error)}.") from error
+        if not ours:
+            raise _taken(path, _parsed(lock.holder))
+        yield
 
 
 @contextmanager

@@ -18,9 +18,10 @@ from pyarrow import fs
 
 from mild.batch.job import EXPERT
 from mild.batch.lock import LOCK_FILE
-from mild.batch.partitions import READERS, Partition
+from mild.batch.partitions import Partition
 from mild.batch.routing import Done
 from mild.exceptions import DataFileError, OutputExistsError
+from mild.tables.footers import READERS
 from mild.tables.places import open_system, reason, shown
 
 __all__ = ["MANIFEST_FILE", "SUCCESS_FILE", "Output", "Parts", "digest"]
@@ -73,18 +74,16 @@ class Output:
         """Make the folder; refuse one with other things in it, before anything is written."""
         try:
             info = self.system.get_file_info(self.path)
-            if info.type == fs.FileType.File:
-                raise OutputExistsError(f"{self.out} must be a folder; a file is there.")
-            strangers = [name for name in self._names() if not OWN.fullmatch(name)]
-            if strangers:
-                raise OutputExistsError(
-                    f"{self.out} holds more than routed parts ({strangers[0]!r}); choose another folder."
-                )
-            self.system.create_dir(self.path, recursive=True)
         except (pa.ArrowException, OSError) as error:
-            if isinstance(error, OutputExistsError):
-                raise
-            raise DataFileError(f"cannot write to {self.out}: {reason(error)}.") from error
+            raise self._unwritable(error) from error
+        if info.type == fs.FileType.File:
+            raise OutputExistsError(f"{self.out} must be a folder; a file is there.")
+        strangers = [name for name in self._names() if not OWN.fullmatch(name)]
+        if strangers:
+            raise OutputExistsError(
+                f"{self.out} holds more than routed parts ({strangers[0]!r}); choose another folder."
+            )
+        self._make_folder(self.path)
 
     def begin(self, parts: Parts, described: dict[str, Any], token: str, overwrite: bool) -> None:
         """Take the folder for a job: a new one, the same again, or in place of another."""
@@ -100,7 +99,7 @@ class Output:
             stale = name.startswith("_tmp-") or (overwrite and name != LOCK_FILE)
             if stale or name == SUCCESS_FILE:
                 self._remove(name)
-        self.system.create_dir(f"{self.path}/_tmp-{token}")
+        self._make_folder(f"{self.path}/_tmp-{token}")
         if known is None or overwrite:
             fingerprints = {"router": parts.router, "input": parts.input, "options": parts.options}
             content = {"format": FORMAT, "fingerprints": fingerprints, **described}
@@ -156,7 +155,7 @@ class Output:
                 stream.write((json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
             self.system.move(fresh, f"{self.path}/{name}")
         except (pa.ArrowException, OSError) as error:
-            raise DataFileError(f"cannot write to {self.out}: {reason(error)}.") from error
+            raise self._unwritable(error) from error
 
     def _compare(self, known: dict[str, Any], parts: Parts) -> None:
         marks = known.get("fingerprints") or {}
@@ -174,10 +173,22 @@ class Output:
                 raise OutputExistsError(f"{self.out} was begun {words}. {REMEDY}")
 
     def _names(self) -> list[str]:
-        entries = self.system.get_file_info(
-            fs.FileSelector(self.path, recursive=False, allow_not_found=True)
-        )
+        try:
+            entries = self.system.get_file_info(
+                fs.FileSelector(self.path, recursive=False, allow_not_found=True)
+            )
+        except (pa.ArrowException, OSError) as error:
+            raise DataFileError(f"cannot read {self.out}: {reason(error)}.") from error
         return sorted(entry.base_name for entry in entries)
+
+    def _make_folder(self, path: str) -> None:
+        try:
+            self.system.create_dir(path, recursive=True)
+        except (pa.ArrowException, OSError) as error:
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: Exception) -> DataFileError:
+        return DataFileError(f"cannot write to {self.out}: {reason(error)}.")
 
     def _read(self, name: str) -> dict[str, Any] | None:
         try:

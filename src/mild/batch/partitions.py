@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as parquet
-
 from mild.exceptions import DataFileError
-from mild.tables.arrow import unreadable
-from mild.tables.places import FoundFile, find_files, shown, system_of
+from mild.tables.findings import counted
+from mild.tables.footers import looked_at, runs
+from mild.tables.places import FoundFile, find_files, shown
 
-__all__ = ["PARTITION_BYTES", "Dataset", "Partition", "cut", "open_dataset", "plain_schema"]
+__all__ = ["PARTITION_BYTES", "Dataset", "Partition", "cut", "open_dataset"]
 
 #: Bytes of the columns that are read, after decompression, up to which row groups are taken together.
 PARTITION_BYTES = 128 * 1024 * 1024
 # Bytes and rows that are decoded at a time.
 BATCH_BYTES = 16 * 1024 * 1024
 BATCH_ROWS = 8192
-# Footers that are read at once: on an object store each takes a tenth of a second.
-READERS = 16
 
 
 @dataclass(frozen=True)
@@ -85,7 +80,7 @@ class Dataset:
 def open_dataset(source: str) -> Dataset:
     """Find the files of a dataset, and read what the first of them holds."""
     files = find_files(source)
-    _, schema = _footer(system_of(source), files[0])
+    (schema,) = looked_at(source, files[:1], lambda file, metadata, schema: schema)
     return Dataset(source, tuple(files), schema)
 
 
@@ -95,41 +90,30 @@ def cut(dataset: Dataset, columns: Sequence[str], size: int = PARTITION_BYTES) -
     Every footer is read. A file that cannot be read, or in which one of the columns is missing or of
     another type than in the first, is refused by its name.
     """
-    look = partial(_look, dataset, system_of(dataset.source), set(columns))
     partitions: list[Partition] = []
-    with ThreadPoolExecutor(READERS) as pool:
-        for file, groups in zip(dataset.files, pool.map(look, dataset.files), strict=True):
-            _cut_file(partitions, file, groups, size)
+    look = partial(_look, dataset, set(columns))
+    found = looked_at(dataset.source, dataset.files, look)
+    for file, groups in zip(dataset.files, found, strict=True):
+        first_row = 0
+        for start, stop in runs([taken for _, taken in groups], size):
+            rows, taken = (sum(column) for column in zip(*groups[start:stop], strict=True))
+            if rows:
+                batch = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, taken // rows)))
+                place = (start, stop), first_row, rows
+                partitions.append(Partition(len(partitions), file, *place, batch, taken))
+            first_row += rows
     if not partitions:
         raise DataFileError(
             f"{shown(dataset.source)}: there must be at least one row; got none in "
-            f"{len(dataset.files):,} file(s)."
+            f"{counted(len(dataset.files), 'file')}."
         )
     return partitions
 
 
-def _cut_file(
-    partitions: list[Partition], file: FoundFile, groups: Sequence[tuple[int, int]], size: int
-) -> None:
-    """Add the partitions of a file with row groups of so many rows and bytes."""
-    start, first_row = 0, 0
-    while start < len(groups):
-        stop, rows, taken = start, 0, 0
-        while stop < len(groups) and (stop == start or taken + groups[stop][1] <= size):
-            rows, taken = rows + groups[stop][0], taken + groups[stop][1]
-            stop += 1
-        if rows:
-            batch = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, taken // rows)))
-            number = len(partitions)
-            partitions.append(Partition(number, file, (start, stop), first_row, rows, batch, taken))
-        start, first_row = stop, first_row + rows
-
-
 def _look(
-    dataset: Dataset, system: Any, columns: set[str], file: FoundFile
+    dataset: Dataset, columns: set[str], file: FoundFile, metadata: Any, schema: Any
 ) -> list[tuple[int, int]]:
     """Rows and bytes of a file's row groups; bytes of these columns alone."""
-    metadata, schema = _footer(system, file)
     first = dataset.files[0].path
     for name in sorted(columns):
         if name not in schema.names:
@@ -154,32 +138,3 @@ def _look(
         (group.num_rows, sum(group.column(leaf).total_uncompressed_size for leaf in leaves))
         for group in groups
     ]
-
-
-def _footer(system: Any, file: FoundFile) -> tuple[Any, Any]:
-    """What a file says about itself, and its Arrow schema."""
-    try:
-        with system.open_input_file(file.path) as stream:
-            opened = parquet.ParquetFile(stream)
-            metadata, schema = opened.metadata, plain_schema(opened.schema_arrow)
-    except (pa.ArrowException, OSError) as error:
-        raise DataFileError(f"{file.path}: {unreadable('.parquet', error)}") from error
-    names = schema.names
-    if len(set(names)) < len(names):
-        twice = min(name for name in names if names.count(name) > 1)
-        raise DataFileError(
-            f"{file.path}: columns must have different names; {twice!r} appears twice."
-        )
-    return metadata, schema
-
-
-def plain_schema(schema: Any) -> Any:
-    """The schema with categories as what they stand for: they are written down file by file."""
-    return pa.schema(
-        [
-            pa.field(field.name, field.type.value_type)
-            if pa.types.is_dictionary(field.type)
-            else pa.field(field.name, field.type)
-            for field in schema
-        ]
-    )

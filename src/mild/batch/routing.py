@@ -17,7 +17,7 @@ from mild.artifact import LoadedRouter
 from mild.batch.deciding import Choices, choose
 from mild.batch.job import EXPERT, Job
 from mild.batch.partitions import PARTITION_BYTES, Partition
-from mild.batch.vectors import as_column, as_texts
+from mild.batch.vectors import RowError, as_column, as_texts
 from mild.exceptions import DataFileError, MildError
 from mild.tables.places import found_file, is_local, open_system, reason, shown, system_of
 
@@ -121,6 +121,9 @@ def _grouped(
             raise StoppedError
         try:
             table, found = route_batch(job, router, batch)
+        except RowError as error:
+            row = first + error.row
+            raise DataFileError(f"row {row:,} of {partition.path}: {error}") from error
         except (MildError, pa.ArrowException) as error:
             kind = type(error) if isinstance(error, MildError) else DataFileError
             place = f"rows {first:,} to {first + batch.num_rows - 1:,}"
@@ -165,7 +168,7 @@ def _batches(job: Job, partition: Partition) -> Iterator[tuple[int, Any]]:
                 first += batch.num_rows
     except (pa.ArrowException, OSError) as error:
         raise DataFileError(
-            f"{partition.path}: it cannot be read at row {first:,}; it is damaged, or was changed "
+            f"{partition.path}: it cannot be read from row {first:,} on; it is damaged, or was changed "
             f"({reason(error)})."
         ) from error
     if first != partition.first_row + partition.rows:

@@ -15,14 +15,15 @@ from mild.artifact import LoadedRouter, load
 from mild.batch.job import BatchOptions, Job, output_schema, prepared
 from mild.batch.local import route_here
 from mild.batch.lock import locked
-from mild.batch.on_ray import route_on_ray
+from mild.batch.on_ray import check_ray_data, route_on_ray
 from mild.batch.output import Output, Parts, digest
 from mild.batch.partitions import Dataset, Partition, cut, open_dataset
 from mild.batch.reading import choose_reading
 from mild.batch.routing import Done
-from mild.engines import ENGINES, check_ray, cores
+from mild.engines import ENGINES, cores
 from mild.exceptions import InvalidInputError, check_option
 from mild.tables.columns import choose_columns
+from mild.tables.findings import counted
 from mild.tables.places import covers, shown
 
 __all__ = ["BatchSummary", "route_dataset"]
@@ -79,6 +80,7 @@ def route_dataset(
     workers: int | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
+    notice: Callable[[str], None] | None = None,
 ) -> BatchSummary:
     """Route every row of a parquet dataset and write whom it goes to.
 
@@ -93,9 +95,11 @@ def route_dataset(
     options : what is read and written
     engine : "local" or "ray"
     address : of a Ray cluster; None for a Ray on this machine
-    workers : threads or processes on this machine; None for one per core
+    workers : partitions at a time: threads or processes on this machine, or tasks on Ray; None for one per
+        core, there or in the cluster
     overwrite : whether what another job has written there is replaced
     progress : called with partitions done, partitions in all, and a word
+    notice : called with a sentence, from another thread, when a Ray cluster has no processor free
 
     Returns
     -------
@@ -105,7 +109,7 @@ def route_dataset(
     if address is not None and engine != "ray":
         raise InvalidInputError("address must go with --engine ray; the local engine has none.")
     if engine == "ray":
-        check_ray(address)
+        check_ray_data(address)
     if not out.strip():
         raise InvalidInputError(f"the folder to write to must have a name; got {out!r}.")
     wanted = options or BatchOptions()
@@ -117,24 +121,22 @@ def route_dataset(
     partitions = cut(dataset, job.columns, wanted.partition_bytes)
     output.create()
     with locked(output.system, output.path):
-        output.begin(parts, _described(job, dataset, partitions), job.token, overwrite)
         try:
+            output.begin(parts, _described(job, dataset, partitions), job.token, overwrite)
             found = output.all_finished(partitions, router.expert_names, parts.mark)
             todo = [part for part in partitions if part.number not in found]
             skipped = len(found)
-            count = workers or cores()
-            on_ray = todo and engine == "ray"
             results = (
-                route_on_ray(job, todo, address, count)
-                if on_ray
-                else route_here(job, router, todo, count)
+                route_on_ray(job, todo, address, workers, notice)
+                if todo and engine == "ray"
+                else route_here(job, router, todo, workers or cores())
             )
             # Closed before the lock is given up: nobody works on without it.
             with closing(results):
                 for done in results:
                     found[done.number] = done
                     if progress is not None:
-                        progress(len(found), len(partitions), f"{done.rows:,} rows")
+                        progress(len(found), len(partitions), counted(done.rows, "row"))
             summary = _summed(output.out, router.expert_names, list(found.values()), skipped)
             output.end(summary.as_dict(), job.token)
         finally:

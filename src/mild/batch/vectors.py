@@ -14,7 +14,21 @@ from mild.exceptions import DataFileError
 from mild.tables.arrow import is_numeric
 from mild.tables.queries import is_list
 
-__all__ = ["as_column", "as_texts", "check_vectors", "vector_rows"]
+__all__ = ["RowError", "as_column", "as_texts", "check_vectors", "vector_rows"]
+
+
+class RowError(DataFileError):
+    """A row that cannot be read; who knows where the batch lies in its file says which one it is.
+
+    Parameters
+    ----------
+    sentence : about "it", the row
+    row : its place in the batch
+    """
+
+    def __init__(self, sentence: str, row: int = 0) -> None:
+        super().__init__(sentence)
+        self.row = row
 
 
 def check_vectors(name: str, kind: Any, width: int) -> None:
@@ -109,9 +123,10 @@ def _equal_lists(array: Any, width: int, empty: NDArray[np.bool_] | None) -> Any
     lengths = pc.list_value_length(array).fill_null(width).to_numpy(zero_copy_only=False)
     odd = np.flatnonzero(lengths != width)
     if odd.size:
-        raise DataFileError(
-            f"vectors must have the {width} numbers that the router was fitted with; row {odd[0]:,} of "
-            f"the batch holds {lengths[odd[0]]}."
+        raise RowError(
+            f"vectors must have the {width} numbers that the router was fitted with; it holds "
+            f"{lengths[odd[0]]}.",
+            int(odd[0]),
         )
     if empty is None:
         return array.flatten()

@@ -62,6 +62,7 @@ def route_batch(
     from mild.artifact import load
     from mild.batch import BatchOptions, route_dataset
     from mild.serving import new_prices
+    from mild.tables.findings import counted
 
     _refuse(given, OF_LINES, "is for lines; leave it out where there is --out")
     if source == "-":
@@ -77,13 +78,16 @@ def route_batch(
         prices=prices,
     )
     with progress_bar("Routing") as progress:
-        summary = route_dataset(folder, source, out, wanted, progress=progress, **options)
+        summary = route_dataset(
+            folder, source, out, wanted, progress=progress, notice=note, **options
+        )
     if summary.skipped:
-        note(f"{summary.skipped:,} of {summary.partitions:,} parts were there already.")
+        were = "was" if summary.skipped == 1 else "were"
+        note(f"{summary.skipped:,} of {counted(summary.partitions, 'part')} {were} there already.")
 
     def show() -> None:
         print_table(
-            f"{summary.rows:,} rows in {summary.partitions:,} parts",
+            f"{counted(summary.rows, 'row')} in {counted(summary.partitions, 'part')}",
             ["expert", "rows", "share"],
             [
                 [name, f"{summary.counts[name]:,}", number(share, 3)]
@@ -94,7 +98,7 @@ def route_batch(
 
     emit({**summary.as_dict(), "out": summary.out, "skipped": summary.skipped}, as_json, show)
     if summary.bad:
-        row = "1 row holds" if summary.bad == 1 else f"{summary.bad:,} rows hold"
+        row = counted(summary.bad, "row holds", "rows hold")
         end = "left out" if wanted.skip_bad else "without an expert"
         note(f"{row} no query that can be routed: {end}.", "warning")
         if not wanted.skip_bad:

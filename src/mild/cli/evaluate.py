@@ -117,7 +117,8 @@ def _show(report: dict[str, Any]) -> None:
 
     if "cost" in report:
         say(f"cost = {report['cost']['words']}")
-    print_judgement(report, f"on {report['summary']['n_known']:,} rows")
+    rows = report["summary"]["n_known"]
+    print_judgement(report, f"on {rows:,} row{'' if rows == 1 else 's'}")
     say(report["verdict"]["sentence"])
     if "saved" in report:
         say(f"Written to {report['saved']}.")

@@ -11,7 +11,7 @@ from mild.cli.console import emit, note, print_table, say
 from mild.cli.data import options as d
 from mild.cli.engine_options import Address, Engine, check_engine
 from mild.cli.outcomes import Given, Model, Source, Text
-from mild.cli.torchrun import leave_writing_to_first, training_together
+from mild.cli.torchrun import leave_writing_to_first, one_voice, training_together
 
 if TYPE_CHECKING:
     from mild.tables import Matrices
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["fit"]
 
 
+@one_voice
 def fit(
     out: o.Out,
     data: Source = None,
@@ -75,8 +76,9 @@ def fit(
     ] = False,
     engine: Engine = "local",
     address: Address = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Workers of --engine ray. Default: all processors.")
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Threads, or workers of Ray, for shards. Default: one per core."),
     ] = None,
     scratch: Annotated[
         str | None,
@@ -144,13 +146,13 @@ def fit(
         check_target(out, overwrite)
         if features is not None or costs is not None:
             raise OptionError("--features and --costs are for tables that fit into memory.")
-        place = (engine, address, workers, scratch)
+        place = (engine, address, jobs, scratch)
         with training_together(router):
             result = fit_streamed(unfitted, given, standardize, out, overwrite, seed, *place)
         emit(result, as_json, lambda: _show(result))
         return
-    if workers is not None or scratch is not None:
-        raise OptionError("--workers and --scratch are for shards: name a folder, or add --stream.")
+    if jobs is not None or scratch is not None:
+        raise OptionError("--jobs and --scratch are for shards: name a folder, or add --stream.")
     outcomes = given.is_outcomes(features, costs)
     unfitted = build_router(router, words, seed, standardize=False)
     check_target(out, overwrite)
@@ -270,9 +272,10 @@ def _show(result: dict[str, Any]) -> None:
     training = result["training"]
     if "cost" in result:
         say(f"cost = {result['cost']['words']}; text features: {result['text']}")
-    rows = f"{training['summary']['n_known']:,}"
-    where = f"{rows} of the {result['rows']:,}" if "rows" in result else f"the {rows}"
-    print_judgement(training, f"on {where} training rows (optimistic)")
+    rows = training["summary"]["n_known"]
+    where = f"{rows:,} of the {result['rows']:,}" if "rows" in result else f"the {rows:,}"
+    one = result.get("rows", rows) == 1
+    print_judgement(training, f"on {where} training row{'' if one else 's'} (optimistic)")
     if result["margins"] is not None:
         pairs = zip(training["experts"], result["margins"], strict=True)
         print_table("margins", ["expert", "margin"], [[n, f"{m:.4g}"] for n, m in pairs])

@@ -73,7 +73,7 @@ def predict(
 
     def show() -> None:
         print_table(
-            f"{table.rows} rows",
+            "1 row" if table.rows == 1 else f"{table.rows:,} rows",
             ["expert", "share"],
             [[name, number(share, 3)] for name, share in routed.items()],
         )

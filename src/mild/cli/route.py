@@ -57,7 +57,10 @@ def route(
     beta: d.Beta = None,
     price_weight: d.PriceWeight = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes or threads. Default: one per core.")
+        int | None,
+        typer.Option(
+            min=1, help="Processes or threads; on Ray, parts at a time. Default: one per core."
+        ),
     ] = None,
     keep: b.Keep = None,
     probabilities: b.Probabilities = False,

@@ -37,13 +37,14 @@ def fit_streamed(
     seed: int,
     engine: str,
     address: str | None,
-    workers: int | None,
+    jobs: int | None,
     scratch: str | None,
 ) -> dict[str, Any]:
     """Fit, save and judge on a sample of the rows."""
     from mild.artifact import load
     from mild.artifact.writing import check_target
     from mild.cli.description import margins_of
+    from mild.engines import check_ray
     from mild.shards.dataset import open_dataset
     from mild.shards.fitting import fit_shards
     from mild.shards.saving import save_shards
@@ -54,6 +55,9 @@ def fit_streamed(
     from mild.tasks import evaluate_choices
 
     check_router(unfitted)
+    # Before anything is made, or what an earlier run left is touched.
+    if engine == "ray":
+        check_ray(address)
     dataset = open_dataset(
         given.file or "", Wanted(**{name: getattr(given, name) for name in HOW_TO_READ})
     )
@@ -64,8 +68,8 @@ def fit_streamed(
 
         def hire(held: Any) -> Any:
             if engine == "ray":
-                return ray_workers(held, terms, address, workers)
-            return local_workers(held, terms, work.features)
+                return ray_workers(held, terms, address, jobs)
+            return local_workers(held, terms, work.features, jobs)
 
         try:
             fitted = fit_shards(
@@ -87,10 +91,13 @@ def fit_streamed(
     left = [name for name in dataset.expert_names if name not in fitted.dataset.expert_names]
     if left:
         note(f"left out, never asked: {', '.join(left)}.")
+    for finding in fitted.findings:
+        note(finding.sentence)
     if fitted.settled is not None:
         note(fitted.settled)
     if fitted.remembered:
-        note(f"{fitted.remembered} of {fitted.evaluations} evaluations were there already.")
+        were = "was" if fitted.remembered == 1 else "were"
+        note(f"{fitted.remembered} of {fitted.evaluations} evaluations {were} there already.")
     saved = load(folder)
     report = evaluate_choices(fitted.task, saved.predict(fitted.features), seed=seed).as_dict()
     # Whether it pays is not for the training data to say.

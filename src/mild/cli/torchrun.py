@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any
 
 import typer
 
 from mild.cli.console import INTERRUPTED
 from mild.exceptions import MildError, OptionError
 
-__all__ = ["leave_writing_to_first", "training_together"]
+__all__ = ["leave_writing_to_first", "one_voice", "training_together"]
+
+#: Seconds for which a process that fails waits until torchrun ends it because the first one failed.
+GRACE = 10.0
 
 
 def _place() -> tuple[int, int]:
@@ -23,12 +29,35 @@ def _place() -> tuple[int, int]:
         return 0, 1
 
 
+def one_voice(verb: Callable[..., None]) -> Callable[..., None]:
+    """The verb, silent in all processes of torchrun but the first; torchrun ends all with one that fails.
+
+    An error that the first process does not have is said after some seconds.
+    """
+
+    @functools.wraps(verb)
+    def run(**options: Any) -> None:
+        rank, size = _place()
+        if size <= 1 or rank == 0:
+            verb(**options)
+            return
+        try:
+            with open(os.devnull, "w") as no, redirect_stdout(no), redirect_stderr(no):
+                verb(**options)
+        except MildError:
+            # Ending at once could end the first process before it says it. If nobody ends us, the first
+            # process does not have this error, and it is for us to say.
+            time.sleep(GRACE)
+            raise
+        except KeyboardInterrupt as error:
+            raise typer.Exit(INTERRUPTED) from error
+
+    return run
+
+
 @contextmanager
 def training_together(router: str) -> Iterator[None]:
-    """Within this context the processes that torchrun started are a group; all but the first are silent.
-
-    Alone, nothing happens.
-    """
+    """Within this context the processes that torchrun started are a group. Alone, nothing happens."""
     rank, size = _place()
     if size <= 1:
         yield
@@ -49,17 +78,7 @@ def training_together(router: str) -> Iterator[None]:
     else:
         dist.init_process_group("gloo")
     try:
-        if rank == 0:
-            yield
-            return
-        with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
-            try:
-                yield
-            except MildError as error:
-                # The first process says it.
-                raise typer.Exit(1) from error
-            except KeyboardInterrupt as error:
-                raise typer.Exit(INTERRUPTED) from error
+        yield
     finally:
         dist.destroy_process_group()
 

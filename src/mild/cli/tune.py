@@ -91,7 +91,7 @@ def tune(
     Example:
       mild tune outcomes.parquet --out router --price-weight 50
       mild tune outcomes.parquet --out router --group subject --safe
-      mild tune log.csv --out router --families all --n-jobs -1
+      mild tune log.csv --out router --families all --jobs -1
     """
     from mild.artifact.writing import check_target
     from mild.cli.tuned import Search, note_skipped, print_tuned, tune_matrices, tune_outcomes

@@ -6,7 +6,8 @@ For a sample with scores f, rewards c̄ and margins rho (paper, section 5.3)
 
 Arrays are worked on with experts first, (p, m), so that a sum over experts adds whole rows. Experts
 that share a margin share one log-sum-exp: the work is (number of distinct margins) x p per sample
-and no (n, p, p) array is ever made.
+and no (n, p, p) array is ever made. Where there are many distinct margins, a dozen or two of them stand in
+for all of the logistic loss (mild.decisions.anchors), and the work grows with p alone.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from mild.arrays import (
     float_matrix,
 )
 from mild.costs import rewards as make_rewards
+from mild.decisions.anchors import anchors
 from mild.exceptions import InvalidInputError
+from mild.losses.anchored import anchored_logistic
 from mild.margins import MarginGroup, margin_groups
 from mild.surrogates import Surrogate, parse_surrogate
 
@@ -148,6 +151,9 @@ def accumulate_loss(
     if surrogate.form == "hinge":
         return _hinge(scores, rewards, groups, gradient)
     if surrogate.form == "comp_sum" and surrogate.tau == 1:
+        few = anchors(groups, scores.dtype)
+        if few is not None:
+            return anchored_logistic(scores, rewards, groups, few, gradient)
         return _logistic(scores, rewards, groups, gradient)
     loss = _pairwise if surrogate.form == "pairwise" else _comp_sum
     with np.errstate(divide="ignore", over="ignore"):

@@ -78,7 +78,8 @@ class Policy(ABC):
         """The policy under new prices, where error and price are separate heads."""
         raise UnsupportedError(
             f"a {self.kind} router has one head, in which errors and prices are mixed: new prices "
-            f"need a refit. Fit PricedRouter, which keeps an error head and a price head."
+            f"need a refit. Fit PricedRouter (mild fit --router priced), which keeps an error head and a "
+            f"price head."
         )
 
     def _check_drop(self, expert: int) -> int:
@@ -116,8 +117,11 @@ class ScorePolicy(Policy):
 
         def score(rows: slice) -> FloatArray:
             block = X[rows]
-            scores = self.scores_experts_first(block)
-            if inspect is not None and not (self.scores_tell and np.isfinite(scores.sum())):
+            # Infinities of both signs add up to NaN: that is for ``inspect`` to say, not for numpy.
+            with np.errstate(invalid="ignore", over="ignore"):
+                scores = self.scores_experts_first(block)
+                sound = inspect is None or (self.scores_tell and np.isfinite(scores.sum()))
+            if inspect is not None and not sound:
                 inspect(block, rows.start)
             return scores
 

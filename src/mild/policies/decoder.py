@@ -8,12 +8,18 @@ from mild.arrays import FloatArray, IntArray
 from mild.decisions import (
     argmax_last,
     argmax_last_experts_first,
+    deciding_anchors,
+    rows_at_once,
+    stationary_choice,
     stationary_experts_first,
 )
 from mild.margins import margin_groups
 from mild.surrogates import Surrogate, parse_surrogate
 
 __all__ = ["Decoder"]
+
+# States up to which elimination on floats beats that on arrays, for one input.
+LONGEST = 40
 
 
 class Decoder:
@@ -33,8 +39,17 @@ class Decoder:
         self.rule = rule if self.surrogate.decodable else "argmax"
         self.groups = margin_groups(margins)
         self.by_argmax = self.rule == "argmax" or len(self.groups) == 1
-        self._inverse = 1 / margins
-        self._margin_list = [float(margin) for margin in margins]
+        self._states = margins
+        if len(self.groups) < margins.size:
+            self._states = np.array([group.margin for group in self.groups])
+            self._home = np.searchsorted(self._states, margins)
+        self._inverse = 1 / self._states
+        self._margin_list = [float(margin) for margin in self._states]
+        self._in_batches = (
+            self.surrogate.form == "pairwise"
+            or len(self.groups) > LONGEST
+            or deciding_anchors(self.groups, self.surrogate, np.float32) is not None
+        )
         # Beyond this gap, plain powers of the rates overflow.
         self._reach = -300.0 * float(margins.min())
 
@@ -44,9 +59,9 @@ class Decoder:
 
     def choose_experts_first(self, scores: FloatArray) -> IntArray:
         """Expert of each column of scores given experts first, (p, m)."""
-        if not self.by_argmax:
-            scores = stationary_experts_first(scores, self.margins, self.groups, self.surrogate)
-        return argmax_last_experts_first(scores)
+        if self.by_argmax:
+            return argmax_last_experts_first(scores)
+        return stationary_choice(scores, self.margins, self.groups, self.surrogate)
 
     def distribution(self, scores: FloatArray) -> FloatArray:
         """Stationary distribution (m, p); where there is none, all mass on the largest score."""
@@ -54,19 +69,41 @@ class Decoder:
             result = np.zeros_like(scores)
             result[np.arange(len(scores)), argmax_last(scores)] = 1
             return result
-        return stationary_experts_first(scores.T, self.margins, self.groups, self.surrogate).T
+        result = np.empty_like(scores)
+        size = rows_at_once(scores.shape[1], self.groups, self.surrogate)
+        for start in range(0, len(scores), size):
+            rows = slice(start, start + size)
+            result[rows] = stationary_experts_first(
+                scores[rows].T, self.margins, self.groups, self.surrogate
+            ).T
+        return result
 
     def choose_one(self, scores: FloatArray) -> int:
         """Expert for one vector of scores, without array overhead: plain elimination on floats."""
         if self.by_argmax:
             return int(scores.size - 1 - scores[::-1].argmax())
         shifted = scores - scores.max()
-        if self.surrogate.form == "pairwise" or not shifted.min() > self._reach:
+        if self._in_batches or not shifted.min() > self._reach:
             return int(self.choose(scores[None])[0])
         table = np.exp(np.multiply.outer(self._inverse, shifted))
+        if len(self._margin_list) < shifted.size:
+            lumped = self._lumped_weights(table)
+            return int(lumped.size - 1 - lumped[::-1].argmax())
         weights = _eliminate(table.tolist(), self._margin_list, self.surrogate.tau)
         best = max(weights)
         return len(weights) - 1 - weights[::-1].index(best)
+
+    def _lumped_weights(self, table: FloatArray) -> FloatArray:
+        """Unnormalised masses (p,) where experts share margins; ``table`` (G, p) as for all of them."""
+        shares = table / table.sum(axis=1, keepdims=True)
+        between = np.zeros((len(table), len(table)))
+        np.add.at(between.T, self._home, shares.T)
+        masses = np.array(_eliminate(between.tolist(), self._margin_list, 1.0))
+        weights: FloatArray = ((masses / self._states)[:, None] * shares).sum(axis=0)
+        weights *= self.margins
+        if self.surrogate.tau != 1:
+            weights *= shares[self._home, np.arange(weights.size)] ** (1 - self.surrogate.tau)
+        return weights
 
     def without(self, expert: int) -> Decoder:
         """The same decoder with one expert gone."""

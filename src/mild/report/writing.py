@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mild.exceptions import DataFileError, OutputExistsError
+from mild.exceptions import DataFileError
+from mild.files import check_free, replacing
 from mild.report.document import SCHEMA
 from mild.report.page import render
 
@@ -25,7 +25,7 @@ def check_report(path: str | os.PathLike[str], overwrite: bool = True) -> Path:
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
         raise DataFileError(f"{target}: a report must end in .html; got {target.suffix!r}.")
-    return _check(target, overwrite)
+    return check_free(target, overwrite)
 
 
 def write_report(
@@ -38,7 +38,7 @@ def write_report(
 
 def write_document(document: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
     """Write a document as JSON, to be rendered later."""
-    target = _check(Path(path), overwrite=True)
+    target = check_free(Path(path), overwrite=True)
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
     return _replace(target, text.encode(errors="replace"))
 
@@ -66,29 +66,10 @@ def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is no number of JSON")
 
 
-def _check(target: Path, overwrite: bool) -> Path:
-    if target.is_dir():
-        raise OutputExistsError(f"{target} must be a file; a folder is there.")
-    if target.exists() and not overwrite:
-        raise OutputExistsError(
-            f"{target} exists; choose another file, or replace it (--overwrite, overwrite=True)."
-        )
-    if not target.parent.is_dir() or not os.access(target.parent, os.W_OK | os.X_OK):
-        raise DataFileError(f"cannot write to {target}: {target.parent} is not a writable folder.")
-    return target
-
-
 def _replace(target: Path, content: bytes) -> Path:
-    """Write under another name in the same folder, then rename."""
-    fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}.new")
     try:
-        with open(fresh, "xb") as file:
+        with replacing(target) as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(fresh, target)
     except OSError as error:
         raise DataFileError(f"cannot write to {target}: {error.strerror or error}.") from error
-    finally:
-        fresh.unlink(missing_ok=True)
     return target

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 from typing import Any, Protocol
@@ -80,6 +80,20 @@ class RowLoss:
         if self.scale is not None:
             gradient *= self.scale[:, None]
         return float(values.sum(dtype=np.float64)), gradient
+
+    def curvature(self, scores: FloatArray) -> FloatArray:
+        """Curvature (p, p) between the scores (p, n) of all rows, summed: differences of gradients."""
+        exact = replace(self, rewards=self.rewards.astype(np.float64))
+        steepest = 1.0 if self.scale is None else float(self.scale.max())
+        step = 1e-4 * min(group.margin for group in self.groups) / steepest
+        result = np.empty((len(scores), len(scores)))
+        with np.errstate(invalid="ignore", over="ignore"):
+            level = exact.evaluate(scores.copy(), slice(None))[1].sum(axis=1)
+            for k in range(len(scores)):
+                moved = scores.copy()
+                moved[k] += step
+                result[k] = (exact.evaluate(moved, slice(None))[1].sum(axis=1) - level) / step
+            return (result + result.T) / 2
 
     def take(self, rows: IntArray, factor: float) -> RowLoss:
         """The loss of some of the rows, rewards multiplied by ``factor``."""

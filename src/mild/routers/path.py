@@ -21,10 +21,26 @@ from mild.routers.solver import (
 from mild.routers.targets import LossOptions, Targets
 from mild.surrogates import Surrogate
 
-__all__ = ["SAMPLE_TOL", "LinearPath", "first_start", "row_loss"]
+__all__ = [
+    "MANY_TOL",
+    "SAMPLE_TOL",
+    "LinearPath",
+    "curvature_between",
+    "first_start",
+    "row_loss",
+    "tell_apart",
+]
 
 # A sample is solved this well before a single fit, or ten times better than a search asks for.
 SAMPLE_TOL = 1e-4
+# More experts than this differ enough to be told apart. A rough solution, on the sample if there is one,
+# says how; then the sample is solved as well as it can tell about all rows.
+MANY = 8
+ROUGH_TOL = 1e-3
+MANY_TOL = 1e-5
+# Rows, and rows times pairs of experts, that tell how experts differ.
+LEAST_ROWS, MOST_ROWS = 64, 256
+PAIRS = 2**17
 # Tolerance of a search among few rows, where evaluations are cheap.
 FINE = 1e-5
 # How many starts a search takes unchecked after one that proved four times better than asked.
@@ -80,12 +96,20 @@ class LinearPath:
         preconditioner = Preconditioner(self.moments, targets.curvature(), alpha, fit_intercept)
         every = LinearObjective(self.X, loss, alpha, fit_intercept, threads)
         part = self._sample_objective(loss, every)
+        begin = self.solution if part is None else self.sample_solution
+        begin = begin if start is None else start
+        preconditioner, begin, spent = tell_apart(
+            part or every, preconditioner, self.moments, begin, max_iter
+        )
+        spent = spent if part is None else 0
         if search_tol is None or part is None:
             if search_tol is not None:
                 tol = max(tol, min(search_tol, FINE))
             if start is None:
-                start = self._start(part, preconditioner, every, SAMPLE_TOL, max_iter, 0.0)
-            solution = minimise(every, preconditioner, start, tol, max_iter)
+                sample_tol = SAMPLE_TOL if preconditioner.between is None else MANY_TOL
+                start = self._start(part, preconditioner, every, sample_tol, max_iter, 0.0, begin)
+            solution = minimise(every, preconditioner, start, tol, max_iter - spent)
+            solution = replace(solution, n_iter=solution.n_iter + spent)
             self._trust = 0
         else:
             if self._zero_value is None:
@@ -93,7 +117,7 @@ class LinearPath:
             zero_value = self._zero_value
             moved = self.solution is not None
             tol_few = search_tol / 10
-            start = self._start(part, preconditioner, every, tol_few, max_iter, zero_value)
+            start = self._start(part, preconditioner, every, tol_few, max_iter, zero_value, begin)
             if self._trust > 0:
                 self._trust -= 1
                 solution = Solution(start, np.nan, 0, True)
@@ -118,13 +142,13 @@ class LinearPath:
         tol: float,
         max_iter: int,
         reference: float,
+        begin: FloatArray | None,
     ) -> FloatArray:
+        if begin is None:
+            begin = first_start(few or every, preconditioner, max_iter)
         if few is None:
-            if self.solution is None:
-                return first_start(every, preconditioner, max_iter)
-            return self.solution
+            return begin
         before = self.sample_solution
-        begin = first_start(few, preconditioner, max_iter) if before is None else before
         self.sample_solution = minimise(few, preconditioner, begin, tol, max_iter, reference).W
         if before is None or self.solution is None:
             return self.sample_solution
@@ -164,6 +188,42 @@ def row_loss(targets: Targets, dtype: Any) -> RowLoss:
             for value in (targets.scale, targets.offset, targets.own_offset)
         ),
     )
+
+
+def tell_apart(
+    few: LinearObjective,
+    preconditioner: Preconditioner,
+    moments: FloatArray,
+    begin: FloatArray | None,
+    max_iter: int,
+) -> tuple[Preconditioner, FloatArray | None, int]:
+    """For many experts, a preconditioner that knows how they differ near the solution.
+
+    Returns it with a start, which is a rough solution of ``few`` if none was given, and with the
+    iterations which that took. Few experts, and the hinge, which has no curvature, keep what they have.
+    """
+    loss = few.loss
+    if not isinstance(loss, RowLoss) or few.shape[0] <= MANY or loss.surrogate.form == "hinge":
+        return preconditioner, begin, 0
+    spent = 0
+    if begin is None:
+        rough = minimise(few, preconditioner, np.zeros(few.shape), ROUGH_TOL, max_iter)
+        begin, spent = rough.W, rough.n_iter
+    between = curvature_between(few.X, loss, begin)
+    if np.isfinite(between).all() and between.trace() > 0:
+        preconditioner = Preconditioner(moments, between, few.alpha, few.fit_intercept)
+    return preconditioner, begin, spent
+
+
+def curvature_between(X: Any, loss: RowLoss, W: FloatArray) -> FloatArray:
+    """Curvature (p, p) of the loss between the scores of experts at W, estimated from a few rows."""
+    p, n = loss.rewards.shape
+    size = min(n, max(LEAST_ROWS, min(MOST_ROWS, PAIRS // p**2, n // 8)))
+    rows = np.arange(size) * n // size
+    scores = np.asarray(X[rows] @ W[:, :-1].T).T + W[:, -1:]
+    weight = float(loss.rewards[:, rows].sum())
+    factor = float(loss.rewards.sum()) / weight if weight > 0 else 1.0
+    return loss.take(rows, factor).curvature(scores)
 
 
 def first_start(

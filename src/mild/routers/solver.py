@@ -2,9 +2,11 @@
 
 Near the start the Hessian of the objective is close to ``kappa * A + 2 alpha I`` for every expert, where A
 is the second-moment matrix of the features with a constant 1. Its Cholesky factor, from a sample of the
-rows, turns the variables round so that L-BFGS sees an almost round bowl. A first solution on the same
-sample is the starting point for all rows. The stopping rule is the estimated suboptimality
-``||L^-1 gradient||^2 / 2`` relative to the value: it means the same whatever the scale of the features.
+rows, turns the variables round so that L-BFGS sees an almost round bowl. Further on experts differ, the
+more so the more their margins do, and kappa becomes a matrix K between their scores: the Hessian is close
+to the Kronecker product of K and A. A first solution on the same sample is the starting point for all
+rows. The stopping rule is the estimated suboptimality ``||L^-1 gradient||^2 / 2`` relative to the value: it
+means the same whatever the scale of the features.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ DENSE_LIMIT = 2048
 MEMORY = 12
 PATIENCE = 12
 MAX_TRIALS = 25
+# Least curvature that any direction between scores is taken to have, in units of the mean.
+FLATTEST = 0.01
 
 
 class Objective(Protocol):
@@ -64,14 +68,26 @@ class Preconditioner:
     Parameters
     ----------
     moments : second moments per unit of weight, (d + 1, d + 1), or its diagonal (d + 1,)
-    curvature : mean curvature of the loss in one score
+    curvature : mean curvature of the loss in one score, or between all scores, (p, p); V then is
+        ``(K / mean curvature)^(1/2)`` times what it is without
     alpha : L2 strength
     """
 
     def __init__(
-        self, moments: FloatArray, curvature: float, alpha: float, fit_intercept: bool = True
+        self,
+        moments: FloatArray,
+        curvature: float | FloatArray,
+        alpha: float,
+        fit_intercept: bool = True,
     ) -> None:
         self.dense = moments.ndim == 2
+        self.between: tuple[FloatArray, FloatArray] | None = None
+        if isinstance(curvature, np.ndarray):
+            spread = np.diag(moments) if self.dense else moments
+            # The penalty bends every direction as much; none may seem flat for want of rows.
+            curvature, self.between = _matrix_roots(
+                curvature, 2 * alpha / max(spread.mean(), 1e-300)
+            )
         self.root = float(np.sqrt(curvature))
         if self.dense:
             # A coupled intercept would move with the weights, so there must be one to move.
@@ -88,6 +104,8 @@ class Preconditioner:
 
     def to_weights(self, V: FloatArray) -> FloatArray:
         """W from V."""
+        if self.between is not None:
+            V = self.between[1] @ V
         if not self.dense:
             return V / self.factor
         W = np.empty_like(V)
@@ -97,6 +115,8 @@ class Preconditioner:
 
     def to_variables(self, W: FloatArray) -> FloatArray:
         """V from W."""
+        if self.between is not None:
+            W = self.between[0] @ W
         if not self.dense:
             return W * self.factor
         offset = (W[:, :-1] @ self.mean + W[:, -1]) * self.root
@@ -104,6 +124,8 @@ class Preconditioner:
 
     def turn_gradient(self, G: FloatArray) -> FloatArray:
         """Gradient in V from the gradient in W."""
+        if self.between is not None:
+            G = self.between[1] @ G
         if not self.dense:
             return G / self.factor
         centred = G[:, :-1] - np.outer(G[:, -1], self.mean)
@@ -236,6 +258,19 @@ def second_moments(X: Any, weights: FloatArray) -> FloatArray:
         scaled = np.column_stack([X[rows] * roots[:, None], roots])
         moments += scaled.T @ scaled
     return moments / total
+
+
+def _matrix_roots(
+    curvature: FloatArray, penalty: float
+) -> tuple[float, tuple[FloatArray, FloatArray]]:
+    """Mean curvature, and the root of the matrix in its units with that root's inverse."""
+    p = len(curvature)
+    mean = max(float(np.trace(curvature)) / max(p - 1, 1), 1e-12)
+    # Moving all scores together changes nothing: that direction gets the mean.
+    sizes, turns = np.linalg.eigh(curvature / mean + 1 / p)
+    roots = np.sqrt(np.maximum(sizes, FLATTEST) + penalty / mean)
+    roots /= np.sqrt(1 + penalty / mean)
+    return mean, ((turns * roots) @ turns.T, (turns / roots) @ turns.T)
 
 
 def _lower_factor(moments: FloatArray) -> FloatArray:

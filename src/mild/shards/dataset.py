@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -15,13 +16,15 @@ from mild.tables import OutcomeTable
 from mild.tables.arrow import is_numeric, unreadable
 from mild.tables.columns import listed
 from mild.tables.expert_names import match_experts
+from mild.tables.footers import looked_at, runs
 from mild.tables.forms import choose_form, lay_out
 from mild.tables.forms.layout import Layout
 from mild.tables.outcomes import Wanted
-from mild.tables.places import FoundFile, find_files, found_file, system_of
+from mild.tables.places import FoundFile, find_files, found_file, shown, system_of
 from mild.tables.queries import choose_query, is_list, is_string
 from mild.tables.reading import build_outcomes, explanation
 from mild.tables.recipe import Recipe
+from mild.tables.sources import sound
 from mild.tables.vectors import VECTOR_NAMES
 
 __all__ = ["Dataset", "Part", "naming", "open_dataset"]
@@ -43,6 +46,7 @@ class Part:
     first, last : row groups, the last one not included
     rows : rows in the file, some of which may have asked nobody
     found : the file as it was when the dataset was opened
+    first_row : place of its first row in the file
     """
 
     number: int
@@ -51,6 +55,7 @@ class Part:
     last: int
     rows: int
     found: FoundFile | None = None
+    first_row: int = 0
 
 
 @dataclass(frozen=True)
@@ -110,16 +115,20 @@ class Dataset:
     def read(self, part: Part, contents: bool = True) -> Iterator[OutcomeTable]:
         """Pieces of a part, in order; without ``contents`` only the outcomes are read."""
         columns = sorted(self.shape.kinds if contents else self.shape.layout.taken)
-        now = system_of(self.source).get_file_info(part.file)
-        if part.found is not None and found_file(now) != part.found:
-            raise changed(part)
-        with naming(part.file), _opened(self.source, part.file) as file:
-            batches = file.iter_batches(
-                PIECE_ROWS, range(part.first, part.last), columns, use_threads=False
-            )
-            for batch in batches:
-                table = pa.Table.from_batches([batch])
-                yield build_outcomes(table, self.wanted, piece=True, contents=contents)
+        system = system_of(self.source)
+        groups, first = range(part.first, part.last), part.first_row
+        with naming(part.file):
+            now = found_file(system.get_file_info(part.file))
+            if part.found is not None and now != part.found:
+                raise changed(part)
+            with system.open_input_file(part.file) as stream:
+                file = parquet.ParquetFile(
+                    stream, page_checksum_verification=True, pre_buffer=False
+                )
+                for batch in file.iter_batches(PIECE_ROWS, groups, columns, use_threads=False):
+                    table = sound(pa.Table.from_batches([batch]))
+                    yield build_outcomes(table, self.wanted, first, contents)
+                    first += batch.num_rows
 
 
 def open_dataset(source: str, wanted: Wanted) -> Dataset:
@@ -136,22 +145,21 @@ def open_dataset(source: str, wanted: Wanted) -> Dataset:
         No files, no rows, a file that is cut off, columns that differ; the file is named.
     """
     files = find_files(source)
+    found = looked_at(source, files, partial(_look, wanted))
+    shape = found[0][0]
     parts: list[Part] = []
-    first: Shape | None = None
-    for file in files:
-        with naming(file.path), _opened(source, file.path) as opened:
-            shape = _shape(opened.schema_arrow, wanted)
-            spans = list(_spans(opened.metadata))
-        if first is None:
-            first = shape
-        else:
-            _compare(first, shape, files[0].path, file.path)
-        for start, stop, rows in spans:
-            parts.append(Part(len(parts), file.path, start, stop, rows, file))
-    if not parts or first is None:
-        raise DataFileError(f"{source}: there must be at least one row; got none.")
-    fixed = replace(wanted, form=first.layout.form)
-    dataset = Dataset(source, tuple(files), tuple(parts), fixed, first)
+    for file, (other, groups) in zip(files, found, strict=True):
+        _compare(shape, other, files[0].path, file.path)
+        row = 0
+        for start, stop in runs(groups, PART_ROWS):
+            rows = sum(groups[start:stop])
+            if rows:
+                parts.append(Part(len(parts), file.path, start, stop, rows, file, row))
+            row += rows
+    if not parts:
+        raise DataFileError(f"{shown(source)}: there must be at least one row; got none.")
+    fixed = replace(wanted, form=shape.layout.form)
+    dataset = Dataset(source, tuple(files), tuple(parts), fixed, shape)
     # By name, so that shards with columns in another order are read alike.
     named = dataset.expert_names
     return dataset.only(named if wanted.experts is None else match_experts(wanted.experts, named))
@@ -162,22 +170,11 @@ def changed(part: Part) -> DataFileError:
     return DataFileError(f"{part.file}: it was changed since the fit began; run it again.")
 
 
-def _opened(source: str, path: str) -> Any:
-    file = system_of(source).open_input_file(path)
-    return parquet.ParquetFile(file, page_checksum_verification=True, pre_buffer=False)
-
-
-def _spans(metadata: Any) -> Iterator[tuple[int, int, int]]:
-    """Runs of row groups that together have at most ``PART_ROWS`` rows, or are one group."""
-    start, total = 0, 0
-    for group in range(metadata.num_row_groups):
-        rows = metadata.row_group(group).num_rows
-        if total and total + rows > PART_ROWS:
-            yield start, group, total
-            start, total = group, 0
-        total += rows
-    if total:
-        yield start, metadata.num_row_groups, total
+def _look(wanted: Wanted, file: FoundFile, metadata: Any, schema: Any) -> tuple[Shape, list[int]]:
+    """Which columns of a file are read, and the rows of its row groups."""
+    groups = range(metadata.num_row_groups)
+    with naming(file.path):
+        return _shape(schema, wanted), [metadata.row_group(group).num_rows for group in groups]
 
 
 def _shape(schema: Any, wanted: Wanted) -> Shape:
@@ -215,8 +212,6 @@ def _shape(schema: Any, wanted: Wanted) -> Shape:
 
 def _kind(schema: Any, name: str) -> str:
     kind = schema.field(name).type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
     if is_numeric(kind):
         return "numbers"
     if is_string(kind):

@@ -23,6 +23,7 @@ from mild.shards.solving import Sample, check_router, chosen_rows, solve_sharded
 from mild.shards.sums import Moments, Survey, merged_marks
 from mild.shards.workers import Workers
 from mild.tables import OutcomeTable
+from mild.tables.findings import Cells, Finding, unasked_rows
 from mild.tasks import CostTerms, Task, make_task
 from mild.tasks.inputs import contents
 from mild.tasks.seen import Seen
@@ -51,6 +52,7 @@ class ShardedFit:
     features : (m, d) of the sample's rows, before they are scaled
     fingerprint : of features and costs, in the order of the parts
     seen : marks of the queries
+    findings : what is odd about the outcomes
     settled : why there was nothing to route, or None
     evaluations : how often the objective was evaluated
     remembered : how many of these an earlier run had written down
@@ -64,6 +66,7 @@ class ShardedFit:
     features: Any
     fingerprint: str
     seen: Seen
+    findings: tuple[Finding, ...] = ()
     settled: str | None = None
     evaluations: int = 0
     remembered: int = 0
@@ -137,8 +140,9 @@ class _Job:
         counted = self.step if isinstance(self.step, HashingFeatures) else None
         answers = self.workers.ask("survey", counted)
         found = _ordered(one for lot, _ in answers for one in lot)
-        self.rows = {number: one.rows for number, one in found}
-        self.whole: Survey = _added([one for _, one in found])
+        self.rows = {number: one.rows for number, one, _ in found}
+        self.whole: Survey = _added([one for _, one, _ in found])
+        self.cells: Cells = _added([cells for _, _, cells in found])
         self.counts = _added([counts for _, counts in answers if counts is not None])
         if self.whole.rows < 2:
             raise InvalidInputError(
@@ -175,11 +179,17 @@ class _Job:
             features,
             hashlib.sha256("".join(one.fingerprint for one in told).encode()).hexdigest(),
             seen,
+            self._findings(),
         )
         if settled.size:
             return self._settled(result, int(settled[0]))
         moments: Moments | None = _added([one.moments for one in told if one.moments is not None])
         return self._solved(result, setup, None if moments is None else moments.scaler())
+
+    def _findings(self) -> tuple[Finding, ...]:
+        lost = sum(part.rows for part in self.dataset.parts) - self.whole.rows
+        dropped = [unasked_rows(lost)] if lost else []
+        return *dropped, *self.cells.findings(self.dataset.expert_names)
 
     def _solved(self, result: ShardedFit, setup: Setup, scaler: Any) -> ShardedFit:
         from sklearn.base import clone
@@ -228,7 +238,8 @@ class _Job:
             rows = step.sample_rows(n)
             step.fit_counts(self.counts, self._take(np.arange(n) if rows is None else rows).queries)
         elif step.kind == "vectors":
-            step.fit(contents_of(self._take(np.arange(1)), step))
+            vectors = self._take(np.arange(1)).vectors
+            step.fit([] if vectors is None else vectors)
         else:
             step.fit(self._take(scale_rows(n)).queries)
 
@@ -242,11 +253,6 @@ class _Job:
 
     def _told(self, number: int, value: float) -> None:
         self._say(2, f"evaluation {number}, objective {value:.8g}")
-
-
-def contents_of(table: OutcomeTable, step: TextFeatures) -> Any:
-    """What the step turns into features: queries or vectors."""
-    return table.vectors if step.kind == "vectors" else table.queries
 
 
 def _unfitted(
@@ -281,7 +287,7 @@ def _by_part(rows: IntArray, counted: Mapping[int, int]) -> dict[int, IntArray]:
     return found
 
 
-def _ordered(answers: Any) -> list[tuple[int, Any]]:
+def _ordered(answers: Any) -> list[Any]:
     return sorted(answers, key=lambda answer: answer[0])
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from mild.arrays import FloatArray, IntArray
 from mild.artifact import fingerprint
+from mild.exceptions import DataFileError
 from mild.routers.objective import LinearObjective, RowLoss, single_blas_thread
 from mild.routers.path import row_loss
 from mild.routers.targets import row_targets
@@ -26,6 +27,7 @@ from mild.shards.setup import Read, Setup, StepState
 from mild.shards.store import Store
 from mild.shards.sums import Moments, Survey, TargetSums, merged_marks
 from mild.tables import OutcomeTable
+from mild.tables.findings import Cells
 from mild.tasks import CostTerms
 from mild.tasks.seen import Seen
 from mild.text import TextFeatures
@@ -49,32 +51,41 @@ class Holder:
     parts : which
     terms : what counts as a cost
     folder : where features are kept; None for memory
+    threads : how many; None for as many as BLAS would use
     """
 
     def __init__(
-        self, dataset: Dataset, parts: Sequence[Part], terms: CostTerms, folder: Path | None = None
+        self,
+        dataset: Dataset,
+        parts: Sequence[Part],
+        terms: CostTerms,
+        folder: Path | None = None,
+        threads: int | None = None,
     ) -> None:
         self.dataset = dataset
         self.parts = list(parts)
         self.terms = terms
         self.store = Store(folder)
+        self.threads = threads
         self._losses: dict[int, Any] = {}
         self._scaled: set[int] = set()
         self._step: tuple[StepState, TextFeatures] | None = None
 
-    def survey(self, step: HashingFeatures | None) -> tuple[list[tuple[int, Survey]], Any]:
-        """Survey of each part, and the counts of a step that learns from counts of all texts."""
+    def survey(self, step: HashingFeatures | None) -> tuple[list[tuple[int, Survey, Cells]], Any]:
+        """Survey and scores of each part; counts of a step that learns from counts of all texts."""
 
         counted = _Total()
 
-        def look(part: Part) -> tuple[int, Survey]:
-            found = Survey.of(np.zeros((0, len(self.dataset.expert_names))))
+        def look(part: Part) -> tuple[int, Survey, Cells]:
+            nothing = np.zeros((0, len(self.dataset.expert_names)))
+            found, cells = Survey.of(nothing), Cells.of(nothing)
             for piece in self.dataset.read(part, contents=step is not None):
                 with naming(part.file):
                     found += Survey.of(self.terms.costs(piece))
+                cells += Cells.of(piece.scores)
                 if step is not None and piece.rows:
                     counted.add(step.count(piece.queries))
-            return part.number, found
+            return part.number, found, cells
 
         return self._each(look), counted.value
 
@@ -130,10 +141,11 @@ class Holder:
 
     def _each(self, work: Callable[[Part], T]) -> list[T]:
         """An answer per part, in order, by as many threads as this process should use."""
-        with single_blas_thread() as threads:
-            if min(threads, len(self.parts)) <= 1:
+        with single_blas_thread() as usual:
+            hands = min(self.threads or usual, len(self.parts))
+            if hands <= 1:
                 return [work(part) for part in self.parts]
-            pool = ThreadPoolExecutor(min(threads, len(self.parts)))
+            pool = ThreadPoolExecutor(hands)
             try:
                 return list(pool.map(work, self.parts))
             finally:
@@ -184,8 +196,7 @@ class Holder:
             if at + piece.rows > n:
                 raise changed(part)
             with naming(part.file):
-                contents = piece.vectors if step.kind == "vectors" else piece.queries
-                made = step.transform(contents if contents is not None else [])
+                made = _transformed(step, piece)
                 costs[at : at + piece.rows] = self.terms.costs(piece)
             X[at : at + piece.rows] = made
             seen.append(Seen.of(piece))
@@ -233,6 +244,19 @@ class Holder:
         if self._step is None or self._step[0] is not state:
             self._step = state, state.build()
         return self._step[1]
+
+
+def _transformed(step: TextFeatures, piece: OutcomeTable) -> FloatArray:
+    """Features (n, d) of a piece."""
+    if step.kind != "vectors" or piece.vectors is None:
+        return step.transform(piece.queries)
+    width = piece.vectors.shape[1]
+    if width != step.n_features:
+        raise DataFileError(
+            f"vectors must have {step.n_features} numbers, as those before; row {piece.place(0)} has "
+            f"{width}."
+        )
+    return step.transform(piece.vectors)
 
 
 class _Total:

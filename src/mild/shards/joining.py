@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from mild.arrays import FloatArray
+from mild.exceptions import DataFileError
 from mild.tables import OutcomeTable
 
 __all__ = ["joined"]
@@ -22,7 +23,15 @@ def joined(tables: Sequence[OutcomeTable]) -> OutcomeTable:
 
     def stacked(name: str) -> FloatArray | None:
         parts = [getattr(table, name) for table in tables]
-        return None if parts[0] is None else np.concatenate(parts)
+        if parts[0] is None:
+            return None
+        widths = sorted({part.shape[1] for part in parts})
+        if len(widths) > 1:
+            raise DataFileError(
+                f"vectors must all have the same length; some have {widths[0]} and others {widths[-1]} "
+                f"numbers."
+            )
+        return np.concatenate(parts)
 
     scores = stacked("scores")
     return replace(
@@ -33,4 +42,6 @@ def joined(tables: Sequence[OutcomeTable]) -> OutcomeTable:
         latencies=stacked("latencies"),
         vectors=stacked("vectors"),
         columns=pa.concat_tables([table.columns for table in tables]),
+        # Rows of several files: no number in one of them says which row it is.
+        places=None,
     )

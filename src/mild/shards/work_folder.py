@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mild.exceptions import ArtifactError, DataFileError, InvalidInputError, OutputExistsError
+from mild.files import FileLock
 from mild.shards.dataset import Dataset
 from mild.tasks import CostTerms
 
@@ -80,13 +81,16 @@ def work_folder(
     key = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
     parent = target.parent if scratch is None else Path(os.path.realpath(scratch))
     path = parent / f".{target.name}.fit"
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        lock = open(path / "lock", "w")  # noqa: SIM115 - it is held until the end
-    except OSError as error:
-        raise ArtifactError(f"cannot write to {path}: {error.strerror or error}.") from error
-    with lock:
-        _hold(lock, target)
+    with FileLock(path / "lock") as lock:
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            ours = lock.take()
+        except OSError as error:
+            raise ArtifactError(f"cannot write to {path}: {error.strerror or error}.") from error
+        if not ours:
+            raise OutputExistsError(
+                f"another fit is about to write to {target}; wait for it, or choose another folder."
+            )
         folder = WorkFolder(path, key)
         try:
             yield folder
@@ -96,16 +100,3 @@ def work_folder(
                 shutil.rmtree(path, ignore_errors=True)
             raise
         shutil.rmtree(path, ignore_errors=True)
-
-
-def _hold(lock: Any, target: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # no such locks on this system
-        return
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise OutputExistsError(
-            f"another fit is about to write to {target}; wait for it, or choose another folder."
-        ) from error

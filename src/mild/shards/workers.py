@@ -76,10 +76,17 @@ class RayWorkers:
 
 
 @contextmanager
-def local_workers(dataset: Dataset, terms: CostTerms, folder: Path | None) -> Iterator[Workers]:
-    """This process, with features in a folder, or in memory if that is None."""
-    holder = Holder(dataset, dataset.parts, terms, folder)
-    yield LocalWorkers(holder)
+def local_workers(
+    dataset: Dataset, terms: CostTerms, folder: Path | None, threads: int | None = None
+) -> Iterator[Workers]:
+    """This process.
+
+    Parameters
+    ----------
+    folder : where features are kept; None for memory
+    threads : how many; None for as many as BLAS would use
+    """
+    yield LocalWorkers(Holder(dataset, dataset.parts, terms, folder, threads))
 
 
 @contextmanager
@@ -127,7 +134,7 @@ def _await(ray: Any, actors: Sequence[Any]) -> None:
     if late:
         raise InvalidInputError(
             f"the Ray cluster started {len(ready)} of {len(pings)} workers within {START:.0f} s; the "
-            f"others found no free processor. Ask for fewer with --workers, or wait until it has one."
+            f"others found no free processor. Ask for fewer with --jobs, or wait until it has one."
         )
     ray.get(ready)
 

@@ -73,7 +73,7 @@ def outcome_costs(
             row, expert = (int(index) for index in np.argwhere(unknown)[0])
             raise InvalidInputError(
                 f"{what}_weight needs the {what} of every answer; "
-                f"{counted(int(unknown.sum()), 'is', 'are')} unknown, such as row {row} of "
+                f"{counted(int(unknown.sum()), 'is', 'are')} unknown, such as row {table.place(row)} of "
                 f"{names[expert]!r}. Fill them in, or leave out these rows or experts."
             )
         costs = costs + weight * values

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.arrays import FloatArray
+from mild.arrays import FloatArray, IntArray
 from mild.exceptions import DataFileError, InvalidInputError, OptionError
 from mild.tables.columns import listed
 from mild.tables.findings import Finding
@@ -44,6 +44,7 @@ class OutcomeTable:
     explanation : how the source was read, in one sentence
     findings : what is odd about it
     recipe : which columns make the query, and how; None if that is not known
+    places : (n_samples,) numbers of the rows in their file; None where they are those of the table
     """
 
     queries: list[str]
@@ -57,6 +58,7 @@ class OutcomeTable:
     explanation: str = ""
     findings: tuple[Finding, ...] = ()
     recipe: Recipe | None = None
+    places: IntArray | None = None
 
     @property
     def rows(self) -> int:
@@ -82,6 +84,7 @@ class OutcomeTable:
             columns=self.columns.take(index),
             vectors=picked(self.vectors),
             findings=(),
+            places=index if self.places is None else self.places[index],
         )
 
     def column(self, name: str) -> list[Any]:
@@ -92,6 +95,10 @@ class OutcomeTable:
             )
         values: list[Any] = self.columns[name].to_pylist()
         return values
+
+    def place(self, row: int) -> int:
+        """Number, in the file, of one of the rows: what messages name it by."""
+        return row if self.places is None else int(self.places[row])
 
     def fingerprint(self) -> str:
         """SHA-256 over queries, experts, scores, prices, latencies and vectors, as 64 digits.

@@ -8,12 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from mild.arrays import FloatArray
+from mild.arrays import FloatArray, IntArray
 from mild.exceptions import DataFileError
 from mild.tables.arrow import numbers
 from mild.tables.columns import choose_columns, listed
 from mild.tables.expert_names import match_experts
-from mild.tables.findings import RESCALE, Finding, check_range, counted, examine
+from mild.tables.findings import (
+    RESCALE,
+    Finding,
+    check_range,
+    counted,
+    examine,
+    unasked_rows,
+)
 from mild.tables.forms import TITLES, choose_form, lay_out
 from mild.tables.forms.layout import Layout, Named, seconds_per
 from mild.tables.forms.llmrouter import MODEL, PERFORMANCE, pivot
@@ -26,20 +33,29 @@ __all__ = ["build_outcomes", "explanation"]
 
 
 def build_outcomes(
-    table: Any, wanted: Wanted, piece: bool = False, contents: bool = True
+    table: Any, wanted: Wanted, first: int | None = None, contents: bool = True
 ) -> OutcomeTable:
     """Outcomes of an Arrow table.
 
-    A ``piece`` of a larger table keeps experts that were asked elsewhere, may lose all its rows, and is not
-    examined for what is odd about it. Without ``contents`` neither queries nor vectors are read.
+    With ``first`` it is a piece of a larger one, and that the number of its first row there: it keeps
+    experts that were asked elsewhere, may lose all its rows, and is not examined for what is odd about it.
+    Without ``contents`` neither queries nor vectors are read.
     """
     table, layout, findings = _shaped(table, wanted)
     all_taken = layout.taken
     if wanted.experts is not None:
         layout = layout.of(match_experts(wanted.experts, list(layout.scores)))
     scores = _cells(table, layout, layout.scores)
-    check_range("scores", scores, list(layout.scores.values()), 0, 1, RESCALE)
-    table, layout, scores, dropped = _asked(table, layout, scores, piece)
+    places = None if first is None else np.arange(first, first + len(scores))
+    check_range("scores", scores, list(layout.scores.values()), 0, 1, RESCALE, places)
+    layout, scores, dropped = _asked_experts(layout, scores, first is not None)
+    rows = np.asarray(~np.isnan(scores).all(axis=1))
+    if lost := len(rows) - int(rows.sum()):
+        table, scores = table.filter(rows), scores[rows]
+        places = np.flatnonzero(rows) if places is None else places[rows]
+        dropped.append(unasked_rows(lost))
+    # A piece may have lost all its rows.
+    contents = contents and table.num_rows > 0
     query = vector_column = None
     if contents:
         query = choose_query(table.schema, wanted.query, wanted.choices, all_taken)
@@ -50,14 +66,14 @@ def build_outcomes(
             f"--vectors; found {listed(list(table.column_names))}."
         )
     queries = [""] * table.num_rows if query is None else query_texts(table, query)
-    prices = _costs("prices", table, layout, layout.prices)
-    latencies = _costs("latencies", table, layout, layout.latencies)
+    prices = _costs("prices", table, layout, layout.prices, places)
+    latencies = _costs("latencies", table, layout, layout.latencies, places)
     if latencies is not None:
         units = [seconds_per(layout.latencies.get(name, "")) for name in layout.scores]
         # To the nanosecond: milliseconds that were written and read again are the same.
         latencies = np.round(latencies * units, 9)
     names = list(layout.scores)
-    if not piece:
+    if first is None:
         findings += [*dropped, *examine(queries, names, scores, prices, query is not None)]
     used = {*all_taken, *([vector_column] if vector_column else [])}
     if query is not None and not query.choices and len(query.columns) == 1:
@@ -69,11 +85,12 @@ def build_outcomes(
         prices,
         latencies,
         table.select([name for name in table.column_names if name not in used]),
-        None if vector_column is None else read_vectors(table, vector_column),
+        None if vector_column is None else read_vectors(table, vector_column, places),
         layout.form,
         explanation(layout, len(queries), query, vector_column),
         tuple(findings),
         replace(query or Recipe(()), vectors=vector_column),
+        places,
     )
 
 
@@ -128,53 +145,35 @@ def _cells(table: Any, layout: Layout, columns: dict[str, str]) -> FloatArray:
     return matrix
 
 
-def _costs(what: str, table: Any, layout: Layout, columns: dict[str, str]) -> FloatArray | None:
+def _costs(
+    what: str, table: Any, layout: Layout, columns: dict[str, str], places: IntArray | None
+) -> FloatArray | None:
     if not columns:
         return None
     matrix = _cells(table, layout, columns)
     names = [columns.get(name, name) for name in layout.scores]
-    check_range(what, matrix, names, 0, np.inf, "Leave out what is unknown.")
+    check_range(what, matrix, names, 0, np.inf, "Leave out what is unknown.", places)
     return matrix
 
 
-def _asked(
-    table: Any, layout: Layout, scores: FloatArray, piece: bool
-) -> tuple[Any, Layout, FloatArray, list[Finding]]:
-    """Without experts that were never asked, and without rows that asked nobody."""
-    found = []
-    asked = ~np.isnan(scores)
-    silent = [name for k, name in enumerate(layout.scores) if not asked[:, k].any()]
-    if piece:
-        silent = []
-    elif len(silent) == len(layout.scores):
+def _asked_experts(
+    layout: Layout, scores: FloatArray, piece: bool
+) -> tuple[Layout, FloatArray, list[Finding]]:
+    """Without experts that were never asked, unless that may have been elsewhere."""
+    asked = np.asarray(~np.isnan(scores).all(axis=0))
+    if not piece and not asked.any():
         raise DataFileError(
             f"no score is known; columns {listed(list(layout.scores.values()))} are empty."
         )
-    if silent:
-        kept = [k for k, name in enumerate(layout.scores) if name not in silent]
-        layout = layout.of([name for name in layout.scores if name not in silent])
-        scores, asked = scores[:, kept], asked[:, kept]
-        found.append(
-            Finding(
-                "unasked_experts",
-                len(silent),
-                f"{counted(len(silent), 'expert was', 'experts were')} never asked and left out: "
-                f"{listed(silent, 6)}.",
-            )
-        )
-    rows = np.asarray(asked.any(axis=1))
-    lost = len(rows) - int(rows.sum())
-    if lost:
-        table, scores = table.filter(rows), scores[rows]
-        found.append(
-            Finding(
-                "unasked_rows",
-                lost,
-                f"{counted(lost, 'row', 'rows')} in which no expert was asked "
-                f"{'was' if lost == 1 else 'were'} dropped.",
-            )
-        )
-    return table, layout, scores, found
+    if piece or asked.all():
+        return layout, scores, []
+    silent = [name for name, known in zip(layout.scores, asked, strict=True) if not known]
+    words = (
+        f"{counted(len(silent), 'expert was', 'experts were')} never asked and left out: "
+        f"{listed(silent, 6)}."
+    )
+    kept = layout.of([name for name in layout.scores if name not in silent])
+    return kept, scores[:, asked], [Finding("unasked_experts", len(silent), words)]
 
 
 def explanation(layout: Layout, rows: int, query: Recipe | None, vectors: str | None) -> str:

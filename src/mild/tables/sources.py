@@ -13,7 +13,7 @@ from mild.exceptions import DataFileError, InvalidInputError
 from mild.tables.arrow import unreadable
 from mild.tables.columns import listed
 
-__all__ = ["SUFFIXES", "load_file", "load_frame", "peek_schema"]
+__all__ = ["SUFFIXES", "load_file", "load_frame", "peek_schema", "sound"]
 
 SUFFIXES = (".parquet", ".csv", ".jsonl", ".ndjson")
 
@@ -105,7 +105,12 @@ def _checked(table: Any) -> Any:
         raise DataFileError(f"columns must have different names; {min(twice)!r} appears twice.")
     if table.num_rows == 0:
         raise DataFileError(f"there must be at least one row; got none, columns {listed(names)}.")
-    for place, name in enumerate(names):
+    return sound(table)
+
+
+def sound(table: Any) -> Any:
+    """The table with categories as what they stand for; refused if a column of it is broken."""
+    for place, name in enumerate(table.column_names):
         column = table.column(place)
         if pa.types.is_dictionary(column.type):
             # Categories of pandas and polars are texts like any others.

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mild.arrays import FloatArray
+from mild.arrays import FloatArray, IntArray
 from mild.exceptions import DataFileError
 from mild.tables.arrow import is_numeric, short
 from mild.tables.columns import choose_columns
@@ -31,15 +31,17 @@ def find_vectors(table: Any) -> str | None:
     return None
 
 
-def read_vectors(table: Any, name: str) -> FloatArray:
+def read_vectors(table: Any, name: str, places: IntArray | None = None) -> FloatArray:
     """Vectors of equal length, finite, as (n_samples, n_features) float32.
 
-    A CSV holds them as JSON: ``"[0.5, 1.0]"``.
+    A CSV holds them as JSON: ``"[0.5, 1.0]"``. ``places`` are the numbers of the rows in their file, where
+    they have others.
     """
+    places = np.arange(table.num_rows) if places is None else places
     choose_columns("vectors", [name], list(table.column_names))
     column = table[name]
     if is_string(column.type):
-        column = _parsed(name, column)
+        column = _parsed(name, column, places)
     if not _is_vector(column.type):
         raise DataFileError(
             f"vectors must be lists of numbers; column {name!r} holds {column.type}."
@@ -49,7 +51,7 @@ def read_vectors(table: Any, name: str) -> FloatArray:
     if odd.size:
         raise DataFileError(
             f"vectors must all have the same length; {odd.size:,} row(s) of column {name!r} do not, "
-            f"such as row {odd[0]} with {lengths[odd[0]]} where the first has {lengths[0]}."
+            f"such as row {places[odd[0]]} with {lengths[odd[0]]} where row {places[0]} has {lengths[0]}."
         )
     flat = np.concatenate([_floats(chunk) for chunk in column.chunks])
     vectors: FloatArray = flat.reshape(len(lengths), int(lengths[0]))
@@ -57,7 +59,7 @@ def read_vectors(table: Any, name: str) -> FloatArray:
     if bad.any():
         raise DataFileError(
             f"vectors must be finite; {int(bad.sum()):,} row(s) of column {name!r} are not, such as "
-            f"row {int(np.flatnonzero(bad)[0])}."
+            f"row {places[bad][0]}."
         )
     return vectors
 
@@ -78,14 +80,14 @@ def _floats(chunk: Any) -> FloatArray:
     return np.asarray(values, np.float32)
 
 
-def _parsed(name: str, column: Any) -> Any:
+def _parsed(name: str, column: Any, places: IntArray) -> Any:
     rows = []
-    for row, text in enumerate(column.to_pylist()):
+    for place, text in zip(places, column.to_pylist(), strict=True):
         try:
             rows.append(json.loads(text or ""))
         except ValueError as error:
             raise DataFileError(
-                f"vectors must be lists of numbers; column {name!r} holds {short(text)} in row {row}."
+                f"vectors must be lists of numbers; column {name!r} holds {short(text)} in row {place}."
             ) from error
     try:
         return pa.chunked_array([pa.array(rows, pa.list_(pa.float32()))])

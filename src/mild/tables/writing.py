@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from mild.exceptions import DataFileError, OutputExistsError
+from mild.exceptions import DataFileError
+from mild.files import check_free, replacing
 
 __all__ = ["check_output", "write_columns", "write_csv"]
 
@@ -25,15 +25,7 @@ def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
         raise DataFileError(
             f"{target}: the output must end in {', '.join(SUFFIXES)}; got {target.suffix!r}."
         )
-    if target.is_dir():
-        raise OutputExistsError(f"{target} must be a file; a folder is there.")
-    if target.exists() and not overwrite:
-        raise OutputExistsError(
-            f"{target} exists; choose another file, or replace it (--overwrite, overwrite=True)."
-        )
-    if not target.parent.is_dir() or not os.access(target.parent, os.W_OK | os.X_OK):
-        raise DataFileError(f"cannot write to {target}: {target.parent} is not a writable folder.")
-    return target
+    return check_free(target, overwrite)
 
 
 def write_columns(columns: Columns, path: str | os.PathLike[str], overwrite: bool = False) -> Path:
@@ -49,17 +41,11 @@ def write_columns(columns: Columns, path: str | os.PathLike[str], overwrite: boo
     {"expert": 1}
     """
     target = check_output(path, overwrite)
-    fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}.new")
     try:
-        with open(fresh, "xb") as file:
+        with replacing(target) as file:
             _WRITERS[target.suffix.lower()](columns, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(fresh, target)
     except OSError as error:
         raise DataFileError(f"cannot write to {target}: {error.strerror or error}.") from error
-    finally:
-        fresh.unlink(missing_ok=True)
     return target
 
 

@@ -78,8 +78,16 @@ def test_what_was_spent_is_listed(place):
         1.25,
     )
     shown = place.run("list").out
-    assert "$1.2500 of $5" in shown
+    assert "2 keys" in shown
+    assert "$1.25 of $5" in shown
     assert "bob (revoked)" in shown
+
+
+def test_one_key_is_not_called_keys(place):
+    place.run("add", "alice")
+    shown = place.run("list").out
+    assert "1 key " in shown
+    assert "keys" not in shown
 
 
 def test_a_name_that_is_taken_or_unknown_is_refused(place):

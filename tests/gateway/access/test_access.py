@@ -273,7 +273,10 @@ def test_money_that_is_only_held_is_a_matter_of_a_moment(place):
             with pytest.raises(Refusal) as caught:
                 await access.reserve(guest, 0.9)
             refusal = refused(caught, 429, "budget_held")
-            assert "The gateway's budget for the month is held" in refusal.message
+            assert refusal.message == (
+                "The gateway's budget for the month has enough left for this request, which may cost "
+                "$0.90, but requests under way hold too much of it until they end; try again in 1 second."
+            )
             assert refusal.headers["Retry-After"] == "1"
             access.settle(first, 0.05)
             second = await access.reserve(guest, 0.9)
@@ -284,7 +287,11 @@ def test_money_that_is_only_held_is_a_matter_of_a_moment(place):
             access.settle(third, 0.9)
             with pytest.raises(Refusal) as caught:
                 await access.reserve(guest, 0.9)
-            assert "of which $0.05 is left" in refused(caught, 402, "insufficient_quota").message
+            assert refused(caught, 402, "insufficient_quota").message == (
+                "The gateway's budget for the month is $1.00, of which $0.05 is left; this request may "
+                "cost $0.90. It renews at 2027-02-01 00:00 UTC; a request with a smaller max_tokens may "
+                "fit now."
+            )
 
     run(test)
 

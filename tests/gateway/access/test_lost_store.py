@@ -71,7 +71,7 @@ LOST = (503, "store_unavailable")
 
 
 def test_all_requests_are_shed_while_the_database_is_away_and_served_when_it_is_back(
-    postgres, server
+    postgres, server, caplog
 ):
     async def test():
         access = access_to(postgres.address, budget_day=1)
@@ -89,6 +89,11 @@ def test_all_requests_are_shed_while_the_database_is_away_and_served_when_it_is_
 
     asyncio.run(test())
     assert totals(postgres.address) == (905_000_000, 0, 0)
+    # Said once each, however often it was tried.
+    lost, back = [entry.getMessage() for entry in caplog.records if entry.name == "mild.gateway"]
+    assert lost.startswith(f"{postgres.address.shown}: the store cannot be used: ")
+    assert lost.endswith(". It is tried again once a second.")
+    assert back == "the store answers again."
 
 
 def test_what_a_worker_holds_is_served_and_no_more(postgres, server):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 import threading
@@ -84,10 +85,25 @@ def _database(file, *statements):
     connection.close()
 
 
-@pytest.mark.parametrize("path", ["none/x.sqlite", "."])
-def test_a_place_where_no_file_can_be_is_trouble(tmp_path, path):
-    with pytest.raises(StoreError):
+@pytest.mark.parametrize(
+    ("path", "said"), [("none/x.sqlite", r"no folder .*none; make it"), (".", "it is a folder")]
+)
+def test_a_place_where_no_file_can_be_is_trouble(tmp_path, path, said):
+    with pytest.raises(StoreError, match=said):
         SqliteStore(str(tmp_path / path)).open()
+
+
+@pytest.mark.parametrize("closed", ["mild.sqlite", "."])
+def test_a_file_that_may_only_be_read_is_trouble(tmp_path, monkeypatch, closed):
+    path = tmp_path / "mild.sqlite"
+    store = SqliteStore(str(path))
+    store.open()
+    store.close()
+    # Root may write everywhere: the system is asked, and answers as for others.
+    kept = tmp_path / closed
+    monkeypatch.setattr(os, "access", lambda place, mode: os.fspath(place) != str(kept))
+    with pytest.raises(StoreError, match="the file and its folder must be writable"):
+        store.open()
 
 
 def test_a_new_file_that_another_worker_is_making_is_waited_for(tmp_path):

@@ -22,7 +22,7 @@ from mild.gateway.access.store import (
     StoreDoubtError,
     StoreError,
 )
-from mild.gateway.database import DatabaseError
+from mild.gateway.database import Address, DatabaseError
 from store_cases import LostTransaction
 
 ACCOUNT = AccountKey("*", "2026-11-15")
@@ -35,6 +35,15 @@ def store(store_place):
     opened.open()
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def told_time(store_place, monkeypatch):
+    """The database's clock shows what the exchange says."""
+    if isinstance(store_place, Address):
+        monkeypatch.setattr(
+            "mild.gateway.database.postgres.PostgresDatabase.time", lambda self, now: now
+        )
 
 
 def key_of(store, name, **more):
@@ -161,7 +170,7 @@ def test_who_leaves_gives_everything_back_but_what_it_still_holds(store):
     assert total(store, OTHER) == (30, 0, 30)
 
 
-def test_a_silent_worker_is_buried_once_and_is_told_so_when_it_speaks(store_place):
+def test_a_silent_worker_is_buried_once_and_is_told_so_when_it_speaks(store_place, told_time):
     stores = [open_store(store_place) for _ in range(3)]
     for store in stores:
         store.open()
@@ -190,7 +199,7 @@ def test_a_silent_worker_is_buried_once_and_is_told_so_when_it_speaks(store_plac
         store.close()
 
 
-def test_slots_of_a_minute_are_shared_and_come_back(store):
+def test_slots_of_a_minute_are_shared_and_come_back(store, told_time):
     now = 1_000_000.0
     draw = SlotDraw("key:a", 10, 4, 0)
     assert store.exchange(Exchange(at("a"), now, slot_draws=[draw])).slots["key:a"][:2] == (4, now)

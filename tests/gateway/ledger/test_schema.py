@@ -54,6 +54,25 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
     assert path.read_bytes() == b"hello, I am a text\n" * 100
 
 
+def test_a_folder_is_called_one(tmp_path):
+    with pytest.raises(DatabaseError, match="is a folder; name a file in it"):
+        schema.open_to_write(tmp_path, 0.1)
+
+
+def test_a_file_that_may_only_be_read_is_called_one(tmp_path, monkeypatch):
+    path = write_all(tmp_path / "l.db", [record()])
+    change(path, "PRAGMA user_version = 0")
+    # Root may write everywhere: SQLite and the system answer as for others.
+    monkeypatch.setattr(os, "access", lambda place, mode: os.fspath(place) != str(path))
+
+    def fail(*_):
+        raise sqlite3.OperationalError("attempt to write a readonly database")
+
+    monkeypatch.setattr(schema, "_migrate", fail)
+    with pytest.raises(DatabaseError, match=r"l\.db and its folder must be writable"):
+        schema.open_to_write(path, 0.1)
+
+
 def test_reading_asks_for_a_file_with_something_in_it(tmp_path):
     with pytest.raises(DataFileError, match="is no file"):
         list(read_ledger(tmp_path / "no.db"))

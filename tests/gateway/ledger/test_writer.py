@@ -66,7 +66,7 @@ def test_a_full_queue_drops_and_counts_and_never_waits(ledger_place):
     assert ids(ledger_place) == list(range(100))
 
 
-def test_a_locked_file_is_told_and_waited_for(tmp_path):
+def test_a_locked_file_is_told_and_waited_for(tmp_path, caplog):
     path = tmp_path / "l.db"
     with writing(path) as writer:
         writer.write(record(0))
@@ -83,6 +83,10 @@ def test_a_locked_file_is_told_and_waited_for(tmp_path):
         assert writer.flush()
         assert eventually(lambda: writer.trouble is None)
     assert ids(path) == [0, 1]
+    assert [entry.getMessage() for entry in caplog.records] == [
+        "the ledger cannot be written: database is locked; rows wait in memory.",
+        "the ledger is written again.",
+    ]
 
 
 def test_a_file_locked_at_the_start_does_not_stop_the_start(tmp_path):
@@ -98,6 +102,22 @@ def test_a_file_locked_at_the_start_does_not_stop_the_start(tmp_path):
         other.close()
         assert writer.flush()
     assert ids(path) == [0, 1]
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "1 row is lost"), (1200, "1,200 rows are lost")])
+def test_rows_that_are_lost_at_the_end_are_counted_in_the_log(tmp_path, caplog, count, said):
+    path = tmp_path / "l.db"
+    write_all(path, [record(0)])
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    writer = LedgerWriter(Keep(path), EXPERTS)
+    writer.start()
+    for number in range(1, count + 1):
+        writer.write(record(number))
+    writer.close(0.1)
+    other.close()
+    assert f"{said} to the ledger: database is locked." in caplog.text
+    assert writer.dropped == count
 
 
 def test_a_file_that_vanishes_is_made_anew(tmp_path):

@@ -1,8 +1,10 @@
 """Worker processes and their supervisor."""
 
 import asyncio
+import contextlib
 import os
 import signal
+import socket
 import sqlite3
 import sys
 import time
@@ -168,12 +170,45 @@ def test_workers_end_when_their_supervisor_is_killed(tmp_path):
     assert asyncio.run(run()) == []
 
 
+def test_after_a_kill_the_next_gateway_starts_though_an_old_worker_still_ends(tmp_path):
+    async def run():
+        async with FakeUpstream(delay=3600.0) as up:
+            write_files(tmp_path, [("small", up.base_url)])
+            async with served(tmp_path) as g:
+                task = asyncio.create_task(ask(g.port, chat()))
+                while not up.asked:
+                    await asyncio.sleep(0.01)
+                (worker,) = g.workers()
+                g.process.kill()
+                # Its end, not that of its pipes, which the worker holds, too.
+                while is_alive(g.process.pid) or is_open(g.port):
+                    await asyncio.sleep(0.01)
+                up.delay = 0.0
+                try:
+                    async with served(tmp_path, port=g.port) as again:
+                        found = await ask(again.port, chat())
+                        assert is_alive(worker)
+                finally:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(worker, signal.SIGKILL)
+                    await asyncio.wait([task])
+                    task.exception()
+                return found.status
+
+    assert asyncio.run(run()) == 200
+
+
 def is_alive(pid):
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
             return file.read().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def is_open(port):
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_reload_swaps_the_router_of_every_worker_under_load(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 
 import pytest
 
@@ -20,6 +21,30 @@ def test_a_state_file_is_believed_only_while_its_gateway_lives(tmp_path):
     assert read_state(1234, tmp_path) is None
     with pytest.raises(ValueError, match="1234 is not"):
         reload_gateway(1234, 0.1, tmp_path)
+
+
+def test_a_lock_ends_with_the_gateway_though_its_workers_live(tmp_path):
+    state = StateFile(1234, tmp_path)
+    ready, told = os.pipe()
+    worker = os.fork()
+    if worker == 0:
+        state.leave()
+        os.write(told, b"x")
+        signal.pause()
+        os._exit(0)
+    try:
+        os.read(ready, 1)
+        state.write({"pid": 1})
+        # The worker's leaving is not the gateway's end,
+        assert read_state(1234, tmp_path) == {"pid": 1}
+        # and a gateway that is killed leaves no lock behind.
+        os.close(state._descriptor)
+        StateFile(1234, tmp_path).close()
+    finally:
+        os.kill(worker, signal.SIGKILL)
+        os.waitpid(worker, 0)
+        os.close(ready)
+        os.close(told)
 
 
 def test_the_state_folder_is_ones_own(tmp_path):

@@ -178,7 +178,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
         return
     header = ["name", "key", "created", "today", "this month", "a minute"]
     print_table(
-        f"{len(rows)} keys",
+        "1 key" if len(rows) == 1 else f"{len(rows)} keys",
         header,
         [
             [
@@ -196,4 +196,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
 
 
 def _of(spent: float, budget: float | None) -> str:
-    return f"${spent:.4f}" if budget is None else f"${spent:.4f} of ${budget:g}"
+    from mild.gateway.access.money import parts_of, shown
+
+    said = shown(parts_of(spent))
+    return said if budget is None else f"{said} of ${budget:g}"

@@ -50,8 +50,8 @@ def _ledger() -> None:
     """The gateway's decisions: who answered, what it cost, how it went.
 
     \b
-    mild ledger show ledger.db                       a short account
-    mild ledger export ledger.db --out week.parquet --since 7d
+    mild ledger show ledger.sqlite                       a short account
+    mild ledger export ledger.sqlite --out week.parquet --since 7d
     """
 
 
@@ -62,7 +62,7 @@ def show(
 
     \b
     Example:
-      mild ledger show ledger.db --since 24h
+      mild ledger show ledger.sqlite --since 24h
     """
     from mild.gateway.ledger.places import place_of
     from mild.gateway.ledger.summary import summarize
@@ -87,7 +87,7 @@ def export(
 
     \b
     Example:
-      mild ledger export ledger.db --out week.parquet --since 7d
+      mild ledger export ledger.sqlite --out week.parquet --since 7d
     """
     from mild.gateway.ledger.export import export as write
     from mild.gateway.ledger.places import place_of
@@ -105,10 +105,12 @@ def export(
 
 
 def _print(found: dict[str, Any]) -> None:
+    from mild.gateway.access.money import parts_of, shown
+
     recent = found["recent"]
     rows = [
         ["requests", f"{found['requests']:,}"],
-        ["dollars", f"{found['dollars']:,.4f}"],
+        ["dollars", shown(parts_of(found["dollars"]))],
         ["from", _moment(found["first"])],
         ["to", _moment(found["last"])],
         ["size", f"{found['bytes'] / 1e6:,.1f} MB"],
@@ -123,7 +125,7 @@ def _print(found: dict[str, Any]) -> None:
                 [
                     name,
                     f"{entry['requests']:,}",
-                    f"{entry['dollars']:,.4f}",
+                    shown(parts_of(entry["dollars"])),
                     f"{entry['tokens_in']:,}",
                     f"{entry['tokens_out']:,}",
                     number(entry["mean_latency_ms"], 1),

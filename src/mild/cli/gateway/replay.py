@@ -76,8 +76,8 @@ def replay(
 
     \b
     Example:
-      mild replay ledger.db --router new --since 7d
-      mild replay ledger.db --router new --feedback ratings.csv --price-weight 50
+      mild replay ledger.sqlite --router new --since 7d
+      mild replay ledger.sqlite --router new --feedback ratings.csv --price-weight 50
     """
     from mild.artifact import load
     from mild.gateway.ledger.places import place_of
@@ -154,5 +154,6 @@ def _print(found: Mapping[str, Any]) -> None:
             ],
         )
     for reason, count in found["left_out"].items():
-        note(f"{count:,} rows left out: {reason}.")
+        some = "1 row" if count == 1 else f"{count:,} rows"
+        note(f"{some} left out: {reason}.")
     typer.echo(found["verdict"]["sentence"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -24,6 +25,7 @@ from mild.gateway.access.store import (
     Totals,
     Transacted,
 )
+from mild.gateway.access.totals import follow
 from mild.gateway.access.waiting import Waiting, Wish
 from mild.gateway.access.wording import unavailable
 from mild.gateway.refusals import Refusal
@@ -40,6 +42,7 @@ _ROUNDS = 4
 
 Result = TypeVar("Result")
 Refuse = Callable[[Account, int], Refusal]
+logger = logging.getLogger("mild.gateway")
 
 
 class Courier:
@@ -206,18 +209,22 @@ class Courier:
         return await answer
 
     def _receive(self, asked: Exchange, done: Transacted) -> None:
+        if self.trouble is not None:
+            logger.warning("the store answers again.")
         self.trouble = None
         self.workers = done.workers
         if done.lost:
             self.purse.lose()
         self.purse.receive(done.grants)
-        self._follow(asked, done)
+        self.totals = follow(self.totals, asked, done)
         self._keys_version = done.keys_version
         if done.keys is not None:
             self._on_keys(done.keys, done.salt)
 
     def _lose(self, error: StoreError, waiting: Waiting) -> None:
         """The store is gone for now; who waits is told so."""
+        if self.trouble is None and self._task is not None:
+            logger.warning("%s It is tried again once a second.", error)
         self.trouble = str(error)
         for some in (waiting, self._waiting.take()):
             some.refuse(unavailable())
@@ -228,12 +235,12 @@ class Courier:
         now = self._clock()
         periods = [period.name for period in periods_at(now)]
         watched = beat and (now < self.watched_until or not self._keys_version)
+        reports = self.purse.report(beat, leaving)
         returns: list[SlotReturn] = []
         for scope, slots in self.slots.items():
             # Those who ask get a new lot; on a beat a quiet worker gives its lot back.
             if (beat and not slots.beat()) or scope in waiting.queues or leaving:
                 returns += slots.give_back()
-        reports = self.purse.report(beat, leaving)
         self._number += 1
         return Exchange(
             self._owner,
@@ -251,20 +258,6 @@ class Courier:
             keys_version=self._keys_version,
             leaving=leaving,
         )
-
-    def _follow(self, asked: Exchange, done: Transacted) -> None:
-        """Keep the totals: as they were read, or else as this exchange has changed them."""
-        if asked.totals_of:
-            self.totals = done.totals
-            return
-        for report in asked.reports:
-            known = self.totals.get(report.account, Totals(0, 0, 0))
-            self.totals[report.account] = known._replace(
-                spent=known.spent + report.spent, held=max(0, known.held - report.released)
-            )
-        for account, grant in done.grants.items():
-            known = self.totals.get(account, Totals(0, 0, 0))
-            self.totals[account] = known._replace(held=known.held + grant.amount)
 
     def _grant_money(self, wishes: list[Wish], asked: Exchange, done: Transacted) -> None:
         """First come, first served; who asks for more than there is, is told so."""

@@ -44,7 +44,16 @@ class Slots:
     minute is counted as 62 seconds, so that in no 60 of them more is served than the limit.
     """
 
-    __slots__ = ("_count", "_second", "_used", "_used_before", "limit", "refused_until", "scope")
+    __slots__ = (
+        "_ahead",
+        "_count",
+        "_second",
+        "_used",
+        "_used_before",
+        "limit",
+        "refused_until",
+        "scope",
+    )
 
     def __init__(self, scope: str, limit: int) -> None:
         self.scope = scope
@@ -52,12 +61,15 @@ class Slots:
         self.refused_until = 0.0
         self._count = 0
         self._second = 0
+        # Of the store's clock before ours.
+        self._ahead = 0.0
         self._used = 0
         self._used_before = 0
 
     def take(self, now: float) -> bool:
         """Use a slot, if one is at hand."""
-        if self._count <= 0 or not self._second <= now < self._second + SLOT_SECONDS:
+        age = now + self._ahead - self._second
+        if self._count <= 0 or not 0.0 <= age < SLOT_SECONDS:
             return False
         self._count -= 1
         self._used += 1
@@ -78,7 +90,7 @@ class Slots:
 
     def receive(self, grant: SlotGrant) -> None:
         """Put in what was granted, after what was left has been given back."""
-        self._count, self._second = grant.slots, grant.second
+        self._count, self._second, self._ahead = grant.slots, grant.second, grant.ahead
 
     def beat(self) -> bool:
         """A second is over; whether anything was used in the last two."""

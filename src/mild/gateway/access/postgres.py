@@ -32,20 +32,18 @@ class PostgresStore(SqlStore):
         super().__init__(address.shown)
         self._address = address
         self._connected = 0.0
-        self._ahead = 0.0
         # Accounts that are there, as far as is known.
         self._made: set[AccountKey] = set()
 
     def _connect(self) -> Database:
         database = open_postgres(self._address)
         self._made.clear()
-        self._ahead = database.ahead
-        self._connected = self._time(time.time())
+        try:
+            self._connected = database.time(time.time())
+        except BaseException:
+            database.close()
+            raise
         return database
-
-    def _time(self, now: float) -> float:
-        """By the server's clock: those of the machines may differ."""
-        return now + self._ahead
 
     def _in_touch_since(self) -> float:
         """Others may have lost the server with us: each gets the time to speak again."""

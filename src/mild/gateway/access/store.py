@@ -101,11 +101,15 @@ class SlotDraw(NamedTuple):
 
 
 class SlotGrant(NamedTuple):
-    """Requests granted, the second they count in, and seconds until more may be."""
+    """Requests granted, the second they count in, and seconds until more may be.
+
+    ``ahead`` is by how much the store's clock, whose second it is, was before the worker's.
+    """
 
     slots: int
     second: int
     retry_after: float
+    ahead: float = 0.0
 
 
 class SlotReturn(NamedTuple):

@@ -45,15 +45,18 @@ def too_dear(account: Account, amount: int, now: float) -> Refusal:
     if amount <= left:
         return Refusal(
             429,
-            f"{whose} for the {period.window} is held by requests under way; try again in a moment.",
+            f"{whose} for the {period.window} has enough left for this request, which may cost "
+            f"{shown(amount)}, but requests under way hold too much of it until they end; try again "
+            "in 1 second.",
             code="budget_held",
             retry_after=1.0,
         )
     until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(period.renews))
+    smaller = "; a request with a smaller max_tokens may fit now" if left else ""
     return Refusal(
         402,
         f"{whose} for the {period.window} is {shown(budget)}, of which {shown(left)} is left; this "
-        f"request may cost {shown(amount)}. It renews at {until}.",
+        f"request may cost {shown(amount)}. It renews at {until}{smaller}.",
         code="insufficient_quota",
         retry_after=period.renews - now,
     )

@@ -50,6 +50,9 @@ class Database(Protocol):
     def broken(self) -> bool:
         """Whether the connection has ended: another one is needed."""
 
+    def time(self, now: float) -> float:
+        """The moment by a clock that all who use it share; ``now`` is by this process's own."""
+
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Found: ...
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> None: ...
 

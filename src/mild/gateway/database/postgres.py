@@ -23,6 +23,7 @@ __all__ = ["SCHEMA_NAME", "PostgresDatabase", "connect"]
 SCHEMA_NAME = "mild"
 # Said with each transaction, so that poolers that lend a connection for one transaction serve, too.
 _BEGIN = f"BEGIN; SET LOCAL search_path TO {SCHEMA_NAME}"
+_CLOCK = "SELECT CAST(extract(epoch FROM clock_timestamp()) AS float8)"
 # How soon a machine that is gone is noticed; what the address says goes first.
 _DEFAULTS = {
     "connect_timeout": "5",
@@ -47,23 +48,21 @@ class _Connection(psycopg.Connection[tuple[Any, ...]]):
 
 
 class PostgresDatabase:
-    """One connection; outside of ``transaction`` each statement is one of its own.
-
-    Attributes
-    ----------
-    ahead : seconds that the server's clock is before this machine's
-    """
+    """One connection; outside of ``transaction`` each statement is one of its own."""
 
     def __init__(self, connection: _Connection, address: Address) -> None:
         self._connection = connection
         self._address = address
         self._inside = False
-        self.ahead = 0.0
 
     @property
     def broken(self) -> bool:
         """Whether the connection has ended."""
         return self._connection.closed
+
+    def time(self, now: float) -> float:
+        """By the server's clock, asked each time: those of the machines differ, and may be set."""
+        return float(self.execute(_CLOCK).value)
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Found:
         """Run a statement to its end."""
@@ -168,14 +167,7 @@ def connect(address: Address, patience: float = 5.0) -> PostgresDatabase:
     # What goes wrong is raised and told in our words.
     logging.getLogger("psycopg").setLevel(logging.ERROR)
     connection.patience = patience
-    database = PostgresDatabase(connection, address)
-    try:
-        now = database.execute("SELECT CAST(extract(epoch FROM clock_timestamp()) AS float8)")
-        database.ahead = now.value - time.time()
-    except BaseException:
-        database.close()
-        raise
-    return database
+    return PostgresDatabase(connection, address)
 
 
 def _within(gen: Generator[Any, Any, Result], seconds: float) -> Generator[Any, Any, Result]:

@@ -79,6 +79,7 @@ class Book(ABC):
     def publish(self, now: float, document: Mapping[str, Any]) -> None:
         """Say how this process is; forget those that have said nothing for long."""
         with self._database.transaction():
+            now = self._database.time(now)
             self._database.execute(
                 "INSERT INTO workers VALUES (?, ?, ?) ON CONFLICT (pid) DO UPDATE SET "
                 "time = excluded.time, document = excluded.document",

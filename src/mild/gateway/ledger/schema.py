@@ -62,8 +62,8 @@ def open_to_write(path: str | os.PathLike[str], patience: float) -> Database:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
         database = sqlite3.connect(path, timeout=patience, isolation_level=None)
-    except sqlite3.Error as error:
-        raise DatabaseError(str(error)) from error
+    except sqlite3.OperationalError as error:
+        raise DatabaseError(_reason(error, Path(path))) from error
     try:
         owner, version = _whose(database, path)
         if owner == 0:
@@ -78,11 +78,20 @@ def open_to_write(path: str | os.PathLike[str], patience: float) -> Database:
     except BaseException as error:
         database.close()
         if isinstance(error, sqlite3.OperationalError):
-            raise DatabaseError(str(error)) from error
+            raise DatabaseError(_reason(error, Path(path))) from error
         if isinstance(error, sqlite3.DatabaseError):
             raise DataFileError(f"{path} cannot be used as a ledger: {error}.") from error
         raise
     return SqliteDatabase(database)
+
+
+def _reason(error: sqlite3.OperationalError, file: Path) -> str:
+    """What SQLite says, unless that does not help."""
+    if file.is_dir():
+        return f"{file} is a folder; name a file in it"
+    if file.exists() and not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)):
+        return f"{file} and its folder must be writable"
+    return str(error)
 
 
 def open_file_to_read(path: str | os.PathLike[str]) -> Database:

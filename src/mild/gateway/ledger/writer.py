@@ -178,10 +178,11 @@ class LedgerWriter:
         self._thread = None
         if left := self.waiting:
             self.dropped += left
-            logger.warning("%d rows are lost to the ledger: %s.", left, self.trouble)
+            rows = "1 row is" if left == 1 else f"{left:,} rows are"
+            logger.warning("%s lost to the ledger: %s.", rows, self.trouble)
 
     def _run(self) -> None:
-        due = time.monotonic()
+        due, told = time.monotonic(), False
         while True:
             # By a timetable, so that the work does not add to the pace.
             due = max(due + PACE, time.monotonic())
@@ -190,8 +191,17 @@ class LedgerWriter:
             try:
                 self._work()
                 self.trouble = None
+                if told:
+                    told = False
+                    logger.warning("the ledger is written again.")
             except (DatabaseError, DataFileError, OSError) as error:
                 self.trouble = str(error)
+                if not told and not self._closing:
+                    told = True
+                    logger.warning(
+                        "the ledger cannot be written: %s; rows wait in memory.",
+                        self.trouble.rstrip("."),
+                    )
                 self._let_go()
                 if not self._closing:
                     self._wake.wait(REST)

@@ -57,15 +57,17 @@ def look(place: Place, now: float) -> Look:
             "SELECT minute, expert, outcome, requests, price FROM minutes WHERE minute > ?",
             (int(now // 60) - MINUTES,),
         ).rows
+        shared = database.time(now)
         workers = database.execute(
-            "SELECT pid, time, document FROM workers WHERE time > ? ORDER BY pid", (now - SILENT,)
+            "SELECT pid, time, document FROM workers WHERE time > ? ORDER BY pid",
+            (shared - SILENT,),
         ).rows
     return Look(
         [from_row(row) for row in recent],
         [chosen for chosen, router in draws if router == draws[0][1]],
         minutes,
         [
-            {"pid": pid, "age": max(0.0, now - time), **json.loads(document)}
+            {"pid": pid, "age": max(0.0, shared - time), **json.loads(document)}
             for pid, time, document in workers
         ],
     )

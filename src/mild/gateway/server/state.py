@@ -49,6 +49,10 @@ class StateFile:
         os.pwrite(self._descriptor, content, 0)
         os.ftruncate(self._descriptor, len(content))
 
+    def leave(self) -> None:
+        """In a forked worker: the lock must end with the supervisor, even if it is killed."""
+        os.close(self._descriptor)
+
     def close(self) -> None:
         """The gateway is gone."""
         self._path.unlink(missing_ok=True)

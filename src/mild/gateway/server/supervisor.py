@@ -94,7 +94,7 @@ class Supervisor:
             signal.signal(number, self._on_stop)
         signal.signal(signal.SIGHUP, self._on_hangup)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        state = StateFile(self._port)
+        state = self._state = StateFile(self._port)
         self._wakers = (wake_in, wake_out)
         try:
             for worker in self._workers:
@@ -140,6 +140,7 @@ class Supervisor:
                         other.channel.close()
                 for descriptor in self._wakers:
                     os.close(descriptor)
+                self._state.leave()
                 ours.close()
                 theirs.setblocking(False)
                 status = self._start(worker.place, theirs)

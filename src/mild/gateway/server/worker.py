@@ -60,6 +60,9 @@ def run_worker(job: Job) -> int:
         loop_factory = None
     else:
         loop_factory = uvloop.new_event_loop
+    # As the supervisor and the command line write them.
+    for level, name in ((logging.WARNING, "warning"), (logging.ERROR, "error")):
+        logging.addLevelName(level, name)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     sys.setswitchinterval(SWITCH)
     try:

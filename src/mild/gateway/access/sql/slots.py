@@ -14,8 +14,13 @@ __all__ = ["forget_slots", "give_back", "take_slots"]
 _STOCK = 2
 
 
-def take_slots(database: Database, wanted: SlotDraw, now: float, workers: int) -> SlotGrant:
-    """Give a worker requests to make, as far as the minute has any."""
+def take_slots(
+    database: Database, wanted: SlotDraw, now: float, ahead: float, workers: int
+) -> SlotGrant:
+    """Give a worker requests to make, as far as the minute has any.
+
+    ``now`` is by a clock that all workers share, and ``ahead`` so much later than the worker's own.
+    """
     second = int(now)
     taken, oldest = database.execute(
         "SELECT CAST(coalesce(sum(taken), 0) AS BIGINT), min(second) FROM slots "
@@ -32,7 +37,7 @@ def take_slots(database: Database, wanted: SlotDraw, now: float, workers: int) -
             (wanted.scope, second, count),
         )
     retry_after = 0.0 if oldest is None else max(0.0, oldest + MINUTE - now)
-    return SlotGrant(count, second, retry_after)
+    return SlotGrant(count, second, retry_after, ahead)
 
 
 def give_back(database: Database, returned: SlotReturn) -> None:

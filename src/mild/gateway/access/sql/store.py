@@ -57,10 +57,6 @@ class SqlStore(ABC):
     ) -> None:
         """Keep other workers from these accounts and minutes until the transaction ends."""
 
-    def _time(self, now: float) -> float:
-        """The moment by a clock that all workers share."""
-        return now
-
     def _in_touch_since(self) -> float:
         """Since when this store could have heard from other workers."""
         return 0.0
@@ -159,7 +155,8 @@ class SqlStore(ABC):
         lost = known is None
         if known == (asked.number,) and self._doubt is not None and asked.number == self._doubt[0]:
             return self._doubt[1]
-        self._greet(database, asked)
+        now = database.time(asked.now)
+        self._greet(database, asked, now)
         self._hold_all(database, asked)
         record(database, owner, asked.reports, covered=lost)
         version, count = database.execute(
@@ -173,7 +170,7 @@ class SqlStore(ABC):
         for returned in asked.slot_returns:
             give_back(database, returned)
         for wanted in asked.slot_draws:
-            done.slots[wanted.scope] = take_slots(database, wanted, asked.now, workers)
+            done.slots[wanted.scope] = take_slots(database, wanted, now, now - asked.now, workers)
         if asked.totals_of:
             done.totals = sum_up(database, asked.totals_of)
         if asked.leaving:
@@ -181,12 +178,12 @@ class SqlStore(ABC):
             database.execute("DELETE FROM owners WHERE name = ?", (owner,))
         return done
 
-    def _greet(self, database: Database, asked: Exchange) -> None:
+    def _greet(self, database: Database, asked: Exchange, now: float) -> None:
         """Note that the worker lives, and which of its exchanges this is."""
         database.execute(
             "INSERT INTO owners (name, host, pid, started, beat, number) VALUES (?, ?, ?, ?, ?, ?) "
             "ON CONFLICT (name) DO UPDATE SET beat = excluded.beat, number = excluded.number",
-            (*asked.owner, self._time(asked.now), asked.number),
+            (*asked.owner, now, asked.number),
         )
 
     def _hold_all(self, database: Database, asked: Exchange) -> None:
@@ -204,7 +201,7 @@ class SqlStore(ABC):
         Each in a transaction of its own, so that workers wait for each other in one order: first the
         worker's own row, then accounts.
         """
-        now, since = self._time(asked.now), self._in_touch_since()
+        now, since = database.time(asked.now), self._in_touch_since()
         rows = database.execute("SELECT name, host, pid, started, beat FROM owners").rows
         for *owner, beat in rows:
             other = Owner(*owner)
@@ -220,7 +217,7 @@ class SqlStore(ABC):
                     held = [account for account, _ in allotted(database, other.name)]
                     self._hold(database, sorted(held), ())
                     write_off(database, other.name)
-        forget_slots(database, asked.now)
+        forget_slots(database, now)
 
     @contextmanager
     def _used(self) -> Iterator[Database]:

@@ -80,7 +80,13 @@ def _touch(file: Path) -> None:
     try:
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
-        pass
+        if file.is_dir():
+            raise DatabaseError("it is a folder; name a file in it") from None
+        # SQLite makes files beside it; what it says where it cannot is no help.
+        if not (os.access(file, os.R_OK | os.W_OK) and os.access(file.parent, os.W_OK)):
+            raise DatabaseError("the file and its folder must be writable") from None
+    except FileNotFoundError as error:
+        raise DatabaseError(f"there is no folder {file.parent}; make it first") from error
     except OSError as error:
         raise DatabaseError(str(error.strerror)) from error
 

@@ -1,0 +1,167 @@
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+from mild.exceptions import ConvergenceWarning
+from mild.margins import margin_groups
+from mild.routers import path as path_module
+from mild.routers.linear import LinearRouter
+from mild.routers.objective import LinearObjective, RowLoss
+from mild.routers.path import MANY, LinearPath, curvature_between, tell_apart
+from mild.routers.solver import SAMPLE, Preconditioner, second_moments
+from mild.routers.targets import training_targets
+from mild.surrogates import parse_surrogate
+
+P = MANY + 4
+MARGINS = np.geomspace(0.1, 2, P)
+
+
+def problem(n=1500, d=5, p=P, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    costs = np.abs(
+        X @ rng.normal(size=(d, p)) + 0.5 * rng.normal(size=(n, p)) + np.linspace(0, 2, p)
+    )
+    return X, costs
+
+
+def objective_of(X, costs, surrogate="logistic", alpha=1e-3):
+    p = costs.shape[1]
+    loss = RowLoss(
+        (costs.max() - costs).T / costs.size,
+        None,
+        margin_groups(np.geomspace(0.2, 2, p)),
+        parse_surrogate(surrogate),
+    )
+    return LinearObjective(X, loss, alpha)
+
+
+def evaluations(monkeypatch, many, X, costs, **options):
+    """Rows evaluated in a fit, and its router, with the solver told apart experts above ``many``."""
+    rows = []
+    call = LinearObjective.__call__
+
+    def record(self, W):
+        rows.append(self.X.shape[0])
+        return call(self, W)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(path_module, "MANY", many)
+        patch.setattr(LinearObjective, "__call__", record)
+        router = LinearRouter(rewards="contrast", margins=MARGINS, **options).fit(X, costs)
+    return sum(rows), router
+
+
+@pytest.mark.parametrize(
+    ("n", "container"),
+    [(1500, np.asarray), (1500, sparse.csr_matrix), (2 * SAMPLE + 100, np.asarray)],
+)
+def test_telling_many_experts_apart_saves_work_and_ends_at_the_same_optimum(
+    n, container, monkeypatch
+):
+    X, costs = problem(n)
+    X = container(X)
+    plain, _ = evaluations(monkeypatch, 100, X, costs, tol=1e-7)
+    apart, router = evaluations(monkeypatch, MANY, X, costs, tol=1e-7)
+    assert apart < 0.8 * plain
+    best = evaluations(monkeypatch, 100, X, costs, tol=1e-10, max_iter=2000)[1].objective_
+    assert best - 1e-9 <= router.objective_ <= best * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("surrogate", ["logistic", 0.5, "exponential", "pairwise_logistic"])
+@pytest.mark.parametrize("missing", [False, True])
+def test_every_surrogate_ends_at_the_same_optimum(surrogate, missing, monkeypatch):
+    X, costs = problem(300, 3)
+    if missing:
+        costs[np.random.default_rng(1).random(costs.shape) < 0.4] = np.nan
+        costs[:, 0] = 1.0
+    options = {"surrogate": surrogate, "tol": 1e-9, "max_iter": 3000, "alpha": 1e-2}
+    _, plain = evaluations(monkeypatch, 100, X, costs, **options)
+    _, apart = evaluations(monkeypatch, MANY, X, costs, **options)
+    assert apart.objective_ == pytest.approx(plain.objective_, rel=1e-6)
+
+
+@pytest.mark.parametrize("max_iter", [1, 3, 6])
+def test_iterations_of_the_rough_solution_count(max_iter):
+    X, costs = problem()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        router = LinearRouter(margins=MARGINS, tol=1e-13, max_iter=max_iter).fit(X, costs)
+    assert router.n_iter_ == max_iter
+    assert [one.category for one in told] == [ConvergenceWarning]
+
+
+def test_a_start_at_the_optimum_takes_no_iteration():
+    X, costs = problem()
+    router = LinearRouter(warm_start=True).fit(X, costs)
+    assert router.n_iter_ > 0
+    assert router.fit(X, costs).n_iter_ == 0
+
+
+@pytest.mark.parametrize(("p", "surrogate"), [(MANY, "logistic"), (P, "hinge")])
+def test_few_experts_and_the_hinge_keep_the_plain_preconditioner(p, surrogate):
+    X, costs = problem(200, p=p)
+    objective = objective_of(X, costs, surrogate)
+    moments = second_moments(X, np.ones(200))
+    plain = Preconditioner(moments, 0.3, 1e-3)
+    assert tell_apart(objective, plain, moments, None, 50) == (plain, None, 0)
+
+
+def test_many_experts_are_told_apart_at_a_rough_solution():
+    X, costs = problem(400)
+    objective = objective_of(X, costs)
+    moments = second_moments(X, np.ones(400))
+    plain = Preconditioner(moments, 0.3, 1e-3)
+    turned, begin, spent = tell_apart(objective, plain, moments, None, 50)
+    assert turned.between is not None
+    assert 0 < spent < 50
+    assert objective(begin)[0] < objective(np.zeros(objective.shape))[0]
+    start = np.random.default_rng(2).normal(size=objective.shape)
+    _, begin, spent = tell_apart(objective, plain, moments, start, 50)
+    assert_array_equal(begin, start)
+    assert spent == 0
+
+
+@pytest.mark.parametrize("rewards", [0.0, 1e300])
+def test_a_curvature_that_tells_nothing_is_not_used(rewards):
+    X, costs = problem(200)
+    objective = objective_of(X, costs, "exponential")
+    objective = replace(objective, loss=replace(objective.loss, rewards=np.full((P, 200), rewards)))
+    moments = second_moments(X, np.ones(200))
+    plain = Preconditioner(moments, 0.3, 1e-3)
+    start = np.full(objective.shape, 1e3) * np.arange(P)[:, None]
+    assert tell_apart(objective, plain, moments, start, 50)[0] is plain
+
+
+def test_a_few_rows_tell_the_curvature_of_all():
+    X, costs = problem(2000)
+    objective = objective_of(X, costs)
+    W = 0.3 * np.random.default_rng(3).normal(size=objective.shape)
+    exact = objective.loss.curvature(W[:, :-1] @ X.T + W[:, -1:])
+    guess = curvature_between(X, objective.loss, W)
+    assert np.abs(guess - exact).max() < 0.3 * np.abs(exact).max()
+    few = slice(0, 50)
+    small = replace(objective.loss, rewards=np.ascontiguousarray(objective.loss.rewards[:, few]))
+    expected = small.curvature(W[:, :-1] @ X[few].T + W[:, -1:])
+    assert_allclose(curvature_between(X[few], small, W), expected)
+    assert_allclose(curvature_between(sparse.csr_matrix(X[few]), small, W), expected)
+
+
+@pytest.mark.parametrize("n", [1000, 2 * SAMPLE + 100])
+def test_steps_of_a_search_end_near_the_fits_they_stand_for(n):
+    X, costs = problem(n)
+    walked = None
+    for factor in (1.0, 2.0, 0.5):
+        router = LinearRouter(margins=np.geomspace(0.3, 1.5, P) ** factor, alpha=1e-3)
+        targets = training_targets(router, X, costs, None)
+        walked = walked or LinearPath(X, targets.sample_weight)
+        found = walked.solve(targets, 1e-3, True, 1e-6, 300, 1, search_tol=1e-3)
+        exact = LinearPath(X, targets.sample_weight).solve(targets, 1e-3, True, 1e-9, 300, 1)
+        every = LinearObjective(X, path_module.row_loss(targets, X.dtype), 1e-3)
+        zero = every(np.zeros(every.shape))[0]
+        gained = (zero - every(found.W)[0]) / (zero - exact.value)
+        assert gained > 0.995
