@@ -223,12 +223,17 @@ def _ray_data() -> Iterator[Any]:
             raise MissingExtraError(MISSING) from error
         context = data.DataContext.get_current()
     log = logging.getLogger("ray.data")
-    # A partition may take its time, and so may a cluster that others use.
-    silent = {"enable_progress_bars": False, "execution_no_progress_timeout_s": -1}
-    before = {name: getattr(context, name) for name in silent if hasattr(context, name)}
+    # A partition may take its time, and so may a cluster that others use. Reservations are for operators
+    # that compete: ours is alone, and would leave one of two processors idle most of the time.
+    settings = {
+        "enable_progress_bars": False,
+        "execution_no_progress_timeout_s": -1,
+        "op_resource_reservation_enabled": False,
+    }
+    before = {name: getattr(context, name) for name in settings if hasattr(context, name)}
     level = log.level
     for name in before:
-        setattr(context, name, silent[name])
+        setattr(context, name, settings[name])
     log.setLevel(logging.CRITICAL)
     try:
         yield data
