@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mild.exceptions import DataFileError, OutputExistsError
+from mild.files import replacing
 from mild.gateway.ledger.places import Place
 from mild.gateway.ledger.reading import read_blocks, read_experts
 from mild.gateway.ledger.records import COLUMNS
@@ -42,21 +43,20 @@ def export(
         raise OutputExistsError(f"{place} is there already; give --overwrite to replace it.")
     schema = _schema(pa)
     names = read_experts(path)
-    unfinished = place.with_name(f".{place.name}.{os.getpid()}.part")
     count = 0
     try:
-        with parquet.ParquetWriter(unfinished, schema, compression="zstd") as writer:
+        with (
+            replacing(place) as file,
+            parquet.ParquetWriter(file, schema, compression="zstd") as writer,
+        ):
             for block in read_blocks(path, since, until):
                 columns = dict(zip(COLUMNS, zip(*block, strict=True), strict=True))
                 writer.write_batch(_batch(pa, schema, columns, names))
                 count += len(block)
                 if progress is not None:
                     progress(count)
-        os.replace(unfinished, place)
     except OSError as error:
         raise DataFileError(f"cannot write {place}: {error.strerror or error}.") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
     return count
 
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ from torch import Tensor, nn
 
 from mild.arrays import FloatArray
 from mild.exceptions import ArtifactError
+from mild.files import replacing
 from mild.routers.neural.run import Run
 from mild.routers.targets import Targets
 
@@ -183,19 +182,11 @@ class Checkpoint:
         return ArtifactError(f"cannot write checkpoint {self.path}: {reason}.")
 
     def _replace(self, content: bytes) -> None:
-        fresh = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.new")
         try:
             # Another process may have removed the folder with the last checkpoint but ours.
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                with open(fresh, "xb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(fresh, self.path)
-            finally:
-                with suppress(FileNotFoundError):
-                    fresh.unlink()
+            with replacing(self.path) as file:
+                file.write(content)
         except OSError as error:
             raise self._unwritable(error.strerror or str(error)) from error
 
