@@ -46,6 +46,12 @@ def make_texts(n, seed=0):
     }
 
 
+def as_bytes(vectors):
+    """Vectors as an Arrow column of their float32 bytes."""
+    rows = [np.asarray(row, "<f4").tobytes() for row in vectors]
+    return pa.array(rows, pa.binary(len(rows[0])))
+
+
 def write(columns, file, **options):
     """One Parquet file."""
     parquet.write_table(pa.table(columns), file, **options)

@@ -96,7 +96,10 @@ def test_who_waits_for_a_processor_is_told_once(monkeypatch):
     with patient(Full(free=0.5), said.append):
         assert until(lambda: said)
         threading.Event().wait(0.05)
-    assert said == ["waiting for a processor: the Ray cluster has 4 CPUs, 0.5 of them free."]
+    assert said == [
+        "waiting for a processor: the Ray cluster has 4 CPUs, 0.5 of them free. "
+        "Others have them, or our workers are still starting."
+    ]
 
 
 @pytest.mark.parametrize(("free", "begun"), [(1, False), (0, True)])

@@ -126,7 +126,8 @@ def _tell(
             return
         if free < 1 and not begun():
             notice(
-                f"waiting for a processor: the Ray cluster has {total:g} CPUs, {free:g} of them free."
+                f"waiting for a processor: the Ray cluster has {total:g} CPUs, {free:g} of them free. "
+                f"Others have them, or our workers are still starting."
             )
             return
 

@@ -78,11 +78,25 @@ def test_a_corrupt_shard_is_named_and_what_is_finished_stays(routed, dataset, tm
 
 
 def test_drift_between_shards_names_file_column_and_types(routed, dataset):
-    write_file(dataset / "9.parquet", make_vectors(5).astype(np.float64))
+    file = write_file(dataset / "9.parquet", make_vectors(5))
+    table = parquet.read_table(file)
+    parquet.write_table(table.set_column(1, "embedding", pa.array(["x"] * 5)), file)
     with pytest.raises(
-        DataFileError, match=r"9\.parquet: column 'embedding' holds .*double.*float"
+        DataFileError, match=r"9\.parquet: .*'embedding' must hold vectors, .*0\.parquet; .* text"
     ):
         routed()
+    write_file(file, make_vectors(5).astype(np.float64))
+    with pytest.raises(
+        DataFileError, match=r"9\.parquet: column 'embedding' holds .*double.*float.*kept"
+    ):
+        routed(keep=("embedding",))
+    parquet.write_table(table.set_column(0, "id", table["id"].cast(pa.int32())), file)
+    with pytest.raises(DataFileError, match=r"9\.parquet: column 'id' holds int32, but int64"):
+        routed()
+    for kind in ("fixed", "bytes"):
+        write_file(file, np.zeros((3, 7), np.float32), kind=kind)
+        with pytest.raises(DataFileError, match=r"9\.parquet: .* 4 numbers .* 7 each"):
+            routed()
     parquet.write_table(pa.table({"embedding": as_lists(make_vectors(5))}), dataset / "9.parquet")
     with pytest.raises(
         DataFileError, match=r"9\.parquet: column 'id' is missing, which .*0\.parquet"

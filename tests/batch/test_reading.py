@@ -49,10 +49,23 @@ def test_the_column_that_vectors_were_learned_from_comes_first():
 
 
 def test_numbers_keep_their_precision_and_vectors_of_tables_are_float32():
-    double = schema(vector=pa.list_(pa.float64(), 2))
-    assert not choose_reading(numbers(), double).single
-    assert choose_reading(on_vectors("vector"), double).single
-    assert choose_reading(numbers(), schema(vector=pa.binary(8))).single
+    def read_as(router, column):
+        batch = pa.record_batch({"vector": column})
+        return choose_reading(router, batch.schema).inputs(batch)[0].dtype
+
+    double = pa.array([[1.0, 2.0]], pa.list_(pa.float64(), 2))
+    assert read_as(numbers(), double) == np.float64
+    assert read_as(on_vectors("vector"), double) == np.float32
+    assert read_as(numbers(), double.cast(VECTORS)) == np.float32
+    assert read_as(numbers(), pa.array([bytes(8)], pa.binary(8))) == np.float32
+
+
+def test_each_file_is_read_with_the_precision_that_it_has():
+    fields = {"x": pa.float32(), "y": pa.float32()}
+    reading = choose_reading(numbers(["x", "y"]), schema(**fields))
+    for kind in (pa.float32(), pa.float64()):
+        batch = pa.record_batch({name: pa.array([0.1], kind) for name in fields})
+        assert reading.inputs(batch)[0].tolist() == [[kind.to_pandas_dtype()(0.1)] * 2]
 
 
 @pytest.mark.parametrize(

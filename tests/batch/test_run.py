@@ -12,9 +12,11 @@ import pyarrow.parquet as parquet
 import pytest
 
 from batch_cases import NAMES, WIDTH, make_vectors, write_file
-from mild.artifact import load
+from mild.artifact import load, save
 from mild.batch import BatchOptions, route_dataset
 from mild.exceptions import DataFileError, OutputExistsError, UnsupportedError
+from mild.routers.linear import LinearRouter
+from mild.text import VectorFeatures
 
 
 def test_every_row_gets_the_expert_of_the_router_in_the_order_of_the_input(routed, expected):
@@ -44,6 +46,38 @@ def test_the_rows_do_not_depend_on_partitions_workers_or_what_else_is_asked_for(
     ):
         _, other = routed(out=f"out{place}", **more)
         assert other.select(["id", "expert"]).equals(table)
+
+
+def test_the_rows_do_not_depend_on_how_vectors_are_stored(tmp_path):
+    X = np.concatenate([make_vectors(100, number) for number in range(4)])
+    costs = np.random.default_rng(7).random((400, 3)) * (X[:, :3] > 0)
+    text = VectorFeatures(WIDTH, "embedding")
+    router = save(LinearRouter().fit(X, costs), tmp_path / "router", expert_names=NAMES, text=text)
+    for number in range(4):
+        write_file(tmp_path / "one" / f"{number}.parquet", make_vectors(100, number))
+        file = write_file(tmp_path / "mixed" / f"{number}.parquet", make_vectors(100, number))
+        if number == 1:
+            write_file(file, make_vectors(100, 1), kind="bytes")
+        elif number > 1:
+            kind = pa.list_(pa.float64()) if number == 2 else pa.large_list(pa.float32())
+            table = parquet.read_table(file)
+            lists = pa.array(table["embedding"].to_pylist(), kind)
+            parquet.write_table(table.set_column(1, "embedding", lists), file)
+    options = BatchOptions(keep=("id",), probabilities=True)
+    for name in ("one", "mixed"):
+        route_dataset(router, str(tmp_path / name), str(tmp_path / f"out-{name}"), options)
+    one, mixed = (parquet.read_table(tmp_path / f"out-{name}") for name in ("one", "mixed"))
+    assert len(one) == 400
+    assert len(one["expert"].unique()) > 1
+    assert mixed.equals(one)
+
+
+def test_vectors_that_are_all_missing_in_a_file_have_no_expert(routed, dataset, expected):
+    nothing = pa.table({"id": [400, 401], "embedding": pa.nulls(2)})
+    parquet.write_table(nothing, dataset / "9.parquet")
+    summary, table = routed()
+    assert table["expert"].to_pylist() == [*expected(), None, None]
+    assert summary.bad == 2
 
 
 def test_a_complete_output_says_what_it_came_to_and_holds_nothing_else(routed, tmp_path):

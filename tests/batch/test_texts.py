@@ -75,6 +75,20 @@ def test_processes_give_the_same_rows_as_one(tmp_path, monkeypatch):
     assert routed(router, tmp_path / "q.parquet", tmp_path / "two", workers=2) == one
 
 
+def test_texts_may_be_stored_in_several_ways(tmp_path):
+    router = saved(tmp_path / "router", Recipe(("prompt",)))
+    kinds = [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string()), pa.null()]
+    (tmp_path / "mixed").mkdir()
+    for number, kind in enumerate(kinds):
+        texts = [None] * 30 if kind == pa.null() else COLUMNS["prompt"][30 * number :][:30]
+        table = pa.table({"prompt": pa.array(texts, kind)})
+        parquet.write_table(table, tmp_path / "mixed" / f"{number}.parquet")
+    wanted = names(router, COLUMNS["prompt"][:90]) + [None] * 30
+    assert routed(router, tmp_path / "mixed", tmp_path / "out") == wanted
+    with pytest.raises(DataFileError, match=r"1\.parquet: .*large_string, but string .* kept"):
+        routed(router, tmp_path / "mixed", tmp_path / "kept", keep=("prompt",))
+
+
 def test_a_row_without_a_text_has_no_expert(tmp_path):
     router = saved(tmp_path / "router", Recipe(("prompt",)))
     parquet.write_table(pa.table({"prompt": ["boil salt", None, ""]}), tmp_path / "q.parquet")

@@ -13,7 +13,7 @@ from mild.shards.dataset import open_dataset
 from mild.shards.joining import joined
 from mild.tables import read_outcomes
 from mild.tasks import CostTerms, make_task
-from shard_cases import ASIS, cut, make_rows, make_texts, sharded, write
+from shard_cases import ASIS, as_bytes, cut, make_rows, make_texts, sharded, write
 
 
 def all_rows(dataset):
@@ -126,6 +126,27 @@ def test_a_shard_in_which_nobody_is_known_is_like_the_others(shards):
     write(columns, data.folder / "1.parquet")
     dataset = open_dataset(str(data.folder), ASIS)
     assert np.isnan(all_rows(dataset).scores[30:60, 0]).all()
+
+
+def test_vectors_may_be_stored_in_several_ways(shards):
+    columns = make_rows(90)
+    data = shards(columns)
+    kinds = {0: as_bytes(columns["embedding"][:30]), 1: pa.array(columns["embedding"][30:60])}
+    kinds[1] = kinds[1].cast(pa.large_list(pa.float64()))
+    for number, vectors in kinds.items():
+        file = data.folder / f"{number}.parquet"
+        parquet.write_table(parquet.read_table(file).set_column(0, "embedding", vectors), file)
+    found = all_rows(open_dataset(str(data.folder), ASIS))
+    np.testing.assert_array_equal(found.vectors, read_outcomes(data.whole).vectors)
+
+
+def test_bytes_that_are_no_float32_are_named(shards):
+    data = shards(make_rows(90))
+    columns = cut(make_rows(90), range(30))
+    columns["embedding"] = pa.array([bytes(18)] * 30, pa.binary(18))
+    write(columns, data.folder / "1.parquet")
+    with pytest.raises(DataFileError, match=r"1\.parquet: .*'embedding' holds 18 bytes each"):
+        sharded(data.folder)
 
 
 def test_no_rows_at_all_are_refused(shards):

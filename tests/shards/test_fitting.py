@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pyarrow.parquet as parquet
 import pytest
 
 from mild.exceptions import (
@@ -20,7 +21,7 @@ from mild.routers.solver import SAMPLE
 from mild.shards import holder, store
 from mild.tables import read_outcomes
 from mild.tasks import CostTerms
-from shard_cases import in_memory, make_rows, make_texts, sharded
+from shard_cases import as_bytes, in_memory, make_rows, make_texts, sharded
 
 CLOSE = 1e-6
 
@@ -61,6 +62,21 @@ def test_the_optimum_is_that_of_one_table(shards, options):
     terms = CostTerms(beta={"cat": 0.3}, price_weight=20.0)
     router = LinearRouter(**options)
     assert_same(sharded(data.folder, router, terms), in_memory(data.whole, router, terms))
+
+
+def test_vectors_as_bytes_give_the_same_bits_as_lists(shards):
+    data = shards(make_rows(600))
+    fits = {}
+    for kind in ("lists", "bytes"):
+        if kind == "bytes":
+            for file in [*data.folder.iterdir(), data.whole]:
+                table = parquet.read_table(file)
+                vectors = as_bytes(table["embedding"].to_pylist())
+                parquet.write_table(table.set_column(0, "embedding", vectors), file)
+        fits[kind] = sharded(data.folder), in_memory(data.whole, LinearRouter())
+    for lists, bytes_ in zip(*fits.values(), strict=True):
+        np.testing.assert_array_equal(bytes_.model[-1].coef_, lists.model[-1].coef_)
+        np.testing.assert_array_equal(bytes_.model[-1].intercept_, lists.model[-1].intercept_)
 
 
 def test_with_many_rows_the_sample_is_that_of_one_table_too(shards):

@@ -269,55 +269,6 @@ def test_a_clean_table_has_no_findings():
     assert kinds(wide(correct__y=[1, 0, 0])) == {}
 
 
-# Vectors
-
-
-@pytest.mark.parametrize(
-    "kind", [pa.list_(pa.float32()), pa.list_(pa.float64(), 2), pa.large_list(pa.int8())]
-)
-def test_vectors_are_found_by_name_and_said(kind):
-    table = read_outcomes(wide(embedding=pa.array([[1, 2], [3, 4], [5, 6]], kind)))
-    np.testing.assert_array_equal(table.vectors, [[1, 2], [3, 4], [5, 6]])
-    assert table.vectors.dtype == np.float32
-    assert "vectors are column 'embedding'" in table.explanation
-    assert table.columns.column_names == []
-
-
-def test_vectors_are_named_and_need_no_query():
-    source = pa.table({"v": [[1.0], [2.0]], "correct__x": [0, 1]})
-    table = read_outcomes(source, vectors="v")
-    assert table.queries == ["", ""]
-    assert "there is no query, only vectors" in table.explanation
-    assert not {"empty_queries", "duplicates"} & set(kinds(source, vectors="v"))
-
-
-def test_vectors_follow_the_rows_that_are_kept():
-    source = pa.table(
-        {"prompt": ["a", "b"], "vector": [[1.0, 2.0], [3.0, 4.0]], "correct__x": [None, 1]}
-    )
-    np.testing.assert_array_equal(read_outcomes(source).vectors, [[3, 4]])
-
-
-@pytest.mark.parametrize(
-    ("column", "sentence"),
-    [
-        ([[1.0], [2.0, 3.0], None], "2 row(s) of column 'v' do not, such as row 1 with 2 where"),
-        ([[1.0], [float("nan")], [2.0]], "vectors must be finite; 1 row(s) of column 'v'"),
-        ([1.0, 2.0, 3.0], "vectors must be lists of numbers; column 'v' holds double"),
-        ([["x"], ["y"], ["z"]], "vectors must be lists of numbers; column 'v' holds list"),
-        (["[1]", "[", "[2]"], "column 'v' holds '[' in row 1"),
-        (["[1]", '["a"]', "[2]"], "column 'v' holds other things"),
-        ([[1.0, None], [1.0, 2.0], [1.0, 2.0]], "vectors must be finite"),
-    ],
-)
-def test_vectors_that_are_none_are_refused(column, sentence):
-    assert sentence in refused(wide(v=column), vectors="v")
-
-
-def test_unknown_vectors_are_refused():
-    assert "vectors must name columns of the file; 'w' is none" in refused(wide(), vectors="w")
-
-
 # Is it one?
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,6 +11,7 @@ from mild.exceptions import DataFileError
 from mild.tables.findings import counted
 from mild.tables.footers import looked_at, runs
 from mild.tables.places import FoundFile, find_files, shown
+from mild.tables.vectors import check_kind, column_kind
 
 __all__ = ["PARTITION_BYTES", "Dataset", "Partition", "cut", "open_dataset"]
 
@@ -84,14 +85,21 @@ def open_dataset(source: str) -> Dataset:
     return Dataset(source, tuple(files), schema)
 
 
-def cut(dataset: Dataset, columns: Sequence[str], size: int = PARTITION_BYTES) -> list[Partition]:
+def cut(
+    dataset: Dataset,
+    columns: Sequence[str],
+    size: int = PARTITION_BYTES,
+    kept: Collection[str] = (),
+    check: Callable[[Any], None] = lambda schema: None,
+) -> list[Partition]:
     """Partitions of a dataset, in its order; never across files, and never within a row group.
 
-    Every footer is read. A file that cannot be read, or in which one of the columns is missing or of
-    another type than in the first, is refused by its name.
+    Every footer is read. A file that cannot be read, in which a column is missing or does not hold what it
+    holds in the first file, or that ``check`` refuses by its schema, is refused by its name. Columns that
+    are kept must be of the same type, too: they are written to one table.
     """
     partitions: list[Partition] = []
-    look = partial(_look, dataset, set(columns))
+    look = partial(_look, dataset, {*columns, *kept}, kept, check)
     found = looked_at(dataset.source, dataset.files, look)
     for file, groups in zip(dataset.files, found, strict=True):
         first_row = 0
@@ -111,7 +119,13 @@ def cut(dataset: Dataset, columns: Sequence[str], size: int = PARTITION_BYTES) -
 
 
 def _look(
-    dataset: Dataset, columns: set[str], file: FoundFile, metadata: Any, schema: Any
+    dataset: Dataset,
+    columns: set[str],
+    kept: Collection[str],
+    check: Callable[[Any], None],
+    file: FoundFile,
+    metadata: Any,
+    schema: Any,
 ) -> list[tuple[int, int]]:
     """Rows and bytes of a file's row groups; bytes of these columns alone."""
     first = dataset.files[0].path
@@ -122,11 +136,17 @@ def _look(
                 f"the same columns."
             )
         got, wanted = schema.field(name).type, dataset.schema.field(name).type
-        if got != wanted:
+        if name not in kept:
+            check_kind(name, (first, column_kind(wanted)), (file.path, column_kind(got)))
+        elif got != wanted:
             raise DataFileError(
-                f"{file.path}: column {name!r} holds {got}, but {wanted} in {first}; files of a dataset "
-                f"must have the same types. Write one of them again."
+                f"{file.path}: column {name!r} holds {got}, but {wanted} in {first}; a column that is kept "
+                f"must have the same type in all files. Write one of them again."
             )
+    try:
+        check(schema)
+    except DataFileError as error:
+        raise DataFileError(f"{file.path}: {error}") from error
     paths = [metadata.schema.column(place).path for place in range(metadata.num_columns)]
     leaves = [
         place

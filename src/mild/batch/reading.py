@@ -35,21 +35,23 @@ class Reading:
     columns : to be read
     width : features of the router
     recipe : how texts are made; None for others
-    single : whether numbers are float32
+    exact : whether vectors of double precision keep it; those of a table are learned from as float32
     """
 
     kind: str
     columns: tuple[str, ...]
     width: int
     recipe: Recipe | None = None
-    single: bool = True
+    exact: bool = False
 
     def inputs(self, batch: Any) -> tuple[Any, Bad | None]:
         """What the router takes of a record batch, and which rows hold nothing; None if all do."""
         if self.kind == "vectors":
-            return vector_rows(batch.column(self.columns[0]), self.width, self.single)
+            column = batch.column(self.columns[0])
+            return vector_rows(column, self.width, not (self.exact and _is_double(column.type)))
         if self.kind == "columns":
-            matrix = np.empty((batch.num_rows, self.width), self._type)
+            single = all(batch.schema.field(name).type == pa.float32() for name in self.columns)
+            matrix = np.empty((batch.num_rows, self.width), np.float32 if single else np.float64)
             for place, name in enumerate(self.columns):
                 matrix[:, place] = numbers(name, pa.chunked_array([batch.column(name)]))
             return matrix, None
@@ -57,9 +59,11 @@ class Reading:
         empty = _all_null([batch.column(name) for name in recipe.columns])
         return query_texts(pa.Table.from_batches([batch]), recipe), empty
 
-    @property
-    def _type(self) -> type[np.floating[Any]]:
-        return np.float32 if self.single else np.float64
+    def check(self, schema: Any) -> None:
+        """Refuse a file whose vectors are not of the router's width, as far as their type tells."""
+        kind = schema.field(self.columns[0]).type
+        if self.kind == "vectors" and not pa.types.is_null(kind):
+            check_vectors(self.columns[0], kind, self.width)
 
 
 def choose_reading(
@@ -96,9 +100,7 @@ def choose_reading(
     if column is None:
         raise DataFileError(_no_vectors(router, schema.names, own))
     check_vectors(column, schema.field(column).type, router.n_features)
-    # The vectors of a table are learned from as float32; other features as they were.
-    single = router.text is not None or not _is_double(schema.field(column).type)
-    return Reading("vectors", (column,), router.n_features, single=single)
+    return Reading("vectors", (column,), router.n_features, exact=router.text is None)
 
 
 def _texts(schema: Any, query: str | None, recipe: Recipe | None) -> Recipe:
@@ -140,8 +142,7 @@ def _columns(router: LoadedRouter, schema: Any, wanted: str | Sequence[str]) -> 
         kind = schema.field(name).type
         if not is_numeric(kind):
             raise DataFileError(f"column {name!r} must hold numbers; it holds {kind}.")
-    single = all(schema.field(name).type == pa.float32() for name in columns)
-    return Reading("columns", tuple(columns), router.n_features, single=single)
+    return Reading("columns", tuple(columns), router.n_features)
 
 
 def _present(names: Sequence[str] | None, columns: Sequence[str]) -> list[str] | None:

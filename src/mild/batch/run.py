@@ -118,7 +118,10 @@ def route_dataset(
     output = Output(out)
     _check_apart(output, source)
     job, parts = _planned(router, Path(folder).resolve(), dataset, out, wanted)
-    partitions = cut(dataset, job.columns, wanted.partition_bytes)
+    reading = job.reading
+    partitions = cut(
+        dataset, reading.columns, wanted.partition_bytes, wanted.keep, check=reading.check
+    )
     output.create()
     with locked(output.system, output.path):
         try:

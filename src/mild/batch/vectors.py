@@ -1,4 +1,4 @@
-"""A column of vectors as a matrix, without a copy where Arrow holds the numbers side by side."""
+"""A column of vectors as a matrix, and numbers and texts as columns."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mild.exceptions import DataFileError
-from mild.tables.arrow import is_numeric
-from mild.tables.queries import is_list
+from mild.tables.vectors import column_kind, no_vectors, vector_lengths, vector_matrix
 
 __all__ = ["RowError", "as_column", "as_texts", "check_vectors", "vector_rows"]
 
@@ -38,13 +37,10 @@ def check_vectors(name: str, kind: Any, width: int) -> None:
     """
     if pa.types.is_fixed_size_binary(kind):
         got = kind.byte_width / 4
-    elif is_list(kind) and is_numeric(kind.value_type):
+    elif column_kind(kind) == "vectors":
         got = kind.list_size if pa.types.is_fixed_size_list(kind) else width
     else:
-        raise DataFileError(
-            f"vectors must be lists of numbers, or float32 as fixed-size binary; column {name!r} holds "
-            f"{kind}."
-        )
+        raise no_vectors(name, kind)
     if got != width:
         raise DataFileError(
             f"vectors must have the {width} numbers that the router was fitted with; column {name!r} "
@@ -64,29 +60,14 @@ def vector_rows(
     >>> rows[0].tolist(), empty.tolist()
     ([1.0, 2.0], [False, True])
     """
+    if pa.types.is_null(array.type):
+        return np.zeros((len(array), width), np.float32), np.ones(len(array), bool)
     empty = None
     if array.null_count:
         empty = pc.is_null(array).to_numpy(zero_copy_only=False)
-    kind = array.type
-    if pa.types.is_fixed_size_binary(kind):
-        data = array.buffers()[1]
-        start = array.offset * kind.byte_width
-        flat = np.frombuffer(data, "<f4", len(array) * width, start)
-        return flat.reshape(len(array), width), empty
-    if pa.types.is_fixed_size_list(kind):
-        values = array.values.slice(array.offset * width, len(array) * width)
-    else:
-        values = _equal_lists(array, width, empty)
-    wanted = pa.float32() if single else pa.float64()
-    if values.type != wanted:
-        values = values.cast(wanted, safe=False)
-    if values.null_count:
-        # Nulls among the numbers become NaN, and are seen as such.
-        flat = values.to_numpy(zero_copy_only=False)
-    else:
-        kind = np.dtype(np.float32 if single else np.float64)
-        flat = np.frombuffer(values.buffers()[1], kind, len(values), values.offset * kind.itemsize)
-    return flat.reshape(len(array), width), empty
+    if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        _check_lengths(array, width, empty)
+    return vector_matrix(array, width, single), empty
 
 
 def as_column(values: NDArray[Any], empty: NDArray[np.bool_] | None) -> Any:
@@ -119,17 +100,13 @@ def as_texts(texts: Sequence[str]) -> Any:
     return pa.Array.from_buffers(pa.string(), len(parts), data)
 
 
-def _equal_lists(array: Any, width: int, empty: NDArray[np.bool_] | None) -> Any:
-    lengths = pc.list_value_length(array).fill_null(width).to_numpy(zero_copy_only=False)
-    odd = np.flatnonzero(lengths != width)
+def _check_lengths(array: Any, width: int, empty: NDArray[np.bool_] | None) -> None:
+    lengths = vector_lengths(array)
+    wrong = lengths != width
+    odd = np.flatnonzero(wrong if empty is None else wrong & ~empty)
     if odd.size:
         raise RowError(
             f"vectors must have the {width} numbers that the router was fitted with; it holds "
             f"{lengths[odd[0]]}.",
             int(odd[0]),
         )
-    if empty is None:
-        return array.flatten()
-    # What is missing takes no place in a list of lists: it is given one.
-    filled = array.fill_null(pa.scalar([0] * width, array.type))
-    return filled.flatten()

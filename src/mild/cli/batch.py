@@ -77,9 +77,11 @@ def route_batch(
         keep=_names(options.pop("keep")),
         prices=prices,
     )
+    # In a Ray of our own nobody else has processors.
+    notice = note if options["address"] else None
     with progress_bar("Routing") as progress:
         summary = route_dataset(
-            folder, source, out, wanted, progress=progress, notice=note, **options
+            folder, source, out, wanted, progress=progress, notice=notice, **options
         )
     if summary.skipped:
         were = "was" if summary.skipped == 1 else "were"

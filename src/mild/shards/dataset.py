@@ -13,7 +13,7 @@ import pyarrow.parquet as parquet
 
 from mild.exceptions import DataFileError, InvalidInputError, OptionError
 from mild.tables import OutcomeTable
-from mild.tables.arrow import is_numeric, unreadable
+from mild.tables.arrow import unreadable
 from mild.tables.columns import listed
 from mild.tables.expert_names import match_experts
 from mild.tables.footers import looked_at, runs
@@ -21,11 +21,11 @@ from mild.tables.forms import choose_form, lay_out
 from mild.tables.forms.layout import Layout
 from mild.tables.outcomes import Wanted
 from mild.tables.places import FoundFile, find_files, found_file, shown, system_of
-from mild.tables.queries import choose_query, is_list, is_string
+from mild.tables.queries import choose_query
 from mild.tables.reading import build_outcomes, explanation
 from mild.tables.recipe import Recipe
 from mild.tables.sources import sound
-from mild.tables.vectors import VECTOR_NAMES
+from mild.tables.vectors import VECTOR_NAMES, check_kind, column_kind
 
 __all__ = ["Dataset", "Part", "naming", "open_dataset"]
 
@@ -67,7 +67,7 @@ class Shape:
     layout : columns of the outcomes
     query : how the query is made, or None
     vectors : column of vectors, or None
-    kinds : column -> number, text, vector or other
+    kinds : column -> what it holds, as ``column_kind`` says it
     """
 
     layout: Layout
@@ -190,7 +190,7 @@ def _shape(schema: Any, wanted: Wanted) -> Shape:
         (
             name
             for name in VECTOR_NAMES
-            if name in schema.names and _kind(schema, name) == "vectors"
+            if name in schema.names and column_kind(schema.field(name).type) == "vectors"
         ),
         None,
     )
@@ -207,19 +207,8 @@ def _shape(schema: Any, wanted: Wanted) -> Shape:
     used = [column for columns in outcomes for column in columns.values()]
     used += [] if query is None else [*query.columns, *query.choices]
     used += [] if vectors is None else [vectors]
-    return Shape(layout, query, vectors, {name: _kind(schema, name) for name in used})
-
-
-def _kind(schema: Any, name: str) -> str:
-    kind = schema.field(name).type
-    if is_numeric(kind):
-        return "numbers"
-    if is_string(kind):
-        return "text"
-    if is_list(kind):
-        return "vectors" if is_numeric(kind.value_type) else "lists"
-    # A shard in which nothing was known is like any other.
-    return "nothing" if pa.types.is_null(kind) else str(kind)
+    kinds = {name: column_kind(schema.field(name).type) for name in used}
+    return Shape(layout, query, vectors, kinds)
 
 
 def _compare(first: Shape, other: Shape, first_file: str, file: str) -> None:
@@ -233,11 +222,7 @@ def _compare(first: Shape, other: Shape, first_file: str, file: str) -> None:
             raise DataFileError(
                 f"{file}: its columns must be those of {first_file}; {name!r} is not among those."
             )
-        ours, theirs = first.kinds[name], other.kinds[name]
-        if ours != theirs and "nothing" not in (ours, theirs):
-            raise DataFileError(
-                f"{file}: column {name!r} must hold {ours}, as in {first_file}; it holds {theirs}."
-            )
+        check_kind(name, (first_file, first.kinds[name]), (file, other.kinds[name]))
 
 
 @contextmanager

@@ -81,10 +81,13 @@ def work_folder(
     key = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
     parent = target.parent if scratch is None else Path(os.path.realpath(scratch))
     path = parent / f".{target.name}.fit"
-    with FileLock(path / "lock") as lock:
+    # Beside the folder: one in it would be removed with it, before the others are.
+    with FileLock(path.with_name(f"{path.name}.lock")) as lock:
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            parent.mkdir(parents=True, exist_ok=True)
             ours = lock.take()
+            if ours:
+                path.mkdir(exist_ok=True)
         except OSError as error:
             raise ArtifactError(f"cannot write to {path}: {error.strerror or error}.") from error
         if not ours:

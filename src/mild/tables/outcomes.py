@@ -154,7 +154,8 @@ def read_outcomes(
     scores, prices, latencies : columns, instead of the usual ones: names and shell patterns separated
         by commas, a list, or expert -> column (``"large=acc_large,small=acc_small"``). Latencies are
         seconds unless ``ms`` is a part of the column's name
-    vectors : column of lists of numbers; None takes embedding, embeddings, vector or vectors
+    vectors : column of lists of numbers, or of float32 as fixed-size binary; None takes embedding,
+        embeddings, vector or vectors
     choices : whether the choices of a column ``question``, which stand in columns A, B, C, ... or in
         ``options`` or ``choices``, are set behind it, one per line as ``A. ...``: a router must see what
         the experts saw

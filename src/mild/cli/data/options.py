@@ -80,7 +80,8 @@ Vectors = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMN",
-        help="Column of lists of numbers. Default: embedding, embeddings, vector or vectors, if there.",
+        help="Column of lists of numbers, or of float32 as fixed-size binary. Default: embedding, "
+        "embeddings, vector or vectors, if there.",
     ),
 ]
 Beta = Annotated[
