@@ -1,5 +1,6 @@
 """What tests of several rooms share."""
 
+import signal
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,10 @@ import postgres_cases
 # On a busy machine an example may take its time.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+# A shell that starts us in the background has us ignore Ctrl-C, and with us all that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
