@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from mild.exceptions import DataFileError, OutputExistsError
-from mild.files import KERNEL_LOCKS, FileLock, check_free, replacing
+from mild.files import KERNEL_LOCKS, FileLock, check_free, left_behind, replacing
 
 # Holds a lock until it is killed.
 HOLD = """
@@ -36,6 +36,16 @@ def test_a_write_that_fails_leaves_the_old_file_alone(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         write()
     assert (path.read_bytes(), os.listdir(tmp_path)) == (b"old", ["a"])
+
+
+def test_what_a_kill_leaves_is_found_beside_its_own_file_alone(tmp_path):
+    path = tmp_path / "a.b"
+    with replacing(path) as file:
+        name = os.path.basename(file.name)
+    assert left_behind(path) == []
+    for other in (name, f"x{name}", f"{name}.old", name.replace("a.b", "a-b")):
+        (tmp_path / other).write_bytes(b"half")
+    assert left_behind(path) == [tmp_path / name]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of POSIX")

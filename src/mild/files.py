@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ try:
 except ImportError:  # Windows has no such locks
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["KERNEL_LOCKS", "FileLock", "check_free", "replacing"]
+__all__ = ["KERNEL_LOCKS", "FileLock", "check_free", "left_behind", "replacing"]
 
 #: Whether the system has locks that end with the process that holds them.
 KERNEL_LOCKS = fcntl is not None
@@ -66,6 +67,12 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         fresh.unlink(missing_ok=True)
     if os.name == "posix":
         _sync_folder(path.parent)
+
+
+def left_behind(path: Path) -> list[Path]:
+    """What kills while ``replacing`` a file have left beside it."""
+    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.new")
+    return [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name)]
 
 
 class FileLock:

@@ -75,10 +75,15 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
 
 
 def test_what_an_interrupted_run_left_does_not_block_the_next(small_results, tmp_path):
-    (tmp_path / "results.json.part").write_text("{")
+    drawn = []
+    write_results(small_results, tmp_path, {"overview.png": lambda _, path: drawn.append(path)})
+    # A kill would have left it.
+    assert drawn[0].parent == tmp_path
+    assert not drawn[0].exists()
+    drawn[0].write_bytes(b"half")
     check_folder(tmp_path)
     write_results(small_results, tmp_path)
-    assert not (tmp_path / "results.json.part").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"results.json", "results.csv"}
 
 
 def test_a_figure_that_fails_leaves_no_half_file_under_its_name(small_results, tmp_path):
@@ -88,4 +93,4 @@ def test_a_figure_that_fails_leaves_no_half_file_under_its_name(small_results, t
 
     with pytest.raises(DataFileError, match=r"could not be written .*disk full"):
         write_results(small_results, tmp_path, {"overview.png": fail})
-    assert not (tmp_path / "overview.png").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"results.json", "results.csv"}

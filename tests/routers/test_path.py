@@ -11,7 +11,7 @@ from mild.margins import margin_groups
 from mild.routers import path as path_module
 from mild.routers.linear import LinearRouter
 from mild.routers.objective import LinearObjective, RowLoss
-from mild.routers.path import MANY, LinearPath, curvature_between, tell_apart
+from mild.routers.path import MANY, LinearPath, curvature_between, make_beginning, tell_apart
 from mild.routers.solver import SAMPLE, Preconditioner, second_moments
 from mild.routers.targets import training_targets
 from mild.surrogates import parse_surrogate
@@ -124,6 +124,30 @@ def test_many_experts_are_told_apart_at_a_rough_solution():
     _, begin, spent = tell_apart(objective, plain, moments, start, 50)
     assert_array_equal(begin, start)
     assert spent == 0
+
+
+def test_iterations_count_where_they_saw_all_rows():
+    X, costs = problem(400)
+    objective = objective_of(X, costs)
+    moments = second_moments(X, np.ones(400))
+    plain = Preconditioner(moments, 0.3, 1e-3)
+    rough = tell_apart(objective, plain, moments, None, 50)
+    for whole in (True, False):
+        begin = make_beginning(objective, plain, moments, None, 50, whole)
+        assert_array_equal(begin.W, rough[1])
+        assert begin.spent == (rough[2] if whole else 0)
+        limit = begin.spent + 2
+        assert begin.solve(objective, begin.W, 1e-13, limit).n_iter == limit
+
+
+@pytest.mark.parametrize(("surrogate", "tied"), [("logistic", True), ("hinge", False)])
+def test_few_experts_begin_at_zero_or_beside_the_ties_of_the_hinge(surrogate, tied):
+    X, costs = problem(200, p=MANY)
+    moments = second_moments(X, np.ones(200))
+    plain = Preconditioner(moments, 0.3, 1e-3)
+    begin = make_beginning(objective_of(X, costs, surrogate), plain, moments, None, 50, True)
+    assert (begin.preconditioner, begin.spent) == (plain, 0)
+    assert (not begin.W.any()) is tied
 
 
 @pytest.mark.parametrize("rewards", [0.0, 1e300])

@@ -13,6 +13,7 @@ import pytest
 
 from mild.exceptions import DataFileError, InvalidInputError, OptionError
 from mild.tables import FORMS, is_outcome_table, outcome_costs, read_outcomes
+from table_cases import kinds, refused, wide
 
 COLUMNS = {
     "id": ["q0", "q1", "q2"],
@@ -186,21 +187,6 @@ def test_categories_are_texts():
 
 
 # Validation
-
-
-def wide(**columns):
-    return pa.table({"prompt": ["a", "b", "c"], "correct__x": [0, 1, 1]} | columns)
-
-
-def refused(table, **options):
-    with pytest.raises(DataFileError) as caught:
-        read_outcomes(table, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
-def kinds(table, **options):
-    return {finding.kind: finding for finding in read_outcomes(table, **options).findings}
 
 
 def test_scores_outside_the_unit_interval_are_refused_with_count_and_example():

@@ -6,24 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mild.exceptions import DataFileError
 from mild.tables import read_outcomes
 from mild.tables.vectors import VECTOR_NAMES, column_kind
-
-
-def wide(**columns):
-    return pa.table({"prompt": ["a", "b", "c"], "correct__x": [0, 1, 1]} | columns)
-
-
-def refused(table, **options):
-    with pytest.raises(DataFileError) as caught:
-        read_outcomes(table, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
-def kinds(table, **options):
-    return {finding.kind: finding for finding in read_outcomes(table, **options).findings}
+from table_cases import kinds, refused, wide
 
 
 @pytest.mark.parametrize(

@@ -23,13 +23,13 @@ from mild.demo.methods import METHODS
 from mild.demo.pictures import LearnedRegions, Picture, segments
 from mild.demo.run import DemoResults
 from mild.exceptions import DataFileError, OutputExistsError
+from mild.files import left_behind, replacing
 from mild.metrics import Interval
 
 __all__ = ["FILES", "check_folder", "document", "write_results"]
 
 SCHEMA = 1
 FILES = ("results.json", "results.csv", "overview.png", "pictures.png")
-PARTIAL = ".part"
 
 Draw = Callable[[DemoResults, Path], None]
 
@@ -48,7 +48,7 @@ def check_folder(folder: Path) -> None:
         raise OutputExistsError(
             f"the output folder must be a folder; {folder} is a file. Choose another --out."
         )
-    own = {*FILES, *(name + PARTIAL for name in FILES)}
+    own = {*FILES, *(left.name for name in FILES for left in left_behind(folder / name))}
     others = sorted(entry.name for entry in folder.iterdir() if entry.name not in own)
     if others:
         raise OutputExistsError(
@@ -72,12 +72,12 @@ def write_results(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, write in writers.items():
-            partial = folder / (name + PARTIAL)
-            write(results, partial)
-            os.replace(partial, folder / name)
+            with replacing(folder / name) as file:
+                write(results, Path(file.name))
         for name in FILES:
-            if name not in writers:
-                (folder / name).unlink(missing_ok=True)
+            stale = [] if name in writers else [folder / name]
+            for path in (*stale, *left_behind(folder / name)):
+                path.unlink(missing_ok=True)
     except OSError as error:
         raise DataFileError(f"the results could not be written to {folder}: {error}.") from error
     return [folder / name for name in writers]

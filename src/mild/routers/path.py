@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from mild.margins import margin_groups
 from mild.routers.objective import LinearObjective, RowLoss
 from mild.routers.solver import (
     SAMPLE,
+    Objective,
     Preconditioner,
     Solution,
     minimise,
@@ -22,11 +23,10 @@ from mild.routers.targets import LossOptions, Targets
 from mild.surrogates import Surrogate
 
 __all__ = [
-    "MANY_TOL",
-    "SAMPLE_TOL",
+    "Beginning",
     "LinearPath",
     "curvature_between",
-    "first_start",
+    "make_beginning",
     "row_loss",
     "tell_apart",
 ]
@@ -96,33 +96,30 @@ class LinearPath:
         preconditioner = Preconditioner(self.moments, targets.curvature(), alpha, fit_intercept)
         every = LinearObjective(self.X, loss, alpha, fit_intercept, threads)
         part = self._sample_objective(loss, every)
-        begin = self.solution if part is None else self.sample_solution
-        begin = begin if start is None else start
-        preconditioner, begin, spent = tell_apart(
-            part or every, preconditioner, self.moments, begin, max_iter
-        )
-        spent = spent if part is None else 0
+        known = self.solution if part is None else self.sample_solution
+        known = known if start is None else start
+        few, whole = part or every, part is None
+        begin = make_beginning(few, preconditioner, self.moments, known, max_iter, whole)
         if search_tol is None or part is None:
             if search_tol is not None:
                 tol = max(tol, min(search_tol, FINE))
             if start is None:
-                sample_tol = SAMPLE_TOL if preconditioner.between is None else MANY_TOL
-                start = self._start(part, preconditioner, every, sample_tol, max_iter, 0.0, begin)
-            solution = minimise(every, preconditioner, start, tol, max_iter - spent)
-            solution = replace(solution, n_iter=solution.n_iter + spent)
+                start = self._start(part, begin, begin.sample_tol, max_iter)
+            solution = begin.solve(every, start, tol, max_iter)
             self._trust = 0
         else:
             if self._zero_value is None:
                 self._zero_value = part(np.zeros(part.shape))[0]
             zero_value = self._zero_value
             moved = self.solution is not None
-            tol_few = search_tol / 10
-            start = self._start(part, preconditioner, every, tol_few, max_iter, zero_value, begin)
+            start = self._start(part, begin, search_tol / 10, max_iter, zero_value)
             if self._trust > 0:
                 self._trust -= 1
                 solution = Solution(start, np.nan, 0, True)
             else:
-                solution = minimise(every, preconditioner, start, search_tol, max_iter, zero_value)
+                solution = minimise(
+                    every, begin.preconditioner, start, search_tol, max_iter, zero_value
+                )
                 self._trust = TRUST if moved and solution.gap <= search_tol / 4 else 0
         self.solution = solution.W
         return solution
@@ -136,20 +133,18 @@ class LinearPath:
 
     def _start(
         self,
-        few: LinearObjective | None,
-        preconditioner: Preconditioner,
-        every: LinearObjective,
+        part: LinearObjective | None,
+        begin: Beginning,
         tol: float,
         max_iter: int,
-        reference: float,
-        begin: FloatArray | None,
+        reference: float = 0.0,
     ) -> FloatArray:
-        if begin is None:
-            begin = first_start(few or every, preconditioner, max_iter)
-        if few is None:
-            return begin
+        if part is None:
+            return begin.W
         before = self.sample_solution
-        self.sample_solution = minimise(few, preconditioner, begin, tol, max_iter, reference).W
+        self.sample_solution = minimise(
+            part, begin.preconditioner, begin.W, tol, max_iter, reference
+        ).W
         if before is None or self.solution is None:
             return self.sample_solution
         return self.solution + self.sample_solution - before
@@ -188,6 +183,47 @@ def row_loss(targets: Targets, dtype: Any) -> RowLoss:
             for value in (targets.scale, targets.offset, targets.own_offset)
         ),
     )
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What a solver of all rows knows before it looks at them.
+
+    Attributes
+    ----------
+    preconditioner : that of many experts knows how they differ
+    W : where to begin, on a sample if there is one
+    spent : iterations over all rows that finding it took
+    """
+
+    preconditioner: Preconditioner
+    W: FloatArray
+    spent: int = 0
+
+    @property
+    def sample_tol(self) -> float:
+        """How well a sample is solved before a single fit."""
+        return SAMPLE_TOL if self.preconditioner.between is None else MANY_TOL
+
+    def solve(self, every: Objective, start: FloatArray, tol: float, max_iter: int) -> Solution:
+        """Minimise over all rows from ``start``; what was spent counts as iterations."""
+        solution = minimise(every, self.preconditioner, start, tol, max_iter - self.spent)
+        return replace(solution, n_iter=solution.n_iter + self.spent)
+
+
+def make_beginning(
+    few: LinearObjective,
+    preconditioner: Preconditioner,
+    moments: FloatArray,
+    known: FloatArray | None,
+    max_iter: int,
+    whole: bool,
+) -> Beginning:
+    """Begin at what is known, or at what ``few`` rows tell; ``whole`` if these are all there are."""
+    preconditioner, W, spent = tell_apart(few, preconditioner, moments, known, max_iter)
+    if W is None:
+        W = first_start(few, preconditioner, max_iter)
+    return Beginning(preconditioner, W, spent if whole else 0)
 
 
 def tell_apart(

@@ -17,7 +17,7 @@ from mild.routers.base import warn_if_degenerate
 from mild.routers.linear import LinearRouter
 from mild.routers.margin_sums import fixed_margins
 from mild.routers.objective import LinearObjective, single_blas_thread
-from mild.routers.path import MANY_TOL, SAMPLE_TOL, first_start, row_loss, tell_apart
+from mild.routers.path import Beginning, make_beginning, row_loss
 from mild.routers.solver import SAMPLE, Preconditioner, minimise, sample_rows, second_moments
 from mild.routers.targets import LABEL_LOSSES, Whole, row_targets
 from mild.shards.objective import ShardedObjective
@@ -109,8 +109,8 @@ def solve_sharded(
         moments = second_moments(sample.X, np.ones(len(sample.X)))
         curvature = targets.curvature_of(reward_sums)
         preconditioner = Preconditioner(moments, curvature, router.alpha, router.fit_intercept)
-        start: FloatArray = np.zeros(objective.shape)
-        spent = 0
+        begin = Beginning(preconditioner, np.zeros(objective.shape))
+        start = begin.W
         if weight > 0:
             few = LinearObjective(
                 sample.X,
@@ -118,16 +118,14 @@ def solve_sharded(
                 router.alpha,
                 router.fit_intercept,
             )
-            preconditioner, rough, spent = tell_apart(
-                few, preconditioner, moments, None, router.max_iter
+            begin = make_beginning(
+                few, preconditioner, moments, None, router.max_iter, sample.whole
             )
-            spent = spent if sample.whole else 0
-            start = first_start(few, preconditioner, router.max_iter) if rough is None else rough
+            start = begin.W
             if not sample.whole:
-                sample_tol = SAMPLE_TOL if preconditioner.between is None else MANY_TOL
-                start = minimise(few, preconditioner, start, sample_tol, router.max_iter).W
-    solution = minimise(objective, preconditioner, start, router.tol, router.max_iter - spent)
-    solution = replace(solution, n_iter=solution.n_iter + spent)
+                tol = begin.sample_tol
+                start = minimise(few, begin.preconditioner, start, tol, router.max_iter).W
+    solution = begin.solve(objective, start, router.tol, router.max_iter)
     return router._settle(solution, targets, np.float32), objective
 
 
