@@ -1,5 +1,6 @@
 """Where a running gateway says who it is."""
 
+import fcntl
 import json
 import os
 import signal
@@ -21,6 +22,23 @@ def test_a_state_file_is_believed_only_while_its_gateway_lives(tmp_path):
     assert read_state(1234, tmp_path) is None
     with pytest.raises(ValueError, match="1234 is not"):
         reload_gateway(1234, 0.1, tmp_path)
+
+
+def test_a_gateway_that_ends_while_the_next_one_starts_leaves_it_its_file(tmp_path, monkeypatch):
+    old = StateFile(1234, tmp_path)
+
+    def flock(descriptor, how):
+        monkeypatch.undo()
+        old.close()
+        fcntl.flock(descriptor, how)
+
+    monkeypatch.setattr("mild.gateway.server.state.fcntl.flock", flock)
+    new = StateFile(1234, tmp_path)
+    new.write({"pid": 1})
+    assert read_state(1234, tmp_path) == {"pid": 1}
+    with pytest.raises(ValueError, match="another gateway of yours"):
+        StateFile(1234, tmp_path)
+    new.close()
 
 
 def test_a_lock_ends_with_the_gateway_though_its_workers_live(tmp_path):

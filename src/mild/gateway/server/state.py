@@ -34,11 +34,9 @@ class StateFile:
 
     def __init__(self, port: int, folder: Path | None = None) -> None:
         self._path = (folder or state_folder()) / f"{port}.json"
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._descriptor)
+            self._descriptor = _open_locked(self._path)
+        except BlockingIOError as error:
             raise InvalidInputError(
                 f"port {port} must be free; another gateway of yours serves there."
             ) from error
@@ -57,6 +55,20 @@ class StateFile:
         """The gateway is gone."""
         self._path.unlink(missing_ok=True)
         os.close(self._descriptor)
+
+
+def _open_locked(path: Path) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # A gateway that ended meanwhile has removed the file: then it guards nothing.
+            if os.fstat(descriptor).st_nlink:
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
 
 
 def read_state(port: int, folder: Path | None = None) -> dict[str, Any] | None:
