@@ -48,6 +48,21 @@ def test_the_version_is_the_package_s():
     assert run("--version").stdout.strip() == f"mild {mild.__version__}"
 
 
+def test_an_interrupt_before_there_is_a_verb_is_quiet():
+    code = (
+        "import sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name == 'mild.cli.app':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "from mild.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_no_words_show_the_help(mild):
     assert "Usage: mild" in mild().out + mild().err
 

@@ -126,3 +126,13 @@ def test_what_no_terminal_reads_stays_one_line(monkeypatch):
 def test_a_point_of_a_list_is_indented(monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
     assert unbroken_words("- one two three four five", Terminal()) == "- one two three four\n  five"
+
+
+def test_what_an_interrupt_leaves_may_depend_on_the_options():
+    def verb(results: str = "r") -> None:
+        raise KeyboardInterrupt
+
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(reported(verb, lambda options: f"see {options['results']}."))
+    done = CliRunner().invoke(app, ["--results", "a {b}"])
+    assert (done.exit_code, done.stderr) == (130, "interrupted: see a {b}.\n")

@@ -185,15 +185,21 @@ def test_earlier_methods_of_the_same_cell_are_in_the_table_and_other_cells_are_n
     assert report["results"] == "results/table1.jsonl"
 
 
-def test_an_interrupt_says_what_is_kept_and_how_to_go_on(mild, monkeypatch):
+def test_an_interrupt_says_what_is_kept_and_how_to_go_on(mild, monkeypatch, tmp_path):
     def stop(request, progress=None):
         raise KeyboardInterrupt
 
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "reproduce", stop)
-    done = mild("reproduce", "table1", "--results", "r/mine {1}.jsonl")
+    words = ["reproduce", "table1", "--results", "mine {1}.jsonl"]
+    first = mild(*words)
+    assert first.code == 130
+    assert first.err == "interrupted: no cell is finished; run the same command again to go on.\n"
+    append_record(Path("mine {1}.jsonl"), make_record(TDEF))
+    done = mild(*words)
     assert done.code == 130
     assert done.err == (
-        "interrupted: finished cells are in r/mine {1}.jsonl; run the same command again to go on.\n"
+        "interrupted: finished cells are in mine {1}.jsonl; run the same command again to go on.\n"
     )
 
 
@@ -219,7 +225,8 @@ def test_without_torch_it_says_what_to_install(verb, mild, monkeypatch, tmp_path
         (["--setup", "severe"], "--setup must be I, II or III for table2; got severe"),
         (["--batch-size", "1"], "error: --batch-size must be an integer >= 2; got 1."),
         (["--lr", "-1"], "error: --lr must be positive and finite; got -1.0."),
-        (["--setup", "IV"], "error: --setup must be one of 'I', 'II', 'III'"),
+        (["--setup", "IV"], "error: --setup must be one of 'I', 'II', 'III'; got 'IV'."),
+        (["--method", "midl"], "error: --method must be one of 'mild', "),
         (["--method", "midl"], "Did you mean 'mild'?"),
         (["--protocol", "quick"], "error: --protocol must be one of 'paper', 'fast'; got 'quick'."),
         (["--expert-protocol", "quick"], "error: --expert-protocol must be one of 'paper', 'fast'"),
@@ -241,6 +248,15 @@ def test_bad_input_is_one_sentence(words, sentence, mild, monkeypatch, tmp_path)
     assert done.err.count("\n") == 1
     assert sentence in done.err
     assert json.loads(done.out) == {"error": done.err.removeprefix("error: ").strip()}
+
+
+@pytest.mark.parametrize("verb", ["severe", "readings"])
+def test_what_is_about_trained_experts_is_taken_where_some_are_trained(verb, mild, asked):
+    words = ["--experts", "synthetic", "--experts", "real"] if verb == "severe" else []
+    words = words or ["--experts", "real"]
+    done = mild("reproduce", verb, *words, "--holdout", "--expert-seed", 3)
+    assert done.code == 0, done.err
+    assert (asked[0].holdout, asked[0].expert_seed) == (True, 3)
 
 
 def test_results_that_cannot_be_written_are_refused_before_training(mild, tmp_path):

@@ -55,3 +55,13 @@ def test_an_interrupt_says_that_the_rest_can_follow(mild, monkeypatch):
     assert done.err == (
         "interrupted: what has arrived is kept in d; run the same command again to go on.\n"
     )
+
+
+def test_a_file_is_no_folder_for_data(mild, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    done = mild("reproduce", "fetch", "cifar10", "--data-dir", tmp_path / "file")
+    assert done.code == 1
+    assert done.err == (
+        f"error: --data-dir must be a folder; {tmp_path / 'file'} is a file. Name another one.\n"
+    )
+    assert (tmp_path / "file").read_text() == "mine"

@@ -171,13 +171,15 @@ def test_missing_scores_are_counted(mild, tmp_path):
     assert "1 of 120 are missing, such as Qwen2.5-7B-Instruct's in row 3" in done.err
 
 
-def test_an_interrupt_says_what_is_kept(run, monkeypatch):
+def test_an_interrupt_says_what_is_kept(run, monkeypatch, tmp_path):
     import mild.reproduce.llm.run as module
 
     def stop(request, progress=None):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(module, "reproduce_llm", stop)
+    assert "interrupted: no cell is finished; run" in run("llm").err
+    (tmp_path / "r.jsonl").write_text("")
     done = run("llm")
     assert done.code == 130
     assert "interrupted: finished cells are in" in done.err

@@ -136,6 +136,7 @@ def test_json_holds_every_number(mild, folder):
     assert stationary["paper"]["loss"] == 0.0403
     assert stationary["minus_tdef"]["n"] == 3
     assert stationary["verdict"] == "better than TDEF"
+    assert stationary["seeds_of_other_experts"] == []
     assert rows["oracle", None]["paper"] is None
 
 
@@ -255,3 +256,12 @@ def test_an_ascii_terminal_gets_question_marks(folder):
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     assert b"CIFAR-10 ? setup I (70-20-10)" in done.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of POSIX")
+def test_a_pipe_is_no_file_to_write(mild, folder):
+    os.mkfifo(folder / "pipe.md")
+    for more in ([], ["--overwrite"]):
+        done = mild("reproduce", "show", "--out", "pipe.md", *more)
+        assert done.code == 1
+        assert "pipe.md must be a regular file; a device, pipe or socket is there." in done.err

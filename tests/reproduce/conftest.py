@@ -27,7 +27,6 @@ class QuickNetwork:
         generator = torch.Generator().manual_seed(seed)
         inputs = self._inputs(images)
         rows = torch.arange(len(images))
-        self.n_outputs = n_outputs
         self.weights = 0.01 * torch.randn(inputs.shape[1], n_outputs, generator=generator)
         self.weights.requires_grad_()
         optimizer = torch.optim.Adam([self.weights], 0.05)

@@ -46,6 +46,15 @@ def test_keys_of_all_cells_differ():
     assert len({cell_key(cell.as_dict("abc")) for cell in cells}) == len(cells)
 
 
+def test_another_recipe_makes_other_cells_and_the_first_is_not_spoken_of(monkeypatch):
+    cell = plan(Request.of("table1", results=RESULTS, datasets=("digits",)))[0]
+    before = cell.as_dict("abc")
+    assert "recipe" not in before
+    monkeypatch.setattr("mild.reproduce.images.protocol.RECIPE", 2)
+    assert cell.as_dict("abc") == {**before, "recipe": 2}
+    assert cell_key(cell.as_dict("abc")) != cell_key(before)
+
+
 def test_holdout_and_the_experts_protocol_concern_trained_experts_alone():
     slow = PROTOCOLS["paper"]
     request = Request.of(
@@ -64,12 +73,13 @@ def test_people_have_a_setup_of_their_own():
     assert "people experts" in plan(request)[0].title
 
 
+PEOPLE = ("coverage", "people", "classifier_rows", "test_fraction", "price")
 COMMITTED = Path(__file__).parents[2] / "results"
 
 
 @pytest.mark.skipif(not COMMITTED.is_dir(), reason="results are not part of this copy")
 def test_committed_records_are_cells_that_a_request_still_asks_for():
-    images = ("synthetic", "real")
+    images = ("synthetic", "real", "people")
     records = [r for r in read_records(COMMITTED) if r["cell"]["experts"] in images]
     assert records
     for record in records:
@@ -78,11 +88,12 @@ def test_committed_records_are_cells_that_a_request_still_asks_for():
         if isinstance(method["margins"], list):
             method["margins"] = tuple(method["margins"])
         experts = cell["expert_protocol"]
+        people = cell["experts"] == "people"
         request = Request.of(
             cell["table"],
             results=RESULTS,
             datasets=(cell["dataset"],),
-            setups=(get_setup(cell["setup"]),),
+            setups=() if people else (get_setup(cell["setup"]),),
             experts=(cell["experts"],),
             costs=(cell["cost"],),
             methods=(Method(**method),),
@@ -92,8 +103,11 @@ def test_committed_records_are_cells_that_a_request_still_asks_for():
             expert_seed=cell["expert_seed"],
             holdout=cell["holdout"],
             scale=cell["scale"],
+            people_file=Path("p.npz") if people else None,
         )
-        assert plan(request)[-1].as_dict(cell["data"]) == cell
+        # What the file of people decides is not known here.
+        file = {name: cell[name] for name in PEOPLE if people and name in cell}
+        assert plan(request)[-1].as_dict(cell["data"]) | file == cell
         assert cell_key(cell) == record["key"]
         # A protocol goes by its name as long as nothing in it is changed.
         known = PROTOCOLS.get(cell["protocol"]["name"])

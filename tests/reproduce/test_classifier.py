@@ -86,3 +86,12 @@ def test_a_file_without_what_a_record_must_hold_is_refused_in_one_sentence(tmp_p
     (tmp_path / "c.json").write_text(content)
     with pytest.raises(DataFileError, match="must hold records of classifiers"):
         classifier_records(tmp_path / "c.json")
+
+
+def test_another_recipe_is_another_classifier(digits, trainings, tmp_path, monkeypatch):
+    path = tmp_path / "classifier.json"
+    run_classifier(digits, PROTOCOLS["fast"], 1, path, device="cpu")
+    monkeypatch.setattr("mild.reproduce.images.protocol.RECIPE", 2)
+    run_classifier(digits, PROTOCOLS["fast"], 1, path, device="cpu")
+    assert len(trainings) == 2
+    assert [record["cell"].get("recipe") for record in classifier_records(path)] == [None, 2]

@@ -10,7 +10,7 @@ from mild.exceptions import InvalidInputError, MissingExtraError
 from mild.reproduce import figures
 from mild.reproduce.figures import check_matplotlib, draw_table
 from mild.reproduce.summary import summarise
-from result_cases import LDAM, TDEF, THEORY, UNIFORM, make_record
+from result_cases import LDAM, TDEF, THEORY, TUNED, UNIFORM, make_record
 
 
 def png_size(image: bytes) -> tuple[int, int]:
@@ -83,6 +83,16 @@ def test_hollow_diamonds_stand_at_the_paper_s_figures_in_the_row_s_colour(blocks
         (0.0403, figures.BLUE),
     ]
     assert {line.get_markerfacecolor() for line in diamonds} == {"white"}
+
+
+def test_a_search_that_found_equal_margins_is_drawn_as_equal_margins() -> None:
+    equal = [make_record(TUNED, seed, 0.05, margins=[1.0, 1.0, 1.0]) for seed in range(2)]
+    apart = make_record({**TUNED, "rewards": "others"}, losses=0.05, margins=[0.9, 1.0, 1.1])
+    rows = figures._methods(summarise([*equal, apart])[0])
+    assert {row.method["rewards"]: figures._colour(row) for row in rows} == {
+        "any": figures.GREEN,
+        "others": figures.ORANGE,
+    }
 
 
 def test_setups_stand_side_by_side_and_other_settings_below_one_another(blocks) -> None:

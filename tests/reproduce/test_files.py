@@ -33,6 +33,16 @@ def test_a_full_disk_leaves_the_old_content(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["a.json"]
 
 
+def test_a_full_disk_says_nothing_of_a_file_that_was_not_there(tmp_path, monkeypatch):
+    def full(number):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DataFileError, match=r"a\.json: No space left on device\.$"):
+        replace_json(tmp_path / "a.json", [2])
+    assert os.listdir(tmp_path) == []
+
+
 def test_numbers_that_are_no_json_are_refused_and_leave_the_old_content(tmp_path):
     path = tmp_path / "a.json"
     replace_json(path, [1])

@@ -11,7 +11,8 @@ from importlib.resources import files
 import pytest
 
 from mild.exceptions import OptionError
-from mild.reproduce.paper import PAPER_RUNS, PAPER_TABLES, PaperFigure, lookup, paper_figures
+from mild.reproduce import formats
+from mild.reproduce.paper import PAPER_TABLES, PaperFigure, lookup, paper_figures
 
 # Counted and summed over the tables' lines in units of 1e-4, in the order of the source: rows,
 # losses, standard deviations, both again weighted by the row's number, shares per expert.
@@ -128,11 +129,18 @@ def test_what_the_paper_has_not_is_none() -> None:
     assert lookup("table1", "cifar10", "I", "error", "ldam") is None
 
 
-def test_the_data_file_says_where_it_comes_from_and_agrees_with_the_code() -> None:
+def test_the_data_file_says_where_it_comes_from_and_repeats_nothing_of_the_code() -> None:
     entry = json.loads((files("mild.reproduce") / "paper.json").read_text(encoding="utf-8"))
     assert "Optimized Deferral for Imbalanced Settings" in entry["source"]
-    assert entry["runs"] == PAPER_RUNS
-    assert entry["labels"] == PAPER_TABLES
+    assert set(entry) == {"source", "figures"}
+    assert list(dict.fromkeys(figure["table"] for figure in entry["figures"])) == list(PAPER_TABLES)
+
+
+def test_how_many_runs_the_paper_had_is_said_from_one_place(monkeypatch) -> None:
+    monkeypatch.setattr(formats, "PAPER_RUNS", 7)
+    said = " ".join(formats.how_to_read([]))
+    assert "over 7 runs as printed" in said
+    assert "plus s²/7 of the paper's" in said
 
 
 def test_tables_and_their_statistics_are_read_without_torch_or_matplotlib() -> None:

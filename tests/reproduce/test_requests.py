@@ -5,7 +5,9 @@ import pytest
 
 from mild.exceptions import InvalidInputError
 from mild.reproduce.experts import get_setup
+from mild.reproduce.images.protocol import PROTOCOLS
 from mild.reproduce.methods import Method
+from mild.reproduce.paper import paper_figures
 from mild.reproduce.requests import TABLES, Request
 
 RESULTS = Path("results.jsonl")
@@ -43,11 +45,19 @@ def test_fields_that_are_none_stay_as_they_are():
         ({"datasets": "digits"}, "datasets must name at least one"),
         ({"datasets": ("digits", "digits")}, "'digits' twice"),
         ({"experts": ("sinthetic",)}, "Did you mean 'synthetic'"),
+        ({"experts": ("fake",)}, "experts must be one of 'synthetic', 'real'; got 'fake'."),
         ({"costs": ("price",)}, "costs must be one of"),
         ({"setups": ()}, "setups must name at least one"),
         ({"methods": ()}, "methods must name at least one"),
         ({"methods": (Method("tdef"), Method("tdef"))}, "'tdef' twice"),
-        ({"methods": (Method.parse("mild:margins=1/2"),)}, "3 in setup I; got 2"),
+        (
+            {"methods": (Method.parse("mild:margins=1/2"),)},
+            "method mild:rewards=others,margins=1/2 must have one margin per expert, 3 in setup I; "
+            "got 2.",
+        ),
+        ({"holdout": True}, "holdout must go with real experts; got synthetic ones alone"),
+        ({"expert_seed": 1}, "expert_seed must go with real experts"),
+        ({"expert_protocol": PROTOCOLS["fast"]}, "expert_protocol must go with real experts"),
         ({"device": "gpu"}, "device must be one of"),
         ({"experts": ("people",)}, "people must be the experts of the table 'people'"),
         ({"experts": ("synthetic", "people")}, "people must be the experts"),
@@ -57,6 +67,26 @@ def test_what_cannot_be_run_is_refused_in_a_sentence(fields, said):
     with pytest.raises(InvalidInputError) as caught:
         Request.of("table1", results=RESULTS, **fields)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("table", ["table1", "table2", "severe"])
+def test_data_sets_setups_and_costs_are_those_of_the_paper_s_table(table):
+    figures = paper_figures(table)
+    for field, name in (("datasets", "dataset"), ("setups", "setup"), ("costs", "cost")):
+        printed = dict.fromkeys(getattr(figure, name) for figure in figures)
+        assert getattr(TABLES[table], field) == tuple(printed)
+
+
+def test_what_is_about_training_experts_is_taken_where_some_are_trained():
+    asked = {"holdout": True, "expert_seed": 2, "expert_protocol": PROTOCOLS["paper"]}
+    for table in ("table2", "severe"):
+        request = Request.of(table, results=RESULTS, **asked)
+        assert (request.holdout, request.expert_seed) == (True, 2)
+    # The classifier beside people is trained, and has no half of its own.
+    people = {"results": RESULTS, "people_file": Path("p.npz")}
+    assert Request.of("people", **people, expert_seed=2).expert_seed == 2
+    with pytest.raises(InvalidInputError, match="holdout must go with real experts; got people"):
+        Request.of("people", **people, holdout=True)
 
 
 def test_an_unknown_table_is_refused():

@@ -68,6 +68,16 @@ def test_a_full_disk_leaves_the_old_content_and_says_so(tmp_path, monkeypatch) -
     assert entries(tmp_path) == ["r.jsonl"]
 
 
+def test_a_full_disk_says_nothing_of_a_file_that_was_not_there(tmp_path, monkeypatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DataFileError, match=r"r\.jsonl: No space left on device\.$"):
+        append_record(tmp_path / "r.jsonl", make_record())
+    assert entries(tmp_path) == []
+
+
 def test_a_write_that_the_system_cuts_short_leaves_the_old_content(tmp_path) -> None:
     path = tmp_path / "r.jsonl"
     append_record(path, make_record())

@@ -333,8 +333,11 @@ def test_what_can_be_known_at_once_stops_before_the_first_training(
     blocked = tmp_path / "file" / "cache"
     with pytest.raises(DataFileError, match="cifar10"):
         reproduce(make_request(datasets=("digits", "cifar10"), data_dir=tmp_path / "none"))
-    with pytest.raises(DataFileError, match=r"tuning finds must be a folder .* is no folder"):
+    with pytest.raises(DataFileError, match=r"^cache_dir must be a folder .*tuning, .* no folder"):
         reproduce(make_request(methods=("tdef", "tuned"), cache_dir=blocked))
+    (tmp_path / "r-tuning").write_text("")
+    with pytest.raises(DataFileError, match=r"tuning finds, beside the results, must be a folder"):
+        reproduce(make_request(methods=("tdef", "tuned")))
     with pytest.raises(DataFileError, match="cache_dir must be a folder"):
         reproduce(make_request("table2", methods=("tdef",), cache_dir=blocked))
     with pytest.raises(DataFileError, match="checkpoint_dir must be a folder"):
@@ -357,3 +360,19 @@ def test_cells_that_another_process_finished_meanwhile_are_not_run(
 
     assert numbers(reproduce(request, finish)) == numbers(theirs)
     assert len(trainings) == 1
+
+
+def test_cells_of_another_recipe_are_not_finished_and_no_twins(
+    make_request, trainings, monkeypatch
+):
+    request = make_request(methods=("tdef",), setups=make_request().setups[:1])
+    (old,) = reproduce(request)
+    monkeypatch.setattr("mild.reproduce.images.protocol.RECIPE", 2)
+    (new,) = reproduce(request)
+    assert len(trainings) == 2
+    assert new["key"] != old["key"]
+    assert new["twin"] != old["twin"]
+    assert record_problem(new) is None
+    assert reproduce(request) == [new]
+    assert read_records(request.results) == [old, new]
+    assert len(summarise([old, new])) == 2

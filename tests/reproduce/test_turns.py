@@ -55,6 +55,14 @@ def test_diverged_cells_are_named_at_the_end_in_their_order(tmp_path):
         run_cells(CELLS, run, tmp_path)
 
 
+def test_where_nothing_else_was_run_no_results_are_spoken_of(tmp_path):
+    def run(cell, tell, wait):
+        raise DivergedError("it did.")
+
+    with pytest.raises(DivergedError, match=r"^1 cell of 1 diverged: a \(it did\)\.$"):
+        run_cells(CELLS[:1], run, tmp_path / "r.jsonl")
+
+
 def test_a_ledger_knows_what_another_process_adds(tmp_path):
     first, second = (Ledger(tmp_path / "r.jsonl") for _ in range(2))
     record = make_record(TDEF) | {"twin": "t"}

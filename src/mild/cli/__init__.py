@@ -7,6 +7,10 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command ``mild``."""
-    from mild.cli.app import build_app
+    try:
+        from mild.cli.app import build_app
 
-    build_app()(prog_name="mild")
+        build_app()(prog_name="mild")
+    except KeyboardInterrupt:
+        # A verb says what Ctrl-C leaves; before there is one, nothing has begun.
+        raise SystemExit(130) from None

@@ -52,12 +52,13 @@ STEADY = 3600.0
 
 
 def reported(
-    verb: Callable[..., None], interrupted: str = "nothing was written."
+    verb: Callable[..., None],
+    interrupted: str | Callable[[Mapping[str, Any]], str] = "nothing was written.",
 ) -> Callable[..., None]:
     """The verb with errors as one line: ``error: ...``, exit 1; with --json also on stdout.
 
-    ``interrupted`` is what Ctrl-C leaves, in words; options may stand in it: ``{results}``. Errors that
-    mild does not know keep their traceback.
+    ``interrupted`` is what Ctrl-C leaves, in words; options may stand in it: ``{results}``. Where the words
+    depend on more it is a function of the options. Errors that mild does not know keep their traceback.
     """
 
     @functools.wraps(verb)
@@ -74,7 +75,12 @@ def reported(
         except KeyboardInterrupt as error:
             if options.get("as_json"):
                 typer.echo(json.dumps({"error": "interrupted"}))
-            note(interrupted.format_map(options), "interrupted")
+            words = (
+                interrupted.format_map(options)
+                if isinstance(interrupted, str)
+                else interrupted(options)
+            )
+            note(words, "interrupted")
             raise typer.Exit(INTERRUPTED) from error
 
     return run

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mild.reproduce.experts import PEOPLE, Setup
-from mild.reproduce.images.protocol import Protocol
+from mild.reproduce.images.protocol import Protocol, recipe
 from mild.reproduce.methods import Method
 from mild.reproduce.requests import Request
 
@@ -52,6 +52,7 @@ class Cell:
             "protocol": self.protocol.as_dict(),
             "method": self.method.as_dict(),
             "seed": self.seed,
+            **recipe(),
             **more,
         }
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from mild.exceptions import DataFileError, InvalidInputError
+from mild.exceptions import InvalidInputError
 from mild.reproduce.classifier_files import classifier_records
 from mild.reproduce.data import ImageData
 from mild.reproduce.experts.trained import train_classifier
-from mild.reproduce.files import locked, replace_json
-from mild.reproduce.images.protocol import Protocol
+from mild.reproduce.files import locked, replace_json, unwritten
+from mild.reproduce.images.protocol import Protocol, recipe
 from mild.reproduce.results import cell_key
-from mild.reproduce.routing import forget_checkpoint
+from mild.reproduce.routing import forget_checkpoint, tidied
 from mild.reproduce.run import choose_device, training_facts
 from mild.reproduce.surroundings import commit, hardware, versions
 from mild.reproduce.turns import check_place
@@ -61,21 +61,23 @@ def run_classifier(
             "data": data.digest(),
             "protocol": protocol.as_dict(),
             "seed": seed,
+            **recipe(),
         }
         key = cell_key(cell)
         if key not in kept:
-            network = train_classifier(
-                data.train_images,
-                data.train_labels,
-                data.n_classes,
-                protocol,
-                seed,
-                flip=data.flip,
-                device=place,
-                checkpoint=checkpoint_dir and checkpoint_dir / f"{key}.safetensors",
-                identity={"key": key},
-                progress=progress,
-            )
+            with tidied(checkpoint_dir):
+                network = train_classifier(
+                    data.train_images,
+                    data.train_labels,
+                    data.n_classes,
+                    protocol,
+                    seed,
+                    flip=data.flip,
+                    device=place,
+                    checkpoint=checkpoint_dir and checkpoint_dir / f"{key}.safetensors",
+                    identity={"key": key},
+                    progress=progress,
+                )
             answers = np.argmax(network.scores(data.test_images), axis=1)
             record = {
                 "schema": SCHEMA,
@@ -105,7 +107,5 @@ def _keep(results: Path, record: dict[str, Any]) -> dict[str, dict[str, Any]]:
             kept[record["key"]] = record
             replace_json(target, list(kept.values()))
     except OSError as error:
-        raise DataFileError(
-            f"cannot write {target}: {error.strerror or error}; what it held is untouched."
-        ) from error
+        raise unwritten(f"cannot write {target}", target, error) from error
     return kept

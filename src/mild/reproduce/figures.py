@@ -133,7 +133,8 @@ def _colour(row: Row) -> str:
         return BLACK
     if name != "mild":
         return PINK
-    if row.method.get("margins") == "uniform":
+    # A search may find equal margins, too: both rules choose alike then.
+    if row.method.get("margins") == "uniform" or len(set(row.margins or ())) == 1:
         return GREEN
     return COLOURS.get(row.decision or "", GREY)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from mild.exceptions import DataFileError
 from mild.files import FileLock, replacing
 
-__all__ = ["check_regular", "claimed", "locked", "replace_bytes", "replace_json"]
+__all__ = ["check_regular", "claimed", "locked", "replace_bytes", "replace_json", "unwritten"]
 
 
 def check_regular(path: Path, what: str) -> None:
@@ -34,9 +35,13 @@ def replace_json(path: Path, content: Any) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_bytes(path, text.encode())
     except OSError as error:
-        raise DataFileError(
-            f"cannot write {path}: {error.strerror or error}; what it held is untouched."
-        ) from error
+        raise unwritten(f"cannot write {path}", path, error) from error
+
+
+def unwritten(what: str, path: Path, error: OSError) -> DataFileError:
+    """The error for a file that could not be replaced; what it held is there, if it was."""
+    kept = "; what it held is untouched" if os.path.exists(path) else ""
+    return DataFileError(f"{what}: {error.strerror or error}{kept}.")
 
 
 @contextmanager

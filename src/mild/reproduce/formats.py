@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from mild.reproduce.labels import TABLES
+from mild.reproduce.labels import TABLES, seed_range
 from mild.reproduce.llm.titles import model_notes
 from mild.reproduce.paper import PAPER_RUNS
 from mild.reproduce.provenance import meta_lines
@@ -166,10 +166,26 @@ def footnotes(block: Block) -> list[str]:
         )
     if block.cell["experts"] == MODELS:
         notes += model_notes(block.cell, any(row.paper for row in block.rows))
-    notes += _about_experts(block)
+    notes += [*_about_other_experts(block), *_about_experts(block)]
     data = dict.fromkeys(record["note"] for record in block.records if record["note"])
     notes += [f"Data: {note.rstrip('.')}." for note in data]
     return notes
+
+
+def _about_other_experts(block: Block) -> list[str]:
+    """Which numbers of the block were not made with the same experts as the rest."""
+    apart = [
+        f"{row.label} (seed{'s' if len(row.other_experts) > 1 else ''} "
+        f"{seed_range(row.other_experts)})"
+        for row in block.rows
+        if row.other_experts
+    ]
+    if not apart:
+        return []
+    rest, unpaired = "the best constant and the oracle", ""
+    if block.named("tdef") is not None:
+        rest, unpaired = f"TDEF, {rest}", ", and not paired there"
+    return [f"Judged on other experts than {rest}{unpaired}: {'; '.join(apart)}."]
 
 
 def _about_experts(block: Block) -> list[str]:
@@ -197,8 +213,8 @@ def how_to_read(blocks: Sequence[Block]) -> list[str]:
         *([shuffled] if any(map(_controlled, blocks)) else []),
         f"Paper: mean ± standard deviation over {PAPER_RUNS} runs as printed; every reading of MILD "
         f"stands beside the paper's one MILD.",
-        "Ours - paper, in standard errors: divided by the root of s²/n of ours plus s²/5 of the "
-        "paper's.",
+        f"Ours - paper, in standard errors: divided by the root of s²/n of ours plus s²/{PAPER_RUNS} "
+        f"of the paper's.",
         "Verdict: by the interval of the loss minus TDEF's; level where it holds 0.",
         *meta_lines(record for block in blocks for record in block.records),
     ]

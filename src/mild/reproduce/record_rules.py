@@ -153,6 +153,7 @@ CELL_MORE: dict[str, Rule] = {
     "scale": TEXT,
     "price": ("a finite number of at least 0 or null", _or_none(_cost)),
     "expert_protocol": OBJECT_OR_NONE,
+    "recipe": COUNT,
 }
 MODELS_CELL: dict[str, Rule] = {
     "models": (

@@ -22,7 +22,10 @@ DEVICES = ("auto", "cpu", "cuda")
 
 @dataclass(frozen=True)
 class Table:
-    """What a table consists of when nothing else is asked for."""
+    """What a table consists of when nothing else is asked for.
+
+    Data sets, setups and costs are the paper's where it has such a table.
+    """
 
     datasets: tuple[str, ...]
     setups: tuple[str, ...]
@@ -36,7 +39,7 @@ _IMAGES = ("cifar10", "cifar100", "svhn", "tiny-imagenet")
 
 TABLES = {
     "table1": Table(_IMAGES, ("I", "II", "III"), ("synthetic",), COSTS, _USUAL),
-    "table2": Table(_IMAGES, ("I", "II", "III"), ("real",), COSTS, _USUAL),
+    "table2": Table(_IMAGES[:3], ("I", "II", "III"), ("real",), COSTS, _USUAL),
     "severe": Table(_IMAGES[:3], ("severe",), ("synthetic", "real"), ("error",), _USUAL),
     "people": Table(("cifar10",), (), ("people",), COSTS, _USUAL),
     "readings": Table(("cifar10",), ("I",), ("synthetic",), ("error",), READINGS),
@@ -63,10 +66,10 @@ class Request:
         results, and trains experts anew each time
     checkpoint_dir : folder of unfinished trainings; None to lose them in a kill
     device : "auto", "cpu" or "cuda"
-    holdout : whether trained experts and the router learn from disjoint halves
-    expert_seed : seed of trained experts
+    holdout : whether real experts and the router learn from disjoint halves
+    expert_seed : seed of trained experts: real ones, and the classifier beside people
     people_file : annotations of the training images, for the table "people"
-    expert_protocol : how experts are trained; None for ``protocol``
+    expert_protocol : how such experts are trained; None for ``protocol``
     scale : of the rewards: "raw" as in the paper, or "unit" for mean row sum 1
     price : what asking a person costs, for the table "people" and the cost type "cost"
     """
@@ -97,7 +100,10 @@ class Request:
         check_option("scale", self.scale, SCALES)
         if not (math.isfinite(self.price) and self.price >= 0):
             raise InvalidInputError(f"price must be non-negative and finite; got {self.price}.")
-        for name, known in (("datasets", DATASETS), ("experts", EXPERTS), ("costs", COSTS)):
+        kinds: tuple[str, ...] = EXPERTS
+        if self.table != "people" and not self.with_people:
+            kinds = tuple(kind for kind in EXPERTS if kind != "people")
+        for name, known in (("datasets", DATASETS), ("experts", kinds), ("costs", COSTS)):
             for value in _each(name, getattr(self, name)):
                 check_option(name, value, known)
         _each("methods", [method.text for method in self.methods])
@@ -108,6 +114,7 @@ class Request:
                 f"results must be a file; {self.results} is a folder. Name a file in it."
             )
         self._check_people()
+        self._check_training()
         if not self.with_people:
             _each("setups", [setup.name for setup in self.setups])
         for method in self.methods:
@@ -116,7 +123,7 @@ class Request:
 
     @classmethod
     def of(cls, table: str, *, results: Path, **fields: Any) -> Self:
-        """The table as it is in the paper, by the protocol "fast" with five seeds, but for ``fields``.
+        """The table as TABLES has it, by the protocol "fast" with five seeds, but for ``fields``.
 
         A field that is None stays as it is in the table.
 
@@ -143,6 +150,11 @@ class Request:
     def with_people(self) -> bool:
         """Whether the experts are people."""
         return "people" in self.experts
+
+    @property
+    def with_trained(self) -> bool:
+        """Whether any experts are trained: real ones, or the classifier beside people."""
+        return set(self.experts) != {"synthetic"}
 
     @property
     def tuning_dir(self) -> Path:
@@ -173,17 +185,33 @@ class Request:
         for name in self.datasets:
             check_option("datasets with people", name, PEOPLE)
 
+    def _check_training(self) -> None:
+        """Refuse what is about the training of experts where no expert is trained that way."""
+        for name, meant in (
+            ("holdout", "real" in self.experts),
+            ("expert_seed", self.with_trained),
+            ("expert_protocol", self.with_trained),
+        ):
+            if getattr(self, name) and not meant:
+                raise InvalidInputError(
+                    f"{name} must go with real experts; got {self.experts[0]} ones alone. Leave it "
+                    f"out, or ask for real ones (--experts real)."
+                )
+
 
 def check_folders(request: Request) -> None:
     """Say before the first training that a folder could not be written to after it."""
-    folders = {
-        "cache_dir": request.cache_dir if set(request.experts) != {"synthetic"} else None,
-        "checkpoint_dir": request.checkpoint_dir,
-        "the folder of what tuning finds": request.tuning_dir
-        if any(method.searched for method in request.methods)
-        else None,
-    }
-    for name, folder in folders.items():
+    searched = any(method.searched for method in request.methods)
+    beside = "the folder of what tuning finds, beside the results,"
+    folders = [
+        ("cache_dir", request.cache_dir if request.with_trained else None),
+        ("checkpoint_dir", request.checkpoint_dir),
+        (
+            beside if request.cache_dir is None else "cache_dir",
+            request.tuning_dir if searched else None,
+        ),
+    ]
+    for name, folder in folders:
         if folder is None:
             continue
         place = folder.absolute()
@@ -192,7 +220,7 @@ def check_folders(request: Request) -> None:
         if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
             raise DataFileError(
                 f"{name} must be a folder that can be written to; got {folder}, and {place} is "
-                f"{'not writable' if place.is_dir() else 'no folder'}."
+                f"{'not writable' if place.is_dir() else 'no folder'}. Name another one."
             )
 
 
@@ -214,6 +242,6 @@ def _check_count(name: str, value: object, least: int) -> None:
 def _check_margins(method: Method, setup: Setup) -> None:
     if isinstance(method.margins, tuple) and len(method.margins) != len(setup.coverage):
         raise InvalidInputError(
-            f"margins must be one number per expert, {len(setup.coverage)} in setup {setup.name}; "
-            f"got {len(method.margins)} in {method.text}."
+            f"method {method.text} must have one margin per expert, {len(setup.coverage)} in setup "
+            f"{setup.name}; got {len(method.margins)}."
         )

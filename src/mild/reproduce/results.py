@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mild.exceptions import DataFileError, InvalidInputError, MildWarning
-from mild.reproduce.files import check_regular, locked, replace_bytes
+from mild.reproduce.files import check_regular, locked, replace_bytes, unwritten
 from mild.reproduce.keys import content_key
 from mild.reproduce.records import SCHEMA, record_problem
 
@@ -51,9 +51,7 @@ def append_record(path: PathLike, record: Mapping[str, Any]) -> None:
         with locked(target):
             _append_line(target, line.encode() + b"\n")
     except OSError as error:
-        raise DataFileError(
-            f"cannot add a record to {target}: {error.strerror or error}; what it held is untouched."
-        ) from error
+        raise unwritten(f"cannot add a record to {target}", target, error) from error
 
 
 def read_records(paths: PathLike | Iterable[PathLike]) -> list[dict[str, Any]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mild.reproduce.data.images import ImageData
     from mild.reproduce.images.protocol import Protocol
 
-__all__ = ["RoutingProblem", "forget_checkpoint", "routing_problem"]
+__all__ = ["RoutingProblem", "forget_checkpoint", "routing_problem", "tidied"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +93,23 @@ def forget_checkpoint(folder: Path | None, key: str) -> None:
     if folder is not None:
         with suppress(OSError):
             (folder / f"{key}.safetensors").unlink()
-        with suppress(OSError):
-            # The last one to go takes the folder along.
-            folder.rmdir()
+        # The last one to go takes the folder along.
+        _remove_empty(folder)
+
+
+@contextmanager
+def tidied(folder: Path | None) -> Iterator[None]:
+    """Leave no empty folder of checkpoints behind, however the work within ends."""
+    try:
+        yield
+    finally:
+        if folder is not None:
+            _remove_empty(folder)
+
+
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def routing_problem(

@@ -17,7 +17,7 @@ from mild.reproduce.outcomes import outcomes, reference
 from mild.reproduce.records import SCHEMA
 from mild.reproduce.requests import Request, check_folders
 from mild.reproduce.results import cell_key
-from mild.reproduce.routing import RoutingProblem, forget_checkpoint, routing_problem
+from mild.reproduce.routing import RoutingProblem, forget_checkpoint, routing_problem, tidied
 from mild.reproduce.supply import Supply
 from mild.reproduce.surroundings import commit, hardware, versions
 from mild.reproduce.tuning import TUNING_SEED, TuningFile, found_method, tune
@@ -45,7 +45,8 @@ def reproduce(request: Request, progress: Progress | None = None) -> list[dict[s
     runner = _Runner(request, choose_device(request.device))
     check_folders(request)
     runner.supply.check()
-    return run_cells(plan(request), runner.record, request.results, progress)
+    with tidied(request.checkpoint_dir):
+        return run_cells(plan(request), runner.record, request.results, progress)
 
 
 class _Runner:

@@ -58,6 +58,7 @@ def _csv_entry(block: Block, row: Row) -> dict[str, Any]:
         "simultaneous": block.simultaneous,
         "comparisons": block.comparisons,
         "verdict": row.verdict,
+        "seeds_of_other_experts": row.other_experts,
     }
     return {name: _csv_value(value) for name, value in entry.items()}
 

@@ -18,7 +18,15 @@ from mild.reproduce.labels import (
     method_order,
     tell_apart,
 )
-from mild.reproduce.rows import Record, Row, constant_row, method_row, oracle_row, outcome_of
+from mild.reproduce.rows import (
+    Record,
+    Row,
+    constant_row,
+    method_row,
+    oracle_row,
+    outcome_of,
+    same_experts,
+)
 
 __all__ = ["Block", "Row", "summarise"]
 
@@ -59,19 +67,16 @@ class Block:
 
     @property
     def above_constant(self) -> tuple[Row, ...]:
-        """Methods that cost more than always asking the best single expert."""
-        constant = self.named("constant")
-        if constant is None:
-            return ()
-        levels = dict(zip(constant.seeds, constant.losses, strict=True))
-        found = []
-        for row in self.rows:
-            # On the row's own seeds: others have other test costs.
-            level = float(np.mean([levels[seed] for seed in row.seeds]))
-            # A method that asks that very expert adds its costs up in another order.
-            if not row.yardstick and row.mean > level + 1e-9:
-                found.append(row)
-        return tuple(found)
+        """Methods that cost more than always asking the best single expert.
+
+        That of the row's own seeds and experts: others have other test costs.
+        """
+        # A method that asks that very expert adds its costs up in another order.
+        return tuple(
+            row
+            for row in self.rows
+            if not row.yardstick and row.mean > float(np.mean(row.constants)) + 1e-9
+        )
 
 
 def summarise(
@@ -116,8 +121,9 @@ def _block(records: Sequence[Record], confidence: float, simultaneous: bool) -> 
     groups: dict[str, list[Record]] = {}
     for record in ordered:
         groups.setdefault(canonical_json(record["cell"]["method"]), []).append(record)
+    leading = _leading(groups.values())
     rows = [
-        method_row(cell, [record for record in group if outcome_of(record, decision)], decision)
+        _row(cell, [record for record in group if outcome_of(record, decision)], decision, leading)
         for group in groups.values()
         for decision in dict.fromkeys(name for record in group for name in record["outcomes"])
     ]
@@ -134,16 +140,38 @@ def _block(records: Sequence[Record], confidence: float, simultaneous: bool) -> 
     level = 1 - (1 - confidence) / max(1, comparisons) if simultaneous else confidence
     overlap = _overlap(ordered)
     judged = [_judged(row, tdef, level, overlap) for row in rows]
+    one_per_seed = list(leading.values())
     return Block(
         cell,
         block_title(cell),
-        (*judged, constant_row(ordered), oracle_row(cell, ordered)),
+        (*judged, constant_row(one_per_seed), oracle_row(cell, one_per_seed)),
         confidence,
         comparisons,
         simultaneous,
         tuple(ordered),
         overlap,
     )
+
+
+def _leading(groups: Iterable[Sequence[Record]]) -> dict[int, Record]:
+    """Per seed the record whose experts are those of the block: TDEF's, or the next method's."""
+    first: dict[int, Record] = {}
+    for group in sorted(groups, key=lambda each: method_order(each[0]["cell"]["method"], None)):
+        for record in group:
+            first.setdefault(record["cell"]["seed"], record)
+    return dict(sorted(first.items()))
+
+
+def _row(
+    cell: Mapping[str, Any],
+    records: Sequence[Record],
+    decision: str,
+    leading: Mapping[int, Record],
+) -> Row:
+    row = method_row(cell, records, decision)
+    seen = zip(row.seeds, records, strict=True)
+    other = tuple(seed for seed, record in seen if not same_experts(record, leading[seed]))
+    return replace(row, other_experts=other)
 
 
 def _judged(row: Row, tdef: Row | None, confidence: float, overlap: float) -> Row:
@@ -158,6 +186,8 @@ def _judged(row: Row, tdef: Row | None, confidence: float, overlap: float) -> Ro
     )
     if interval is None:
         why = ("no common seed", "one seed")[len(seeds)] if len(seeds) < 2 else "no spread"
+        if len(seeds) < 2 and set(row.other_experts) & set(tdef.seeds):
+            why = "other experts"
         return replace(row, verdict=f"cannot tell ({why})")
     verdict = "level"
     if interval.decided:
@@ -174,7 +204,8 @@ def _overlap(records: Sequence[Record]) -> float:
 
 
 def _common_seeds(row: Row, other: Row | None) -> list[int]:
-    return [] if other is None else sorted(set(row.seeds) & set(other.seeds))
+    """Seeds that can be paired: those that both were judged on the same experts in."""
+    return [] if other is None else sorted(set(row.seeds) & set(other.seeds) - {*row.other_experts})
 
 
 def _common(record: Record) -> dict[str, Any]:

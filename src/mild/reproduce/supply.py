@@ -54,8 +54,8 @@ class Supply:
         for method in self.request.methods:
             if isinstance(method.margins, tuple) and len(method.margins) != n_experts:
                 raise InvalidInputError(
-                    f"margins must be one number per expert, {n_experts} for {dataset} (people, and "
-                    f"the classifier last); got {len(method.margins)} in {method.text}."
+                    f"method {method.text} must have one margin per expert, {n_experts} for {dataset} "
+                    f"(people, and the classifier last); got {len(method.margins)}."
                 )
 
     def entry(self, cell: Cell) -> dict[str, Any]:

@@ -69,8 +69,9 @@ def run_cells(
         progress(len(cells), len(cells), "done")
     if diverged:
         count = "1 cell" if len(diverged) == 1 else f"{len(diverged)} cells"
+        kept = f", and the others are in {results}" if records else ""
         raise DivergedError(
-            f"{count} of {len(cells)} diverged, and the others are in {results}: "
+            f"{count} of {len(cells)} diverged{kept}: "
             f"{'; '.join(diverged[place] for place in sorted(diverged))}."
         )
     return [records[place] for place in range(len(cells))]

@@ -107,5 +107,12 @@ def test_annotations_of_the_same_images_in_the_same_order_pass(make):
     ],
 )
 def test_annotations_of_other_images_are_refused(make, data, said):
-    with pytest.raises(InvalidInputError, match=said):
+    with pytest.raises(InvalidInputError) as caught:
         check_people(read_people(make()), data)
+    sentence = str(caught.value)
+    assert said in sentence
+    # Which file it is, and what to do.
+    assert sentence.startswith(f"{make()}: ")
+    assert sentence.endswith(
+        "Name the annotations of these images (--people), or the images (--data-dir)."
+    )

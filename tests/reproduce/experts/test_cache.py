@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
 from mild.exceptions import ArtifactError, MildWarning
+from mild.files import KERNEL_LOCKS
 from mild.reproduce.experts.cache import ExpertCache, StoredExpert
 from mild.reproduce.keys import content_key
 
@@ -114,4 +117,50 @@ def test_a_full_disk_is_said_and_leaves_the_old_file(cache, monkeypatch):
     with pytest.raises(ArtifactError, match="No space left on device"):
         cache.write(KEY, StoredExpert(np.array([2, 2, 2]), EXPERT.test, {}))
     np.testing.assert_array_equal(read(cache).train, EXPERT.train)
+    assert list(cache.folder.iterdir()) == [cache.path(KEY)]
+
+
+# Claims an expert, and is killed.
+KILLED = """
+import os, signal, sys
+from mild.reproduce.experts.cache import ExpertCache
+with ExpertCache(sys.argv[1]).claim(sys.argv[2], lambda: sys.exit(3)):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not KERNEL_LOCKS, reason="the system has no such locks")
+def test_a_claim_of_a_process_that_was_killed_holds_nobody_up(cache):
+    command = [sys.executable, "-c", KILLED, cache.folder, KEY]
+    assert subprocess.run(command).returncode == -9
+    assert len(list(cache.folder.iterdir())) == 1
+    waited = []
+    with cache.claim(KEY, lambda: waited.append(KEY)):
+        assert len(list(cache.folder.iterdir())) == 1
+    assert waited == []
+    assert list(cache.folder.iterdir()) == []
+
+
+def test_experts_are_claimed_one_by_one(cache):
+    waited = []
+    with (
+        cache.claim(KEY, lambda: waited.append(1)),
+        cache.claim(content_key({"expert": 2}), lambda: waited.append(2)),
+    ):
+        assert waited == []
+
+
+@pytest.mark.skipif(not KERNEL_LOCKS, reason="the system has no such locks")
+def test_a_folder_that_is_gone_cannot_be_locked(cache):
+    cache.folder.rmdir()
+    with (
+        pytest.raises(ArtifactError, match=r"cannot keep trained experts in .*No such file"),
+        cache.claim(KEY, lambda: None),
+    ):
+        pass
+
+
+def test_a_kept_expert_has_no_checkpoint(cache):
+    cache.checkpoint(KEY).write_bytes(b"half of it")
+    cache.write(KEY, EXPERT)
     assert list(cache.folder.iterdir()) == [cache.path(KEY)]

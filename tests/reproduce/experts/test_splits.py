@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mild.exceptions import InvalidInputError
-from mild.reproduce.experts.splits import check_seed, stratified_order
+from mild.reproduce.experts.splits import check_seed, halves, stratified_order
 
 
 def test_the_order_is_a_permutation_that_depends_on_the_generator():
@@ -41,3 +41,14 @@ def test_a_seed_must_be_a_non_negative_integer(seed):
 
 def test_numpy_integers_are_seeds():
     assert check_seed(np.int64(3)) == 3
+
+
+def test_halves_share_no_row_and_hold_the_classes_in_their_shares():
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(3), [50, 30, 11]))
+    first, second = halves(labels, seed=4)
+    assert sorted([*first, *second]) == list(range(91))
+    assert (first == np.sort(first)).all()
+    for half in (first, second):
+        assert np.abs(np.bincount(labels[half]) - [25, 15, 5.5]).max() <= 1.5
+    assert (halves(labels, seed=4)[0] == first).all()
+    assert not np.array_equal(halves(labels, seed=5)[0], first)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from mild.exceptions import InvalidInputError, MildWarning
+from mild.files import KERNEL_LOCKS
 from mild.reproduce.experts import SETUPS, coverage_setup, trained, trained_answers
 from mild.reproduce.experts.answers import accuracy
 from mild.reproduce.experts.trained import LEAST_STEPS, expert_protocol, expert_rows
@@ -96,6 +99,50 @@ def test_a_cached_expert_is_not_trained_again(images, protocol, trainer, tmp_pat
     np.testing.assert_array_equal(first.test, second.test)
     assert first.notes == second.notes
     assert len(list(tmp_path.iterdir())) == 4
+
+
+@pytest.mark.skipif(not KERNEL_LOCKS, reason="the system has no such locks")
+def test_two_at_once_have_the_same_experts_and_the_second_says_that_it_waits(
+    images, protocol, trainer, tmp_path, monkeypatch
+):
+    under_way, go_on = threading.Event(), threading.Event()
+    told = []
+
+    def slow(*arguments, **options):
+        network = trainer(*arguments, **options)
+        if len(trainer.calls) == 1:
+            under_way.set()
+            go_on.wait(60)
+        # On a GPU no two trainings are the same.
+        noise = np.random.default_rng(len(trainer.calls)).permutation(network.means)
+        return dataclasses.replace(network, means=noise)
+
+    def tell(*said):
+        told.append(said)
+        go_on.set()
+
+    def second():
+        try:
+            return answers(progress=tell)
+        finally:
+            go_on.set()
+
+    def answers(**options):
+        return trained_answers(images, SETUPS["severe"], protocol, cache_dir=tmp_path, **options)
+
+    monkeypatch.setattr("mild.reproduce.experts.trained.train_classifier", slow)
+    with ThreadPoolExecutor(2) as pool:
+        ours = pool.submit(answers)
+        assert under_way.wait(60)
+        theirs = pool.submit(second)
+        one, other = ours.result(), theirs.result()
+    np.testing.assert_array_equal(one.train, other.train)
+    np.testing.assert_array_equal(one.test, other.test)
+    assert one.notes == other.notes
+    assert len(trainer.calls) == 2
+    epochs = trainer.calls[0]["protocol"].epochs
+    assert told[0] == (0, epochs, "expert for classes 0-8: waiting for another process")
+    assert [path.suffix for path in tmp_path.iterdir()] == [".safetensors"] * 2
 
 
 def test_without_a_folder_every_call_trains(images, protocol, trainer):

@@ -32,7 +32,6 @@ def test_a_network_learns_what_its_loss_asks_for():
     images, labels = make_problem()
     network = train(images, labels, SMALL.changed(epochs=12, lr=5e-3))
     new, truth = make_problem(seed=1)
-    assert network.n_outputs == 2
     assert network.scores(new).shape == (96, 2)
     assert (network.scores(new).argmax(axis=1) == truth.numpy()).mean() > 0.95
     assert network.history[-1]["loss"] < network.history[0]["loss"]
@@ -122,6 +121,15 @@ def test_a_checkpoint_of_another_run_is_not_continued(tmp_path):
     train(images, labels, checkpoint=file, checkpoint_seconds=0, identity={"key": "a"})
     with pytest.raises(ArtifactError, match="another run"):
         train(images, labels, checkpoint=file, identity={"key": "b"})
+
+
+def test_a_checkpoint_of_another_recipe_is_not_continued(tmp_path, monkeypatch):
+    images, labels = make_problem()
+    file = tmp_path / "run.safetensors"
+    train(images, labels, checkpoint=file, checkpoint_seconds=0)
+    monkeypatch.setattr("mild.reproduce.images.protocol.RECIPE", 2)
+    with pytest.raises(ArtifactError, match="another run, with recipe=None, not 2"):
+        train(images, labels, checkpoint=file)
 
 
 def test_checkpoints_are_no_more_frequent_than_asked(tmp_path):

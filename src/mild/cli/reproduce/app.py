@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 import typer
 
@@ -23,7 +26,6 @@ from mild.cli.reproduce.table2 import table2
 
 __all__ = ["build_reproduce"]
 
-RESUMED = "finished cells are in {results}; run the same command again to go on."
 FETCHED = "what has arrived is kept in {data_dir}; run the same command again to go on."
 
 
@@ -38,11 +40,18 @@ def build_reproduce() -> typer.Typer:
     group.callback()(_reproduce)
     group.command("fetch")(reported(fetch, FETCHED))
     for verb in (table1, table2, severe, readings, people, classifier):
-        group.command(verb.__name__)(reported(verb, RESUMED))
+        group.command(verb.__name__)(reported(verb, _finished))
     for verb in (llm, ablation, noise, extreme):
-        group.command(verb.__name__)(reported(verb, RESUMED))
+        group.command(verb.__name__)(reported(verb, _finished))
     group.command("show")(reported(show))
     return group
+
+
+def _finished(options: Mapping[str, Any]) -> str:
+    """What Ctrl-C leaves of a run."""
+    results = options["results"]
+    kept = f"finished cells are in {results}" if os.path.exists(results) else "no cell is finished"
+    return f"{kept}; run the same command again to go on."
 
 
 def _reproduce() -> None:

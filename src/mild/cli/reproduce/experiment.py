@@ -12,7 +12,7 @@ import typer
 from mild.cli.console import emit, progress_bar
 from mild.cli.reproduce.log import cell_lines
 from mild.cli.reproduce.settings import Settings, as_options
-from mild.exceptions import MissingExtraError, OptionError, check_option
+from mild.exceptions import InvalidInputError, MissingExtraError, OptionError, check_option
 
 if TYPE_CHECKING:
     from mild.reproduce.experts.setups import Setup
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from mild.reproduce.summary import Block
 
 __all__ = ["check_torch", "chosen_methods", "chosen_setups", "merged", "run_experiment"]
+
+# Fields of a request that errors begin with, and that are options here.
+FIELDS = (
+    "seeds", "device", "scale", "price", "holdout", "expert_seed", "expert_protocol", "experts",
+    "method", "results", "cache_dir", "checkpoint_dir",
+)  # fmt: skip
 
 
 def run_experiment(
@@ -46,7 +52,7 @@ def run_experiment(
         for value in fields.get(name) or ():
             check_option(option, value, known)
     trained = expert_protocol and settings.changed(expert_protocol, "--expert-protocol")
-    with as_options("seeds", "device", "scale", "price", "expert_seed", "experts", "results"):
+    with as_options(*FIELDS):
         request = Request.of(
             table,
             results=results,
@@ -58,7 +64,7 @@ def run_experiment(
             device=settings.device,
             **fields,
         )
-    with as_options("device", "results"), progress_bar(table) as progress:
+    with as_options(*FIELDS), progress_bar(table) as progress:
         records = reproduce(request, progress or cell_lines())
     blocks = merged(results, {record["key"] for record in records})
 
@@ -89,7 +95,7 @@ def chosen_setups(
 
     ``table`` names one that the severe setup is no part of.
     """
-    from mild.reproduce.experts.setups import get_setup, parse_coverage
+    from mild.reproduce.experts.setups import SETUPS, get_setup, parse_coverage
 
     if table and "severe" in (setup or ()):
         raise OptionError(
@@ -105,15 +111,26 @@ def chosen_setups(
     if coverage:
         with as_options("coverage"):
             return tuple(parse_coverage(text) for text in coverage)
+    known = [name for name in SETUPS if not (table and name == "severe")]
     with as_options("setup"):
-        return tuple(get_setup(name) for name in setup) if setup else None
+        return tuple(get_setup(name, known) for name in setup) if setup else None
 
 
 def chosen_methods(texts: Sequence[str] | None) -> tuple[Method, ...] | None:
     """Methods by their names; None where none is given."""
+    return tuple(_method(text) for text in texts) if texts else None
+
+
+def _method(text: str) -> Method:
+    """The method of one --method; what is wrong with its parts is said of this option."""
     from mild.reproduce.methods import Method
 
-    return tuple(Method.parse(text) for text in texts) if texts else None
+    try:
+        return Method.parse(text)
+    except InvalidInputError as error:
+        if str(error).startswith("method must"):
+            raise OptionError(f"--{error}") from error
+        raise OptionError(f"--method {text}: {error}") from error
 
 
 def check_torch() -> None:

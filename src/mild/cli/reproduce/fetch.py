@@ -10,6 +10,7 @@ import typer
 from mild.cli.console import emit, progress_bar
 from mild.cli.options import AsJson
 from mild.cli.reproduce import options as o
+from mild.cli.reproduce.settings import as_options
 
 __all__ = ["fetch"]
 
@@ -41,7 +42,7 @@ def fetch(
         check_option("dataset", name, DATASETS)
     places = {}
     for name in dataset:
-        with progress_bar(name) as progress:
+        with as_options("data_dir"), progress_bar(name) as progress:
             places[name] = str(fetch_images(name, data_dir, progress))
 
     def show() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import typer
 
-__all__ = ["cell_lines", "seed_lines"]
+if TYPE_CHECKING:
+    from mild.reproduce.turns import Progress
 
-Progress = Callable[[int, int, str], None]
+__all__ = ["cell_lines", "seed_lines"]
 
 
 def cell_lines() -> Progress:
@@ -16,12 +17,13 @@ def cell_lines() -> Progress:
     now: dict[str, int | str | bool] = {"done": -1, "title": "", "trained": False}
 
     def told(done: int, total: int, message: str) -> None:
-        if done == now["done"]:
+        if done == now["done"] and message.startswith(f"{now['title']}: "):
             now["trained"] = True
             return
-        if now["trained"]:
+        if done != now["done"] and now["trained"]:
             typer.echo(f"{done} of {total} done: {now['title']}", err=True)
-        # The first message of a cell is its title.
+        # The first message of a cell is its title; the next one's comes with as many done if another
+        # process is at this one.
         now.update(done=done, title=message, trained=False)
 
     return told

@@ -175,7 +175,9 @@ def run_models(experiment: str, settings: ModelSettings, as_json: bool, **more: 
     from mild.reproduce.llm.requests import LLMRequest
     from mild.reproduce.llm.run import reproduce_llm
 
-    names = ("beta", "seeds", "features", "model", "name", "results", "test_share", "cost", "alpha")
+    names = (
+        "beta", "seeds", "features", "model", "name", "results", "test_share", "cost", "alpha", "method"
+    )  # fmt: skip
     results = settings.results
     table = settings.read()
     with as_options(*names):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mild.exceptions import DataFileError, OptionError, OutputExistsError, check_option
+from mild.files import check_free
 
 if TYPE_CHECKING:
     from mild.reproduce.summary import Block
@@ -71,20 +72,11 @@ def check_files(targets: Sequence[Path], overwrite: bool) -> None:
     for target, place in zip(targets, places, strict=True):
         if places.count(place) > 1:
             raise OptionError(f"--out and --figure must name different files; got {target} twice.")
-        if target.is_dir():
-            raise OutputExistsError(f"{target} must be a file; a folder is there.")
-        if target.exists() and not target.is_file():
+        if target.exists() and not target.is_file() and not target.is_dir():
             raise OutputExistsError(
                 f"{target} must be a regular file; a device, pipe or socket is there."
             )
-        if target.exists() and not overwrite:
-            raise OutputExistsError(
-                f"{target} exists; choose another file, or replace it (--overwrite)."
-            )
-        if not target.parent.is_dir() or not os.access(target.parent, os.W_OK | os.X_OK):
-            raise DataFileError(
-                f"cannot write to {target}: {target.parent} is not a writable folder."
-            )
+        check_free(target, overwrite)
 
 
 def write_files(contents: Mapping[Path, bytes]) -> None:

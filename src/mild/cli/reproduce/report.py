@@ -136,4 +136,5 @@ def _row(row: Row) -> dict[str, Any]:
         "from_paper": row.from_paper,
         "minus_tdef": None if interval is None else dataclasses.asdict(interval),
         "verdict": row.verdict,
+        "seeds_of_other_experts": row.other_experts,
     }

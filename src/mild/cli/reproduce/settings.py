@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from mild.cli.reproduce import options as o
-from mild.exceptions import InvalidInputError, OptionError, check_option
+from mild.exceptions import DataFileError, InvalidInputError, OptionError, check_option
 
 if TYPE_CHECKING:
     from mild.reproduce.images.protocol import Protocol
@@ -70,7 +70,7 @@ def as_options(*fields: str) -> Iterator[None]:
     """Let an error that begins with one of these fields name the option: its user typed that."""
     try:
         yield
-    except InvalidInputError as error:
+    except (InvalidInputError, DataFileError) as error:
         field, _, rest = str(error).partition(" ")
         if field not in fields:
             raise

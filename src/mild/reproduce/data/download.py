@@ -8,17 +8,16 @@ import http.client
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from mild.exceptions import DataFileError
 from mild.reproduce.data.sources import RemoteFile
 
-__all__ = ["Progress", "download", "is_official", "unwritable"]
+if TYPE_CHECKING:
+    from mild.reproduce.turns import Progress
 
-#: Called with bytes done, bytes in all, and what is being done.
-Progress: TypeAlias = Callable[[int, int, str], Any]
+__all__ = ["download", "is_official", "unwritable"]
 
 BLOCK = 1 << 18
 
@@ -40,7 +39,7 @@ def download(
     file : the official md5 and size
     url : where it is
     target : where it goes; its folder exists
-    progress : called as bytes arrive
+    progress : called with bytes done, bytes in all and the file's name as they arrive
     timeout : seconds without a byte after which the connection counts as cut
     """
     part = target.with_name(f"{target.name}.part")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mild.arrays import check_labels
 from mild.exceptions import InvalidInputError
 
-__all__ = ["ImageData", "Labels", "Pixels"]
+__all__ = ["ImageData", "Labels", "Pixels", "check_images"]
 
 Pixels = NDArray[np.uint8]
 Labels = NDArray[np.int64]
@@ -54,7 +54,7 @@ class ImageData:
     def __post_init__(self) -> None:
         object.__setattr__(self, "class_names", tuple(self.class_names))
         for part in ("train", "test"):
-            images = _check_images(f"{part}_images", getattr(self, f"{part}_images"))
+            images = check_images(f"{part}_images", getattr(self, f"{part}_images"))
             try:
                 labels = check_labels(
                     getattr(self, f"{part}_labels"), len(images), len(self.class_names)
@@ -88,16 +88,13 @@ class ImageData:
         return hashed.hexdigest()[:16]
 
 
-def _check_images(name: str, images: Any) -> Pixels:
-    if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 4:
-        got = (
-            f"{images.dtype} of shape {images.shape}"
-            if isinstance(images, np.ndarray)
-            else type(images).__name__
-        )
+def check_images(name: str, images: Any) -> Pixels:
+    """Refuse what is not a uint8 array (n, height, width, channels) of at least one image."""
+    array = isinstance(images, np.ndarray)
+    if not array or images.dtype != np.uint8 or images.ndim != 4 or 0 in images.shape:
+        got = f"{images.dtype} of shape {images.shape}" if array else type(images).__name__
         raise InvalidInputError(
-            f"{name} must be a uint8 array of shape (n, height, width, channels); got {got}."
+            f"{name} must be a uint8 array of shape (n, height, width, channels) with at least one "
+            f"image; got {got}."
         )
-    if 0 in images.shape:
-        raise InvalidInputError(f"{name} must hold at least one image; got shape {images.shape}.")
     return images

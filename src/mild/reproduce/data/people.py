@@ -31,11 +31,13 @@ class PeopleFile:
     truth : (n,) int64 array, the true classes, by which the order of the images is checked
     columns : answers by name, each an (n,) int64 array; the names are those of the file without the
         data set's prefix: ``random_label1``, ``aggre_label``, ``noisy_label`` ...
+    file : where they were read from, for messages
     """
 
     dataset: str
     truth: Labels
     columns: Mapping[str, Labels]
+    file: Path | None = None
 
 
 def read_people(path: str | os.PathLike[str], dataset: str = "cifar10") -> PeopleFile:
@@ -86,25 +88,27 @@ def read_people(path: str | os.PathLike[str], dataset: str = "cifar10") -> Peopl
                 f"{file} must hold classes in [0, {n_classes}); {prefix}_{name} holds {bad}."
             )
     numbers = {name: array.astype(np.int64) for name, array in columns.items()}
-    return PeopleFile(dataset, numbers.pop("clean_label"), numbers)
+    return PeopleFile(dataset, numbers.pop("clean_label"), numbers, file)
 
 
 def check_people(people: PeopleFile, data: ImageData) -> None:
     """Refuse annotations that are not of these training images, in this order."""
+    source = "" if people.file is None else f"{people.file}: "
+    remedy = "Name the annotations of these images (--people), or the images (--data-dir)."
     if people.dataset != data.name:
         raise InvalidInputError(
-            f"the annotations must be of the images: they are of {people.dataset}, the images are "
-            f"of {data.name}."
+            f"{source}the annotations must be of the images: they are of {people.dataset}, the images "
+            f"are of {data.name}. {remedy}"
         )
     if len(people.truth) != len(data.train_labels):
         raise InvalidInputError(
-            f"labels do not match images: there are {len(people.truth):,} labels and "
-            f"{len(data.train_labels):,} training images."
+            f"{source}labels do not match images: there are {len(people.truth):,} labels and "
+            f"{len(data.train_labels):,} training images. {remedy}"
         )
     different = np.flatnonzero(people.truth != data.train_labels)
     if different.size:
         row = int(different[0])
         raise InvalidInputError(
-            f"labels do not match images: order differs at row {row} (the annotations say class "
-            f"{people.truth[row]}, the images class {data.train_labels[row]})."
+            f"{source}labels do not match images: order differs at row {row} (the annotations say "
+            f"class {people.truth[row]}, the images class {data.train_labels[row]}). {remedy}"
         )

@@ -8,11 +8,12 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mild.exceptions import DataFileError, MildWarning, check_option
 from mild.reproduce.data.cifar import load_cifar10, load_cifar100
 from mild.reproduce.data.digits import load_embedded_digits
-from mild.reproduce.data.download import Progress, download, is_official, unwritable
+from mild.reproduce.data.download import download, is_official, unwritable
 from mild.reproduce.data.fashion_mnist import load_fashion_mnist
 from mild.reproduce.data.images import ImageData
 from mild.reproduce.data.places import Place
@@ -20,6 +21,9 @@ from mild.reproduce.data.sources import SOURCES, Source
 from mild.reproduce.data.svhn import load_svhn, load_svhn5000
 from mild.reproduce.data.tiny_imagenet import load_tiny_imagenet
 from mild.reproduce.data.unpack import unpack
+
+if TYPE_CHECKING:
+    from mild.reproduce.turns import Progress
 
 __all__ = ["DATASETS", "Dataset", "fetch_images", "load_images"]
 
@@ -128,6 +132,10 @@ def fetch_images(
     if dataset.load is None:
         return place.data_dir
     if place.data_dir.exists():
+        if not place.data_dir.is_dir():
+            raise DataFileError(
+                f"data_dir must be a folder; {data_dir} is a file. Name another one."
+            )
         try:
             data = _read(dataset.load, place)
             # A part can be loaded, but whoever fetches wants all of it.

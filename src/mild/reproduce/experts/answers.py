@@ -72,11 +72,6 @@ class ExpertAnswers:
     router_rows: NDArray[np.int64]
     notes: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def n_experts(self) -> int:
-        """How many experts there are."""
-        return len(self.names)
-
 
 def expert_costs(
     answers: ArrayLike, labels: ArrayLike, prices: ArrayLike, cost: str

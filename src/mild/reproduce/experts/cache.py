@@ -10,7 +10,8 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_safetensors
 
 from mild.exceptions import ArtifactError, MildWarning
+from mild.files import FileLock
 from mild.reproduce.files import replace_bytes
 from mild.reproduce.keys import canonical_json
 
@@ -71,6 +73,29 @@ class ExpertCache:
         """File of the training that is to give the expert with this key."""
         return self.folder / f"expert-{key[:16]}.checkpoint"
 
+    @contextmanager
+    def claim(self, key: str, waiting: Callable[[], Any]) -> Iterator[None]:
+        """Hold the expert with this key: nobody else reads, trains or writes it under a claim.
+
+        A process that ends, however it does, has let go of it.
+
+        Parameters
+        ----------
+        key : as for ``read``
+        waiting : called once if another process holds it, before we wait for that
+        """
+        with FileLock(self.folder / f".expert-{key[:16]}.lock") as lock:
+            if not self._take(lock, wait=False):
+                waiting()
+                self._take(lock, wait=True)
+            yield
+
+    def _take(self, lock: FileLock, wait: bool) -> bool:
+        try:
+            return lock.take(wait=wait)
+        except OSError as error:
+            raise self._unwritable(error) from error
+
     def read(self, key: str, n_train: int, n_test: int, n_classes: int) -> StoredExpert | None:
         """Return the expert with this key, or None, with a warning if its file is not to be trusted.
 
@@ -98,7 +123,10 @@ class ExpertCache:
         return expert
 
     def write(self, key: str, expert: StoredExpert) -> None:
-        """Put an expert in its place: a reader, or a kill, finds the old file or the new one."""
+        """Put an expert in its place: a reader, or a kill, finds the old file or the new one.
+
+        The checkpoint of its training goes then.
+        """
         # Classes are few: small integers make small files.
         tensors = {
             "train": np.ascontiguousarray(expert.train, dtype=np.int32),
@@ -111,6 +139,8 @@ class ExpertCache:
             replace_bytes(self.path(key), content)
         except OSError as error:
             raise self._unwritable(error) from error
+        with suppress(OSError):
+            self.checkpoint(key).unlink()
 
     def _unwritable(self, error: OSError) -> ArtifactError:
         return ArtifactError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,12 +106,15 @@ def parse_coverage(text: str) -> Setup:
     return _parsed(text, ",")
 
 
-def get_setup(name: str) -> Setup:
-    """Return a setup by its name: one of the paper's, or a coverage such as "0.6-0.3-0.1"."""
+def get_setup(name: str, known: Iterable[str] = tuple(SETUPS)) -> Setup:
+    """Return a setup by its name: one of the paper's, or a coverage such as "0.6-0.3-0.1".
+
+    ``known`` are the paper's that may be meant.
+    """
     if name not in SETUPS and "-" in name and set(name) <= set("0123456789.-"):
         return _parsed(name, "-")
     try:
-        return SETUPS[check_option("setup", name, SETUPS)]
+        return SETUPS[check_option("setup", name, known)]
     except OptionError as error:
         raise OptionError(f"{error} Other splits are given by their coverage.") from error
 

@@ -7,7 +7,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from mild.exceptions import InvalidInputError
 
-__all__ = ["check_seed", "stratified_order"]
+__all__ = ["check_seed", "halves", "stratified_order"]
+
+# Keeps this stream apart from those of everything else that is seeded with the same small number.
+HALVES = 0x48414C46
 
 
 def stratified_order(labels: ArrayLike, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -30,6 +33,19 @@ def stratified_order(labels: ArrayLike, rng: np.random.Generator) -> NDArray[np.
         place[rng.permutation(rows)] = (np.arange(len(rows)) + 0.5) / len(rows)
     # Ties between classes fall at random: no class is always first.
     return np.lexsort((rng.random(len(truth)), place)).astype(np.int64)
+
+
+def halves(labels: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of the experts' half and of the router's, stratified by class, in order.
+
+    Examples
+    --------
+    >>> [len(half) for half in halves(np.repeat([0, 1], [6, 3]), seed=0)]
+    [5, 4]
+    """
+    order = stratified_order(labels, np.random.default_rng([HALVES, seed]))
+    middle = (len(order) + 1) // 2
+    return np.sort(order[:middle]), np.sort(order[middle:])
 
 
 def check_seed(seed: int) -> int:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from mild.reproduce.diverged import DivergedError
 from mild.reproduce.experts.answers import ExpertAnswers, accuracy, class_names
 from mild.reproduce.experts.cache import SCHEMA, ExpertCache, StoredExpert
 from mild.reproduce.experts.setups import Setup
-from mild.reproduce.experts.splits import check_seed, stratified_order
+from mild.reproduce.experts.splits import check_seed, halves
 from mild.reproduce.images.protocol import RECIPE
 from mild.reproduce.keys import content_key
 
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
     from mild.reproduce.data.images import ImageData
     from mild.reproduce.images.protocol import Protocol
     from mild.reproduce.images.training import TrainedNetwork
-
-    Progress = Callable[[int, int, str], Any]
+    from mild.reproduce.turns import Progress
 
 __all__ = ["LEAST_STEPS", "expert_protocol", "expert_rows", "trained_answers", "trained_expert"]
 
@@ -39,7 +37,7 @@ OTHERS_FRACTION = 0.01
 #: An expert of few classes sees few batches in an epoch: it gets as many epochs as this takes.
 LEAST_STEPS = 400
 # Keep these streams apart from those of everything else that is seeded with the same small number.
-ROWS, NETWORK, HALVES = 0x524F5753, 0x4E455457, 0x48414C46
+ROWS, NETWORK = 0x524F5753, 0x4E455457
 
 
 def trained_answers(
@@ -71,7 +69,8 @@ def trained_answers(
     seed : non-negative int, for the 1 %, the halves and the networks
     holdout : whether experts train on one stratified half of the images and the router on the other
     cache_dir : folder of trained experts; None to train every time
-        A kill during training loses a few epochs, not the training, if there is a folder.
+        A kill during training loses a few epochs, not the training, if there is a folder; processes
+        that share it train an expert once, and the others wait for it.
     device : where to train
     progress : called as ``progress(done, total, message)`` during each training
 
@@ -82,7 +81,7 @@ def trained_answers(
     owners = setup.owners(data.n_classes)
     names = class_names(owners)
     rows = np.arange(len(data.train_labels), dtype=np.int64)
-    pool, router_rows = _halves(data.train_labels, seed) if holdout else (rows, rows)
+    pool, router_rows = halves(data.train_labels, seed) if holdout else (rows, rows)
     experts = []
     for expert, name in enumerate(names):
         classes = np.flatnonzero(owners == expert)
@@ -186,45 +185,49 @@ def trained_expert(
             "holdout": bool(holdout),
         }
     )
-    cache = None if cache_dir is None else ExpertCache(cache_dir)
-    sizes = len(data.train_labels), len(data.test_labels), data.n_classes
-    found = None if cache is None else cache.read(key, *sizes)
-    if found is not None:
+    told = _named(progress, name)
+
+    def train(checkpoint: Path | None) -> StoredExpert:
+        network = train_classifier(
+            data.train_images[rows],
+            data.train_labels[rows],
+            data.n_classes,
+            # A checkpoint knows its protocol's name; this expert goes by any.
+            protocol.changed(name="expert"),
+            _network_seed(seed, classes),
+            flip=data.flip,
+            device=device,
+            checkpoint=checkpoint,
+            identity={"expert": key},
+            progress=told,
+        )
+        known, new = (
+            _answers(network, images, name) for images in (data.train_images, data.test_images)
+        )
+        facts = {
+            "name": name,
+            "key": key[:16],
+            "rows": len(rows),
+            "epochs": protocol.epochs,
+            "protocol": protocol.name,
+            "seconds": round(float(network.seconds), 3),
+            "accuracy": {
+                "train": accuracy(known, data.train_labels, classes).as_dict(),
+                "test": accuracy(new, data.test_labels, classes).as_dict(),
+            },
+        }
+        return StoredExpert(known, new, facts)
+
+    if cache_dir is None:
+        return train(None)
+    cache = ExpertCache(cache_dir)
+    # Another process may be at the same expert: two trainings of it may differ, so one serves both.
+    with cache.claim(key, lambda: told and told(0, protocol.epochs, "waiting for another process")):
+        found = cache.read(key, len(data.train_labels), len(data.test_labels), data.n_classes)
+        if found is None:
+            found = train(cache.checkpoint(key))
+            cache.write(key, found)
         return found
-    network = train_classifier(
-        data.train_images[rows],
-        data.train_labels[rows],
-        data.n_classes,
-        # A checkpoint knows its protocol's name; this expert goes by any.
-        protocol.changed(name="expert"),
-        _network_seed(seed, classes),
-        flip=data.flip,
-        device=device,
-        checkpoint=None if cache is None else cache.checkpoint(key),
-        identity={"expert": key},
-        progress=_named(progress, name),
-    )
-    train, test = (
-        _answers(network, images, name) for images in (data.train_images, data.test_images)
-    )
-    facts = {
-        "name": name,
-        "key": key[:16],
-        "rows": len(rows),
-        "epochs": protocol.epochs,
-        "protocol": protocol.name,
-        "seconds": round(float(network.seconds), 3),
-        "accuracy": {
-            "train": accuracy(train, data.train_labels, classes).as_dict(),
-            "test": accuracy(test, data.test_labels, classes).as_dict(),
-        },
-    }
-    expert = StoredExpert(train, test, facts)
-    if cache is not None:
-        cache.write(key, expert)
-        with suppress(OSError):
-            cache.checkpoint(key).unlink()
-    return expert
 
 
 def train_classifier(
@@ -277,13 +280,6 @@ def _answers(network: TrainedNetwork, images: NDArray[np.uint8], name: str) -> N
             f"learning rate."
         )
     return np.argmax(scores, axis=1).astype(np.int64)
-
-
-def _halves(labels: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of the experts' half and of the router's, stratified by class, in order."""
-    order = stratified_order(labels, np.random.default_rng([HALVES, seed]))
-    middle = (len(order) + 1) // 2
-    return np.sort(order[:middle]), np.sort(order[middle:])
 
 
 def _network_seed(seed: int, classes: NDArray[np.int64]) -> int:

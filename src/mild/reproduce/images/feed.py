@@ -11,23 +11,15 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from mild.exceptions import InvalidInputError
+from mild.reproduce.data.images import check_images
 
-__all__ = ["ImageFeed", "check_images"]
+__all__ = ["ImageFeed"]
 
 PADDING = 4
 # A crop of an 8 x 8 digit moves by one pixel, one of a 32 x 32 photograph by four.
 SHARE = 8
 # Rows of a plan.
 IMAGE, TOP, LEFT, MIRROR = range(4)
-
-
-def check_images(images: NDArray[np.uint8]) -> None:
-    """Refuse what is not a non-empty uint8 array (n, height, width, channels)."""
-    if images.ndim != 4 or images.dtype != np.uint8 or images.size == 0:
-        raise InvalidInputError(
-            f"images must be a uint8 array (n, height, width, channels) with at least one image; "
-            f"got {images.dtype} of shape {images.shape}."
-        )
 
 
 class ImageFeed:
@@ -44,7 +36,7 @@ class ImageFeed:
     def __init__(
         self, images: NDArray[np.uint8], augment: bool, flip: bool, device: torch.device
     ) -> None:
-        check_images(images)
+        check_images("images", images)
         self.n_images, self.height, self.width, self.channels = images.shape
         self.shift = max(1, min(PADDING, self.height // SHARE)) if augment else 0
         self.flip = augment and flip
@@ -79,7 +71,7 @@ class ImageFeed:
 
     def batches(self, images: NDArray[np.uint8], size: int) -> Iterator[Tensor]:
         """Other images as they are, normalised as these: batches of at most ``size``."""
-        check_images(images)
+        check_images("images", images)
         if images.shape[1:] != (self.height, self.width, self.channels):
             raise InvalidInputError(
                 f"images must have the training images' shape "

@@ -8,6 +8,7 @@ here, and another choice rounds differently: two runs agree as two ways of round
 
 from __future__ import annotations
 
+import errno
 import math
 import time
 import warnings
@@ -22,10 +23,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mild.exceptions import ArtifactError, InvalidInputError, MildWarning
+from mild.reproduce.data.images import check_images
 from mild.reproduce.diverged import DivergedError
-from mild.reproduce.images.feed import ImageFeed, check_images
+from mild.reproduce.images.feed import ImageFeed
 from mild.reproduce.images.network import Network, make_network
-from mild.reproduce.images.protocol import Protocol
+from mild.reproduce.images.protocol import Protocol, recipe
 from mild.reproduce.images.steps import Loss, Stepper, make_optimizer, make_stepper
 from mild.routers.neural.checkpoint import Checkpoint
 from mild.routers.neural.run import Run, is_finite
@@ -54,11 +56,6 @@ class TrainedNetwork:
         self.history = run.history
         self.seconds = _seconds(run)
         self.images_per_second = run.epoch * images_per_epoch / max(self.seconds, 1e-9)
-
-    @property
-    def n_outputs(self) -> int:
-        """How many scores an image gets."""
-        return self.network.head.out_features
 
     def scores(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Scores (n, n_outputs) of images as they are."""
@@ -109,14 +106,14 @@ def train_network(
     flip : whether a mirror image means the same
     checkpoint : file that is written at most every ``checkpoint_seconds``, and at the end of a
         training of more than that, and continued from; a damaged one is told of in a warning, and the
-        training starts over
+        training starts over; one that cannot be written is, too, and the training goes on
     identity : what a checkpoint must have been made with, beside images, protocol and seed, to be
         continued; JSON-ready
     progress : called with epochs done, epochs in all and a message
 
     Departs from the paper: bfloat16 with float32 weights on a GPU; float32 elsewhere.
     """
-    check_images(images)
+    check_images("images", images)
     if len(images) < 2:
         raise InvalidInputError(
             "images must be at least 2 to train on: batch normalisation knows no spread of one; got 1."
@@ -138,16 +135,19 @@ def train_network(
         try:
             run = store.read(network, optimizer, protocol.epochs)
         except ArtifactError as error:
+            if _is_full(error):
+                _warn_unwritten(checkpoint, error)
             # One of another run is sound, and not ours to lose: only damage has a cause.
-            if error.__cause__ is None or not checkpoint.is_file():
+            elif error.__cause__ is None or not checkpoint.is_file():
                 raise
-            warnings.warn(
-                f"checkpoint {checkpoint} is damaged or does not fit; its training starts over.",
-                MildWarning,
-                stacklevel=2,
-            )
-            # Some of its weights may have been taken over.
-            network, optimizer = start()
+            else:
+                warnings.warn(
+                    f"checkpoint {checkpoint} is damaged or does not fit; its training starts over.",
+                    MildWarning,
+                    stacklevel=2,
+                )
+                # Some of its weights may have been taken over.
+                network, optimizer = start()
     batch_size = min(protocol.batch_size, feed.n_images)
     steps = feed.n_images // batch_size
     if run.epoch < protocol.epochs:
@@ -172,6 +172,7 @@ def _train(
     network = stepper.network
     batch_size = min(protocol.batch_size, stepper.feed.n_images)
     start = written = time.monotonic()
+    warned = False
     while run.epoch < protocol.epochs:
         record = _epoch(stepper, protocol, seed, run.epoch, batch_size, steps)
         if not is_finite(network, record):
@@ -185,11 +186,36 @@ def _train(
         # What comes after the last epoch may fail, too: a long training is kept until it is safe.
         due = _seconds(run) >= checkpoint_seconds if over else now - written >= checkpoint_seconds
         if store is not None and due:
-            store.write(run, network, stepper.optimizer)
+            try:
+                store.write(run, network, stepper.optimizer)
+            except ArtifactError as error:
+                # The result may lie on another disk; and there may be room again at the next one.
+                if not warned:
+                    _warn_unwritten(store.path, error)
+                warned = True
             written = time.monotonic()
         if progress is not None:
             progress(run.epoch, protocol.epochs, f"loss {record['loss']:.4f}")
         start = time.monotonic()
+
+
+def _is_full(error: ArtifactError) -> bool:
+    """Whether the disk of a checkpoint has no room."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def _warn_unwritten(checkpoint: Path, error: ArtifactError) -> None:
+    """Say what a kill would lose, in words that are the same for all trainings of a folder."""
+    cause = error.__cause__
+    reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else error
+    warnings.warn(
+        f"checkpoints cannot be written to {checkpoint.parent} ({reason}): trainings go on, but a kill "
+        f"would now lose the one under way. Make room there, or name another folder "
+        f"(--checkpoint-dir; for experts --cache-dir).",
+        MildWarning,
+        stacklevel=2,
+    )
 
 
 def _seconds(run: Run) -> float:
@@ -219,6 +245,7 @@ def _identity(
 ) -> dict[str, Any]:
     options = protocol.as_dict()
     options |= {"seed": seed, "images": list(images.shape), "n_outputs": n_outputs}
+    options |= recipe()
     return options | dict(more or {})
 
 

@@ -146,8 +146,8 @@ class LLMRequest:
                 )
             if isinstance(method.margins, tuple) and len(method.margins) != 3:
                 raise InvalidInputError(
-                    f"margins must be one number per expert, 3 of them; got {len(method.margins)} in "
-                    f"{method.text}."
+                    f"method {method.text} must have one margin per expert, 3 of them; got "
+                    f"{len(method.margins)}."
                 )
             if self.features == "transformer" and method.margins == "grid":
                 raise InvalidInputError(
