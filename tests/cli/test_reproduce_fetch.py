@@ -45,16 +45,19 @@ def test_no_name_is_a_usage_error(mild, fetched):
     assert mild("reproduce", "fetch").code == 2
 
 
-def test_an_interrupt_says_that_the_rest_can_follow(mild, monkeypatch):
+@pytest.mark.parametrize("begun", [True, False])
+def test_an_interrupt_says_that_the_rest_can_follow(mild, monkeypatch, tmp_path, begun):
     def stop(name, data_dir, progress=None):
+        if begun:
+            data_dir.mkdir()
         raise KeyboardInterrupt
 
     monkeypatch.setattr(data, "fetch_images", stop)
-    done = mild("reproduce", "fetch", "cifar10", "--data-dir", "d")
+    folder = tmp_path / "d"
+    done = mild("reproduce", "fetch", "cifar10", "--data-dir", str(folder))
     assert done.code == 130
-    assert done.err == (
-        "interrupted: what has arrived is kept in d; run the same command again to go on.\n"
-    )
+    kept = f"what has arrived is kept in {folder}" if begun else "nothing has arrived"
+    assert done.err == f"interrupted: {kept}; run the same command again to go on.\n"
 
 
 def test_a_file_is_no_folder_for_data(mild, tmp_path):

@@ -1,5 +1,7 @@
 import json
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 from mild.exceptions import DataFileError, InvalidInputError
+from mild.files import KERNEL_LOCKS
 from mild.reproduce import classifier
 from mild.reproduce.classifier import classifier_records, run_classifier
 from mild.reproduce.data import load_images
@@ -60,6 +63,34 @@ def test_what_another_process_added_meanwhile_is_kept(digits, trainings, tmp_pat
     run_classifier(digits, PROTOCOLS["fast"], 1, path, device="cpu", progress=other)
     names = [record["cell"]["protocol"]["name"] for record in classifier_records(path)]
     assert names == ["paper", "fast"]
+    assert os.listdir(tmp_path) == ["classifier.json"]
+
+
+@pytest.mark.skipif(not KERNEL_LOCKS, reason="no locks that end with their process")
+def test_what_another_process_is_at_is_waited_for(digits, trainings, tmp_path, monkeypatch):
+    path = tmp_path / "classifier.json"
+    waits = threading.Event()
+    told = []
+
+    def second():
+        def progress(done, total, message):
+            told.append(message)
+            waits.set()
+
+        return run_classifier(digits, PROTOCOLS["fast"], 1, path, device="cpu", progress=progress)
+
+    with ThreadPoolExecutor(1) as pool:
+        theirs = []
+
+        def first(done, total, message):
+            if not theirs:
+                theirs.append(pool.submit(second))
+                assert waits.wait(60)
+
+        ours = run_classifier(digits, PROTOCOLS["fast"], 1, path, device="cpu", progress=first)
+        assert theirs[0].result() == ours
+    assert told == ["waiting for another process"]
+    assert len(trainings) == 1
     assert os.listdir(tmp_path) == ["classifier.json"]
 
 

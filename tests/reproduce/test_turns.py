@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import queue
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
@@ -83,6 +85,24 @@ def test_a_claimed_cell_is_nobody_else_s_until_it_is_over(tmp_path):
     with second.claim("k", wait=False) as ours:
         assert ours
     assert list(tmp_path.iterdir()) == []
+
+
+@posix
+def test_who_waits_for_another_process_says_so(tmp_path):
+    first, second = (Ledger(tmp_path / "r.jsonl") for _ in range(2))
+    told = queue.Queue()
+
+    def wait():
+        with second.claim("k", True, told.put) as ours:
+            return ours
+
+    with ThreadPoolExecutor(1) as pool:
+        with first.claim("k", True, told.put):
+            waiting = pool.submit(wait)
+            assert told.get(timeout=60) == "waiting for another process"
+            assert not waiting.done()
+        assert waiting.result()
+    assert told.empty()
 
 
 @posix

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from mild.exceptions import DataFileError
 from mild.files import FileLock, replacing
 
-__all__ = ["check_regular", "claimed", "locked", "replace_bytes", "replace_json", "unwritten"]
+__all__ = [
+    "WAITING",
+    "check_regular",
+    "claimed",
+    "claimed_beside",
+    "locked",
+    "replace_bytes",
+    "replace_json",
+    "unwritten",
+]
+
+#: What progress says while another process is at the same work.
+WAITING = "waiting for another process"
 
 
 def check_regular(path: Path, what: str) -> None:
@@ -52,7 +64,32 @@ def locked(target: Path) -> Iterator[None]:
 
 
 @contextmanager
-def claimed(place: Path, wait: bool) -> Iterator[bool]:
-    """Whether the lock file is ours now; False, without ``wait``, if another process holds it."""
+def claimed(place: Path, wait: bool, waiting: Callable[[], Any] | None = None) -> Iterator[bool]:
+    """Whether the lock file is ours now; False, without ``wait``, if another process holds it.
+
+    ``waiting`` is called once before we wait for that.
+    """
     with FileLock(place) as lock:
-        yield lock.take(wait=wait)
+        ours = lock.take()
+        if wait and not ours:
+            if waiting is not None:
+                waiting()
+            ours = lock.take(wait=True)
+        yield ours
+
+
+@contextmanager
+def claimed_beside(
+    results: Path, key: str, wait: bool, waiting: Callable[[], Any] | None = None
+) -> Iterator[bool]:
+    """As ``claimed``, for the cell of this key in a results file."""
+    place = Path(os.path.realpath(results))
+    with ExitStack() as stack:
+        try:
+            lock = claimed(place.with_name(f".{place.name}-{key}.lock"), wait, waiting)
+            ours = stack.enter_context(lock)
+        except OSError as error:
+            raise DataFileError(
+                f"cannot lock a cell beside {results}: {error.strerror or error}."
+            ) from error
+        yield ours

@@ -66,7 +66,7 @@ class _Runner:
         key = cell_key(entry)
         known = self.ledger.known(key)
         if known is None:
-            with self.ledger.claim(key, wait) as ours:
+            with self.ledger.claim(key, wait, tell) as ours:
                 if not ours:
                     return None
                 known = self.ledger.finished.get(key) or self._run(cell, entry, key, tell)
@@ -113,7 +113,7 @@ class _Runner:
             raise self._diverged[file.key]
         try:
             # Another process at another seed may be at the same search: wait for what it finds.
-            with self.ledger.claim(file.key, wait=True):
+            with self.ledger.claim(file.key, True, tell):
                 return tune(
                     cell.method, lambda: self._problem(cell, TUNING_SEED, tell)[0], file, tell
                 )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from mild.exceptions import DataFileError
 from mild.reproduce.diverged import DivergedError
-from mild.reproduce.files import check_regular, claimed
+from mild.reproduce.files import WAITING, check_regular, claimed_beside
 from mild.reproduce.results import append_record, records_by_key
 
 __all__ = ["Ledger", "Progress", "Tell", "check_place", "run_cells"]
@@ -122,17 +122,14 @@ class Ledger:
         return next((record for record in known if record.get("twin") == training), None)
 
     @contextmanager
-    def claim(self, key: str, wait: bool) -> Iterator[bool]:
+    def claim(self, key: str, wait: bool, tell: Tell | None = None) -> Iterator[bool]:
         """Whether the cell of this key is ours to run, once what others finished is known."""
-        place = Path(os.path.realpath(self.results))
-        with ExitStack() as stack:
-            try:
-                lock = claimed(place.with_name(f".{place.name}-{key}.lock"), wait)
-                ours = stack.enter_context(lock)
-            except OSError as error:
-                raise DataFileError(
-                    f"cannot lock a cell beside {self.results}: {error.strerror or error}."
-                ) from error
+
+        def waiting() -> None:
+            if tell is not None:
+                tell(WAITING)
+
+        with claimed_beside(self.results, key, wait, waiting) as ours:
             self.look()
             yield ours
 

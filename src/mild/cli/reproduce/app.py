@@ -26,8 +26,6 @@ from mild.cli.reproduce.table2 import table2
 
 __all__ = ["build_reproduce"]
 
-FETCHED = "what has arrived is kept in {data_dir}; run the same command again to go on."
-
 
 def build_reproduce() -> typer.Typer:
     """The group, as a value."""
@@ -38,13 +36,22 @@ def build_reproduce() -> typer.Typer:
         rich_markup_mode=None,
     )
     group.callback()(_reproduce)
-    group.command("fetch")(reported(fetch, FETCHED))
+    group.command("fetch")(reported(fetch, _fetched))
     for verb in (table1, table2, severe, readings, people, classifier):
         group.command(verb.__name__)(reported(verb, _finished))
     for verb in (llm, ablation, noise, extreme):
         group.command(verb.__name__)(reported(verb, _finished))
     group.command("show")(reported(show))
     return group
+
+
+def _fetched(options: Mapping[str, Any]) -> str:
+    """What Ctrl-C leaves of a download."""
+    folder = options["data_dir"]
+    kept = (
+        f"what has arrived is kept in {folder}" if os.path.exists(folder) else "nothing has arrived"
+    )
+    return f"{kept}; run the same command again to go on."
 
 
 def _finished(options: Mapping[str, Any]) -> str:

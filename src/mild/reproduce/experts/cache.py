@@ -11,7 +11,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_safetensors
 
 from mild.exceptions import ArtifactError, MildWarning
-from mild.files import FileLock
-from mild.reproduce.files import replace_bytes
+from mild.reproduce.files import claimed, replace_bytes
 from mild.reproduce.keys import canonical_json
 
 __all__ = ["SCHEMA", "ExpertCache", "StoredExpert"]
@@ -84,17 +83,13 @@ class ExpertCache:
         key : as for ``read``
         waiting : called once if another process holds it, before we wait for that
         """
-        with FileLock(self.folder / f".expert-{key[:16]}.lock") as lock:
-            if not self._take(lock, wait=False):
-                waiting()
-                self._take(lock, wait=True)
+        place = self.folder / f".expert-{key[:16]}.lock"
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(claimed(place, True, waiting))
+            except OSError as error:
+                raise self._unwritable(error) from error
             yield
-
-    def _take(self, lock: FileLock, wait: bool) -> bool:
-        try:
-            return lock.take(wait=wait)
-        except OSError as error:
-            raise self._unwritable(error) from error
 
     def read(self, key: str, n_train: int, n_test: int, n_classes: int) -> StoredExpert | None:
         """Return the expert with this key, or None, with a warning if its file is not to be trusted.

@@ -20,6 +20,7 @@ from mild.reproduce.experts.answers import ExpertAnswers, accuracy, class_names
 from mild.reproduce.experts.cache import SCHEMA, ExpertCache, StoredExpert
 from mild.reproduce.experts.setups import Setup
 from mild.reproduce.experts.splits import check_seed, halves
+from mild.reproduce.files import WAITING
 from mild.reproduce.images.protocol import RECIPE
 from mild.reproduce.keys import content_key
 
@@ -222,7 +223,7 @@ def trained_expert(
         return train(None)
     cache = ExpertCache(cache_dir)
     # Another process may be at the same expert: two trainings of it may differ, so one serves both.
-    with cache.claim(key, lambda: told and told(0, protocol.epochs, "waiting for another process")):
+    with cache.claim(key, lambda: told and told(0, protocol.epochs, WAITING)):
         found = cache.read(key, len(data.train_labels), len(data.test_labels), data.n_classes)
         if found is None:
             found = train(cache.checkpoint(key))

@@ -68,7 +68,7 @@ class _Runner:
         known = self.ledger.known(key)
         if known is not None:
             return known
-        with self.ledger.claim(key, wait) as ours:
+        with self.ledger.claim(key, wait, tell) as ours:
             if not ours:
                 return None
             return self.ledger.finished.get(key) or self._run(cell, entry, key, tell)
