@@ -33,10 +33,17 @@ class Cell:
     expert_protocol: Protocol | None
     method: Method
     seed: int
+    ambiguous: float | None = None
+    validation: bool = False
 
     def as_dict(self, data: str, **more: Any) -> dict[str, Any]:
         """The cell of a record; ``data`` is the digest of the images."""
         experts = self.expert_protocol
+        # Left out where they are as ever: cells of older results keep their keys.
+        if self.ambiguous is not None:
+            more["ambiguous"] = self.ambiguous
+        if self.validation:
+            more["validation"] = True
         return {
             "table": self.table,
             "dataset": self.dataset,
@@ -85,6 +92,8 @@ def plan(request: Request) -> list[Cell]:
             else request.expert_protocol or request.protocol,
             method=method,
             seed=seed,
+            ambiguous=request.ambiguous,
+            validation=request.validation,
         )
         for dataset in request.datasets
         for experts in request.experts

@@ -44,7 +44,16 @@ TABLES = {
 }
 COSTS = {"error": "error", "cost": "error + cost"}
 #: TDEF first: the others are compared with it.
-METHODS = {"tdef": "TDEF", "mild": "MILD", "ce": "CE", "cwce": "CWCE", "ldam": "LDAM"}
+METHODS = {
+    "tdef": "TDEF",
+    "mild": "MILD",
+    "ce": "CE",
+    "cwce": "CWCE",
+    "ldam": "LDAM",
+    "tdef-smoothed": "TDEF, smoothed targets",
+    "tdef-smoothed-half": "TDEF, smoothed targets, ambiguous rows at half weight",
+    "tdef-dropped": "TDEF, ambiguous rows dropped",
+}
 #: How margins are found, from nothing said to everything tried.
 MARGINS = ("uniform", "theory", "tuned", "grid")
 #: What is no method, yet stands in the table.
@@ -122,6 +131,10 @@ def block_title(cell: Mapping[str, Any]) -> str:
         parts.append(f"experts by protocol {protocol_label(trained)}")
     if cell.get("scale", "raw") != "raw":
         parts.append("rewards scaled to sum 1")
+    if cell.get("ambiguous") is not None:
+        parts.append(f"{100 * cell['ambiguous']:g} % ambiguous rows")
+    if cell.get("validation"):
+        parts.append("judged on a held-out tenth of the training rows")
     if cell["holdout"]:
         parts.append("holdout")
     return " · ".join(parts)
@@ -145,6 +158,10 @@ def protocol_label(protocol: Mapping[str, Any]) -> str:
             parts.append(f"batch size {protocol['batch_size']}")
         if protocol.get("lr", usual.lr) != usual.lr:
             parts.append(f"learning rate {protocol['lr']:g}")
+        decay = protocol.get("decay", "coupled")
+        strength = protocol.get("weight_decay", usual.weight_decay)
+        if (strength, decay) != (usual.weight_decay, usual.decay):
+            parts.append(f"{decay} weight decay {strength:g}")
     return f"{name} ({', '.join(parts)})"
 
 

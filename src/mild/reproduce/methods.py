@@ -16,14 +16,25 @@ from mild.exceptions import InvalidInputError, OptionError, check_option
 from mild.margins import COUNTS
 from mild.reproduce.labels import MARGINS, method_label
 
-__all__ = ["METHODS", "READINGS", "ROBUSTNESS", "SCALES", "Margins", "Method", "robustness"]
+__all__ = [
+    "CONTROLS",
+    "METHODS",
+    "READINGS",
+    "ROBUSTNESS",
+    "SCALES",
+    "Margins",
+    "Method",
+    "robustness",
+]
 
 #: How margins are found, or the margins themselves.
 Margins: TypeAlias = str | tuple[float, ...] | None
 
 #: Rewards as they are, or scaled to mean row sum 1.
 SCALES = ("raw", "unit")
-METHODS = ("mild", "tdef", "ce", "cwce", "ldam")
+#: TDEF with other targets, to tell what makes `others` rewards work (objective.control_rewards).
+CONTROLS = ("tdef-smoothed", "tdef-smoothed-half", "tdef-dropped")
+METHODS = ("mild", "tdef", "ce", "cwce", "ldam", *CONTROLS)
 OPTIONS = ("rewards", "counts", "margins", "total")
 # A word that stands for MILD with these margins.
 SHORT = {"mild": "theory", "uniform": "uniform", "tuned": "tuned", "grid": "grid"}
@@ -37,7 +48,8 @@ class Method:
 
     Parameters
     ----------
-    name : "mild", "tdef" (complement rewards, margins 1), "ce", "cwce" or "ldam"
+    name : "mild", "tdef" (complement rewards, margins 1), "ce", "cwce", "ldam", or one of the controls
+        "tdef-smoothed", "tdef-smoothed-half" and "tdef-dropped"
     rewards : "others", "complement" or "contrast"; "any" lets tuning choose
     counts : "reward" or "best", the mass that theory margins use; for theory and grid
     margins : "uniform", "theory", "tuned", "grid" (the paper's, around the theory) or numbers

@@ -6,7 +6,8 @@ and waits for nothing, so that a step may be recorded as a CUDA graph.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,9 +22,9 @@ from mild.margins import membership, theory_margins, uniform_margins
 from mild.nn import cross_entropy_loss, mild_loss, rewards
 from mild.nn.tensors import check_margins
 from mild.reproduce.images.steps import Loss
-from mild.reproduce.methods import SCALES, Method
+from mild.reproduce.methods import CONTROLS, SCALES, Method
 
-__all__ = ["Objective", "make_objective", "theory", "training_margins"]
+__all__ = ["Objective", "control_rewards", "make_objective", "theory", "training_margins"]
 
 LDAM_SCALE = 30.0
 LDAM_MARGIN = 0.5
@@ -33,12 +34,15 @@ LDAM_MARGIN = 0.5
 class Objective:
     """A loss ready for training, and the margins that its scores are to be decoded with.
 
+    ``loss_on(costs)`` is the same loss for other rows: on a test set it shows what a network memorised.
+
     ``margins`` is None for methods that learn from the cheapest expert alone: they decide by the
     largest score.
     """
 
     loss: Loss
     margins: tuple[float, ...] | None
+    loss_on: Callable[[NDArray[np.float32]], Loss]
 
 
 def make_objective(
@@ -72,9 +76,54 @@ def make_objective(
     if method.name in ("mild", "tdef"):
         margins = training_margins(method, costs, largest)
         kind = method.rewards if method.name == "mild" else "complement"
-        loss = _reward_loss(costs, str(kind), margins, largest, device, scale)
-        return Objective(loss, margins)
-    return Objective(_label_loss(method.name, costs, device), None)
+
+        def weigh(costs: NDArray[np.float32]) -> Tensor:
+            return rewards(torch.as_tensor(costs, device=device), str(kind), scale=largest)
+
+    elif method.name in CONTROLS:
+        margins = (1.0,) * costs.shape[1]
+
+        def weigh(costs: NDArray[np.float32]) -> Tensor:
+            return control_rewards(torch.as_tensor(costs, device=device), method.name, largest)
+
+    else:
+        counts = np.bincount(cheapest(costs), minlength=costs.shape[1])
+        loss_on = partial(_label_loss, method.name, counts, device)
+        return Objective(loss_on(costs), None, loss_on)
+    unit = 1.0
+    if check_option("scale", scale, SCALES) == "unit":
+        unit = float(weigh(costs).sum(dim=1, dtype=torch.float64).mean()) or 1.0
+
+    def loss_on(costs: NDArray[np.float32]) -> Loss:
+        return _reward_loss(weigh(costs) / unit, margins)
+
+    return Objective(loss_on(costs), margins, loss_on)
+
+
+def control_rewards(costs: Tensor, name: str, largest: float) -> Tensor:
+    """Rewards (n, n_experts) of TDEF with the targets of one of the controls.
+
+    A row is ambiguous where several experts cost least. "tdef-smoothed" gives the other rows the
+    target of `others` rewards at TDEF's weight, (2, 1, 1) / 4 where one of three experts is right;
+    "tdef-smoothed-half" also halves the weight of ambiguous rows; "tdef-dropped" keeps TDEF's targets
+    and leaves ambiguous rows out. At a quarter of the weight in place of a half, "tdef-smoothed-half"
+    would be `others` itself.
+
+    Examples
+    --------
+    >>> control_rewards(torch.tensor([[0., 1, 1], [0, 0, 1]]), "tdef-smoothed-half", 1.0)
+    tensor([[0.5000, 0.2500, 0.2500],
+            [0.5000, 0.5000, 0.0000]])
+    """
+    hard = rewards(costs, "complement", scale=largest)
+    best = costs.min(dim=1, keepdim=True).values
+    ambiguous = (costs == best).sum(dim=1, keepdim=True) > 1
+    if name == "tdef-dropped":
+        return hard.masked_fill(ambiguous, 0.0)
+    smooth = rewards(costs, "others")
+    smooth = smooth * (hard.sum(dim=1) / smooth.sum(dim=1).clamp(min=1e-12))[:, None]
+    weight = 0.5 if name == "tdef-smoothed-half" else 1.0
+    return torch.where(ambiguous, weight * hard, smooth)
 
 
 def training_margins(
@@ -108,18 +157,7 @@ def theory(method: Method, costs: NDArray[np.float32], largest: float) -> tuple[
     return _numbers(theory_margins(mass, total=total))
 
 
-def _reward_loss(
-    costs: NDArray[np.float32],
-    kind: str,
-    margins: Sequence[float],
-    largest: float,
-    device: str | torch.device,
-    scale: str,
-) -> Loss:
-    weights = rewards(torch.as_tensor(costs, device=device), kind, scale=largest)
-    if check_option("scale", scale, SCALES) == "unit":
-        mean = float(weights.sum(dim=1, dtype=torch.float64).mean())
-        weights = weights / mean if mean > 0 else weights
+def _reward_loss(weights: Tensor, margins: Sequence[float]) -> Loss:
     rho = check_margins(list(margins), weights)
 
     def loss(scores: Tensor, rows: Tensor) -> Tensor:
@@ -128,12 +166,14 @@ def _reward_loss(
     return loss
 
 
-def _label_loss(name: str, costs: NDArray[np.float32], device: str | torch.device) -> Loss:
-    """CE, CWCE and LDAM, the cheapest expert being the label (ties to the lowest index)."""
-    p = costs.shape[1]
-    cheap = cheapest(costs)
-    counts = np.bincount(cheap, minlength=p)
-    labels = torch.as_tensor(cheap, dtype=torch.int64, device=device)
+def _label_loss(
+    name: str, counts: NDArray[np.int64], device: str | torch.device, costs: NDArray[np.float32]
+) -> Loss:
+    """CE, CWCE and LDAM, the cheapest expert being the label (ties to the lowest index).
+
+    ``counts`` are of the training rows, whichever rows ``costs`` are of.
+    """
+    labels = torch.as_tensor(cheapest(costs), dtype=torch.int64, device=device)
     if name != "ldam":
         weights = None
         if name == "cwce":

@@ -68,7 +68,8 @@ def _protocols(records: Sequence[Mapping[str, Any]]) -> str:
         if "lr" in protocol and "schedule" in protocol:
             parts.append(f"learning rate {protocol['lr']:g} ({protocol['schedule']})")
         if "weight_decay" in protocol:
-            parts.append(f"weight decay {protocol['weight_decay']:g}")
+            kind = protocol.get("decay", "coupled")
+            parts.append(f"{kind} weight decay {protocol['weight_decay']:g}")
         if protocol.get("width", FULL_WIDTH) != FULL_WIDTH:
             parts.append(f"width {protocol['width']}")
         parts.append("augmentation" if protocol["augment"] else "no augmentation")

@@ -148,12 +148,15 @@ PROTOCOL_MORE: dict[str, Rule] = {
     "weight_decay": LOSS,
     "schedule": TEXT,
     "width": COUNT,
+    "decay": ("'coupled' or 'decoupled'", lambda value: value in ("coupled", "decoupled")),
 }
 CELL_MORE: dict[str, Rule] = {
     "scale": TEXT,
     "price": ("a finite number of at least 0 or null", _or_none(_cost)),
     "expert_protocol": OBJECT_OR_NONE,
     "recipe": COUNT,
+    "ambiguous": LOSS,
+    "validation": FLAG,
 }
 MODELS_CELL: dict[str, Rule] = {
     "models": (

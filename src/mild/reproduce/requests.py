@@ -12,7 +12,7 @@ from typing import Any, Self
 from mild.exceptions import DataFileError, InvalidInputError, check_option
 from mild.reproduce.data import DATASETS, PEOPLE
 from mild.reproduce.experts import COSTS, EXPERTS, Setup, get_setup
-from mild.reproduce.images.protocol import PROTOCOLS, Protocol
+from mild.reproduce.images.protocol import DEFAULT, PROTOCOLS, Protocol
 from mild.reproduce.methods import READINGS, SCALES, Method
 
 __all__ = ["DEVICES", "TABLES", "Request", "Table", "check_folders"]
@@ -72,6 +72,9 @@ class Request:
     expert_protocol : how such experts are trained; None for ``protocol``
     scale : of the rewards: "raw" as in the paper, or "unit" for mean row sum 1
     price : what asking a person costs, for the table "people" and the cost type "cost"
+    ambiguous : share of the rows on which a guess of a synthetic expert is right as well as the expert
+        whose class it is; None for guesses drawn uniformly from all classes
+    validation : whether routers are judged on a held-out tenth of the training rows, not on the test
     """
 
     table: str
@@ -93,6 +96,8 @@ class Request:
     expert_protocol: Protocol | None = None
     scale: str = "raw"
     price: float = 0.1
+    ambiguous: float | None = None
+    validation: bool = False
 
     def __post_init__(self) -> None:
         check_option("table", self.table, TABLES)
@@ -106,6 +111,16 @@ class Request:
         for name, known in (("datasets", DATASETS), ("experts", kinds), ("costs", COSTS)):
             for value in _each(name, getattr(self, name)):
                 check_option(name, value, known)
+        if self.ambiguous is not None:
+            if not 0 <= self.ambiguous < 1:
+                raise InvalidInputError(
+                    f"ambiguous must be a share of at least 0 and below 1; got {self.ambiguous}."
+                )
+            if tuple(self.experts) != ("synthetic",):
+                raise InvalidInputError(
+                    f"ambiguous must go with synthetic experts alone; got {self.experts[0]} ones. Leave "
+                    f"it out."
+                )
         _each("methods", [method.text for method in self.methods])
         _check_count("seeds", self.seeds, 1)
         _check_count("expert_seed", self.expert_seed, 0)
@@ -123,7 +138,7 @@ class Request:
 
     @classmethod
     def of(cls, table: str, *, results: Path, **fields: Any) -> Self:
-        """The table as TABLES has it, by the protocol "fast" with five seeds, but for ``fields``.
+        """The table as TABLES has it, by the protocol "adamw" with five seeds, but for ``fields``.
 
         A field that is None stays as it is in the table.
 
@@ -141,7 +156,7 @@ class Request:
             "costs": usual.costs,
             "methods": usual.methods,
             "seeds": 5,
-            "protocol": PROTOCOLS["fast"],
+            "protocol": PROTOCOLS[DEFAULT],
         }
         values |= {name: value for name, value in fields.items() if value is not None}
         return cls(table=table, results=results, **values)

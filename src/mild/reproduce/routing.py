@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from mild.decisions import decide
+from mild.metrics import deferral_loss
 from mild.reproduce.experts.answers import ExpertAnswers, expert_costs, largest_cost
-from mild.reproduce.images.training import TrainedNetwork, train_network
+from mild.reproduce.experts.splits import held_out_rows
+from mild.reproduce.images.training import Evaluate, TrainedNetwork, train_network
 from mild.reproduce.methods import Method
 from mild.reproduce.objective import Objective, make_objective
+from mild.reproduce.outcomes import decisions
 from mild.reproduce.turns import Tell
 
 if TYPE_CHECKING:
@@ -58,10 +63,12 @@ class RoutingProblem:
         key: str,
         rows: NDArray[np.int64] | None = None,
         tell: Tell | None = None,
+        curve: bool = False,
     ) -> tuple[TrainedNetwork, Objective]:
         """Train a network on ``rows`` (default: all); ``key`` names the training's checkpoint.
 
-        The checkpoint stays until ``forget``: the caller knows when the result is safe.
+        The checkpoint stays until ``forget``: the caller knows when the result is safe. With ``curve``
+        the history of the network also holds the losses on the test rows after every epoch.
         """
         images = self.images if rows is None else self.images[rows]
         costs = self.costs if rows is None else self.costs[rows]
@@ -77,8 +84,39 @@ class RoutingProblem:
             checkpoint=self._checkpoint(key),
             identity=_identity(key, objective),
             progress=_epochs(tell),
+            evaluate=self._evaluation(objective) if curve else None,
         )
         return network, objective
+
+    def _evaluation(self, objective: Objective) -> Evaluate:
+        """The surrogate and the deferral losses on the test rows, from scores."""
+        loss = objective.loss_on(self.test_costs)
+        place = torch.device(self.device)
+        rows = torch.arange(len(self.test_costs), device=place)
+
+        def evaluate(
+            scores_of: Callable[[NDArray[np.uint8]], NDArray[np.float32]],
+        ) -> dict[str, float]:
+            scores = scores_of(self.test_images)
+            surrogate = loss(torch.as_tensor(scores, device=place), rows)
+            losses = {"test_surrogate": float(surrogate.mean())}
+            for rule in decisions(objective.margins):
+                chosen = decide(scores, objective.margins, rule=rule)
+                losses[rule] = deferral_loss(self.test_costs, chosen)
+            return losses
+
+        return evaluate
+
+    def held_out(self) -> RoutingProblem:
+        """The same problem, judged on a tenth of its training rows, which are not trained on."""
+        rest, held = held_out_rows(self.costs)
+        return replace(
+            self,
+            images=self.images[rest],
+            costs=self.costs[rest],
+            test_images=self.images[held],
+            test_costs=self.costs[held],
+        )
 
     def forget(self, key: str) -> None:
         """Remove the checkpoint of a training whose result is safe."""

@@ -10,6 +10,7 @@ from mild.exceptions import InvalidInputError
 from mild.reproduce.cells import Cell, plan
 from mild.reproduce.diverged import DivergedError
 from mild.reproduce.experts import ExpertAnswers
+from mild.reproduce.experts.splits import TUNING_SEED
 from mild.reproduce.images.training import TrainedNetwork, best_device
 from mild.reproduce.methods import Method
 from mild.reproduce.objective import training_margins
@@ -20,7 +21,7 @@ from mild.reproduce.results import cell_key
 from mild.reproduce.routing import RoutingProblem, forget_checkpoint, routing_problem, tidied
 from mild.reproduce.supply import Supply
 from mild.reproduce.surroundings import commit, hardware, versions
-from mild.reproduce.tuning import TUNING_SEED, TuningFile, found_method, tune
+from mild.reproduce.tuning import TuningFile, found_method, tune
 from mild.reproduce.turns import Ledger, Progress, Tell, check_place, run_cells
 
 __all__ = ["choose_device", "reproduce", "training_facts"]
@@ -82,7 +83,7 @@ class _Runner:
         twin = self.ledger.twin(training)
         if twin is not None:
             return self.ledger.add({**twin, "key": key, "cell": entry, "chosen": chosen})
-        network, objective = task.train(method, cell.seed, key, tell=tell)
+        network, objective = task.train(method, cell.seed, key, tell=tell, curve=True)
         scores = network.scores(task.test_images)
         record = {
             "schema": SCHEMA,
@@ -98,7 +99,8 @@ class _Runner:
                 "prices": answers.prices.tolist(),
                 "notes": dict(answers.notes),
             },
-            "training": training_facts(network),
+            "training": {**training_facts(network), "optimizer": cell.protocol.optimizer},
+            "curve": curve(network),
             "versions": versions(),
             "hardware": hardware(self.device),
             "commit": commit(),
@@ -129,7 +131,7 @@ class _Runner:
         problem = routing_problem(
             data, answers, cell.cost, cell.protocol, self.device, folder, cell.scale
         )
-        return problem, answers, data.note
+        return problem.held_out() if cell.validation else problem, answers, data.note
 
 
 def _training_key(entry: Mapping[str, Any], method: Method, task: RoutingProblem) -> str:
@@ -148,6 +150,23 @@ def training_facts(network: TrainedNetwork) -> dict[str, float]:
         "seconds": round(network.seconds, 3),
         "images_per_second": round(network.images_per_second, 1),
         "final_loss": float(network.history[-1]["loss"]),
+    }
+
+
+def curve(network: TrainedNetwork) -> dict[str, list[float | None]]:
+    """Losses after every epoch: the surrogate on training batches and on the test rows, and the
+    deferral loss on the test rows by each rule. None for epochs of which it is not known.
+    """
+    names = {"loss": "train_surrogate"}
+    names |= {name: name for name in ("test_surrogate", "argmax", "stationary")}
+    known = {name for record in network.history for name in record}
+    return {
+        told: [
+            None if record.get(name) is None else round(float(record[name]), 6)
+            for record in network.history
+        ]
+        for name, told in names.items()
+        if name in known
     }
 
 

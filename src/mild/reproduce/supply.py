@@ -106,7 +106,7 @@ class Supply:
     ) -> tuple[ImageData, ExpertAnswers]:
         data = self._images(cell.dataset)
         if cell.experts == "synthetic":
-            return data, synthetic_answers(data, cell.setup, seed)
+            return data, synthetic_answers(data, cell.setup, seed, cell.ambiguous)
         if cell.expert_protocol is None or cell.expert_seed is None:
             raise InvalidInputError(
                 f"{cell.experts} experts need a protocol and a seed of their own."

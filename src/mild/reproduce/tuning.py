@@ -14,15 +14,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from mild.costs import REWARDS, cheapest
+from mild.costs import REWARDS
 from mild.decisions import decide
 from mild.exceptions import DataFileError
 from mild.margins import paper_grid
 from mild.metrics import deferral_loss
-from mild.reproduce.experts.splits import stratified_order
+from mild.reproduce.experts.splits import HELD_OUT, TUNING_SEED, held_out_rows
 from mild.reproduce.files import replace_json
 from mild.reproduce.head_search import SETTINGS, search_heads
 from mild.reproduce.images.protocol import RECIPE
@@ -32,12 +29,9 @@ from mild.reproduce.results import cell_key
 from mild.reproduce.routing import RoutingProblem
 from mild.reproduce.turns import Tell
 
-__all__ = ["TUNING_SEED", "TuningFile", "found_method", "held_out_rows", "tune"]
+__all__ = ["TuningFile", "found_method", "tune"]
 
 SCHEMA = 1
-#: Seed of the held-out rows, of the networks and, where experts have seeds, of the experts.
-TUNING_SEED = 0
-HELD_OUT = 0.1
 # How many of the heads that were judged a record tells of; the file has them all.
 TOLD = 5
 
@@ -147,21 +141,6 @@ def found_method(method: Method, chosen: Mapping[str, Any] | None) -> Method:
     if chosen is None:
         return method
     return method.with_margins(chosen["margins"], chosen["rewards"])
-
-
-def held_out_rows(costs: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows to train on, and the tenth to judge on, stratified by the cheapest expert, in order.
-
-    Examples
-    --------
-    >>> costs = np.eye(2, dtype=np.float32)[[0] * 10 + [1] * 10]
-    >>> rest, held = held_out_rows(costs)
-    >>> len(rest), np.bincount(cheapest(costs[held])).tolist()
-    (18, [1, 1])
-    """
-    order = stratified_order(cheapest(costs), np.random.default_rng(TUNING_SEED))
-    size = max(1, round(HELD_OUT * len(order)))
-    return np.sort(order[size:]), np.sort(order[:size])
 
 
 def _search_heads(method: Method, problem: RoutingProblem, key: str, tell: Tell) -> dict[str, Any]:

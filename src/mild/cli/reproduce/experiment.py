@@ -24,7 +24,7 @@ __all__ = ["check_torch", "chosen_methods", "chosen_setups", "merged", "run_expe
 # Fields of a request that errors begin with, and that are options here.
 FIELDS = (
     "seeds", "device", "scale", "price", "holdout", "expert_seed", "expert_protocol", "experts",
-    "method", "results", "cache_dir", "checkpoint_dir",
+    "ambiguous", "method", "results", "cache_dir", "checkpoint_dir",
 )  # fmt: skip
 
 

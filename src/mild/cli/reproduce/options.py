@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 __all__ = [
+    "Ambiguous",
     "CacheDir",
     "Costs",
     "Coverages",
@@ -21,6 +22,7 @@ __all__ = [
     "Results",
     "Seeds",
     "Setups",
+    "Validation",
 ]
 
 Datasets = Annotated[
@@ -72,8 +74,21 @@ ProtocolName = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="fast (16 epochs, one-cycle; results are labelled so), or paper (200 epochs: hours, and "
-        "days without a GPU).",
+        help="adamw (50 epochs, one-cycle, decoupled weight decay), fast (16 epochs, coupled), or paper "
+        "(200 epochs of Adam: hours, and days without a GPU).",
+    ),
+]
+Ambiguous = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        help="Share of the images on which a guess is right, too. Default: uniform guesses.",
+    ),
+]
+Validation = Annotated[
+    bool,
+    typer.Option(
+        "--validation", help="Judge on a held-out tenth of the training images, not on the test."
     ),
 ]
 Holdout = Annotated[
@@ -82,7 +97,9 @@ Holdout = Annotated[
 ExpertSeed = Annotated[int, typer.Option(help="Seed of the experts that are trained.")]
 ExpertProtocol = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="fast or paper, for the experts. Default: as the router."),
+    typer.Option(
+        metavar="NAME", help="adamw, fast or paper, for the experts. Default: as the router."
+    ),
 ]
 Results = Annotated[
     Path,

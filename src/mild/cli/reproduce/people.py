@@ -42,7 +42,7 @@ def people(
     ] = 0.1,
     method: o.Methods = None,
     seeds: o.Seeds = 3,
-    protocol: o.ProtocolName = "fast",
+    protocol: o.ProtocolName = "adamw",
     settings: Settings,
     expert_seed: o.ExpertSeed = 0,
     expert_protocol: o.ExpertProtocol = None,

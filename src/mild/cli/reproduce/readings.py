@@ -51,7 +51,7 @@ def readings(
         ),
     ] = "raw",
     seeds: o.Seeds = 3,
-    protocol: o.ProtocolName = "fast",
+    protocol: o.ProtocolName = "adamw",
     settings: Settings,
     holdout: o.Holdout = False,
     expert_seed: o.ExpertSeed = 0,

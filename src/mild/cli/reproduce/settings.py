@@ -41,6 +41,16 @@ class Settings:
             "--augment/--no-augment", help="Random crops and mirror images. Default: augment."
         ),
     ] = None
+    weight_decay: Annotated[
+        float | None, typer.Option(help="Strength of the weight decay, in torch's units; likewise.")
+    ] = None
+    decay: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND",
+            help="coupled (added to the gradient, torch's Adam) or decoupled (AdamW); likewise.",
+        ),
+    ] = None
     device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu or cuda.")] = "auto"
     data_dir: o.DataDir = Path("data")
     checkpoint_dir: Annotated[
@@ -54,7 +64,7 @@ class Settings:
         """The protocol of this name with what the options change; ``option`` named it."""
         from mild.reproduce.images.protocol import PROTOCOLS
 
-        names = ("epochs", "batch_size", "lr", "width", "augment")
+        names = ("epochs", "batch_size", "lr", "width", "augment", "weight_decay", "decay")
         asked = {name: getattr(self, name) for name in names}
         found = PROTOCOLS[check_option(option, protocol, PROTOCOLS)]
         with as_options(*names):

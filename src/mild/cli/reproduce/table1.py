@@ -21,7 +21,9 @@ def table1(
     cost: o.Costs = None,
     method: o.Methods = None,
     seeds: o.Seeds = 5,
-    protocol: o.ProtocolName = "fast",
+    protocol: o.ProtocolName = "adamw",
+    ambiguous: o.Ambiguous = None,
+    validation: o.Validation = False,
     settings: Settings,
     results: o.Results = Path("results/table1.jsonl"),
     cache_dir: o.CacheDir = None,
@@ -54,4 +56,6 @@ def table1(
         costs=tuple(cost) if cost else None,
         methods=chosen_methods(method),
         seeds=seeds,
+        ambiguous=ambiguous,
+        validation=validation,
     )

@@ -21,7 +21,7 @@ def table2(
     cost: o.Costs = None,
     method: o.Methods = None,
     seeds: o.Seeds = 5,
-    protocol: o.ProtocolName = "fast",
+    protocol: o.ProtocolName = "adamw",
     settings: Settings,
     holdout: o.Holdout = False,
     expert_seed: o.ExpertSeed = 0,

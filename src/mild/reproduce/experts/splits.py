@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mild.costs import cheapest
 from mild.exceptions import InvalidInputError
 
-__all__ = ["check_seed", "halves", "stratified_order"]
+__all__ = ["HELD_OUT", "TUNING_SEED", "check_seed", "halves", "held_out_rows", "stratified_order"]
 
 # Keeps this stream apart from those of everything else that is seeded with the same small number.
 HALVES = 0x48414C46
+#: Seed of the held-out rows, of the networks and, where experts have seeds, of the experts of a search.
+TUNING_SEED = 0
+HELD_OUT = 0.1
 
 
 def stratified_order(labels: ArrayLike, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -46,6 +50,21 @@ def halves(labels: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], NDA
     order = stratified_order(labels, np.random.default_rng([HALVES, seed]))
     middle = (len(order) + 1) // 2
     return np.sort(order[:middle]), np.sort(order[middle:])
+
+
+def held_out_rows(costs: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows to train on, and the tenth to judge on, stratified by the cheapest expert, in order.
+
+    Examples
+    --------
+    >>> costs = np.eye(2, dtype=np.float32)[[0] * 10 + [1] * 10]
+    >>> rest, held = held_out_rows(costs)
+    >>> len(rest), np.bincount(cheapest(costs[held])).tolist()
+    (18, [1, 1])
+    """
+    order = stratified_order(cheapest(costs), np.random.default_rng(TUNING_SEED))
+    size = max(1, round(HELD_OUT * len(order)))
+    return np.sort(order[size:]), np.sort(order[:size])
 
 
 def check_seed(seed: int) -> int:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mild.reproduce.images.feed import ImageFeed
 from mild.reproduce.images.network import Backbone, Network
+from mild.reproduce.images.protocol import Protocol
 
 __all__ = ["Loss", "Stepper", "make_optimizer", "make_stepper"]
 
@@ -102,12 +103,13 @@ class GraphStepper(Stepper):
         return state
 
 
-def make_optimizer(network: Network, lr: float, weight_decay: float) -> torch.optim.Adam:
-    """Adam, its learning rate on the device where steps are recorded there."""
+def make_optimizer(network: Network, protocol: Protocol) -> torch.optim.Optimizer:
+    """Adam or AdamW on all parameters, the learning rate on the device where steps are recorded there."""
     cuda = next(network.parameters()).device.type == "cuda"
-    rate: float | Tensor = torch.tensor(lr, device="cuda") if cuda else lr
-    return torch.optim.Adam(
-        network.parameters(), rate, weight_decay=weight_decay, fused=True, capturable=cuda
+    rate: float | Tensor = torch.tensor(protocol.lr, device="cuda") if cuda else protocol.lr
+    kind = torch.optim.AdamW if protocol.decay == "decoupled" else torch.optim.Adam
+    return kind(
+        network.parameters(), rate, weight_decay=protocol.weight_decay, fused=True, capturable=cuda
     )
 
 

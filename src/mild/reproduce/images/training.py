@@ -14,8 +14,9 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -33,7 +34,12 @@ from mild.routers.neural.checkpoint import Checkpoint
 from mild.routers.neural.run import Run, is_finite
 from mild.routers.neural.training import learning_rate
 
-__all__ = ["TrainedNetwork", "best_device", "train_network"]
+__all__ = ["Evaluate", "TrainedNetwork", "best_device", "train_network"]
+
+#: Gets a function from images to scores; gives numbers for the record of an epoch.
+Evaluate: TypeAlias = Callable[
+    [Callable[[NDArray[np.uint8]], NDArray[np.float32]]], dict[str, float]
+]
 
 CHECKPOINT_SECONDS = 30.0
 JUDGED_AT_ONCE = 2000
@@ -59,24 +65,33 @@ class TrainedNetwork:
 
     def scores(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Scores (n, n_outputs) of images as they are."""
-        return self._judge(images, lambda features: self.network.head(features))
+        return _scores(self.network, self.feed, images)
 
     def features(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Features (n, 8 * width) that the head scores."""
-        return self._judge(images, lambda features: features)
+        return _judge(self.network, self.feed, images, lambda features: features)
 
-    def _judge(
-        self, images: NDArray[np.uint8], finish: Callable[[Tensor], Tensor]
-    ) -> NDArray[np.float32]:
-        kind = self.feed.pixels.device.type
-        parts = []
-        self.network.eval()
-        with torch.no_grad(), _repeatable():
-            for batch in self.feed.batches(images, JUDGED_AT_ONCE):
-                with torch.autocast(kind, torch.bfloat16, kind == "cuda"):
-                    features = self.network.backbone(batch)
-                parts.append(finish(features.float()).cpu())
-        return torch.cat(parts).numpy()
+
+def _scores(network: Network, feed: ImageFeed, images: NDArray[np.uint8]) -> NDArray[np.float32]:
+    return _judge(network, feed, images, lambda features: network.head(features))
+
+
+def _judge(
+    network: Network,
+    feed: ImageFeed,
+    images: NDArray[np.uint8],
+    finish: Callable[[Tensor], Tensor],
+) -> NDArray[np.float32]:
+    """Leaves the network in evaluation mode."""
+    kind = feed.pixels.device.type
+    parts = []
+    network.eval()
+    with torch.no_grad(), _repeatable():
+        for batch in feed.batches(images, JUDGED_AT_ONCE):
+            with torch.autocast(kind, torch.bfloat16, kind == "cuda"):
+                features = network.backbone(batch)
+            parts.append(finish(features.float()).cpu())
+    return torch.cat(parts).numpy()
 
 
 def train_network(
@@ -92,6 +107,7 @@ def train_network(
     identity: Mapping[str, Any] | None = None,
     progress: Callable[[int, int, str], Any] | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    evaluate: Evaluate | None = None,
 ) -> TrainedNetwork:
     """Train a network of ``protocol.width`` on images.
 
@@ -110,6 +126,8 @@ def train_network(
     identity : what a checkpoint must have been made with, beside images, protocol and seed, to be
         continued; JSON-ready
     progress : called with epochs done, epochs in all and a message
+    evaluate : called after every epoch with a function that scores images; what it returns is added
+        to the epoch's record
 
     Departs from the paper: bfloat16 with float32 weights on a GPU; float32 elsewhere.
     """
@@ -124,7 +142,7 @@ def train_network(
     def start() -> tuple[Network, torch.optim.Optimizer]:
         network = make_network(feed.channels, n_outputs, protocol.width, seed).to(place)
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        return network, make_optimizer(network, protocol.lr, protocol.weight_decay)
+        return network, make_optimizer(network, protocol)
 
     network, optimizer = start()
     store = None
@@ -154,7 +172,8 @@ def train_network(
         network.train()
         with _repeatable():
             stepper = make_stepper(network, optimizer, feed, loss, batch_size, protocol.width)
-            _train(stepper, protocol, seed, run, steps, store, progress, checkpoint_seconds)
+            judge = None if evaluate is None else partial(evaluate, partial(_scores, network, feed))
+            _train(stepper, protocol, seed, run, steps, store, progress, checkpoint_seconds, judge)
     return TrainedNetwork(network, feed, run, steps * batch_size)
 
 
@@ -167,6 +186,7 @@ def _train(
     store: Checkpoint | None,
     progress: Callable[[int, int, str], Any] | None,
     checkpoint_seconds: float,
+    judge: Callable[[], dict[str, float]] | None = None,
 ) -> None:
     """The epochs that are left; each record says how long its epoch took."""
     network = stepper.network
@@ -181,7 +201,11 @@ def _train(
                 f"Lower the learning rate {protocol.lr:g}."
             )
         now = time.monotonic()
-        run.add({**record, "seconds": now - start}, network)
+        record["seconds"] = now - start
+        if judge is not None:
+            record |= judge()
+            network.train()
+        run.add(record, network)
         over = run.epoch == protocol.epochs
         # What comes after the last epoch may fail, too: a long training is kept until it is safe.
         due = _seconds(run) >= checkpoint_seconds if over else now - written >= checkpoint_seconds
