@@ -7,8 +7,8 @@ and waits for nothing, so that a step may be recorded as a CUDA graph.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
