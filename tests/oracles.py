@@ -26,7 +26,7 @@ FORMS: dict[object, tuple[str, float]] = {
 # --- costs and rewards ---
 
 
-def rewards(costs: Row, kind: str, scale: float = 1.0) -> list[float]:
+def rewards(costs: Row, kind: str, scale: float = 1.0, strength: float = 0.5) -> list[float]:
     """Rewards of one row; NaN costs take no part."""
     asked = [k for k, c in enumerate(costs) if not math.isnan(c)]
     result = [0.0] * len(costs)
@@ -36,7 +36,9 @@ def rewards(costs: Row, kind: str, scale: float = 1.0) -> list[float]:
         elif kind == "complement":
             result[k] = 1 - costs[k] / scale
         else:
-            result[k] = max(costs[j] for j in asked) - costs[k]
+            top, total = max(costs[j] for j in asked), math.fsum(costs[j] for j in asked)
+            share = 0 if kind == "contrast" else strength
+            result[k] = top + share * (total - top) - costs[k]
     return result
 
 

@@ -1,4 +1,4 @@
-"""Costs, the three reward forms and their identities."""
+"""Costs, the reward forms and their identities."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def deferral_loss_from_rewards(costs: np.ndarray, not_chosen: np.ndarray, kind: 
         return weighted - (p - 2) * costs.sum(axis=1)
     if kind == "complement":
         return scale * (weighted + costs.sum(axis=1) / scale - (p - 1))
-    return weighted - (p - 1) * costs.max(axis=1) + costs.sum(axis=1)
+    level = costs.max(axis=1)
+    if kind == "baseline":
+        level = (level + costs.sum(axis=1)) / 2
+    return weighted - (p - 1) * level + costs.sum(axis=1)
 
 
 def not_chosen_by(scores: np.ndarray) -> np.ndarray:
@@ -118,6 +121,35 @@ def test_contrast_is_the_smallest_non_negative_baseline() -> None:
 
 def test_contrast_gives_no_weight_to_a_row_on_which_all_experts_cost_the_same() -> None:
     np.testing.assert_array_equal(rewards([[0.7, 0.7, 0.7]], "contrast"), np.zeros((1, 3)))
+
+
+@pytest.mark.parametrize(("strength", "kind"), [(0, "contrast"), (1, "others")])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_baseline_joins_contrast_and_others(strength: int, kind: str, dtype: type) -> None:
+    costs = np.random.default_rng(9).gamma(1.0, 1.0, (200, 5)).astype(dtype)
+    costs[np.arange(200), np.arange(200) % 5] = np.nan
+    got = rewards(costs, "baseline", strength=strength)
+    assert got.dtype == dtype
+    np.testing.assert_array_equal(got, rewards(costs, kind))
+
+
+@PROPERTY
+@given(st.floats(0, 20), st.floats(0, 0.6))
+def test_every_baseline_is_consistent(strength: float, missing: float) -> None:
+    """Rewards are non-negative, and differ between experts as the costs do, whatever the strength."""
+    costs = random_costs(np.random.default_rng(10), 50, 4, missing)
+    got = rewards(costs, "baseline", strength=strength)
+    assert (got >= 0).all()
+    expected = [oracles.rewards(row, "baseline", strength=strength) for row in costs]
+    np.testing.assert_allclose(got, expected, atol=1e-12)
+    level = np.where(np.isnan(costs), np.nan, got + costs)
+    np.testing.assert_allclose(np.nanmax(level, axis=1), np.nanmin(level, axis=1), atol=1e-12)
+
+
+@pytest.mark.parametrize("strength", [-0.1, math.inf, math.nan])
+def test_a_strength_that_is_no_baseline_is_refused(strength: float) -> None:
+    with pytest.raises(InvalidInputError, match="strength must be finite and non-negative"):
+        rewards([[0.0, 1.0]], "baseline", strength=strength)
 
 
 def test_complement_with_one_scale_does_not_depend_on_the_batch() -> None:

@@ -409,6 +409,24 @@ def test_costs_rewards_and_mass_agree_with_numpy(kind: str, scale: float | None)
         )
 
 
+@pytest.mark.parametrize("strength", [0, 0.3, 1, 2.5])
+def test_baseline_rewards_agree_with_numpy(strength: float) -> None:
+    table = np.random.default_rng(17).gamma(1.0, 1.0, (50, 4))
+    table[np.arange(50), np.arange(50) % 4] = np.nan
+    got = nn.rewards(tensor(table), "baseline", strength=strength)
+    expected = costs.rewards(table, "baseline", strength=strength)
+    np.testing.assert_allclose(got.numpy(), expected, atol=1e-14)
+    for other, kind in {0: "contrast", 1: "others"}.items():
+        if strength == other:
+            assert torch.equal(got, nn.rewards(tensor(table), kind))
+    np.testing.assert_allclose(
+        nn.expert_mass(tensor(table), "baseline", strength=strength).numpy(),
+        margins.expert_mass(table, "baseline", strength=strength),
+    )
+    with pytest.raises(InvalidInputError, match="strength must be finite and non-negative"):
+        nn.rewards(tensor(table), "baseline", strength=-1.0)
+
+
 def test_cost_matrix_and_deferral_loss_agree_with_numpy() -> None:
     rng = np.random.default_rng(16)
     predictions, labels = rng.integers(0, 3, (30, 4)), rng.integers(0, 3, 30)

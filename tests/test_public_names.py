@@ -51,11 +51,11 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 def test_the_signatures_are_those_promised() -> None:
     assert _parameters(mild.cost_matrix) == ["predictions", "labels", "betas"]
-    assert _parameters(mild.rewards) == ["costs", "kind", "scale"]
+    assert _parameters(mild.rewards) == ["costs", "kind", "scale", "strength"]
     assert _parameters(mild.reward_distribution) == ["rewards"]
     expected = ["scores", "rewards", "margins", "surrogate", "return_gradient"]
     assert _parameters(mild.mild_loss)[:5] == expected
-    assert _parameters(mild.expert_mass) == ["costs", "rewards", "counts"]
+    assert _parameters(mild.expert_mass) == ["costs", "rewards", "counts", "strength"]
     assert _parameters(mild.theory_margins)[:3] == ["mass", "norms", "total"]
     assert _parameters(mild.stationary_distribution) == ["scores", "margins", "surrogate"]
     assert _parameters(mild.decide) == ["scores", "margins", "rule", "surrogate"]

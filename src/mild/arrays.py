@@ -23,6 +23,7 @@ __all__ = [
     "check_margins",
     "check_rewards",
     "check_scores",
+    "check_strength",
     "expert_vector",
     "float_matrix",
 ]
@@ -171,3 +172,12 @@ def _indices(name: str, values: ArrayLike, n_samples: int, n_experts: int) -> In
         bad = array[(array < 0) | (array >= n_experts)][0]
         raise InvalidInputError(f"{name} must lie in [0, {n_experts}); got {bad}.")
     return array.astype(np.intp, copy=False)
+
+
+def check_strength(name: str, value: Any) -> float:
+    """Return a finite, non-negative number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+        raise InvalidInputError(f"{name} must be a number; got {value!r}.")
+    if not (np.isfinite(value) and value >= 0):
+        raise InvalidInputError(f"{name} must be finite and non-negative; got {value!r}.")
+    return float(value)

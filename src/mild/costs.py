@@ -11,7 +11,14 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.arrays import FloatArray, IntArray, check_costs, check_rewards, float_matrix
+from mild.arrays import (
+    FloatArray,
+    IntArray,
+    check_costs,
+    check_rewards,
+    check_strength,
+    float_matrix,
+)
 from mild.exceptions import InvalidInputError, check_option
 
 __all__ = [
@@ -24,7 +31,9 @@ __all__ = [
     "weighted_costs",
 ]
 
-REWARDS = ("others", "complement", "contrast")
+REWARDS = ("others", "complement", "contrast", "baseline")
+# Strength of the row baseline in the two forms that have a name of their own.
+STRENGTHS = {"contrast": 0.0, "others": 1.0}
 
 
 def cost_matrix(
@@ -118,7 +127,9 @@ def weighted_costs(parts: Mapping[str, ArrayLike], weights: Mapping[str, float])
     return total
 
 
-def rewards(costs: ArrayLike, kind: str = "others", scale: float | None = None) -> FloatArray:
+def rewards(
+    costs: ArrayLike, kind: str = "others", scale: float | None = None, strength: float = 0.5
+) -> FloatArray:
     """Non-negative weights whose weighted 'not chosen' loss equals the deferral loss.
 
     With ``S`` the asked experts of a row (all of them, unless costs are NaN):
@@ -126,15 +137,19 @@ def rewards(costs: ArrayLike, kind: str = "others", scale: float | None = None) 
     - ``others``: ``sum of c_j over j in S, j != k`` (paper, Lemma 1);
     - ``complement``: ``1 - c_k / scale`` (paper, Lemma 2), ``scale`` the largest possible cost;
     - ``contrast``: ``max of c_j over j in S, minus c_k``: the smallest row baseline, so that a row
-      on which all experts cost the same weighs nothing.
+      on which all experts cost the same weighs nothing;
+    - ``baseline``: ``b - c_k`` with ``b = max + strength * (sum - max)`` of the costs in S: a
+      strength of 0 is ``contrast``, 1 is ``others``.
 
     Parameters
     ----------
     costs : (n_samples, n_experts) array
-    kind : "others", "complement" or "contrast"
+    kind : "others", "complement", "contrast" or "baseline"
     scale : float, optional
         For ``complement`` only: one number for the whole problem. The default is the largest cost
         present; pass it when you work in batches.
+    strength : float >= 0
+        For ``baseline`` only. The larger it is, the closer the rewards of a row are to each other.
 
     Departs from the paper: the identity is exact with ``1[k is not chosen]``; the printed form with
     ``1[margin <= 0]`` fails on ties.
@@ -145,18 +160,19 @@ def rewards(costs: ArrayLike, kind: str = "others", scale: float | None = None) 
     array([[0.5, 1.5, 1. ]])
     >>> rewards([[1.0, 0.0, 0.5]], "contrast")
     array([[0. , 1. , 0.5]])
+    >>> rewards([[1.0, 0.0, 0.5]], "baseline", strength=0.5)
+    array([[0.25, 1.25, 0.75]])
     """
     check_option("rewards kind", kind, REWARDS)
-    return rewards_of(check_costs(costs), kind, scale)
+    return rewards_of(check_costs(costs), kind, scale, strength)
 
 
-def rewards_of(array: FloatArray, kind: str, scale: float | None = None) -> FloatArray:
+def rewards_of(
+    array: FloatArray, kind: str, scale: float | None = None, strength: float = 0.5
+) -> FloatArray:
     """Rewards of costs that were checked, or of some of their rows: an expert may be unknown in all."""
     asked = ~np.isnan(array)
-    if kind == "others":
-        filled = np.where(asked, array, 0)
-        result = np.maximum(filled.sum(axis=1, keepdims=True) - filled, 0)
-    elif kind == "complement":
+    if kind == "complement":
         largest = float(np.nanmax(array)) if array.size else 1.0
         if scale is None:
             scale = largest if largest > 0 else 1.0
@@ -169,8 +185,12 @@ def rewards_of(array: FloatArray, kind: str, scale: float | None = None) -> Floa
             )
         result = np.maximum(1 - array / array.dtype.type(scale), 0)
     else:
-        filled = np.where(asked, array, -np.inf)
-        result = filled.max(axis=1, keepdims=True) - np.where(asked, array, 0)
+        share = STRENGTHS[kind] if kind in STRENGTHS else check_strength("strength", strength)
+        filled = np.where(asked, array, 0)
+        level = filled.max(axis=1, keepdims=True)
+        if share > 0:
+            level = (1 - share) * level + share * filled.sum(axis=1, keepdims=True)
+        result = np.maximum(level - filled, 0)
     return np.where(asked, result, 0).astype(array.dtype, copy=False)
 
 

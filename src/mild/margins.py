@@ -33,7 +33,9 @@ COUNTS = ("reward", "best")
 NORMS = ("none", "max", "rms")
 
 
-def expert_mass(costs: ArrayLike, rewards: str = "others", counts: str = "reward") -> FloatArray:
+def expert_mass(
+    costs: ArrayLike, rewards: str = "others", counts: str = "reward", strength: float = 0.5
+) -> FloatArray:
     """Mass of each expert, in samples: the ``m_k`` of the margin bound.
 
     - ``counts="reward"``: ``sum over i of p(k | x_i)``, the mass under the input-expert
@@ -41,6 +43,7 @@ def expert_mass(costs: ArrayLike, rewards: str = "others", counts: str = "reward
     - ``counts="best"``: how often expert k is cheapest, ties to the lowest index.
 
     With ``others`` rewards the reward mass is nearly uniform, so theory margins then do little.
+    ``strength`` is that of ``baseline`` rewards.
 
     Examples
     --------
@@ -49,7 +52,7 @@ def expert_mass(costs: ArrayLike, rewards: str = "others", counts: str = "reward
     """
     check_option("counts", counts, COUNTS)
     check_option("rewards", rewards, REWARDS)
-    return membership(check_costs(costs), rewards, counts).sum(axis=0)
+    return membership(check_costs(costs), rewards, counts, None, strength).sum(axis=0)
 
 
 def expert_norms(
@@ -60,6 +63,7 @@ def expert_norms(
     counts: str = "reward",
     sample_weight: FloatArray | None = None,
     scale: float | None = None,
+    strength: float = 0.5,
 ) -> FloatArray:
     """Feature norm ``X_k`` of each expert: the largest or the root mean square, over its samples.
 
@@ -72,7 +76,7 @@ def expert_norms(
     if kind == "none":
         return np.ones(array.shape[1])
     squared = squared_norms(X)[:, None]
-    weight = membership(array, rewards, counts, scale)
+    weight = membership(array, rewards, counts, scale, strength)
     rows = np.ones(len(array)) if sample_weight is None else sample_weight
     weight = weight * rows[:, None]
     mass = weight.sum(axis=0)
@@ -100,11 +104,15 @@ def squared_norms(X: Any) -> FloatArray:
 
 
 def membership(
-    costs: FloatArray, rewards: str, counts: str, scale: float | None = None
+    costs: FloatArray,
+    rewards: str,
+    counts: str,
+    scale: float | None = None,
+    strength: float = 0.5,
 ) -> FloatArray:
     """Weight (n_samples, n_experts) with which each sample counts for each expert."""
     if counts == "reward":
-        made = rewards_of(costs, rewards, scale)
+        made = rewards_of(costs, rewards, scale, strength)
         return reward_distribution(made).astype(np.float64)
     result = np.zeros(costs.shape)
     result[np.arange(len(costs)), cheapest_of(costs)] = 1

@@ -94,6 +94,23 @@ def test_equal_margins_and_one_hot_rewards_are_logistic_regression(options):
     assert_allclose(router.predict_proba(X), peer.predict_proba(X), atol=1e-5)
 
 
+def test_the_strength_of_the_baseline_leads_from_contrast_to_others():
+    X, costs = problem()
+    coef = {}
+    for strength in (0, 0.5, 1):
+        router = LinearRouter(rewards="baseline", strength=strength, **EXACT).fit(X, costs)
+        coef[strength] = router.coef_
+    np.testing.assert_array_equal(
+        coef[0], LinearRouter(rewards="contrast", **EXACT).fit(X, costs).coef_
+    )
+    np.testing.assert_array_equal(
+        coef[1], LinearRouter(rewards="others", **EXACT).fit(X, costs).coef_
+    )
+    assert np.abs(coef[0.5]).max() < np.abs(coef[0]).max()
+    with pytest.raises(InvalidInputError, match="strength must be finite and non-negative"):
+        LinearRouter(rewards="baseline", strength=-1.0).fit(X, costs)
+
+
 def test_tdef_is_mild_with_complement_rewards_and_unit_margins():
     X, costs = problem()
     tdef = LinearRouter(loss="tdef").fit(X, costs)

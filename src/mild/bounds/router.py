@@ -26,6 +26,7 @@ def router_bound(
     *,
     rewards: str = "others",
     scale: float | None = None,
+    strength: float = 0.5,
     largest_total: float | None = None,
     delta: float = 0.05,
     uniform: bool = True,
@@ -47,7 +48,7 @@ def router_bound(
     X : (n_samples, n_features) array or CSR matrix
     costs : (n_samples, n_experts) array without NaN
     margins : (n_experts,) margins the router was fitted with; None for all ones
-    rewards, scale : as in ``mild.rewards``
+    rewards, scale, strength : as in ``mild.rewards``
     largest_total : float, optional
         Largest possible row sum of the rewards; the largest present by default. Strictly it must be
         known in advance.
@@ -81,7 +82,7 @@ def router_bound(
         )
     rho = check_margins(margins, p)
     check_positive("radius", radius)
-    gain = make_rewards(table, rewards, scale).astype(np.float64)
+    gain = make_rewards(table, rewards, scale, strength).astype(np.float64)
     present = float(gain.sum(axis=1).max())
     unit = present or 1.0
     if largest_total is not None:

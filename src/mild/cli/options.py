@@ -27,6 +27,7 @@ __all__ = [
     "RouterFolder",
     "Seed",
     "Standardize",
+    "Strength",
     "Surrogate",
     "margins_value",
     "number_list",
@@ -79,7 +80,13 @@ Loss = Annotated[
     str | None,
     typer.Option(help="mild, tdef, ce, cwce, ldam, logit_adjusted, temperature. Default: mild."),
 ]
-Rewards = Annotated[str | None, typer.Option(help="others, complement, contrast. Default: others.")]
+Rewards = Annotated[
+    str | None, typer.Option(help="others, complement, contrast, baseline. Default: others.")
+]
+Strength = Annotated[
+    float | None,
+    typer.Option(help="Of baseline rewards: 0 is contrast, 1 is others. Default: 0.5."),
+]
 Surrogate = Annotated[
     str | None,
     typer.Option(

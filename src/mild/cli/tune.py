@@ -62,6 +62,7 @@ def tune(
     address: Address = None,
     loss: o.Loss = None,
     rewards: o.Rewards = None,
+    strength: o.Strength = None,
     surrogate: o.Surrogate = None,
     counts: o.Counts = None,
     decision: o.Decision = None,
@@ -107,6 +108,7 @@ def tune(
     router = {
         "loss": loss,
         "rewards": rewards,
+        "strength": strength,
         "surrogate": o.surrogate_value(surrogate),
         "counts": counts,
         "decision": decision,

@@ -7,12 +7,13 @@ import math
 import torch
 from torch import Tensor
 
+from mild.arrays import check_strength
 from mild.exceptions import InvalidInputError, check_option
 from mild.nn.tensors import Vector, check_costs, check_labels, check_vector, float_matrix
 
 __all__ = ["REWARDS", "cost_matrix", "deferral_loss", "reward_distribution", "rewards"]
 
-REWARDS = ("others", "complement", "contrast")
+REWARDS = ("others", "complement", "contrast", "baseline")
 
 
 def cost_matrix(predictions: Tensor, labels: Tensor, betas: Vector | None = None) -> Tensor:
@@ -50,20 +51,23 @@ def cost_matrix(predictions: Tensor, labels: Tensor, betas: Vector | None = None
     return wrong + prices
 
 
-def rewards(costs: Tensor, kind: str = "others", scale: float | None = None) -> Tensor:
+def rewards(
+    costs: Tensor, kind: str = "others", scale: float | None = None, strength: float = 0.5
+) -> Tensor:
     """Non-negative weights whose weighted 'not chosen' loss equals the deferral loss.
 
     Over the asked experts S of a row: ``others`` is the sum of the other costs, ``complement`` is
-    ``1 - c_k / scale``, ``contrast`` is the largest cost minus ``c_k``. An expert that was never
-    asked (NaN) gets 0.
+    ``1 - c_k / scale``, ``contrast`` is the largest cost minus ``c_k``, ``baseline`` is
+    ``max + strength * (sum - max) - c_k``. An expert that was never asked (NaN) gets 0.
 
     Parameters
     ----------
     costs : (n_samples, n_experts) tensor
-    kind : "others", "complement" or "contrast"
+    kind : "others", "complement", "contrast" or "baseline"
     scale : for ``complement``: the largest possible cost, one number for the whole problem. The
         default is the largest cost in ``costs``, which is right for whole data sets and wrong for
         batches.
+    strength : for ``baseline``: 0 is contrast, 1 is others
 
     Examples
     --------
@@ -80,16 +84,16 @@ def rewards(costs: Tensor, kind: str = "others", scale: float | None = None) -> 
                 f"scale must be the largest possible cost; got {scale:g}, but a cost of "
                 f"{largest:g} is present."
             )
-    return unchecked_rewards(array, kind, scale)
+    return unchecked_rewards(array, kind, scale, strength)
 
 
-def unchecked_rewards(costs: Tensor, kind: str, scale: float | None) -> Tensor:
+def unchecked_rewards(
+    costs: Tensor, kind: str, scale: float | None, strength: float = 0.5
+) -> Tensor:
     """``rewards`` without a look at the values: for the inside of a training step."""
     asked = ~torch.isnan(costs)
     known = costs.masked_fill(~asked, 0)
-    if kind == "others":
-        result = (known.sum(dim=1, keepdim=True) - known).clamp(min=0)
-    elif kind == "complement":
+    if kind == "complement":
         if scale is not None and not (math.isfinite(scale) and scale > 0):
             raise InvalidInputError(f"scale must be positive and finite; got {scale}.")
         if scale is not None:
@@ -98,7 +102,12 @@ def unchecked_rewards(costs: Tensor, kind: str, scale: float | None) -> Tensor:
             largest = known.max() if known.numel() else known.new_ones(())
             result = 1 - known / torch.where(largest > 0, largest, torch.ones_like(largest))
     else:
-        result = costs.masked_fill(~asked, -math.inf).amax(dim=1, keepdim=True) - known
+        named = {"contrast": 0.0, "others": 1.0}
+        share = named[kind] if kind in named else check_strength("strength", strength)
+        level = known.amax(dim=1, keepdim=True)
+        if share > 0:
+            level = (1 - share) * level + share * known.sum(dim=1, keepdim=True)
+        result = (level - known).clamp(min=0)
     return result.masked_fill(~asked, 0)
 
 

@@ -16,11 +16,13 @@ __all__ = ["COUNTS", "expert_mass", "theory_margins"]
 COUNTS = ("reward", "best")
 
 
-def expert_mass(costs: Tensor, rewards: str = "others", counts: str = "reward") -> Tensor:
+def expert_mass(
+    costs: Tensor, rewards: str = "others", counts: str = "reward", strength: float = 0.5
+) -> Tensor:
     """Mass of each expert, in samples: the ``m_k`` of the margin bound.
 
     ``counts="reward"``: the sum over samples of the reward distribution; ``counts="best"``: how
-    often expert k is cheapest, ties to the lowest index.
+    often expert k is cheapest, ties to the lowest index. ``strength`` is that of ``baseline`` rewards.
 
     Parameters
     ----------
@@ -40,7 +42,7 @@ def expert_mass(costs: Tensor, rewards: str = "others", counts: str = "reward") 
     check_option("rewards", rewards, REWARDS)
     array = check_costs(costs)
     if counts == "reward":
-        weight = reward_distribution(unchecked_rewards(array, rewards, None))
+        weight = reward_distribution(unchecked_rewards(array, rewards, None, strength))
     else:
         # torch's argmin, like NumPy's, takes the first of equals.
         best = array.masked_fill(torch.isnan(array), math.inf).argmin(dim=1)

@@ -122,7 +122,7 @@ def build_document(
             labels = [labels[i] for i in np.flatnonzero(common.rows)]
     sweep = operating_points(router, X, evidence, settled)
     metadata = getattr(router, "metadata", None) or {}
-    form, scale = reward_form(metadata)
+    form, scale, strength = reward_form(metadata)
     parted = None
     if column is not None and labels is not None:
         parted = groups(evidence, column, labels, figures["constant_expert"], confidence)
@@ -134,7 +134,7 @@ def build_document(
         "verdict": verdict,
         "figures": figures,
         "frontier": frontier(evidence, sweep, method_points(beside, names, settled)),
-        "calibration": calibration(evidence, form, scale, confidence, together),
+        "calibration": calibration(evidence, form, scale, confidence, together, strength),
         "groups": parted,
         "regrets": regrets(evidence, queries, labels),
         "comparison": None if beside is None else dict(beside),

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from mild.arrays import FloatArray
+from mild.arrays import FloatArray, check_strength
 from mild.exceptions import InvalidInputError, check_option
 from mild.margins import paper_grid, ratio_grid
 from mild.routers.base import BaseRouter
-from mild.routers.heads import check_strength
 from mild.routers.linear import LinearRouter
 from mild.routers.nearest import KNNRouter
 from mild.routers.regression import CostRegressionRouter

@@ -7,14 +7,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from mild.arrays import FloatArray, IntArray, expert_vector
+from mild.arrays import FloatArray, IntArray, check_strength, expert_vector
 from mild.exceptions import InvalidInputError
 from mild.metrics import chosen_costs
 from mild.metrics.rows import known_rows, row_weights
 from mild.policies import CascadePolicy
 from mild.routers.base import BaseRouter
 from mild.routers.constant import mean_costs
-from mild.routers.heads import check_strength, logistic_heads, observed
+from mild.routers.heads import logistic_heads, observed
 
 __all__ = ["CascadeRouter", "cascade_thresholds"]
 

@@ -16,13 +16,12 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from mild.arrays import FloatArray, IntArray, check_margins, float_matrix
+from mild.arrays import FloatArray, IntArray, check_margins, check_strength, float_matrix
 from mild.decisions import argmax_last
 from mild.exceptions import ConvergenceWarning, InvalidInputError, check_option
 from mild.losses import cost_sensitive_loss, log_sum_loss
 from mild.losses.cost_sensitive import check_pair_costs
 from mild.margins import theory_margins, uniform_margins
-from mild.routers.heads import check_strength
 from mild.routers.objective import LinearObjective, single_blas_thread
 from mild.routers.solver import (
     SAMPLE,

@@ -19,7 +19,7 @@ from mild.exceptions import ConvergenceWarning, InvalidInputError
 from mild.routers.objective import LinearObjective, single_blas_thread
 from mild.routers.solver import SAMPLE, Preconditioner, minimise, sample_rows, second_moments
 
-__all__ = ["Heads", "LogisticLoss", "check_strength", "logistic_heads", "observed", "ridge_heads"]
+__all__ = ["Heads", "LogisticLoss", "logistic_heads", "observed", "ridge_heads"]
 
 
 @dataclass(frozen=True)
@@ -124,15 +124,6 @@ class LogisticLoss:
         high = np.logaddexp(0, scores)
         value = float((up * low + down * high).sum(dtype=np.float64))
         return value, down * np.exp(-low) - up * np.exp(-high)
-
-
-def check_strength(name: str, value: Any) -> float:
-    """Return a finite, non-negative number."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-        raise InvalidInputError(f"{name} must be a number; got {value!r}.")
-    if not (np.isfinite(value) and value >= 0):
-        raise InvalidInputError(f"{name} must be finite and non-negative; got {value!r}.")
-    return float(value)
 
 
 def _same_rows(known: np.ndarray[Any, np.dtype[np.bool_]]) -> Iterator[tuple[IntArray, IntArray]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mild.arrays import FloatArray
+from mild.arrays import FloatArray, check_strength
 from mild.decisions import DECISIONS
 from mild.exceptions import (
     ConvergenceWarning,
@@ -17,7 +17,6 @@ from mild.exceptions import (
 )
 from mild.policies import Decoder, LinearPolicy
 from mild.routers.base import BaseRouter
-from mild.routers.heads import check_strength
 from mild.routers.objective import single_blas_thread
 from mild.routers.path import LinearPath
 from mild.routers.solver import Solution
@@ -41,7 +40,8 @@ class LinearRouter(BaseRouter):
     loss : "mild", "tdef", "ce", "cwce", "ldam", "logit_adjusted" or "temperature"
         "tdef" is MILD with complement rewards and all margins 1. The last five see only which expert
         is cheapest (ties to the lowest index).
-    rewards : "others", "complement" or "contrast"; for ``loss="mild"``
+    rewards : "others", "complement", "contrast" or "baseline"; for ``loss="mild"``
+    strength : float >= 0, of ``baseline`` rewards: 0 is contrast, 1 is others
     surrogate : "logistic", "exponential", tau <= 1, "hinge" or "pairwise_..."; for mild and tdef
     margins : "theory", "uniform", or (n_experts,) numbers; for ``loss="mild"``
     counts : "reward" or "best", the mass that theory margins use
@@ -81,6 +81,7 @@ class LinearRouter(BaseRouter):
         loss: str = "mild",
         *,
         rewards: str = "others",
+        strength: float = 0.5,
         surrogate: Any = "logistic",
         margins: Any = "theory",
         counts: str = "reward",
@@ -99,6 +100,7 @@ class LinearRouter(BaseRouter):
     ) -> None:
         self.loss = loss
         self.rewards = rewards
+        self.strength = strength
         self.surrogate = surrogate
         self.margins = margins
         self.counts = counts
@@ -202,7 +204,7 @@ class LinearRouter(BaseRouter):
             )
         if self.sampling is not None:
             check_option("sampling", self.sampling, ("over", "under"))
-        for name in ("alpha", "tol", "share_below"):
+        for name in ("alpha", "tol", "share_below", "strength"):
             check_strength(name, getattr(self, name))
         for name in ("total", "cost_scale"):
             if getattr(self, name) is not None:

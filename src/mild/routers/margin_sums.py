@@ -27,6 +27,7 @@ class MarginOptions(Protocol):
 
     loss: str
     rewards: str
+    strength: float
     margins: Any
     counts: str
     norms: str
@@ -101,7 +102,8 @@ def margin_sums(
     check_option("counts", options.counts, COUNTS)
     check_option("norms", options.norms, NORMS)
     check_option("rewards", options.rewards, REWARDS)
-    member = membership(costs, options.rewards, options.counts, cost_scale) * weight[:, None]
+    member = membership(costs, options.rewards, options.counts, cost_scale, options.strength)
+    member *= weight[:, None]
     mass = member.sum(axis=0)
     if options.norms == "none":
         zero = np.zeros(costs.shape[1])

@@ -45,6 +45,10 @@ PAIRS = 2**17
 FINE = 1e-5
 # How many starts a search takes unchecked after one that proved four times better than asked.
 TRUST = 3
+# Options that neighbours share which differ in margins alone.
+SHARED = (
+    "loss", "rewards", "strength", "surrogate", "cost_scale", "sampling", "random_state",
+)  # fmt: skip
 
 
 class LinearPath:
@@ -162,10 +166,7 @@ class LinearPath:
 
     def reusable(self, options: LossOptions) -> Targets | None:
         """The last targets, if these options differ from the last ones in nothing but margins."""
-        key = tuple(
-            getattr(options, name)
-            for name in ("loss", "rewards", "surrogate", "cost_scale", "sampling", "random_state")
-        )
+        key = tuple(getattr(options, name) for name in SHARED)
         same = key == self._key and self._last is not None
         self._key = key
         return self._last[0] if same and self._last is not None else None

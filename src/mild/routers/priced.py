@@ -6,11 +6,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from mild.arrays import FloatArray, float_matrix
+from mild.arrays import FloatArray, check_strength, float_matrix
 from mild.exceptions import InvalidInputError, check_option
 from mild.policies import PricedPolicy
 from mild.routers.base import BaseRouter
-from mild.routers.heads import Heads, check_strength, logistic_heads, observed, ridge_heads
+from mild.routers.heads import Heads, logistic_heads, observed, ridge_heads
 
 __all__ = ["PricedRouter"]
 

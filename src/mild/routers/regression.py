@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from mild.arrays import FloatArray
+from mild.arrays import FloatArray, check_strength
 from mild.policies import LinearCostPolicy
 from mild.routers.base import BaseRouter
-from mild.routers.heads import check_strength, observed, ridge_heads
+from mild.routers.heads import observed, ridge_heads
 
 __all__ = ["CostRegressionRouter"]
 

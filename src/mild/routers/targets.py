@@ -164,7 +164,8 @@ def raw_rewards(
         result[np.arange(len(costs)), labels] = of_class[labels]
         return result
     kind = "complement" if options.loss == "tdef" else options.rewards
-    return rewards_of(costs, check_option("rewards", kind, REWARDS), cost_scale)
+    check_option("rewards", kind, REWARDS)
+    return rewards_of(costs, kind, cost_scale, options.strength)
 
 
 def _within_scale(costs: FloatArray, weight: FloatArray) -> FloatArray:

