@@ -4,7 +4,8 @@
 finds in the folder and keeps what it found in ``results/routing/``, one file per case; a case that is
 there is not run again. ``--encoder MODEL`` sees queries as a sentence encoder's vectors in place of hashed
 n-grams. Every split is kept in ``build/routing/`` once it is done, so that a killed run goes on, and
-``--jobs N`` works on N of them at a time. Without a folder it prints what is kept.
+``--jobs N`` works on N of them at a time. Without a folder it prints what is kept, and the table of
+docs/llm.md; ``--recompute`` makes the kept intervals of partial tables again from the costs of the splits.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ import numpy as np
 from benchmarks.measure import Report, environment
 from mild.comparison import Comparison, Method, chosen_methods, compare
 from mild.exceptions import DegenerateDataWarning
-from mild.metrics import resampled_intervals
+from mild.metrics import resampled_intervals, state
+from mild.metrics.student import student_quantile
 from mild.reproduce.surroundings import commit
 from mild.tables import read_outcomes
 from mild.tasks import CostTerms, Task, comparison_inputs, make_task, task_splits
 
 KEPT = Path(__file__).parent.parent / "results" / "routing"
 PARTS = Path(__file__).parent.parent / "build" / "routing"
-PEERS = ("constant", "ce", "tdef", "regression", "knn", "mlp")
+PEERS = ("constant", "ce", "tdef", "mild", "regression", "knn", "mlp")
 METHODS = ("ce", "tdef", "mild", "regression", "knn", "mlp", "tune")
 SPLITS = 10
 TEST_SHARE = 0.3
@@ -248,12 +250,63 @@ def measure(folder: Path, names: list[str], encoder: str | None = None, jobs: in
         _replace(KEPT / f"{job.name}.json", gather(job))
 
 
-def against(result: dict[str, Any], peer: str) -> tuple[float, float, float]:
-    """The tuned router's mean cost minus a peer's, with its interval over the splits."""
+def against(result: dict[str, Any], peer: str, method: str = "tune") -> tuple[float, float, float]:
+    """A method's mean cost minus a peer's, with its interval over the splits."""
     costs = {row["method"]: np.array(row["costs"]) for row in result["methods"]}
-    ratio = result["rows_to_test_on"] / result["rows_to_train_on"]
-    found = resampled_intervals((costs["tune"] - costs[peer])[:, None], ratio)
+    found = resampled_intervals((costs[method] - costs[peer])[:, None], _ratio(result))
     return float(found.estimate[0]), float(found.low[0]), float(found.high[0])
+
+
+def _ratio(result: dict[str, Any]) -> float:
+    """Test over training rows of whole splits, whether or not the rows could be compared."""
+    return float(result["rows"] / result["rows_to_train_on"] - 1)
+
+
+def recompute(result: dict[str, Any]) -> dict[str, Any]:
+    """The same with its joint intervals to the constant made from the kept costs of the splits.
+
+    The standard error over rows, which the costs do not tell, is at most the one that is kept.
+    """
+    constant, *others = result["methods"]
+    kept = np.array([row["minus_constant"] for row in others])
+    reach = (kept[:, 2] - kept[:, 1]) / 2
+    level = 1 - (1 - result["confidence"]) / max(1, int((reach > 0).sum()))
+    floor = reach / student_quantile(level, result["splits"] - 1)
+    costs = np.array([row["costs"] for row in others]) - constant["costs"]
+    found = resampled_intervals(costs.T, _ratio(result), result["confidence"], floor)
+    for row, *interval in zip(others, found.estimate, found.low, found.high, strict=True):
+        row["minus_constant"] = [float(value) for value in interval]
+        _, low, high = row["minus_constant"]
+        row["verdict"] = "better" if high < 0 else "worse" if low > 0 else "level"
+    row = next(row for row in others if row["method"] == result["chosen"])
+    dollars = result["statement"]["dollars_per_1000"]
+    result["statement"] = state(
+        row["label"],
+        result["experts"][int(np.argmax(constant["shares"]))],
+        tuple(row["minus_constant"]),
+        rows=row["rows"],
+        units=row["units"],
+        unit="query",
+        confidence=result["confidence"],
+        notes=(f"{result['splits']} splits", f"{len(others)} methods compared"),
+        dollars=None if dollars is None else dollars / 1000,
+    ).as_dict()
+    return result
+
+
+def line(result: dict[str, Any]) -> str:
+    """A case as a line of the table in docs/llm.md."""
+    means = {row["method"]: row["mean_cost"] for row in result["methods"]}
+    found = {peer: against(result, peer) for peer in PEERS}
+    names = {"ce": "CE", "tdef": "TDEF", "mild": "MILD", "knn": "kNN", "mlp": "MLP"}
+    better = [names.get(peer, peer) for peer in PEERS if found[peer][2] < 0]
+    worse = [names.get(peer, peer) for peer in PEERS if found[peer][1] > 0]
+    middle, low, high = found["constant"]
+    cells = [result["case"], f"{result['rows']:,}, {len(result['experts'])}"]
+    cells += [f"{value:.4f}" for value in (result["oracle"], *(means[peer] for peer in PEERS))]
+    cells += [f"**{means['tune']:.4f}**", f"{middle:+.4f} [{low:+.4f}, {high:+.4f}]"]
+    cells += [", ".join(better) or "–", ", ".join(worse) or "–"]
+    return f"| {' | '.join(cells)} |".replace("-0.", "−0.")
 
 
 def run() -> Report:
@@ -289,7 +342,17 @@ if __name__ == "__main__":
     asked.add_argument("cases", nargs="*")
     asked.add_argument("--encoder", help="folder or name of a sentence encoder")
     asked.add_argument("--jobs", type=int, default=1, help="splits at a time")
+    asked.add_argument("--recompute", action="store_true", help="intervals, from kept costs")
     given = asked.parse_args()
+    if given.recompute:
+        for file in KEPT.glob("*.json"):
+            result = json.loads(file.read_text(encoding="utf-8"))
+            if result["not_compared"] is not None:
+                _replace(file, recompute(result))
     if given.folder is not None:
         measure(given.folder, given.cases, given.encoder, given.jobs)
     print(run().markdown())
+    names = [name for case in CASES for name in (case.name, f"{case.name}-minilm")]
+    files = [KEPT / f"{name}.json" for name in names]
+    kept = [file.read_text(encoding="utf-8") for file in files if file.exists()]
+    print("\n".join(line(json.loads(text)) for text in kept))

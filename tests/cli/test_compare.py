@@ -52,6 +52,8 @@ def test_constant_control_oracle_shares_and_recall_are_there(found):
         "random",
         "largest",
         "minority",
+        "balanced",
+        "worst",
         "oracle's share",
         "recall",
         "$ per",

@@ -5,7 +5,13 @@ import pytest
 
 from mild.comparison import MatrixInputs, TextInputs, chosen_methods, compare
 from mild.exceptions import InvalidInputError, OptionError
-from mild.metrics import clustered_rows, simultaneous_intervals
+from mild.metrics import (
+    balanced_deferral_loss,
+    clustered_rows,
+    simultaneous_intervals,
+    worst_recall,
+)
+from mild.metrics.student import student_quantile
 from mild.splits import Split, random_splits, time_splits
 
 NAMES = ("small", "large")
@@ -85,6 +91,31 @@ def test_all_are_compared_on_the_rows_that_asked_every_expert():
     assert found.not_compared == "40 of 200 rows are left out: not every expert was asked there."
     assert found.statement.pays is True
     assert run(*make_problem(), names=("ce",)).not_compared is None
+
+
+def test_few_compared_rows_share_as_much_of_the_splits_as_all_rows():
+    X, costs = make_problem(gain=False)
+    costs[60:, 1] = np.nan
+    found = run(X, costs, names=("knn",), n_splits=10)
+    row, constant = found.row("knn"), found.row("constant")
+    error = (row.costs - constant.costs).std(ddof=1) * np.sqrt(1 / 10 + 0.3 / 0.7)
+    low, high = row.difference[1:]
+    assert (high - low) / 2 == pytest.approx(student_quantile(0.95, 9) * error, rel=1e-3)
+    assert found.n_test < 25
+
+
+def test_every_expert_counts_alike_in_the_balanced_cost():
+    X, costs = make_problem()
+    found = run(X, costs, names=("ce",), n_splits=1)
+    constant, test = found.row("constant"), random_splits(np.arange(len(costs)), 1, 0.3)[0].test
+    chosen = np.full(len(test), int(np.argmax(constant.shares)))
+    assert constant.balanced == balanced_deferral_loss(costs[test], chosen) == 0.5
+    assert constant.worst_recall == worst_recall(costs[test], chosen) == 0
+    assert found.row("ce").balanced < 0.2
+    assert found.row("ce").worst_recall > 0.8
+    line = found.as_dict()["methods"][1]
+    assert line["balanced_cost"] == found.row("ce").balanced
+    assert line["worst_recall"] == min(line["recall"])
 
 
 @pytest.mark.parametrize("where", ["all", "second"])

@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from mild.costs import cheapest
 from mild.exceptions import InvalidInputError
 from mild.metrics import (
+    balanced_deferral_loss,
     best_constant,
     chosen_costs,
     constant_losses,
@@ -101,6 +103,24 @@ def test_chosen_costs_keep_nan_and_float32_is_averaged_in_float64():
     np.testing.assert_array_equal(chosen_costs([[1.0, NAN], [2.0, 3.0]], [1, 1]), [NAN, 3.0])
     costs = np.full((100_000, 1), 0.1, dtype=np.float32)
     assert deferral_loss(costs, np.zeros(100_000, int)) == pytest.approx(float(np.float32(0.1)))
+
+
+@given(routings())
+def test_the_balanced_loss_is_a_mean_over_the_experts_that_are_cheapest(routing):
+    costs, chosen, weights = routing
+    paid, best = chosen_costs(costs, chosen), cheapest(costs)
+    means = [
+        np.average(paid[best == k], weights=weights[best == k])
+        for k in np.unique(best)
+        if weights[best == k].any()
+    ]
+    assert balanced_deferral_loss(costs, chosen, weights) == pytest.approx(np.mean(means))
+
+
+def test_the_balanced_loss_leaves_out_what_is_not_known():
+    costs = [[0.0, 1.0], [0.0, np.nan], [1.0, 0.25], [np.nan, 0.5]]
+    assert balanced_deferral_loss(costs, [1, 1, 1, 1]) == pytest.approx((1 + 0.375) / 2)
+    assert np.isnan(balanced_deferral_loss([[0.0, np.nan]], [1]))
 
 
 def test_a_choice_never_asked_is_refused_or_skipped():

@@ -28,6 +28,22 @@ def test_no_method_looks_better_by_chance_more_often_than_promised(n_splits, m):
     assert np.mean(wrong) < 0.065
 
 
+def test_a_partial_table_has_the_ratio_of_whole_splits():
+    """Of 1,000 rows 60 can be compared; ten splits test 30 %: a compared row is in 3 tests of 10."""
+    rng, runs, n, q = np.random.default_rng(2), 2000, 1000, 0.3
+    covered = {"whole splits": 0, "compared rows": 0}
+    ratios = {"whole splits": q / (1 - q), "compared rows": q * 60 / ((1 - q) * n)}
+    for _ in range(runs):
+        difference = rng.normal(size=60)
+        tested = rng.random((10, n)).argsort(axis=1)[:, :60] < q * n
+        means = (tested @ difference / tested.sum(axis=1))[:, None]
+        for name, ratio in ratios.items():
+            covered[name] += not resampled_intervals(means, ratio).decided[0]
+    # Two standard errors of the simulation are 0.01.
+    assert covered["whole splits"] / runs == pytest.approx(0.95, abs=0.015)
+    assert covered["compared rows"] / runs < 0.75
+
+
 def test_the_standard_error_is_at_least_the_floor():
     found = resampled_intervals([[-0.1, 0.0, 0.3], [-0.1, 0.0, 0.5]], 0.5, floor=[0.02, 0.0, 1e-9])
     assert found.standard_error[0] == 0.02

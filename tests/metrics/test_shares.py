@@ -14,6 +14,7 @@ from mild.metrics import (
     expert_shares,
     oracle_shares,
     share_entropy,
+    worst_recall,
 )
 
 NAN = float("nan")
@@ -94,6 +95,7 @@ def test_always_asking_the_majority_has_balanced_recall_one_over_the_number_of_e
     costs = np.ones((100, 3))
     costs[:98, 0] = costs[98, 1] = costs[99, 2] = 0
     assert balanced_recall(costs, np.zeros(100, int)) == pytest.approx(1 / 3)
+    assert worst_recall(costs, np.zeros(100, int)) == 0
 
 
 @given(st.integers(2, 20))

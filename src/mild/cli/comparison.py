@@ -65,12 +65,14 @@ def _print_behaviour(found: Comparison) -> None:
     many = found.n_splits > 1
     priced = any(row.price is not None for row in found.rows)
     header = ["method", *(["± over splits"] if many else []), "shares at random"]
-    header += ["largest share", "minority recall", *(["$ per 1,000"] if priced else []), "seconds"]
+    header += ["balanced cost", "largest share", "minority recall", "worst recall"]
+    header += [*(["$ per 1,000"] if priced else []), "seconds"]
     rows = []
     for row in found.rows:
         cells = [row.label, *([number(float(row.costs.std(ddof=1)))] if many else [])]
-        cells += [number(row.control), _percent(float(row.shares.max()))]
+        cells += [number(row.control), number(row.balanced), _percent(float(row.shares.max()))]
         cells.append(_percent(minority_recall(row.recall, found.oracle_shares)))
+        cells.append(_percent(row.worst_recall))
         if priced:
             cells.append("–" if row.price is None else amount(1000 * row.price))
         rows.append([*cells, f"{row.seconds:.1f}"])

@@ -23,6 +23,7 @@ class Row:
     key, label, what : of the method
     costs : (n_splits,) mean cost on the test rows
     shares, recall : (n_experts,) means over splits; recall is NaN where an expert is never cheapest
+    balanced : balanced deferral loss on the test rows of all splits
     control : mean cost of the same shares dealt at random
     price : mean price of an input, or None without prices
     difference : (estimate, low, high) of its mean cost minus the best constant's; None for itself
@@ -38,6 +39,7 @@ class Row:
     costs: FloatArray
     shares: FloatArray
     recall: FloatArray
+    balanced: float
     control: float
     price: float | None
     difference: tuple[float, float, float] | None
@@ -51,6 +53,11 @@ class Row:
     def mean(self) -> float:
         """Mean cost over splits."""
         return float(self.costs.mean())
+
+    @property
+    def worst_recall(self) -> float:
+        """Least recall of an expert that is cheapest somewhere."""
+        return float(np.nanmin(self.recall))
 
     @property
     def verdict(self) -> str:
@@ -72,6 +79,8 @@ class Row:
             "costs": self.costs.tolist(),
             "shares": self.shares.tolist(),
             "recall": [None if np.isnan(value) else float(value) for value in self.recall],
+            "balanced_cost": self.balanced,
+            "worst_recall": self.worst_recall,
             "shuffled_control": self.control,
             "price": self.price,
             "minus_constant": None if self.difference is None else list(self.difference),

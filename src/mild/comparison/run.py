@@ -18,6 +18,7 @@ from mild.comparison.outcome import Comparison, Row
 from mild.exceptions import InvalidInputError, TuningInterruptedWarning
 from mild.metrics import (
     Statement,
+    balanced_deferral_loss,
     chosen_costs,
     clustered_rows,
     common_rows,
@@ -88,6 +89,8 @@ def compare(
     if not methods or methods[0].key != "constant":
         raise InvalidInputError("methods must begin with the best constant.")
     groups = np.arange(len(array)) if bundle is None else np.asarray(bundle)
+    # Of whole splits: a row that can be compared is tested as often as one that cannot.
+    ratio = float(np.mean([len(split.test) / len(split.train) for split in splits]))
     splits, not_compared = _compared(array, splits)
     total = len(splits) * len(methods)
     report = progress or (lambda done, of, text: None)
@@ -103,7 +106,7 @@ def compare(
             )
             report(number * len(methods) + len(part), total, f"split {number + 1}, {method.label}")
         parts.append(part)
-    drawn = _Drawn(array, splits, parts, groups, unit, confidence, seed)
+    drawn = _Drawn(array, splits, ratio, parts, groups, unit, confidence, seed)
     return replace(
         _gather(drawn, methods, tuple(expert_names), prices, left_out), not_compared=not_compared
     )
@@ -127,6 +130,7 @@ class _Drawn:
 
     costs: FloatArray
     splits: Sequence[Split]
+    test_over_train: float
     parts: Sequence[dict[str, dict[str, Any]]]
     bundle: IntArray
     unit: str
@@ -219,12 +223,11 @@ def _intervals(drawn: _Drawn, keys: Sequence[str]) -> dict[str, tuple[float, flo
         found = simultaneous_intervals(apart, drawn.confidence, drawn.seed)
     else:
         means = np.array([part.mean(axis=0) for part in rows])
-        ratio = float(np.mean([len(split.test) / len(split.train) for split in splits]))
         # Splits may agree by chance; the rows themselves say how much that means.
         floor = np.zeros(len(keys))
         if len(pooled) > 1:
             floor = pooled.std(axis=0, ddof=1) / np.sqrt(len(pooled))
-        found = resampled_intervals(means, ratio, drawn.confidence, floor)
+        found = resampled_intervals(means, drawn.test_over_train, drawn.confidence, floor)
     return {
         key: (float(found.estimate[j]), float(found.low[j]), float(found.high[j]))
         for j, key in enumerate(keys)
@@ -258,6 +261,9 @@ def _row(
         np.array([one["rows"].mean() for one in own]),
         np.mean([expert_shares(one["chosen"], p) for one in own], axis=0),
         np.where(known > 0, np.nansum(recall, axis=0) / np.maximum(known, 1), np.nan),
+        balanced_deferral_loss(
+            np.concatenate(tests), np.concatenate([one["chosen"] for one in own])
+        ),
         float(np.mean([shuffled_control(t, o["chosen"]) for t, o in zip(tests, own, strict=True)])),
         price,
         difference,

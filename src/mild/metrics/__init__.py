@@ -7,6 +7,7 @@ from mild.metrics.common import CommonRows, common_constant, common_rows
 from mild.metrics.linearised import clustered_rows, linearised_rows
 from mild.metrics.loss import (
     BestConstant,
+    balanced_deferral_loss,
     best_constant,
     chosen_costs,
     constant_losses,
@@ -25,6 +26,7 @@ from mild.metrics.shares import (
     expert_shares,
     oracle_shares,
     share_entropy,
+    worst_recall,
 )
 from mild.metrics.simultaneous import SimultaneousIntervals, simultaneous_intervals
 from mild.metrics.statement import Statement, count_judged, state, state_choices
@@ -39,6 +41,7 @@ __all__ = [
     "SimultaneousIntervals",
     "Statement",
     "TwoExpertCurve",
+    "balanced_deferral_loss",
     "balanced_recall",
     "best_constant",
     "chosen_costs",
@@ -65,4 +68,5 @@ __all__ = [
     "state_choices",
     "summary",
     "two_expert_curve",
+    "worst_recall",
 ]

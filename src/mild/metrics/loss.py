@@ -14,6 +14,7 @@ from mild.metrics.shares import expert_shares
 
 __all__ = [
     "BestConstant",
+    "balanced_deferral_loss",
     "best_constant",
     "chosen_costs",
     "constant_losses",
@@ -89,6 +90,41 @@ def deferral_loss(
             "got zeros only."
         )
     return float(weights[rows] @ values[rows]) / mass
+
+
+def balanced_deferral_loss(
+    costs: ArrayLike, chosen: ArrayLike, sample_weight: ArrayLike | None = None
+) -> float:
+    """Deferral loss in which every expert that is cheapest somewhere counts alike.
+
+    ``mean over k of sum_i w_i 1[best_i = k] costs[i, chosen_i] / sum_i w_i 1[best_i = k]`` with
+    ``best_i`` the cheapest asked expert of the row, ties to the lowest index, over the experts k that
+    are best in a row whose chosen cost is known; rows that chose an expert never asked are left out.
+
+    Parameters
+    ----------
+    costs : (n_samples, n_experts) array; NaN where an expert was never asked
+    chosen : (n_samples,) array of expert indices
+    sample_weight : (n_samples,) array of non-negative numbers, optional
+
+    Returns
+    -------
+    float; NaN if no chosen cost is known
+
+    Examples
+    --------
+    >>> costs = [[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]]
+    >>> deferral_loss(costs, [0, 0, 0, 0]), balanced_deferral_loss(costs, [0, 0, 0, 0])
+    (0.25, 0.5)
+    """
+    array = evaluated_costs(costs)
+    paid = chosen_costs(array, chosen)
+    weights = np.where(np.isnan(paid), 0.0, row_weights(sample_weight, len(array)))
+    best = np.nanargmin(array, axis=1)
+    mass = np.bincount(best, weights)
+    total = np.bincount(best, weights * np.nan_to_num(paid))
+    used = mass > 0
+    return float(np.mean(total[used] / mass[used])) if used.any() else float("nan")
 
 
 def constant_losses(costs: ArrayLike, sample_weight: ArrayLike | None = None) -> FloatArray:

@@ -27,18 +27,23 @@ def resampled_intervals(
     Splits share rows, so their differences are not independent, and the plain standard error is far
     too small. The corrected one (Nadeau and Bengio 2003) takes the variance of a mean over J splits as
 
-        (1 / J + n_test / n_train) * s^2
+        (1 / J + q / (1 - q)) * s^2
 
-    with s^2 the variance over splits. The limits are ``mean ± q * se`` with q Student's two-sided
-    quantile at J - 1 degrees of freedom and level ``(1 - confidence) / m``, m the columns that vary:
-    so few splits say too little about correlations to profit from them.
+    with s^2 the variance over splits and q the share of the splits in which a row is tested, so that
+    ``q / (1 - q)`` is n_test / n_train of whole splits. Where only some of the rows are compared, because
+    an expert was not asked in the others, this ratio stays: two tests share a part q of the rows that are
+    compared, however few these are.
+
+    The limits are ``mean ± t * se`` with t Student's two-sided quantile at J - 1 degrees of freedom and
+    level ``(1 - confidence) / m``, m the columns that vary: so few splits say too little about
+    correlations to profit from them.
 
     Splits that agree by chance make s^2 too small, down to 0. A standard error is at least ``floor``.
 
     Parameters
     ----------
     differences : (n_splits, m): mean cost of a candidate minus that of the baseline, split by split
-    test_over_train : rows to test on over rows to train on
+    test_over_train : ``q / (1 - q)``: rows to test on over rows to train on, compared or not
     floor : (m,) standard errors of the mean differences over the rows; 0 where a difference is known
 
     Examples

@@ -15,6 +15,7 @@ __all__ = [
     "expert_shares",
     "oracle_shares",
     "share_entropy",
+    "worst_recall",
 ]
 
 
@@ -126,6 +127,21 @@ def balanced_recall(
     0.75
     """
     return float(np.nanmean(expert_recall(costs, chosen, sample_weight)))
+
+
+def worst_recall(
+    costs: ArrayLike, chosen: ArrayLike, sample_weight: ArrayLike | None = None
+) -> float:
+    """Least of ``expert_recall`` over the experts that are cheapest somewhere: ``min_k recall_k``.
+
+    0 as soon as one of them is never asked where it is best.
+
+    Examples
+    --------
+    >>> worst_recall([[0, 1, 2], [0, 1, 2], [1, 0, 2]], [0, 1, 1])
+    0.5
+    """
+    return float(np.nanmin(expert_recall(costs, chosen, sample_weight)))
 
 
 def _mass(experts: IntArray, weights: FloatArray, n_experts: int) -> FloatArray:
