@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import oracles
 from mild.costs import (
-    REWARDS,
+    ALL_REWARDS,
     cheapest,
     cost_matrix,
     costs_from_correctness,
@@ -60,7 +60,7 @@ def margin_not_positive(scores: np.ndarray) -> np.ndarray:
     return result
 
 
-@pytest.mark.parametrize("kind", REWARDS)
+@pytest.mark.parametrize("kind", ALL_REWARDS)
 @pytest.mark.parametrize("p", [1, 2, 3, 7])
 def test_rewards_of_experts_not_chosen_add_up_to_the_deferral_loss(kind: str, p: int) -> None:
     rng = np.random.default_rng(p)
@@ -71,7 +71,7 @@ def test_rewards_of_experts_not_chosen_add_up_to_the_deferral_loss(kind: str, p:
     np.testing.assert_allclose(got, chosen, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", REWARDS)
+@pytest.mark.parametrize("kind", ALL_REWARDS)
 def test_printed_identity_holds_without_ties_and_fails_on_ties(kind: str) -> None:
     rng = np.random.default_rng(0)
     costs = random_costs(rng, 100, 4) + 0.05
@@ -89,7 +89,7 @@ def test_printed_identity_holds_without_ties_and_fails_on_ties(kind: str) -> Non
     assert (excess > 0).sum() > 50
 
 
-@pytest.mark.parametrize("kind", REWARDS)
+@pytest.mark.parametrize("kind", ALL_REWARDS)
 @pytest.mark.parametrize("missing", [0.0, 0.4])
 def test_rewards_match_the_transcription(kind: str, missing: float) -> None:
     costs = random_costs(np.random.default_rng(1), 60, 5, missing)
@@ -97,7 +97,7 @@ def test_rewards_match_the_transcription(kind: str, missing: float) -> None:
     np.testing.assert_allclose(rewards(costs, kind, 2.0), expected, atol=1e-14)
 
 
-@pytest.mark.parametrize("kind", REWARDS)
+@pytest.mark.parametrize("kind", ALL_REWARDS)
 def test_experts_never_asked_get_no_reward_and_change_nothing_else(kind: str) -> None:
     costs = np.array([[0.3, np.nan, 1.0, 0.0], [1.0, 0.2, np.nan, np.nan]])
     got = rewards(costs, kind, 1.0)
@@ -107,7 +107,7 @@ def test_experts_never_asked_get_no_reward_and_change_nothing_else(kind: str) ->
         np.testing.assert_array_equal(values[asked], rewards(row[asked][None], kind, 1.0)[0])
 
 
-@pytest.mark.parametrize("kind", REWARDS)
+@pytest.mark.parametrize("kind", ALL_REWARDS)
 def test_the_cheapest_expert_has_the_largest_reward(kind: str) -> None:
     costs = np.random.default_rng(2).random((300, 6))
     np.testing.assert_array_equal(rewards(costs, kind).argmax(axis=1), costs.argmin(axis=1))
@@ -171,7 +171,7 @@ def test_complement_scale_below_a_cost_is_refused() -> None:
         rewards([[0.0, 0.0]], "complement", scale=0.0)
 
 
-@pytest.mark.parametrize("kind", REWARDS)
+@pytest.mark.parametrize("kind", ALL_REWARDS)
 def test_rewards_keep_float32_and_all_zero_costs_stay_free_of_nan(kind: str) -> None:
     got = rewards(np.zeros((2, 3), np.float32), kind)
     assert got.dtype == np.float32
@@ -238,7 +238,7 @@ cost_tables = st.integers(2, 5).flatmap(
 
 
 @PROPERTY
-@given(cost_tables, st.randoms(use_true_random=False), st.sampled_from(REWARDS))
+@given(cost_tables, st.randoms(use_true_random=False), st.sampled_from(ALL_REWARDS))
 def test_permuting_experts_permutes_rewards(table: list, random: object, kind: str) -> None:
     costs = np.array(table)
     order = list(range(costs.shape[1]))

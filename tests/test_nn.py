@@ -389,7 +389,7 @@ def test_one_expert_costs_nothing_in_any_loss() -> None:
 # --- costs, margins, decisions ---
 
 
-@pytest.mark.parametrize("kind", costs.REWARDS)
+@pytest.mark.parametrize("kind", costs.ALL_REWARDS)
 @pytest.mark.parametrize("scale", [None, 3.0])
 def test_costs_rewards_and_mass_agree_with_numpy(kind: str, scale: float | None) -> None:
     rng = np.random.default_rng(15)

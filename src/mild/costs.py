@@ -22,6 +22,7 @@ from mild.arrays import (
 from mild.exceptions import InvalidInputError, check_option
 
 __all__ = [
+    "ALL_REWARDS",
     "REWARDS",
     "cheapest",
     "cost_matrix",
@@ -31,7 +32,9 @@ __all__ = [
     "weighted_costs",
 ]
 
-REWARDS = ("others", "complement", "contrast", "baseline")
+REWARDS = ("others", "complement", "contrast")
+#: The same, and the one that has a strength.
+ALL_REWARDS = (*REWARDS, "baseline")
 # Strength of the row baseline in the two forms that have a name of their own.
 STRENGTHS = {"contrast": 0.0, "others": 1.0}
 
@@ -163,7 +166,7 @@ def rewards(
     >>> rewards([[1.0, 0.0, 0.5]], "baseline", strength=0.5)
     array([[0.25, 1.25, 0.75]])
     """
-    check_option("rewards kind", kind, REWARDS)
+    check_option("rewards kind", kind, ALL_REWARDS)
     return rewards_of(check_costs(costs), kind, scale, strength)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mild.arrays import FloatArray, IntArray, check_costs, check_margins
-from mild.costs import REWARDS, cheapest_of, reward_distribution, rewards_of
+from mild.costs import ALL_REWARDS, cheapest_of, reward_distribution, rewards_of
 from mild.exceptions import InvalidInputError, check_option
 
 __all__ = [
@@ -51,7 +51,7 @@ def expert_mass(
     array([2., 1.])
     """
     check_option("counts", counts, COUNTS)
-    check_option("rewards", rewards, REWARDS)
+    check_option("rewards", rewards, ALL_REWARDS)
     return membership(check_costs(costs), rewards, counts, None, strength).sum(axis=0)
 
 

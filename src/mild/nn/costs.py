@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from mild.arrays import check_strength
+from mild.costs import ALL_REWARDS, STRENGTHS
 from mild.exceptions import InvalidInputError, check_option
 from mild.nn.tensors import Vector, check_costs, check_labels, check_vector, float_matrix
 
-__all__ = ["REWARDS", "cost_matrix", "deferral_loss", "reward_distribution", "rewards"]
-
-REWARDS = ("others", "complement", "contrast", "baseline")
+__all__ = ["cost_matrix", "deferral_loss", "reward_distribution", "rewards"]
 
 
 def cost_matrix(predictions: Tensor, labels: Tensor, betas: Vector | None = None) -> Tensor:
@@ -75,7 +74,7 @@ def rewards(
     >>> rewards(torch.tensor([[1.0, 0.0, 0.5]]))
     tensor([[0.5000, 1.5000, 1.0000]])
     """
-    check_option("rewards kind", kind, REWARDS)
+    check_option("rewards kind", kind, ALL_REWARDS)
     array = check_costs(costs)
     if kind == "complement" and scale is not None:
         largest = float(array.nan_to_num(nan=0.0).max()) if array.numel() else 0.0
@@ -102,8 +101,7 @@ def unchecked_rewards(
             largest = known.max() if known.numel() else known.new_ones(())
             result = 1 - known / torch.where(largest > 0, largest, torch.ones_like(largest))
     else:
-        named = {"contrast": 0.0, "others": 1.0}
-        share = named[kind] if kind in named else check_strength("strength", strength)
+        share = STRENGTHS[kind] if kind in STRENGTHS else check_strength("strength", strength)
         level = known.amax(dim=1, keepdim=True)
         if share > 0:
             level = (1 - share) * level + share * known.sum(dim=1, keepdim=True)

@@ -7,8 +7,9 @@ import math
 import torch
 from torch import Tensor
 
+from mild.costs import ALL_REWARDS
 from mild.exceptions import InvalidInputError, check_option
-from mild.nn.costs import REWARDS, reward_distribution, unchecked_rewards
+from mild.nn.costs import reward_distribution, unchecked_rewards
 from mild.nn.tensors import Vector, check_costs
 
 __all__ = ["COUNTS", "expert_mass", "theory_margins"]
@@ -39,7 +40,7 @@ def expert_mass(
     tensor([2., 1.], dtype=torch.float64)
     """
     check_option("counts", counts, COUNTS)
-    check_option("rewards", rewards, REWARDS)
+    check_option("rewards", rewards, ALL_REWARDS)
     array = check_costs(costs)
     if counts == "reward":
         weight = reward_distribution(unchecked_rewards(array, rewards, None, strength))

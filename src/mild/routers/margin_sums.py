@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mild.arrays import FloatArray, check_margins
-from mild.costs import REWARDS
+from mild.costs import ALL_REWARDS
 from mild.exceptions import check_option
 from mild.margins import (
     COUNTS,
@@ -101,7 +101,7 @@ def margin_sums(
     """Sums over some rows; ``cost_scale`` None is the largest cost among them."""
     check_option("counts", options.counts, COUNTS)
     check_option("norms", options.norms, NORMS)
-    check_option("rewards", options.rewards, REWARDS)
+    check_option("rewards", options.rewards, ALL_REWARDS)
     member = membership(costs, options.rewards, options.counts, cost_scale, options.strength)
     member *= weight[:, None]
     mass = member.sum(axis=0)

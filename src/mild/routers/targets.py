@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mild.arrays import BoolArray, FloatArray
-from mild.costs import REWARDS, cheapest, cheapest_of, rewards_of
+from mild.costs import ALL_REWARDS, cheapest, cheapest_of, rewards_of
 from mild.exceptions import check_option
 from mild.losses.labels import (
     class_weights,
@@ -164,7 +164,7 @@ def raw_rewards(
         result[np.arange(len(costs)), labels] = of_class[labels]
         return result
     kind = "complement" if options.loss == "tdef" else options.rewards
-    check_option("rewards", kind, REWARDS)
+    check_option("rewards", kind, ALL_REWARDS)
     return rewards_of(costs, kind, cost_scale, options.strength)
 
 

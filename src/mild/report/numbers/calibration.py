@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from mild.arrays import BoolArray, FloatArray, IntArray
-from mild.costs import REWARDS, rewards
+from mild.costs import ALL_REWARDS, rewards
 from mild.exceptions import check_option
 from mild.report.numbers.evidence import Evidence
 
 __all__ = ["FORMS", "calibration", "reward_form"]
 
 #: What the probabilities are shares of: a reward, or the chance to be the cheapest.
-FORMS = (*REWARDS, "cheapest")
+FORMS = (*ALL_REWARDS, "cheapest")
 BINS = 10
 # So many rows in a bin at least, where there are as many.
 ROWS_PER_BIN = 20
@@ -96,7 +96,7 @@ def reward_form(metadata: Mapping[str, Any]) -> tuple[str, float | None, float]:
     if loss != "mild":
         return "cheapest", None, 0.5
     strength = float(params.get("strength", 0.5))
-    return (form if form in REWARDS else "others"), known_scale, strength
+    return (form if form in ALL_REWARDS else "others"), known_scale, strength
 
 
 def _rewards(costs: FloatArray, form: str, scale: float | None, strength: float) -> FloatArray:
