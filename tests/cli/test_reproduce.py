@@ -78,7 +78,7 @@ def test_nothing_asked_for_is_the_paper_s_table_by_the_short_protocol(mild, aske
     assert request.experts == ("synthetic",)
     assert request.costs == ("error", "cost")
     assert [method.text.partition(":")[0] for method in request.methods] == ["tdef", "mild", "mild"]
-    assert (request.seeds, request.protocol.name, request.device) == (5, "fast", "auto")
+    assert (request.seeds, request.protocol.name, request.device) == (5, "adamw", "auto")
     assert request.results == Path("results/table1.jsonl")
     assert request.data_dir == Path("data")
     assert request.checkpoint_dir == Path("results/table1-checkpoints")
@@ -228,8 +228,8 @@ def test_without_torch_it_says_what_to_install(verb, mild, monkeypatch, tmp_path
         (["--setup", "IV"], "error: --setup must be one of 'I', 'II', 'III'; got 'IV'."),
         (["--method", "midl"], "error: --method must be one of 'mild', "),
         (["--method", "midl"], "Did you mean 'mild'?"),
-        (["--protocol", "quick"], "error: --protocol must be one of 'paper', 'fast'; got 'quick'."),
-        (["--expert-protocol", "quick"], "error: --expert-protocol must be one of 'paper', 'fast'"),
+        (["--protocol", "quick"], "error: --protocol must be one of 'adamw', 'paper', 'fast'; got 'quick'."),
+        (["--expert-protocol", "quick"], "error: --expert-protocol must be one of 'adamw', 'paper', 'fast'"),
         (["--coverage", "0.6,0.3"], "error: --coverage must sum to 1; got 0.9"),
         (["--coverage", "0.9,0.1", "--setup", "I"], "--coverage must stand in place of --setup"),
         (["--cost", "money"], "error: --cost must be one of 'error', 'cost'; got 'money'."),

@@ -72,6 +72,7 @@ class Trainings(list):
         checkpoint,
         identity,
         progress,
+        evaluate=None,
     ):
         if len(self) == self.fail_at:
             self.fail_at = None

@@ -37,7 +37,7 @@ def test_a_cell_holds_what_a_record_needs():
     assert cell["coverage"] == [0.7, 0.2, 0.1]
     assert cell["expert_seed"] is None
     assert cell["expert_protocol"] is None
-    assert cell["protocol"] == PROTOCOLS["fast"].as_dict()
+    assert cell["protocol"] == PROTOCOLS["adamw"].as_dict()
     assert json.loads(json.dumps(cell)) == cell
 
 
@@ -104,6 +104,8 @@ def test_committed_records_are_cells_that_a_request_still_asks_for():
             holdout=cell["holdout"],
             scale=cell["scale"],
             people_file=Path("p.npz") if people else None,
+            ambiguous=cell.get("ambiguous"),
+            validation=cell.get("validation", False),
         )
         # What the file of people decides is not known here.
         file = {name: cell[name] for name in PEOPLE if people and name in cell}

@@ -12,7 +12,7 @@ from mild.losses.labels import class_weights
 from mild.margins import expert_mass, theory_margins
 from mild.nn.tensors import check_margins
 from mild.reproduce.methods import READINGS, Method
-from mild.reproduce.objective import make_objective, training_margins
+from mild.reproduce.objective import control_rewards, make_objective, training_margins
 
 ROWS = torch.tensor([7, 3, 150, 3, 0])
 
@@ -196,3 +196,30 @@ def test_prepared_margins_lose_nothing_where_a_decision_is_made_in_float64(score
         found = nn.stationary_distribution(scores.double(), rho, surrogate)
         torch.testing.assert_close(found, expected, rtol=0, atol=0)
     assert torch.equal(nn.decide(scores, rho), nn.decide(scores, margins))
+
+
+def test_controls_change_the_targets_of_tdef_and_nothing_else():
+    costs = torch.tensor([[0.0, 1, 1], [0, 0, 1], [1, 1, 0]])
+    smoothed = control_rewards(costs, "tdef-smoothed", 1.0)
+    expected = torch.tensor([[0.5, 0.25, 0.25], [1, 1, 0], [0.25, 0.25, 0.5]])
+    torch.testing.assert_close(smoothed, expected)
+    half = control_rewards(costs, "tdef-smoothed-half", 1.0)
+    torch.testing.assert_close(half, expected * torch.tensor([[1.0], [0.5], [1.0]]))
+    dropped = control_rewards(costs, "tdef-dropped", 1.0)
+    torch.testing.assert_close(dropped, torch.tensor([[1.0, 0, 0], [0, 0, 0], [0, 0, 1]]))
+
+
+@pytest.mark.parametrize("text", ["tdef", "mild:total=mean1", "ldam", "tdef-smoothed"])
+def test_the_loss_on_the_training_rows_themselves_is_the_training_loss(text, costs, scores):
+    objective = make_objective(Method.parse(text), costs, 1.0)
+    again = objective.loss_on(costs)(scores, ROWS)
+    torch.testing.assert_close(again, objective.loss(scores, ROWS))
+
+
+@pytest.mark.parametrize(("strength", "named"), [(0, "contrast"), (1, "others")])
+def test_a_baseline_of_strength_0_or_1_is_the_form_of_that_name(strength, named, costs, scores):
+    text = f"mild:rewards=baseline,strength={strength},total=mean1"
+    ours = make_objective(Method.parse(text), costs, 1.0)
+    theirs = make_objective(Method("mild", named, total="mean1"), costs, 1.0)
+    np.testing.assert_allclose(ours.margins, theirs.margins, rtol=1e-6)
+    torch.testing.assert_close(ours.loss(scores, ROWS), theirs.loss(scores, ROWS))

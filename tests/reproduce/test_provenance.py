@@ -11,7 +11,7 @@ def test_records_of_one_kind_are_said_once() -> None:
     assert meta_lines(records) == (
         "Seeds: 0-2.",
         "Training: fast: 16 epochs, batch 1,024, learning rate 0.005 (one-cycle), "
-        "weight decay 0.001, augmentation.",
+        "coupled weight decay 0.001, augmentation.",
         "Hardware: one GPU.",
         "Commits: 0123456789ab.",
         "Versions: mild 0.1.0, torch 2.11.0.",

@@ -17,7 +17,7 @@ RESULTS = Path("results.jsonl")
 def test_a_table_is_what_it_is_in_the_paper_unless_asked_otherwise(table):
     request = Request.of(table, results=RESULTS)
     assert request.datasets == TABLES[table].datasets
-    assert request.protocol.name == "fast"
+    assert request.protocol.name == "adamw"
     assert request.seeds == 5
 
 

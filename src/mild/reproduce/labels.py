@@ -91,6 +91,8 @@ def method_label(method: Mapping[str, Any], decision: str | None, full: bool = F
         return METHODS.get(name) or YARDSTICKS.get(name) or name
     margins = method.get("margins")
     parts = [f"MILD {method.get('rewards')}"]
+    if method.get("strength") is not None:
+        parts[0] += f" {method['strength']:g}"
     if not isinstance(margins, str):
         parts.append("ρ=" + "/".join(f"{value:g}" for value in margins or ()))
     elif method.get("counts") and (margins == "theory" or full):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias
 
-from mild.costs import REWARDS
+from mild.costs import ALL_REWARDS, REWARDS
 from mild.exceptions import InvalidInputError, OptionError, check_option
 from mild.margins import COUNTS
 from mild.reproduce.labels import MARGINS, method_label
@@ -35,7 +35,7 @@ SCALES = ("raw", "unit")
 #: TDEF with other targets, to tell what makes `others` rewards work (objective.control_rewards).
 CONTROLS = ("tdef-smoothed", "tdef-smoothed-half", "tdef-dropped")
 METHODS = ("mild", "tdef", "ce", "cwce", "ldam", *CONTROLS)
-OPTIONS = ("rewards", "counts", "margins", "total")
+OPTIONS = ("rewards", "counts", "margins", "total", "strength")
 # A word that stands for MILD with these margins.
 SHORT = {"mild": "theory", "uniform": "uniform", "tuned": "tuned", "grid": "grid"}
 # The literal reading lets theory margins sum to 1; where nothing is said the mean is 1.
@@ -50,10 +50,11 @@ class Method:
     ----------
     name : "mild", "tdef" (complement rewards, margins 1), "ce", "cwce", "ldam", or one of the controls
         "tdef-smoothed", "tdef-smoothed-half" and "tdef-dropped"
-    rewards : "others", "complement" or "contrast"; "any" lets tuning choose
+    rewards : "others", "complement", "contrast" or "baseline"; "any" lets tuning choose
     counts : "reward" or "best", the mass that theory margins use; for theory and grid
     margins : "uniform", "theory", "tuned", "grid" (the paper's, around the theory) or numbers
     total : the sum of the margins as text: a number, or "mean3" for 3 times the number of experts
+    strength : of "baseline" rewards, 0 or more
 
     Examples
     --------
@@ -68,6 +69,7 @@ class Method:
     counts: str | None = None
     margins: Margins = None
     total: str | None = None
+    strength: float | None = None
 
     def __post_init__(self) -> None:
         check_option("method", self.name, METHODS)
@@ -94,7 +96,14 @@ class Method:
         total = self.total
         if isinstance(margins, str):
             total = _total(TOTALS[margins] if total is None else total)
-        kinds = (*REWARDS, "any") if margins == "tuned" else REWARDS
+        kinds = (*REWARDS, "any") if margins == "tuned" else ALL_REWARDS
+        if (self.strength is None) == (self.rewards == "baseline"):
+            raise InvalidInputError(
+                f"strength must be given with baseline rewards, and with no others; got "
+                f"strength={self.strength} for rewards={self.rewards}."
+            )
+        if self.strength is not None and not 0 <= self.strength < math.inf:
+            raise InvalidInputError(f"strength must be 0 or more; got {self.strength:g}.")
         counts = check_option("counts", self.counts or "reward", COUNTS) if counted else None
         for field, value in (
             ("rewards", check_option("rewards", self.rewards or "others", kinds)),
@@ -121,6 +130,8 @@ class Method:
             if key in options:
                 raise OptionError(f"options of a method must be given once; got {key!r} twice.")
             options[key] = _numbers(value) if key == "margins" else value
+            if key == "strength":
+                options[key] = _strength(value)
         if name not in SHORT:
             return cls(name, **options)
         if name != "mild" and "margins" in options:
@@ -133,7 +144,9 @@ class Method:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for a record."""
         margins = list(self.margins) if isinstance(self.margins, tuple) else self.margins
-        return {
+        # Left out where there is none, as in the first results files.
+        more = {} if self.strength is None else {"strength": self.strength}
+        return more | {
             "name": self.name,
             "rewards": self.rewards,
             "counts": self.counts,
@@ -174,6 +187,13 @@ class Method:
         return replace(
             self, margins=found, rewards=rewards or self.rewards, counts=None, total=None
         )
+
+
+def _strength(value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise OptionError(f"strength must be a number of 0 or more; got {value!r}.") from None
 
 
 def _numbers(value: str) -> Margins:

@@ -78,7 +78,8 @@ def make_objective(
         kind = method.rewards if method.name == "mild" else "complement"
 
         def weigh(costs: NDArray[np.float32]) -> Tensor:
-            return rewards(torch.as_tensor(costs, device=device), str(kind), scale=largest)
+            tensor = torch.as_tensor(costs, device=device)
+            return rewards(tensor, str(kind), largest, method.strength or 0.0)
 
     elif method.name in CONTROLS:
         margins = (1.0,) * costs.shape[1]
@@ -149,7 +150,8 @@ def training_margins(
 
 def theory(method: Method, costs: NDArray[np.float32], largest: float) -> tuple[float, ...]:
     """Theory margins ``(m_k)^(1/3)``, scaled to the method's sum; the feature norms are all equal."""
-    mass = membership(costs, str(method.rewards), str(method.counts), largest).sum(axis=0)
+    kind, counts = str(method.rewards), str(method.counts)
+    mass = membership(costs, kind, counts, largest, method.strength or 0.0).sum(axis=0)
     total = method.sum_of_margins(costs.shape[1])
     if not mass.any():
         # All experts cost the same in every row: no expert has any mass.

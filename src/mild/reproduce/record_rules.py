@@ -178,6 +178,7 @@ METHOD_MORE: dict[str, Rule] = {
         lambda value: value is None or _text(value) or _numbers(value),
     ),
     "total": TEXT_OR_NONE,
+    "strength": LOSS,
 }
 CLASSIFIER: dict[str, Rule] = {
     "schema": RECORD["schema"],

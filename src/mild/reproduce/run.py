@@ -141,6 +141,7 @@ def _training_key(entry: Mapping[str, Any], method: Method, task: RoutingProblem
     if method.name in ("mild", "tdef"):
         margins = training_margins(method, task.costs, task.largest)
         loss = [method.rewards or "complement", [round(value, 9) for value in margins]]
+        loss += [] if method.strength is None else [method.strength]
     return cell_key({**same, "loss": loss})
 
 

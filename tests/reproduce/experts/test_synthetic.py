@@ -75,3 +75,13 @@ def test_a_router_may_train_on_every_row_and_prices_are_the_coverage(images):
 def test_a_negative_seed_is_refused(images):
     with pytest.raises(InvalidInputError, match="seed must be a non-negative integer; got -1"):
         synthetic_answers(images, SETUPS["I"], -1)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.3])
+def test_guesses_are_right_on_the_share_of_rows_that_is_asked_for(share, make_images):
+    data = make_images(10, per_class=2000, n_test=1)
+    answers = synthetic_answers(data, SETUPS["I"], 0, share).train
+    right = (answers == data.train_labels[:, None]).sum(axis=1)
+    assert (right >= 1).all()
+    error = 5 * np.sqrt(share * (1 - share) / len(right))
+    assert abs((right > 1).mean() - share) <= error

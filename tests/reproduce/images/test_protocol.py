@@ -38,3 +38,34 @@ def test_none_changes_nothing():
 def test_bad_settings_are_named(fields):
     with pytest.raises(InvalidInputError, match=next(iter(fields))):
         PROTOCOLS["fast"].changed(**fields)
+
+
+def test_coupled_decay_is_not_spoken_of_so_that_older_results_keep_their_keys():
+    assert "decay" not in PROTOCOLS["fast"].as_dict()
+    assert PROTOCOLS["adamw"].as_dict()["decay"] == "decoupled"
+    assert PROTOCOLS["paper"].changed(decay="decoupled").optimizer == {
+        "name": "AdamW",
+        "weight_decay": 1e-3,
+        "decay": "decoupled",
+    }
+
+
+@pytest.mark.parametrize("decay", ["coupled", "decoupled"])
+def test_decoupled_decay_alone_does_not_depend_on_the_scale_of_the_loss(decay):
+    torch = pytest.importorskip("torch")
+    from mild.reproduce.images.network import make_network
+    from mild.reproduce.images.steps import make_optimizer
+
+    def weights_after(scale):
+        network = make_network(3, 2, width=2)
+        protocol = PROTOCOLS["adamw"].changed(decay=decay, weight_decay=0.5)
+        optimizer = make_optimizer(network, protocol)
+        x = torch.ones(4, 3, 8, 8).cumsum(dim=0)
+        for _ in range(5):
+            optimizer.zero_grad()
+            (scale * network(x).square().mean()).backward()
+            optimizer.step()
+        return torch.cat([value.flatten() for value in network.parameters()])
+
+    apart = (weights_after(1.0) - weights_after(16.0)).abs().max()
+    assert apart < 1e-4 if decay == "decoupled" else apart > 1e-3
