@@ -89,8 +89,8 @@ def make_objective(
 
     else:
         counts = np.bincount(cheapest(costs), minlength=costs.shape[1])
-        loss_on = partial(_label_loss, method.name, counts, device)
-        return Objective(loss_on(costs), None, loss_on)
+        by_label = partial(_label_loss, method.name, counts, device)
+        return Objective(by_label(costs), None, by_label)
     unit = 1.0
     if check_option("scale", scale, SCALES) == "unit":
         unit = float(weigh(costs).sum(dim=1, dtype=torch.float64).mean()) or 1.0
