@@ -16,6 +16,7 @@ from mild.exceptions import (
     OptionError,
     TuningInterruptedWarning,
 )
+from mild.margins import expert_mass
 from mild.metrics import deferral_loss
 from mild.policies import ConstantPolicy
 from mild.routers import search as search_module
@@ -76,14 +77,65 @@ def test_every_ratio_and_strength_is_tried() -> None:
     X, costs = specialists()
     search = RouterCV(alphas=(1e-3, 1e-2), margin_factors=(0.5, 1, 2), cv=3).fit(X, costs)
     params = search.cv_results_["params"]
-    assert len(params) == 9 * 2
-    assert len({entry["margins"] for entry in params}) == 9
+    assert len(params) == (9 + 4) * 2 + 1
+    assert len({entry["margins"] for entry in params}) == 9 + 4
     assert all(np.isclose(sum(entry["margins"]), 3) for entry in params)
+
+
+def test_powers_of_how_often_an_expert_is_cheapest_are_tried() -> None:
+    X, costs = specialists()
+    costs[:, 2] += 2  # never cheapest: counts as one row
+    search = RouterCV(alphas=(1e-2,), margin_exponents=(0, 0.5), cv=3).fit(X, costs)
+    tried = [entry["margins"] for entry in search.cv_results_["params"]]
+    counts = np.maximum(expert_mass(costs, counts="best"), 1)
+    for exponent in (0, 0.5):
+        power = counts**exponent
+        assert any(np.allclose(entry, 3 * power / power.sum()) for entry in tried)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "options"),
+    [
+        (LinearRouter(), {"margin_exponents": (), "bias": False}),
+        (LinearRouter(margins="uniform"), {"margin_factors": (1.0,)}),
+        (LinearRouter(decision="argmax"), {}),
+        (LinearRouter("tdef"), {}),
+    ],
+)
+def test_neither_powers_nor_a_bias_are_tried_where_they_do_not_belong(estimator, options) -> None:
+    X, costs = specialists(100)
+    search = RouterCV(estimator, alphas=(1e-2,), cv=2, **options).fit(X, costs)
+    assert len(search.cv_results_["params"]) in (1, 9)
+    assert not any("bias" in entry for entry in search.cv_results_["params"])
+
+
+def test_powers_count_among_the_margins_that_are_allowed() -> None:
+    X, costs = specialists(100)
+    for limit in (1, 3, 9, 13):
+        search = RouterCV(alphas=(1e-2,), cv=2, max_margins=limit, bias=False).fit(X, costs)
+        assert len(search.cv_results_["params"]) == limit
+        assert (search.dropped_margins_ == 0) is (limit == 13)
+
+
+def test_a_bias_is_found_judged_on_other_folds_and_part_of_the_intercepts() -> None:
+    X, costs = specialists(400)
+    costs = np.column_stack([costs[:, :2], 3 * costs[:, 2]])
+    search = RouterCV(
+        LinearRouter(rewards="complement"), alphas=(1e-1,), cv=4, one_standard_error=False
+    ).fit(X, costs)
+    index = next(i for i, one in enumerate(search.cv_results_["params"]) if "bias" in one)
+    params = search.cv_results_["params"][index]
+    router = LinearRouter(rewards="complement", **params).fit(X, costs)
+    plain = LinearRouter(rewards="complement", **{**params, "bias": None}).fit(X, costs)
+    np.testing.assert_allclose(router.intercept_ - plain.intercept_, params["bias"], atol=1e-12)
+    np.testing.assert_array_equal(router.coef_, plain.coef_)
+    assert min(params["bias"]) == 0
+    assert deferral_loss(costs, router.predict(X)) <= deferral_loss(costs, plain.predict(X))
 
 
 def test_search_costs_equal_those_of_plain_cold_fits() -> None:
     X, costs = specialists(300)
-    search = RouterCV(alphas=(1e-2,), cv=3, search_tol=1e-10).fit(X, costs)
+    search = RouterCV(alphas=(1e-2,), cv=3, search_tol=1e-10, bias=False).fit(X, costs)
     folds = search._folds(X, costs)
     for params, found in zip(
         search.cv_results_["params"], search.cv_results_["mean_cost"], strict=True
@@ -174,7 +226,7 @@ def test_progress_is_reported_to_the_end() -> None:
     X, costs = specialists(120)
     seen: list[tuple[int, int]] = []
     RouterCV(progress=lambda done, total, message: seen.append((done, total)), **FEW).fit(X, costs)
-    assert seen[-1][0] == seen[-1][1] == 18 * 3
+    assert seen[-1][0] == seen[-1][1] == 27 * 3
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
 
 
@@ -334,6 +386,7 @@ def test_one_expert_and_equal_costs_are_answered() -> None:
         ({"search_tol": "a"}, "search_tol must be a number"),
         ({"search_tol": -1.0}, "search_tol must be finite and non-negative"),
         ({"margin_factors": ()}, "margin_factors must hold at least one factor"),
+        ({"margin_exponents": (-1.0,)}, "margin_exponents must be finite and non-negative"),
         ({"families": []}, "families must name at least one family"),
         ({"families": ["stack"]}, "at least one family besides the stack"),
         ({"estimator": object()}, "estimator must be a LinearRouter"),

@@ -12,7 +12,8 @@ from sklearn.base import clone
 
 from mild.arrays import FloatArray, check_strength
 from mild.exceptions import InvalidInputError, check_option
-from mild.margins import paper_grid, ratio_grid
+from mild.losses.labels import floored_counts
+from mild.margins import membership, paper_grid, ratio_grid
 from mild.routers.base import BaseRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.nearest import KNNRouter
@@ -34,19 +35,23 @@ FAMILIES = ("linear", "regression", "knn", "mlp", "stack")
 MLP_SIZE = 2_000_000
 GRIDS = ("ratios", "paper")
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+#: Strengths of the baseline between contrast (0) and others (1).
+BASELINES = (0.25, 0.5)
 
 
 @dataclass(frozen=True)
 class Candidate:
     """One router to try.
 
-    ``complexity`` orders candidates of equal merit: the one-standard-error rule takes the smallest.
+    ``complexity`` orders candidates of equal merit: the one-standard-error rule takes the smallest. Of
+    candidates with ``keeps_scores`` the scores of held-out rows are kept, for a bias.
     """
 
     family: str
     router: BaseRouter
     params: dict[str, Any]
     complexity: tuple[float, ...]
+    keeps_scores: bool = False
 
 
 def linear_candidates(
@@ -57,26 +62,43 @@ def linear_candidates(
     alphas: Sequence[float] | None,
     factors: Sequence[float],
     max_margins: int,
+    exponents: Sequence[float],
     grid: str,
+    bias: bool,
 ) -> tuple[list[Candidate], int]:
     """Margins around the base router's, times strengths; and how many margin vectors were dropped.
 
-    Neighbours follow one another, so that each can start from the last.
+    Neighbours follow one another, so that each can start from the last. Margins that are powers of how
+    often an expert is cheapest come first, unless no factor moves a margin or argmax decides: it is not
+    consistent with them.
     """
     check_option("grid", grid, GRIDS)
     weight = np.ones(len(costs)) if sample_weight is None else sample_weight
     center = training_margins(base, X, costs, weight)
     vectors: list[FloatArray | None] = [None]
-    dropped = 0
+    dropped, moving = 0, False
     if base.loss == "mild" and costs.shape[1] > 1:
         found = paper_grid(center) if grid == "paper" else ratio_grid(center, factors, max_margins)
-        vectors = list(found)
+        moves = list(found)
         dropped = found.dropped
+        moving = grid == "ratios" and bool(np.not_equal(factors, 1).any())
+        if moving and base.decision == "stationary":
+            counts = (membership(costs, base.rewards, "best") * weight[:, None]).sum(axis=0)
+            powers: list[FloatArray] = []
+            for exponent in exponents:
+                power = power_margins(counts, exponent, center.sum())
+                if not any(np.allclose(power, one, rtol=1e-9, atol=0) for one in moves + powers):
+                    powers.append(power)
+            dropped += max(0, len(moves) + len(powers) - max_margins)
+            first = [*moves[:1], *powers][:max_margins]
+            moves = [*sorted(first, key=lambda margins: np.ptp(np.log(margins))), *moves[1:]]
+        vectors = [*moves[:max_margins]] if grid == "ratios" else [*moves]
     strengths = _strengths(alphas, ALPHAS if grid == "ratios" else (base.alpha,))
     candidates = []
     for place, vector in enumerate(vectors):
-        distance = 0.0
+        distance, equal = 0.0, False
         if vector is not None:
+            equal = bool(np.allclose(vector, vector[0], rtol=1e-9, atol=0))
             ratio = np.log(vector / vector.sum()) - np.log(center / center.sum())
             distance = float(np.abs(ratio).max().round(9))
         # A serpentine walk: the last strength of one vector is the first of the next.
@@ -85,8 +107,22 @@ def linear_candidates(
             if vector is not None:
                 params["margins"] = tuple(float(value) for value in vector)
             router = clone(base).set_params(**params)
-            candidates.append(Candidate("linear", router, params, (0.0, distance, -float(alpha))))
+            rank = (0.0, distance, -float(alpha))
+            candidates.append(Candidate("linear", router, params, rank, bias and moving and equal))
     return candidates, dropped
+
+
+def power_margins(counts: FloatArray, exponent: float, total: float) -> FloatArray:
+    """Margins proportional to ``counts ** exponent``; a count of 0 is taken as 1.
+
+    Examples
+    --------
+    >>> power_margins(np.array([16.0, 1.0, 0.0]), 0.5, 3.0)
+    array([2. , 0.5, 0.5])
+    """
+    power = floored_counts(counts) ** check_strength("margin_exponents", exponent)
+    result: FloatArray = power * (total / power.sum())
+    return result
 
 
 def parse_families(families: Any, shape: tuple[int, int]) -> tuple[list[str], list[str]]:
@@ -123,9 +159,13 @@ def family_candidates(
     found: list[Candidate] = []
     strengths = _strengths(alphas, ALPHAS)
     if "linear" in families:
-        for kind in ("others", "complement", "contrast"):
-            base = LinearRouter("mild", rewards=kind, margins="uniform")
-            found += _linear(base, {"rewards": kind, "margins": "uniform"}, strengths, 1.0)
+        forms: list[dict[str, Any]] = [
+            {"rewards": kind} for kind in ("others", "complement", "contrast")
+        ]
+        forms += [{"rewards": "baseline", "strength": strength} for strength in BASELINES]
+        for form in forms:
+            params = {**form, "margins": "uniform"}
+            found += _linear(LinearRouter("mild", **params), params, strengths, 1.0)
         for loss in ("tdef", "ce"):
             found += _linear(LinearRouter(loss), {"loss": loss}, strengths, 2.0)
     if "regression" in families:
@@ -147,11 +187,15 @@ def family_candidates(
     if "mlp" in families:
         from mild.routers.neural import NeuralRouter  # torch is an extra
 
-        for hidden in ((32,), (128,)):
-            network = NeuralRouter(hidden=hidden, random_state=random_state)
-            found.append(
-                Candidate("mlp", network, {"hidden": hidden}, (3.0, 0.0, float(hidden[0])))
-            )
+        settings: list[dict[str, Any]] = [{"hidden": (32,)}, {"hidden": (128,)}]
+        settings += [
+            {"hidden": (32,), "rewards": "baseline", "strength": strength}
+            for strength in (0.0, 0.5)
+        ]
+        for params in settings:
+            network = NeuralRouter(**params, random_state=random_state)
+            rank = (3.0, float("rewards" in params), float(params["hidden"][0]))
+            found.append(Candidate("mlp", network, params, rank))
     return found
 
 

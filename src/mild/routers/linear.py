@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mild.arrays import FloatArray, check_strength
+from mild.arrays import FloatArray, check_strength, expert_vector
 from mild.decisions import DECISIONS
 from mild.exceptions import (
     ConvergenceWarning,
@@ -51,6 +51,7 @@ class LinearRouter(BaseRouter):
     cost_scale : float, largest possible cost for complement rewards; None for the largest present
     alpha : float, L2 strength
     fit_intercept : bool
+    bias : (n_experts,) numbers >= 0, added to the intercepts once they are fitted, or None; see RouterCV
     decision : "stationary" or "argmax"
     sampling : None, "over" or "under": resample rows by their cheapest expert
     warm_start : bool, start from the last solution
@@ -91,6 +92,7 @@ class LinearRouter(BaseRouter):
         cost_scale: float | None = None,
         alpha: float = 1e-3,
         fit_intercept: bool = True,
+        bias: Any = None,
         decision: str = "stationary",
         sampling: str | None = None,
         warm_start: bool = False,
@@ -110,6 +112,7 @@ class LinearRouter(BaseRouter):
         self.cost_scale = cost_scale
         self.alpha = alpha
         self.fit_intercept = fit_intercept
+        self.bias = bias
         self.decision = decision
         self.sampling = sampling
         self.warm_start = warm_start
@@ -191,6 +194,8 @@ class LinearRouter(BaseRouter):
         self.n_iter_ = solution.n_iter
         self.objective_ = solution.value
         W = solution.W.astype(dtype)
+        if self.bias is not None:
+            W[:, -1] += expert_vector("bias", self.bias, len(W))
         decoder = Decoder(targets.margins, self.decision, targets.surrogate)
         return LinearPolicy(W[:, :-1], W[:, -1].copy(), decoder)
 

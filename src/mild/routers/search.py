@@ -14,7 +14,6 @@ from mild.arrays import BoolArray, FloatArray, IntArray
 from mild.decisions import argmax_last
 from mild.metrics import common_constant, linearised_rows
 from mild.policies import Policy
-from mild.routers.base import BaseRouter
 from mild.routers.candidates import Candidate
 from mild.routers.linear import LinearRouter
 from mild.routers.nearest import KNNRouter
@@ -77,6 +76,7 @@ class Search:
         self.n_jobs = n_jobs
         self.progress = progress
         self.interrupted = False
+        self.scores: dict[int, FloatArray] = {}
         self.done = 0
         self.total = n_candidates * len(data.folds)
 
@@ -92,18 +92,20 @@ class Search:
         made = np.full((len(data.costs), len(candidates)), -1, dtype=np.intp)
         judged = np.zeros(len(candidates), dtype=int)
         tasks = [(fold, block) for block in _blocks(candidates) for fold in range(len(data.folds))]
-        stream: Iterator[tuple[int, list[int], IntArray]] = Parallel(
+        for index in (i for i, one in enumerate(candidates) if one.keeps_scores):
+            self.scores[index] = np.full(data.costs.shape, np.nan, data.X.dtype)
+        stream: Iterator[tuple[int, list[int], IntArray, dict[int, FloatArray]]] = Parallel(
             n_jobs=self.n_jobs, return_as="generator_unordered"
         )(
-            delayed(_judge_block)(
-                data, fold, block, [candidates[i].router for i in block], self.tol
-            )
+            delayed(_judge_block)(data, fold, block, [candidates[i] for i in block], self.tol)
             for fold, block in tasks
         )
         try:
-            for fold, block, chosen in stream:
+            for fold, block, chosen, scores in stream:
                 test = data.folds[fold][1]
                 made[test[:, None], block] = chosen
+                for index, values in scores.items():
+                    self.scores[index][test] = values
                 judged[block] += 1
                 self.tell(len(block), f"fold {fold + 1}")
         except KeyboardInterrupt:
@@ -132,19 +134,21 @@ def _blocks(candidates: list[Candidate]) -> list[list[int]]:
 
 
 def _judge_block(
-    data: SearchData, fold: int, block: list[int], routers: list[BaseRouter], tol: float
-) -> tuple[int, list[int], IntArray]:
-    """The routers' choices (n_test, len(block)) on one fold's held-out rows."""
+    data: SearchData, fold: int, block: list[int], candidates: list[Candidate], tol: float
+) -> tuple[int, list[int], IntArray, dict[int, FloatArray]]:
+    """Choices (n_test, len(block)) on one fold's held-out rows, and the scores that are kept."""
     train, test = data.folds[fold]
     X, costs = data.X[train], data.costs[train]
     weight = None if data.sample_weight is None else data.sample_weight[train]
     held_out = data.X[test]
+    routers = [candidate.router for candidate in candidates]
     if weight is None and all(isinstance(router, KNNRouter) for router in routers):
-        return fold, block, np.column_stack(_nearest_choices(routers, X, costs, held_out))
+        return fold, block, np.column_stack(_nearest_choices(routers, X, costs, held_out)), {}
     path = None
     columns = []
-    for template in routers:
-        router = clone(template)
+    kept = {}
+    for index, candidate in zip(block, candidates, strict=True):
+        router = clone(candidate.router)
         if isinstance(router, LinearRouter):
             if path is None:
                 path = LinearPath(X, np.ones(len(train)) if weight is None else weight)
@@ -152,7 +156,9 @@ def _judge_block(
         else:
             policy = router.fit(X, costs, sample_weight=weight).policy_
         columns.append(policy.predict(held_out))
-    return fold, block, np.column_stack(columns)
+        if candidate.keeps_scores:
+            kept[index] = policy.decision_function(held_out)
+    return fold, block, np.column_stack(columns), kept
 
 
 def _nearest_choices(

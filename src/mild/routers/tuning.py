@@ -18,6 +18,7 @@ from mild.exceptions import InvalidInputError, TuningInterruptedWarning
 from mild.metrics import common_constant, common_rows
 from mild.policies import ConstantPolicy, Policy
 from mild.routers.base import BaseRouter
+from mild.routers.bias import cross_fitted_bias
 from mild.routers.candidates import (
     Candidate,
     family_candidates,
@@ -37,14 +38,22 @@ class RouterCV(BaseRouter):
     """Chooses margins, strength and, if asked, the family of the router, then fits it on all rows.
 
     Every candidate is judged by the mean cost of its choices on held-out rows. The p - 1 ratios of the
-    margins are searched around the theory; their scale is redundant with alpha for linear routers. Linear
-    candidates are fitted along paths, each starting from the last.
+    margins are searched around the theory; their scale is redundant with alpha for linear routers. Beside
+    them, margins proportional to a power of how often each expert is cheapest, and a bias per expert for
+    equal margins: with many experts and few rows a margin says how strongly its expert is regularised,
+    which no bias can copy; with few experts the bias is often all there is to gain. Linear candidates are
+    fitted along paths, each starting from the last.
 
     Parameters
     ----------
     estimator : LinearRouter to search around; None for the default one
     alphas : strengths to try; None for 1e-4 to 1 in steps of ten
-    margin_factors : factors by which single margins are moved against the first one
+    margin_factors : factors by which single margins are moved against the first one; (1.0,) keeps the
+        estimator's margins, and then neither exponents nor a bias are tried
+    margin_exponents : margins proportional to ``m_k ** exponent`` are tried, ``m_k`` how often expert k is
+        cheapest (at least 1), where the stationary rule decides; () for none
+    bias : whether a bias per expert is tried with equal margins, found on held-out scores; its own cost is
+        judged with the bias that the other folds ask for
     max_margins : margin vectors at most; beyond, the full product gives way to single moves
     grid : "ratios", or "paper": step 1 on [rho* - 5, rho* + 5] per expert, at the estimator's alpha
         unless ``alphas`` is given
@@ -85,6 +94,8 @@ class RouterCV(BaseRouter):
         *,
         alphas: Sequence[float] | None = None,
         margin_factors: Sequence[float] = (0.5, 1.0, 2.0),
+        margin_exponents: Sequence[float] = (0.0, 1 / 6, 1 / 3, 1 / 2),
+        bias: bool = True,
         max_margins: int = 81,
         grid: str = "ratios",
         families: Any = None,
@@ -101,6 +112,8 @@ class RouterCV(BaseRouter):
         self.estimator = estimator
         self.alphas = alphas
         self.margin_factors = margin_factors
+        self.margin_exponents = margin_exponents
+        self.bias = bias
         self.max_margins = max_margins
         self.grid = grid
         self.families = families
@@ -129,10 +142,15 @@ class RouterCV(BaseRouter):
         data = SearchData(X, costs, sample_weight, self._folds(X, costs))
         candidates = self._candidates(X, costs, sample_weight)
         stacked = "stack" in self._families and len(candidates) > 1
+        biased = any(candidate.keeps_scores for candidate in candidates)
         search = Search(
-            data, self.search_tol, self.n_jobs, self.progress, len(candidates) + stacked
+            data, self.search_tol, self.n_jobs, self.progress, len(candidates) + stacked + biased
         )
         made = search.run(candidates)
+        if biased and not search.interrupted:
+            candidate, chosen = _biased(candidates, made, data, search.scores)
+            search.tell(len(data.folds), "bias")
+            candidates, made = [*candidates, candidate], np.column_stack([made, chosen])
         if stacked and not search.interrupted:
             stack = self._stack(candidates, data.paid(made), data)
             try:
@@ -189,7 +207,9 @@ class RouterCV(BaseRouter):
                 self.alphas,
                 self.margin_factors,
                 self.max_margins,
+                self.margin_exponents,
                 self.grid,
+                self.bias,
             )
         found += family_candidates(self._families, self.alphas, self.random_state)
         if not found:
@@ -205,6 +225,8 @@ class RouterCV(BaseRouter):
         means = data.rows(outcome).mean(axis=0)
         best: dict[str, int] = {}
         for index, candidate in enumerate(candidates):
+            if "bias" in candidate.params:
+                continue  # Costs are blended, and a bias distorts what a router believes of them.
             name = candidate.params.get("loss", candidate.family)
             if name not in best or means[index] < means[best[name]]:
                 best[name] = index
@@ -288,3 +310,20 @@ class RouterCV(BaseRouter):
             means = mean_costs(data.costs, data.sample_weight).astype(data.X.dtype)
             return ConstantPolicy(means, data.X.shape[1], expert)
         return router.policy_
+
+
+def _biased(
+    candidates: list[Candidate], made: IntArray, data: SearchData, scores: dict[int, FloatArray]
+) -> tuple[Candidate, IntArray]:
+    """The best of the candidates whose scores were kept, with a bias, and its held-out choices."""
+    kept = list(scores)
+    means = data.rows(data.paid(made[:, kept])).mean(axis=0)
+    index = kept[int(np.argmin(means))]
+    parent = candidates[index]
+    margin = float(parent.params["margins"][0])
+    bias, chosen = cross_fitted_bias(
+        scores[index], data.costs, data.sample_weight, data.folds, margin
+    )
+    params = {**parent.params, "bias": tuple(bias.tolist())}
+    router = clone(parent.router).set_params(bias=params["bias"])
+    return Candidate("linear", router, params, (*parent.complexity, 1.0)), chosen

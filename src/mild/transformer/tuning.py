@@ -57,7 +57,7 @@ def tuned_margins(
         cost_scale=router.cost_scale,
         decision=router.decision,
     )
-    search = RouterCV(head, cv=FOLDS, random_state=seed)
+    search = RouterCV(head, cv=FOLDS, bias=False, random_state=seed)
     search.fit(scaled, costs[held], None if sample_weight is None else sample_weight[held])
     margins = np.array(search.best_params_["margins"], np.float64)
     total = float(costs.shape[1] if router.total is None else router.total)
