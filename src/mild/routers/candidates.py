@@ -31,7 +31,7 @@ __all__ = [
 
 FAMILIES = ("linear", "regression", "knn", "mlp", "stack")
 #: Rows times features, counted as 384 at least, up to which "auto" has the network: about 5,000 rows, or
-#: 20 seconds of one core. On more it takes longer than all the others together.
+#: 40 seconds of one core. On more it takes longer than all the others together.
 MLP_SIZE = 2_000_000
 GRIDS = ("ratios", "paper")
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
