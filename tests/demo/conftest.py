@@ -19,6 +19,7 @@ def small_settings() -> DemoSettings:
         neighbours=(5,),
         folds=2,
         region_samples=600,
+        tail_draws=2,
         jobs=1,
     )
 

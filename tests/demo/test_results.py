@@ -31,6 +31,7 @@ def test_json_holds_data_seeds_settings_versions_hardware_and_every_number(small
     interval = stored["blocks"][0]["rows"][1]["minus_tdef"]
     assert interval["low"] == small_results.blocks[0].rows[1].against_tdef.low
     assert stored["findings"]
+    assert stored["long_tail"][0]["losses"] == small_results.tail[0].losses.tolist()
     assert stored["line"]["best_regions"][0]["expert"] == 2
 
 

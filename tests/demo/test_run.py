@@ -53,6 +53,7 @@ def test_progress_starts_at_none_and_ends_with_all():
         neighbours=(5,),
         folds=2,
         region_samples=200,
+        tail_draws=2,
         jobs=1,
     )
     run_demo(settings, lambda done, total, text: steps.append((done, total)))

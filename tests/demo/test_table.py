@@ -79,5 +79,6 @@ def test_the_oracle_carries_no_mark(small_results):
 
 def test_the_output_ends_with_findings(small_results):
     text = "\n".join(shown(small_results, 100))
-    assert text.index("Findings") > text.index("Experts by region")
+    assert text.index("Findings") > text.index("20 experts, long") > text.index("Experts by region")
+    assert f"TDEF {small_results.tail[0].losses.mean():.4f}" in text
     assert "Routing pays in 4 of 4 blocks" in text

@@ -56,7 +56,8 @@ def demo(
     ten digits each, synthetic or trained; costs are errors, or errors plus the share of the digits that
     the expert knows. TDEF, MILD (uniform, theory, tuned; argmax and stationary), CE, CWCE, LDAM, cost
     regression, kNN, the best constant and the oracle; then a case in which experts specialise by region
-    of the input, and two pictures. A minute or two on two cores.
+    of the input, one with 20 experts and a long tail of shares, and two pictures. A minute or two on two
+    cores.
 
     The folder must be new, empty, or an earlier demo's, whose files are replaced.
 

@@ -1,4 +1,4 @@
-"""Small problems of our own: the digits scenarios, a line, a plane, questions and who answered them.
+"""Small problems of our own: digits, a line, a plane, domains, questions and who answered them.
 
 They are loaded when they are first used: the questions need no scikit-learn.
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mild.datasets.digits import COSTS, EXPERTS, SETUPS, DigitsScenario, digits_scenario
+    from mild.datasets.domains import domains
     from mild.datasets.line import class_densities, expert_accuracies, one_dimensional
     from mild.datasets.outcomes import outcomes_file
     from mild.datasets.plane import region_of, regions
@@ -26,6 +27,7 @@ _HOMES = {
     "SETUPS": "digits",
     "DigitsScenario": "digits",
     "digits_scenario": "digits",
+    "domains": "domains",
     "class_densities": "line",
     "expert_accuracies": "line",
     "one_dimensional": "line",
@@ -43,6 +45,7 @@ __all__ = [
     "RoutingData",
     "class_densities",
     "digits_scenario",
+    "domains",
     "expert_accuracies",
     "one_dimensional",
     "outcomes_file",

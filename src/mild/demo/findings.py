@@ -22,6 +22,7 @@ def findings(results: DemoResults) -> list[str]:
         _constant(blocks),
         _leaders(blocks),
         _regions(results),
+        _tail(results),
         _line(results),
     ]
 
@@ -121,6 +122,18 @@ def _regions(results: DemoResults) -> str:
         f"{block.row('mild_tuned_stationary').mean:.4f}, best constant "
         f"{block.row('constant').mean:.4f}, a router told the true label "
         f"{block.row('label').mean:.4f}: the label is worth nothing there, the input is."
+    )
+
+
+def _tail(results: DemoResults) -> str:
+    tdef, uniform, _, theory, argmax, _ = results.tail
+    return (
+        f"Among 20 experts with a long tail of shares and 400 rows, mean of "
+        f"{_count(len(tdef.losses), 'draw')}: TDEF {tdef.losses.mean():.4f}, MILD with equal margins "
+        f"{uniform.losses.mean():.4f}, with theory margins from best counts "
+        f"{theory.losses.mean():.4f} (by argmax {argmax.losses.mean():.4f}); the rarer half of the "
+        f"experts is found for {100 * tdef.recall.mean():.0f}, {100 * uniform.recall.mean():.0f} and "
+        f"{100 * theory.recall.mean():.0f} % of its inputs."
     )
 
 

@@ -95,6 +95,7 @@ def document(results: DemoResults) -> dict[str, Any]:
             "features": "Nystroem features of a radial kernel, 128 components, from the training half",
             "setups": {name: list(SETUPS[name]) for name in settings.setups},
             "regions": f"{settings.region_samples} points of the unit square per seed, halves",
+            "long_tail": "20 Gaussian domains with shares proportional to 1 / k, 400 rows to train on",
         },
         "settings": dataclasses.asdict(settings),
         "seeds": list(range(settings.seeds)),
@@ -106,6 +107,7 @@ def document(results: DemoResults) -> dict[str, Any]:
         "warnings": results.warned,
         "blocks": [_block(block) for block in results.blocks],
         "region_case": _block(results.region_block),
+        "long_tail": [row.as_dict() for row in results.tail],
         "line": _line(results.line),
         "plane": _picture(results.plane),
     }

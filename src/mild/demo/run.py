@@ -12,6 +12,7 @@ from joblib import Parallel, delayed, parallel_config
 
 from mild.demo.blocks import Block, gather
 from mild.demo.cells import REGION_CASE, Cell, run_task, tasks
+from mild.demo.long_tail import TailCase, TailRow, run_case
 from mild.demo.pictures import Picture, draw_line, draw_plane
 from mild.demo.settings import DemoSettings
 
@@ -19,6 +20,8 @@ __all__ = ["DemoResults", "Progress", "run_demo"]
 
 #: Called with how many steps are done, how many there are, and what was just done.
 Progress: TypeAlias = Callable[[int, int, str], None]
+
+TAIL_ALPHAS = (1e-4, 1e-3, 1e-2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +33,7 @@ class DemoResults:
     settings : what was run
     blocks : the digits, one block per setup, kind of experts and cost type
     region_block : the case in which experts specialise by region
+    tail : the case with a long tail of experts, one row per method
     line, plane : the pictures
     warned : warnings that came up in training, each once, with the number of cells they came up in
     seconds : wall time
@@ -39,6 +43,7 @@ class DemoResults:
     settings: DemoSettings
     blocks: tuple[Block, ...]
     region_block: Block
+    tail: tuple[TailRow, ...]
     line: Picture
     plane: Picture
     warned: dict[str, int]
@@ -66,12 +71,15 @@ def run_demo(settings: DemoSettings, progress: Progress | None = None) -> DemoRe
         gathered = Parallel(n_jobs=settings.jobs)(
             delayed(gather)(group, settings.confidence) for group in groups
         )
+        case = TailCase(draws=settings.tail_draws, alphas=TAIL_ALPHAS, n_folds=settings.folds)
+        tail = run_case(case, settings.confidence, settings.jobs)
     line, plane = draw_line(), draw_plane()
-    report(total, total, "intervals and pictures")
+    report(total, total, "intervals, long tail and pictures")
     return DemoResults(
         settings,
         tuple(block for block in gathered if block.setup != REGION_CASE),
         next(block for block in gathered if block.setup == REGION_CASE),
+        tail,
         line,
         plane,
         _warnings(cells),

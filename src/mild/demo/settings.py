@@ -26,6 +26,7 @@ class DemoSettings:
     neighbours : numbers of neighbours searched for kNN
     folds : folds of the cross-validation on the training half
     region_samples : points of the region case, half to train and half to test
+    tail_draws : repetitions of the case with a long tail of experts
     confidence : of the paired intervals
     jobs : worker processes
     """
@@ -39,6 +40,7 @@ class DemoSettings:
     neighbours: tuple[int, ...] = (3, 5, 10, 20, 40)
     folds: int = 3
     region_samples: int = 2000
+    tail_draws: int = 10
     confidence: float = 0.95
     jobs: int = 2
 
@@ -52,9 +54,11 @@ class DemoSettings:
                 raise InvalidInputError(f"{name} must name at least one of {', '.join(known)}.")
             for value in chosen:
                 check_option(name, value, known)
-        for name in ("seeds", "jobs"):
-            if getattr(self, name) < 1:
-                raise InvalidInputError(f"{name} must be at least 1; got {getattr(self, name)}.")
+        for name, least in (("seeds", 1), ("tail_draws", 2), ("jobs", 1)):
+            if getattr(self, name) < least:
+                raise InvalidInputError(
+                    f"{name} must be at least {least}; got {getattr(self, name)}."
+                )
 
     def changed(
         self,
@@ -98,4 +102,5 @@ class DemoSettings:
             margin_factors=(0.5, 1.0, 2.0),
             neighbours=(5, 20),
             region_samples=1000,
+            tail_draws=3,
         )

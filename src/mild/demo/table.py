@@ -14,6 +14,7 @@ from rich.text import Text
 from mild.datasets import SETUPS
 from mild.demo.blocks import REFERENCE, Block, Row
 from mild.demo.findings import caption, findings
+from mild.demo.long_tail import TailRow, describe
 from mild.demo.run import DemoResults
 
 __all__ = ["block_tables", "render"]
@@ -35,6 +36,8 @@ def render(results: DemoResults, width: int) -> Iterator[RenderableType]:
     region = _table([results.region_block], width, _decimals(results.blocks, width))
     region.title = "Experts by region of a plane · labels say nothing"
     yield region
+    yield Text()
+    yield _tail_table(results.tail)
     yield Text()
     yield Text(caption(results), style="dim")
     yield Text()
@@ -75,14 +78,7 @@ def _decimals(blocks: Sequence[Block], width: int) -> int:
 def _table(blocks: Sequence[Block], width: int, digits: int) -> Table:
     # Blocks stand apart where there is room.
     gap = max(0, min(4, width - _needed(blocks, digits)))
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-        title_style="bold",
-        show_edge=False,
-        pad_edge=False,
-        padding=0,
-    )
+    table = _empty_table()
     table.add_column("method", no_wrap=True, width=METHOD_WIDTH)
     for place, block in enumerate(blocks):
         numbers = " ".join(
@@ -101,6 +97,28 @@ def _table(blocks: Sequence[Block], width: int, digits: int) -> Table:
             cells.append(Text(_shares(row, digits)))
         table.add_row(*cells, style="dim" if rows[0].key in YARDSTICKS else None)
     return table
+
+
+def _tail_table(rows: Sequence[TailRow]) -> Table:
+    table = _empty_table()
+    table.title = "20 experts, long tail of shares, 400 rows · recall of the rarer half"
+    table.add_column("method", no_wrap=True)
+    for name in ("loss", "balanced", "recall", "minus TDEF"):
+        table.add_column(f"  {name}", justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in describe(row)))
+    return table
+
+
+def _empty_table() -> Table:
+    return Table(
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        title_style="bold",
+        show_edge=False,
+        pad_edge=False,
+        padding=0,
+    )
 
 
 def _loss(row: Row) -> str:
