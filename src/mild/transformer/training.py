@@ -16,11 +16,11 @@ import torch
 from torch import nn
 
 from mild.arrays import FloatArray, IntArray
-from mild.exceptions import InvalidInputError
 from mild.policies import Decoder
 from mild.routers.neural.checkpoint import Checkpoint
 from mild.routers.neural.problem import Problem
-from mild.routers.neural.run import Run, is_finite
+from mild.routers.neural.run import Run
+from mild.routers.neural.training import train_epochs
 from mild.routers.targets import Targets
 from mild.text.tokens import Ids
 from mild.transformer.network import RoutingNetwork
@@ -101,24 +101,14 @@ def train(
     progress : called with steps done, steps in all and a message
     """
     optimizer = _optimizer(network, plan)
-    run = Run() if store is None else store.read(network, optimizer, plan.epochs)
-    with torch.enable_grad():
-        while run.epoch < plan.epochs:
-            record = _epoch(network, problem, plan, optimizer, run.epoch + 1, reseed, progress)
-            if not is_finite(network, record):
-                run.diverged = True
-                break
-            run.add(record, network)
-            if store is not None:
-                store.write(run, network, optimizer)
-    if run.diverged and run.best is None:
-        raise InvalidInputError(
-            f"training diverged in epoch {run.epoch + 1}: loss or weights are not finite. Lower "
-            f"lr={plan.lr:g}."
-        )
-    if run.best is not None:
-        network.load_state_dict(run.best)
-    return run
+    return train_epochs(
+        network,
+        optimizer,
+        lambda epoch: _epoch(network, problem, plan, optimizer, epoch, reseed, progress),
+        plan.epochs,
+        store=store,
+        remedy=f"Lower lr={plan.lr:g}.",
+    )
 
 
 def _epoch(

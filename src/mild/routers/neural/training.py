@@ -23,7 +23,7 @@ from mild.routers.neural.group import Group
 from mild.routers.neural.problem import Problem, check_output
 from mild.routers.neural.run import Run, is_finite
 
-__all__ = ["Settings", "learning_rate", "own_randomness", "train"]
+__all__ = ["Settings", "learning_rate", "own_randomness", "train", "train_epochs"]
 
 MOMENTUM = 0.9
 # One cycle: up for this share of the steps, from and down to these fractions of the largest rate.
@@ -77,10 +77,49 @@ def train(
     """
     group = Group() if group is None else group
     optimizer = _optimizer(module, settings)
-    run = Run() if store is None else _continued(store, module, optimizer, settings.epochs, group)
+    return train_epochs(
+        module,
+        optimizer,
+        lambda epoch: _epoch(module, problem, settings, optimizer, epoch, reseed, group),
+        settings.epochs,
+        patience=settings.patience,
+        store=store,
+        progress=progress,
+        group=group,
+        remedy=f"Lower lr={settings.lr:g}, or scale the features.",
+    )
+
+
+def train_epochs(
+    module: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    epoch: Callable[[int], dict[str, Any]],
+    epochs: int,
+    *,
+    patience: int | None = None,
+    store: Checkpoint | None = None,
+    progress: Callable[[int, int, str], Any] | None = None,
+    group: Group | None = None,
+    remedy: str = "Lower the learning rate.",
+) -> Run:
+    """Run epochs and leave the module at its best one; the loop of every torch model here.
+
+    Parameters
+    ----------
+    epoch : runs one epoch, counted from 1, and returns its record: "loss", and "validation_loss" and
+        "validation_surrogate" where rows are held out
+    epochs : how many to run
+    patience : stop after so many epochs without a better validation loss; None to run all
+    store : where every epoch is written to, and where the run may continue from
+    progress : called with epochs done, epochs in all and a message
+    group : processes that train the module together
+    remedy : what to do about a training that diverges, for the error
+    """
+    group = Group() if group is None else group
+    run = Run() if store is None else _continued(store, module, optimizer, epochs, group)
     with torch.enable_grad():
-        while not run.is_over(settings.epochs, settings.patience):
-            record = _epoch(module, problem, settings, optimizer, run.epoch + 1, reseed, group)
+        while not run.is_over(epochs, epochs if patience is None else patience):
+            record = epoch(run.epoch + 1)
             # One process decides for all: a last digit that differs must not part them.
             record, finite = group.first(partial(_judged, record, module))
             if not finite:
@@ -90,11 +129,10 @@ def train(
             if store is not None:
                 _write(store, run, module, optimizer, group)
             if progress is not None and group.is_first:
-                progress(run.epoch, settings.epochs, _message(record))
+                progress(run.epoch, epochs, _message(record))
     if run.diverged and run.best is None:
         raise InvalidInputError(
-            f"training diverged in epoch {run.epoch + 1}: loss or weights are not finite. "
-            f"Lower lr={settings.lr:g}, or scale the features."
+            f"training diverged in epoch {run.epoch + 1}: loss or weights are not finite. {remedy}"
         )
     if run.best is not None:
         module.load_state_dict(run.best)
