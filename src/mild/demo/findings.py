@@ -45,8 +45,9 @@ def caption(results: DemoResults) -> str:
         f"{settings.folds}-fold cross-validation (LDAM: times its squared scale), kNN: k likewise. "
         f"MILD: logistic, others rewards, margins of mean 1; theory: best counts; tuned: margins of "
         f"reward counts times {factors} (all combinations up to 81, else one margin at a time), "
-        f"searched for the rule it decides by. With equal margins the two rules agree. Real "
-        f"experts' costs are taken on the rows they learned from, as in the paper."
+        f"powers of best counts and a bias, searched for the rule it decides by. With equal margins "
+        f"the two rules agree. Real experts' costs are taken on the rows they learned from, as in "
+        f"the paper."
     )
 
 

@@ -43,7 +43,7 @@ class Method:
 
 
 _THEORY = "others rewards, theory margins from best counts"
-_TUNED = "others rewards, margin ratios searched around the theory (reward counts)"
+_TUNED = "others rewards; margin ratios, powers of best counts and a bias searched"
 
 METHODS = (
     Method("tdef", "TDEF", "complement rewards, all margins 1"),
