@@ -53,7 +53,10 @@ def test_a_folder_gives_the_router_of_the_whole_table(mild, folder):
     )
     ours, theirs = load(parent / "a"), load(parent / "b")
     X = np.random.default_rng(0).normal(size=(50, 5)).astype(np.float32)
-    np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X), rtol=1e-4)
+    # As near as two searches for one optimum end, where a score is near 0, too.
+    scores = theirs.decision_function(X)
+    near = 1e-4 * np.abs(scores).max()
+    np.testing.assert_allclose(ours.decision_function(X), scores, rtol=1e-4, atol=near)
     assert ours.metadata["kind"] == theirs.metadata["kind"] == "standardized"
     assert ours.metadata["notes"]["cost"] == theirs.metadata["notes"]["cost"]
     assert ours.metadata["notes"]["table"]["shards"] == 3

@@ -295,7 +295,8 @@ def test_extreme_scores_give_the_true_gradient_or_its_overflow(
     rewards = rng.choice([0.0, 0.3, 1.0], (24, 5))
     margins = rng.choice([0.1, 0.7, 1.9], 5)
     gradient = mild_loss(scores, rewards, margins, surrogate, return_gradient=True)[1]
-    tolerance = 1e-10 if dtype is np.float64 else 2e-3
+    # Scores over margins are exponents: their rounding is the relative error of a power.
+    tolerance = 8 * float(np.finfo(dtype).eps) * min(size, 1e3) / margins.min()
     for row, f, w in zip(gradient, scores, rewards, strict=True):
         up, down = oracles.mild_gradient_parts(f.tolist(), w.tolist(), margins, surrogate)
         for got, a, b in zip(row.tolist(), up, down, strict=True):

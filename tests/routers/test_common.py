@@ -169,8 +169,11 @@ def test_sample_weights_are_copies_of_rows(case):
     weight = np.random.default_rng(1).integers(0, 4, len(X))
     weighted = fitted(case, X, costs, weight)
     copied = fitted(case, X.repeat(weight, axis=0), costs.repeat(weight, axis=0))
-    close = 5e-2 if case.kinked else 2e-4
-    assert_allclose(weighted.decision_function(X), copied.decision_function(X), atol=close)
+    if case.kinked:
+        # Rounding decides at which of the kinks near the optimum the solver stops.
+        assert weighted.objective_ == pytest.approx(copied.objective_, rel=1e-3)
+    else:
+        assert_allclose(weighted.decision_function(X), copied.decision_function(X), atol=2e-4)
     assert (weighted.predict(X) == copied.predict(X)).mean() > (0.9 if case.kinked else 0.98)
 
 

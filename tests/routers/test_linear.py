@@ -259,7 +259,7 @@ def test_a_warm_start_without_intercept_forgets_the_old_one():
 def test_many_rows_start_from_a_sample_and_end_at_the_same_optimum(container):
     X, costs = problem(n=2 * SAMPLE + 100, d=3)
     X[np.abs(X) < 0.3] = 0
-    router = LinearRouter(tol=1e-10).fit(container(X), costs)
+    router = LinearRouter(tol=1e-12).fit(container(X), costs)
     rewards = mild.rewards(costs)
     rewards /= rewards.sum()
     scores = router.decision_function(X)

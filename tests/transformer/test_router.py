@@ -17,6 +17,7 @@ from mild.exceptions import (
 )
 from mild.metrics import best_constant, deferral_loss
 from mild.transformer import DEBERTA, TransformerRouter
+from tolerances import rounding
 from transformer_cases import make_task
 
 pytest.importorskip("torch", reason="a transformer router is fitted with it")
@@ -149,7 +150,8 @@ def test_a_killed_run_goes_on_where_it_was(models, tmp_path):
 def test_an_expert_can_go_without_a_refit(fitted):
     fewer = fitted.without(1)
     scores = fitted.decision_function(TEXTS[:10])
-    np.testing.assert_array_equal(fewer.decision_function(TEXTS[:10]), scores[:, [0, 2]])
+    near = rounding(np.float32, np.abs(scores).max())
+    np.testing.assert_allclose(fewer.decision_function(TEXTS[:10]), scores[:, [0, 2]], **near)
 
 
 def test_one_expert_leaves_nothing_to_train(models):

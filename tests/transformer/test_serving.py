@@ -16,6 +16,7 @@ from mild.text import EncoderFeatures, OnnxFeatures
 from mild.transformer import TransformerRouter, onnx_features
 from mild.transformer.serving import exported
 from text_cases import ODD_TEXTS
+from tolerances import rounding
 from transformer_cases import make_task
 
 for needed in ("torch", "transformers", "onnx", "onnxruntime"):
@@ -129,7 +130,9 @@ def test_frozen_encoder_features_are_served_by_the_same_path(models, pooling, tm
     (folder / "modules.json").write_text(json.dumps([{"type": "a.Normalize"}]))
     features = EncoderFeatures(folder, cache=False, max_length=24).fit(TEXTS)
     carried = onnx_features(features)
-    np.testing.assert_allclose(carried.transform(MIXED), features.transform(MIXED), atol=1e-3)
+    # Vectors of length 1 that lie close together: the scale makes their rounding large.
+    near = rounding(np.float32, 1 / carried.state()[1]["scale"].item())
+    np.testing.assert_allclose(carried.transform(MIXED), features.transform(MIXED), **near)
     router = LinearRouter().fit(features.transform(TEXTS), COSTS)
     loaded = load(save(router, tmp_path / "router", text=carried))
     np.testing.assert_array_equal(loaded.route(TEXTS), router.predict(features.transform(TEXTS)))
