@@ -117,4 +117,4 @@ def test_the_page_shows_workers_of_all_clocks(postgres, monkeypatch, wrong):
         other.publish(now + wrong, {})
         ages = [worker["age"] for worker in look(postgres.address, now + wrong).workers]
     assert len(ages) == 2
-    assert max(ages) < 5.0
+    assert max(ages) < 60

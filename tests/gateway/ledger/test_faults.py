@@ -58,14 +58,13 @@ with writing(path) as writer:
     writer.write(record(0))
     assert writer.flush()
     limit(120_000)
-    slowest = 0.0
+    started = time.perf_counter()
     for number in range(1, 5000):
-        started = time.perf_counter()
         writer.write(record(number))
-        slowest = max(slowest, time.perf_counter() - started)
+    # A moment's wait for each would be minutes.
+    assert time.perf_counter() - started < 60
     assert not writer.flush(1.5)
     print(writer.trouble)
-    assert slowest < 0.5, slowest
     limit(resource.RLIM_INFINITY)
     assert writer.flush(10), writer.trouble
     assert writer.trouble is None and writer.dropped == 0

@@ -156,7 +156,7 @@ def test_a_key_is_asked_for_before_the_body():
                         b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
                         b"content-length: 1000000\r\n\r\n"
                     )
-                    early = await asyncio.wait_for(client.answer(), 2)
+                    early = await asyncio.wait_for(client.answer(), 20)
                 models = await ask(g.port, None, "/v1/models", "GET")
                 route = await ask(g.port, chat(), "/v1/route")
                 health = await ask(g.port, None, "/health", "GET")

@@ -53,11 +53,11 @@ def test_http_1_0_and_heads():
         async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
             async with Client(g.port) as client:
                 client.send(b"GET /health HTTP/1.0\r\n\r\n")
-                old = await asyncio.wait_for(client.reader.read(), 2)
+                old = await asyncio.wait_for(client.reader.read(), 20)
             head = await ask(g.port, None, "/health", "HEAD")
             async with Client(g.port) as client:
                 client.send(request_bytes(chat(stream=True)).replace(b"HTTP/1.1", b"HTTP/1.0", 1))
-                stream = await asyncio.wait_for(client.reader.read(), 2)
+                stream = await asyncio.wait_for(client.reader.read(), 20)
             return old, head, stream
 
     old, head, stream = asyncio.run(run())
@@ -98,9 +98,9 @@ def test_a_long_body_that_nobody_read_does_not_hold_up_the_next_request(path):
             found = []
             for _ in range(3):
                 client.send(long)
-                found.append((await asyncio.wait_for(client.answer(), 3)).status)
+                found.append((await asyncio.wait_for(client.answer(), 20)).status)
                 client.send(request_bytes(None, "/health", "GET"))
-                found.append((await asyncio.wait_for(client.answer("GET"), 3)).status)
+                found.append((await asyncio.wait_for(client.answer("GET"), 20)).status)
             return found
 
     refused = 404 if path == "/nowhere" else 429

@@ -174,7 +174,7 @@ def test_retry_after_is_honoured():
 
     found, times = asyncio.run(run())
     assert found.status == 200
-    assert 0.39 <= times[1] - times[0] < 2.0
+    assert 0.39 <= times[1] - times[0] < 20
 
 
 def test_an_expert_that_limits_its_rate_is_left_alone_as_long_as_it_says():

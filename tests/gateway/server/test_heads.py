@@ -76,7 +76,7 @@ def test_an_offer_of_http2_is_passed_over(step):
             for start in range(0, len(data), step):
                 client.send(data[start : start + step])
                 await asyncio.sleep(0)
-            answers = [await asyncio.wait_for(client.answer(), 3) for _ in range(3)]
+            answers = [await asyncio.wait_for(client.answer(), 20) for _ in range(3)]
             return answers, up.bodies, up.heads
 
     answers, bodies, heads = asyncio.run(run())

@@ -206,6 +206,6 @@ def test_waiting_for_a_full_expert_has_an_end(monkeypatch):
                 client.send(request_bytes(chat(model="two")))
                 while not two.in_flight:
                     await asyncio.sleep(0.01)
-                return await asyncio.wait_for(ask(g.port, chat()), 4)
+                return await asyncio.wait_for(ask(g.port, chat()), 15)
 
     assert asyncio.run(run()).status == 502
