@@ -27,7 +27,7 @@ import pyarrow.parquet as parquet
 import mild
 from benchmarks.data import planted
 from benchmarks.measure import Report, Timing, environment, median_ratio, ratio_spread
-from mild.engines import cores
+from mild.distributed.ray_connection import cores
 from mild.routers import LinearRouter
 
 WIDTH = 384
@@ -87,7 +87,7 @@ def bare(folder: str, data: str) -> Taken:
 
 def local(folder: str, data: str) -> Taken:
     """``mild route --out``"""
-    from mild.batch import BatchOptions, route_dataset
+    from mild.distributed.batch import BatchOptions, route_dataset
 
     with tempfile.TemporaryDirectory(dir=Path(data).parent.parent) as out:
         start = clocks()
@@ -97,8 +97,8 @@ def local(folder: str, data: str) -> Taken:
 
 def on_ray(folder: str, data: str) -> Taken:
     """``mild route --out --engine ray``, without the start of Ray and of its workers."""
-    from mild.batch import BatchOptions, route_dataset
-    from mild.engines import connect
+    from mild.distributed.batch import BatchOptions, route_dataset
+    from mild.distributed.ray_connection import connect
 
     start = time.perf_counter()
     with connect(), tempfile.TemporaryDirectory(dir=Path(data).parent.parent) as out:

@@ -29,9 +29,9 @@ from benchmarks.measure import (
     seconds,
 )
 from mild import nn
-from mild.costs import cheapest
-from mild.costs import rewards as make_rewards
-from mild.losses import mild_loss
+from mild.core.costs import cheapest
+from mild.core.costs import rewards as make_rewards
+from mild.core.losses import mild_loss
 from mild.metrics import best_constant, deferral_loss, oracle_loss
 from mild.routers import LinearRouter
 

@@ -19,9 +19,9 @@ import sys
 from pathlib import Path
 import numpy as np
 from mild.artifact import save
-from mild.datasets.questions import make_questions
+from mild.data.datasets.questions import make_questions
 from mild.routers.priced import PricedRouter
-from mild.text import HashingFeatures
+from mild.features import HashingFeatures
 folder, dimensions, terms, *names = sys.argv[1:]
 texts = [row["query"] for row in make_questions(1500, 0)]
 features = HashingFeatures(dimensions=int(dimensions), max_terms=int(terms)).fit(texts)

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.data import planted
 from benchmarks.measure import Report, environment
-from mild.exceptions import MildWarning
+from mild.errors import MildWarning
 from mild.routers import LinearRouter
 
 BASE = {"rows": 40_000, "features": 96, "experts": 8}

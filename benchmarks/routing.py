@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from experiments.records import commit
 
 from benchmarks.measure import Report, environment
-from mild.comparison import Comparison, Method, chosen_methods, compare
-from mild.exceptions import DegenerateDataWarning
+from mild.data import read_outcomes
+from mild.errors import DegenerateDataWarning
+from mild.evaluation.comparison import Comparison, Method, chosen_methods, compare
+from mild.evaluation.tasks import CostTerms, Task, comparison_inputs, make_task, task_splits
 from mild.metrics import resampled_intervals, state
 from mild.metrics.student import student_quantile
-from mild.reproduce.surroundings import commit
-from mild.tables import read_outcomes
-from mild.tasks import CostTerms, Task, comparison_inputs, make_task, task_splits
 
 KEPT = Path(__file__).parent.parent / "results" / "routing"
 PARTS = Path(__file__).parent.parent / "build" / "routing"

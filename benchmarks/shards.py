@@ -70,8 +70,8 @@ class Timed:
 def child(engine: str, folder: str, scratch: str) -> dict[str, Any]:
     """Fit once, in this process, and tell what it took."""
     warnings.simplefilter("ignore")
+    from mild.data.outcomes import Wanted
     from mild.routers.linear import LinearRouter
-    from mild.tables.outcomes import Wanted
 
     wanted = Wanted(None, None, None, None, None, None, None, True)
     router = LinearRouter(tol=0.0, max_iter=6, **OPTIONS)
@@ -79,10 +79,10 @@ def child(engine: str, folder: str, scratch: str) -> dict[str, Any]:
         return _in_memory(router, folder)
     from contextlib import contextmanager
 
-    from mild.shards.dataset import open_dataset
-    from mild.shards.fitting import fit_shards
-    from mild.shards.workers import local_workers, ray_workers
-    from mild.tasks import CostTerms
+    from mild.distributed.shards.dataset import open_dataset
+    from mild.distributed.shards.fitting import fit_shards
+    from mild.distributed.shards.workers import local_workers, ray_workers
+    from mild.evaluation.tasks import CostTerms
 
     timed: list[Timed] = []
 

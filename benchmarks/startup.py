@@ -17,7 +17,7 @@ def fresh(code: str) -> float:
 
 def run(repeats: int = 21) -> Report:
     """Measure and return the table."""
-    fresh("import mild, mild.decisions")
+    fresh("import mild, mild.core.decisions")
     times = interleave(
         {
             "nothing": lambda: fresh("pass"),

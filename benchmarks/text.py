@@ -26,8 +26,8 @@ from benchmarks.measure import (
     seconds,
 )
 from mild.artifact import LoadedRouter
+from mild.features import HashingFeatures
 from mild.routers import LinearRouter
-from mild.text import HashingFeatures
 
 LENGTH = 600
 LETTERS = "etaoinshrdlucmfwypvbgkjqxz"

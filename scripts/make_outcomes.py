@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mild.datasets import outcomes_file
-from mild.tables import read_outcomes
+from mild.data import read_outcomes
+from mild.data.datasets import outcomes_file
 
 KEPT = ("query", "options", "source", "grade")
 

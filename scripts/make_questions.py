@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from mild.datasets.questions import make_questions
+from mild.data.datasets.questions import make_questions
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mild.text import OnnxFeatures
+from mild.features import OnnxFeatures
 from transformer_cases import VOCABULARY, build_tokenizer
 
 WIDTH = 5

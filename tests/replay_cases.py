@@ -6,8 +6,8 @@ import numpy as np
 
 from ledger_cases import record, write_all
 from mild.artifact import LoadedRouter
+from mild.features import HashingFeatures
 from mild.policies import LinearCostPolicy
-from mild.text import HashingFeatures
 
 NAMES = ["small", "middle", "large"]
 # Mean dollars of each expert on each kind of query.

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from mild.artifact import LoadedRouter
+from mild.data import outcome_costs, read_outcomes
 from mild.policies import LinearCostPolicy, PricedPolicy
-from mild.tables import outcome_costs, read_outcomes
 
 NAMES = ["small", "medium", "large"]
 PRICES = (0.001, 0.004, 0.02)

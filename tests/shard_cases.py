@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
+from mild.data import read_outcomes
+from mild.data.outcomes import Wanted
+from mild.distributed.shards.dataset import open_dataset
+from mild.distributed.shards.fitting import fit_shards
+from mild.distributed.shards.workers import local_workers
+from mild.evaluation.tasks import CostTerms, fit_task, make_step, make_task
 from mild.routers.linear import LinearRouter
-from mild.shards.dataset import open_dataset
-from mild.shards.fitting import fit_shards
-from mild.shards.workers import local_workers
-from mild.tables import read_outcomes
-from mild.tables.outcomes import Wanted
-from mild.tasks import CostTerms, fit_task, make_step, make_task
 
 EXPERTS = ["ant", "bee", "cat"]
 ASIS = Wanted(None, None, None, None, None, None, None, True)

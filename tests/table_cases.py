@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from mild.exceptions import DataFileError
-from mild.tables import read_outcomes
+from mild.data import read_outcomes
+from mild.errors import DataFileError
 
 
 def wide(**columns):

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "cost_matrix": "mild.costs",
-    "rewards": "mild.costs",
-    "reward_distribution": "mild.costs",
-    "mild_loss": "mild.losses",
-    "expert_mass": "mild.margins",
-    "theory_margins": "mild.margins",
-    "stationary_distribution": "mild.decisions",
-    "decide": "mild.decisions",
+    "cost_matrix": "mild.core.costs",
+    "rewards": "mild.core.costs",
+    "reward_distribution": "mild.core.costs",
+    "mild_loss": "mild.core.losses",
+    "expert_mass": "mild.core.margins",
+    "theory_margins": "mild.core.margins",
+    "stationary_distribution": "mild.core.decisions",
+    "decide": "mild.core.decisions",
     "deferral_loss": "mild.metrics",
     "LinearRouter": "mild.routers",
     "NeuralRouter": "mild.routers",
@@ -34,10 +34,10 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from mild.artifact import load, save
-    from mild.costs import cost_matrix, reward_distribution, rewards
-    from mild.decisions import decide, stationary_distribution
-    from mild.losses import mild_loss
-    from mild.margins import expert_mass, theory_margins
+    from mild.core.costs import cost_matrix, reward_distribution, rewards
+    from mild.core.decisions import decide, stationary_distribution
+    from mild.core.losses import mild_loss
+    from mild.core.margins import expert_mass, theory_margins
     from mild.metrics import deferral_loss
     from mild.routers import (
         CascadeRouter,

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from mild.artifact import fingerprint
 from mild.artifact import fingerprints as module
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 
 
 @pytest.fixture

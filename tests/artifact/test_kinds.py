@@ -7,7 +7,7 @@ import pytest
 
 from mild.artifact import LoadedRouter, load, save
 from mild.artifact.kinds import CHECKS
-from mild.exceptions import ArtifactError
+from mild.errors import ArtifactError
 from mild.policies import POLICIES, CascadePolicy, NearestPolicy, StandardizedPolicy
 
 NAMES = ["small", "medium", "large"]

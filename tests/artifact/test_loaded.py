@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from mild.artifact import LoadedRouter
-from mild.exceptions import InvalidInputError, UnsupportedError
+from mild.errors import InvalidInputError, UnsupportedError
 from mild.policies import POLICIES
 from mild.policies.base import BLOCK
 from tolerances import rounding

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mild.artifact import LoadedRouter, load, save
-from mild.exceptions import ArtifactError, OutputExistsError
+from mild.errors import ArtifactError, OutputExistsError
 from mild.policies import Decoder, LinearPolicy
 from text_cases import make_texts
 

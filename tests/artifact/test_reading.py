@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mild.artifact import LoadedRouter, load, save
-from mild.exceptions import ArtifactError
+from mild.errors import ArtifactError
 from mild.policies import POLICIES, Decoder, PerceptronPolicy
 
 NAMES = ["small", "medium", "large"]

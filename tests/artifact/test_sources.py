@@ -13,7 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from mild.artifact import load, save
-from mild.exceptions import InvalidInputError, UnsupportedError
+from mild.core.surrogates import parse_surrogate
+from mild.errors import InvalidInputError, UnsupportedError
 from mild.policies import ConstantPolicy
 from mild.routers.cascade import CascadeRouter
 from mild.routers.classifier import CostSensitiveClassifier
@@ -26,7 +27,6 @@ from mild.routers.random import RandomRouter
 from mild.routers.regression import CostRegressionRouter
 from mild.routers.stack import StackRouter
 from mild.routers.tuning import RouterCV
-from mild.surrogates import parse_surrogate
 
 ROUTERS = [
     LinearRouter(),
@@ -54,7 +54,7 @@ def data():
     return X, costs
 
 
-@pytest.mark.filterwarnings("ignore::mild.exceptions.ConvergenceWarning")  # the hinge has kinks
+@pytest.mark.filterwarnings("ignore::mild.errors.ConvergenceWarning")  # the hinge has kinks
 @pytest.mark.parametrize("router", ROUTERS, ids=lambda router: repr(router)[:60])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_fitted_router_decides_the_same_from_disk(router, dtype, data, tmp_path):

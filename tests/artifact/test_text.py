@@ -11,9 +11,9 @@ import pytest
 
 from mild.artifact import LoadedRouter, load, save
 from mild.artifact.text_kinds import CHECKS
-from mild.exceptions import ArtifactError, InvalidInputError, UnsupportedError
+from mild.errors import ArtifactError, InvalidInputError, UnsupportedError
+from mild.features import FEATURES, HashingFeatures, StaticFeatures, VectorFeatures
 from mild.policies import Decoder, LinearPolicy, PricedPolicy
-from mild.text import FEATURES, HashingFeatures, StaticFeatures, VectorFeatures
 from text_cases import ODD_TEXTS, make_texts
 
 NAMES = ["small", "medium", "large"]
@@ -437,7 +437,7 @@ class TestEncoder:
         return folder
 
     def test_a_reference_is_looked_up_when_it_is_first_needed(self, referring):
-        from mild.exceptions import DataFileError
+        from mild.errors import DataFileError
 
         router = load(referring)
         assert router.predict(np.zeros((1, 4))).shape == (1,)

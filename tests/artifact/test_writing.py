@@ -11,7 +11,7 @@ import pytest
 
 import mild
 from mild.artifact import LoadedRouter, fingerprint, load, save, writing
-from mild.exceptions import ArtifactError, InvalidInputError, OutputExistsError
+from mild.errors import ArtifactError, InvalidInputError, OutputExistsError
 from mild.policies import LinearCostPolicy
 
 NAMES = ["small", "medium", "large"]

@@ -87,7 +87,7 @@ def test_tables_fit_the_terminal(mild, logs, monkeypatch, width):
 
 def test_whole_groups_are_on_one_side(mild, logs, monkeypatch):
     seen = []
-    import mild.comparison as comparison
+    import mild.evaluation.comparison as comparison
 
     run = comparison.compare
 
@@ -161,7 +161,7 @@ def test_wrong_words_are_one_sentence(mild, logs, words, said):
 
 
 def test_without_a_table_the_one_that_comes_with_mild_is_used(mild, logs, monkeypatch):
-    from mild.tables import read_outcomes
+    from mild.data import read_outcomes
 
     monkeypatch.setattr("mild.cli.outcomes.embedded_table", lambda: read_outcomes(logs.log))
     report = mild("compare", *TWO, "--json").json()

@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from mild.cli.console import emit, number, progress_bar, reported, unbroken_words
-from mild.exceptions import ConvergenceWarning, InvalidInputError
+from mild.errors import ConvergenceWarning, InvalidInputError
 
 
 def invoke(verb, *words):

@@ -7,8 +7,8 @@ import pyarrow.parquet as parquet
 import pytest
 
 from mild.cli.data.options import beta_value
-from mild.exceptions import OptionError
-from mild.tables import describe_outcomes, outcome_costs, read_outcomes
+from mild.data import describe_outcomes, outcome_costs, read_outcomes
+from mild.errors import OptionError
 
 ROWS = """prompt,correct__Q-1B,correct__Q-7B,cost__Q-1B,cost__Q-7B,latency_ms__Q-1B,latency_ms__Q-7B
 "one, two?",1,1,0.0001,0.002,100,900

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from mild.cli.engine_options import check_engine
-from mild.exceptions import OptionError
+from mild.errors import OptionError
 
 
 def test_an_unknown_engine_is_named():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mild.artifact import load
+from mild.data import read_matrices
 from mild.metrics import best_constant, deferral_loss
-from mild.tables import read_matrices
 
 
 def test_the_figures_are_those_of_the_metrics(mild, tables, fitted):

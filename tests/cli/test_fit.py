@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mild.artifact import fingerprint, load
-from mild.tables import read_matrices
+from mild.data import read_matrices
 
 
 def test_a_router_is_fitted_saved_and_described(mild, tables):

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from mild.artifact import load
-from mild.shards import holder
+from mild.distributed.shards import holder
 from shard_cases import make_rows, make_texts, write
 
 # ``mild``, killed in its third evaluation.
 DIES = """
 import os, signal, sys
 from mild.cli import main
-from mild.shards.objective import ShardedObjective
+from mild.distributed.shards.objective import ShardedObjective
 whole = ShardedObjective._summed
 def summed(self, W):
     if self.evaluations == 3:

@@ -14,8 +14,8 @@ from mild.artifact import save
 from mild.cli.console import reported
 from mild.cli.gateway.ledger import build_ledger
 from mild.cli.gateway.replay import replay
+from mild.features import HashingFeatures
 from mild.routers import CostRegressionRouter
-from mild.text import HashingFeatures
 from replay_cases import DOLLARS, KINDS, NAMES, make_log, texts_of, write_log
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mild.cli.options import margins_value, number_list, surrogate_value
-from mild.exceptions import OptionError
+from mild.errors import OptionError
 
 
 def test_nothing_given_stays_nothing():

@@ -9,8 +9,8 @@ import pytest
 
 from mild.artifact import load
 from mild.cli.outcomes import Given
-from mild.exceptions import OptionError
-from mild.tables import read_outcomes
+from mild.data import read_outcomes
+from mild.errors import OptionError
 from outcome_cases import EXPERTS, TOPICS, make_columns, write_outcomes
 
 QUICK = ["--cv", 3, "--jobs", 1, "--alphas", "0.01", "--families", "linear,regression"]
@@ -82,7 +82,7 @@ def test_by_default_every_kind_of_router_is_tried(mild, logs, tmp_path):
 
 @pytest.mark.parametrize("words", [["--group", "subject"], ["--time", "day"]])
 def test_folds_keep_groups_whole_and_the_past_first(mild, logs, tmp_path, monkeypatch, words):
-    import mild.tasks as tasks
+    import mild.evaluation.tasks as tasks
 
     seen = []
     make = tasks.search_folds
@@ -103,7 +103,7 @@ def test_folds_keep_groups_whole_and_the_past_first(mild, logs, tmp_path, monkey
 
 
 def test_equal_queries_are_never_on_both_sides(mild, tmp_path, monkeypatch):
-    import mild.tasks as tasks
+    import mild.evaluation.tasks as tasks
 
     columns = make_columns(90)
     columns["prompt"][60:] = columns["prompt"][:30]

@@ -11,7 +11,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from mild.artifact import load
-from mild.tables import read_matrices
+from mild.data import read_matrices
 
 COLUMNS = ["expert", "name", "p__small", "p__medium", "p__large"]
 

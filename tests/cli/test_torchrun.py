@@ -12,7 +12,7 @@ import pytest
 
 from mild.artifact import load
 from mild.cli.torchrun import training_together
-from mild.exceptions import OptionError
+from mild.errors import OptionError
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

@@ -14,8 +14,8 @@ import pytest
 
 from mild.artifact import load
 from mild.cli.description import describe_tuning
+from mild.data import read_matrices
 from mild.routers.tuning import RouterCV
-from mild.tables import read_matrices
 from outcome_cases import make_columns, write_outcomes
 
 QUICK = ["--cv", "2", "--alphas", "0.01,0.1", "--margin-factors", "1"]

@@ -40,7 +40,7 @@ INTERNALS = {
     "ledger_cases": ("record", "write_all"),
     "mild.routers.priced": ("PricedRouter",),
     "mild.routers.stack": ("StackRouter",),
-    "mild.text": ("HashingFeatures", "StaticFeatures"),
+    "mild.features": ("HashingFeatures", "StaticFeatures"),
     "onnx_cases": ("build_features",),
     "outcome_cases": ("make_columns", "write_outcomes"),
     "replay_cases": ("NAMES", "make_log", "make_router"),

@@ -11,13 +11,13 @@ from types import SimpleNamespace
 import numpy as np
 
 from mild.artifact import LoadedRouter
+from mild.features import HashingFeatures
 from mild.gateway.access import Access
 from mild.gateway.server.app import create_app
 from mild.gateway.server.listening import Listener, bind
 from mild.gateway.settings import ExpertSettings, LimitSettings, RoutingSettings, Settings
 from mild.policies import LinearPolicy, PricedPolicy
 from mild.policies.decoder import Decoder
-from mild.text import HashingFeatures
 
 TEXTS = ["2 + 2 = ?", "What is the capital of France?", "Add 3 and 4.", "Where is Rome?"]
 

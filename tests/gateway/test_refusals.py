@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mild.exceptions import MildError
+from mild.errors import MildError
 from mild.gateway.refusals import Refusal
 
 

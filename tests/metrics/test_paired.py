@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 from mild.metrics import paired_interval
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 from mild.metrics import resampled_intervals
 from mild.metrics.student import student_quantile
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mild.metrics as metrics
-from mild.costs import cheapest
-from mild.exceptions import InvalidInputError
+from mild.core.costs import cheapest
+from mild.errors import InvalidInputError
 from mild.metrics import summary
 
 NAN = float("nan")

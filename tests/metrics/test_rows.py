@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mild.exceptions import InvalidInputError, OptionError
+from mild.errors import InvalidInputError, OptionError
 from mild.metrics.rows import check_draws, evaluated_costs, known_rows, number_vector, row_weights
 
 NAN = float("nan")

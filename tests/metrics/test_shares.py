@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from mild.costs import cheapest
-from mild.exceptions import InvalidInputError
+from mild.core.costs import cheapest
+from mild.errors import InvalidInputError
 from mild.metrics import (
     balanced_recall,
     expert_recall,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mild.exceptions import InvalidInputError, OptionError
+from mild.errors import InvalidInputError, OptionError
 from mild.metrics import simultaneous_intervals
 
 

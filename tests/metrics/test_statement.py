@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 from mild.metrics import count_judged, state, state_choices
 
 NAMES = ("small", "large")

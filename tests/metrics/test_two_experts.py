@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 from mild.metrics import two_expert_curve
 
 LEVELS = (0.0, 0.2, 0.5, 0.8, 1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 from mild.policies import Decoder, LinearPolicy
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import oracles
-from mild.decisions import decide, stationary_distribution
+from mild.core.decisions import decide, stationary_distribution
 from mild.policies import Decoder
 from mild.policies import decoder as decoder_module
 

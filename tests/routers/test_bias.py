@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from mild.decisions import argmax_last
+from mild.core.decisions import argmax_last
 from mild.routers import bias as bias_module
 from mild.routers.bias import STEPS, cross_fitted_bias, find_bias
 

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 from mild.routers.cascade import CascadeRouter, cascade_thresholds
 
 

@@ -7,8 +7,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import oracles
-from mild.exceptions import ConvergenceWarning, InvalidInputError, OptionError
-from mild.margins import theory_margins
+from mild.core.margins import theory_margins
+from mild.errors import ConvergenceWarning, InvalidInputError, OptionError
 from mild.routers.classifier import CostSensitiveClassifier
 
 

@@ -15,8 +15,8 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from mild.decisions import argmax_last
-from mild.exceptions import ConvergenceWarning, DegenerateDataWarning, InvalidInputError
+from mild.core.decisions import argmax_last
+from mild.errors import ConvergenceWarning, DegenerateDataWarning, InvalidInputError
 from mild.metrics import deferral_loss
 from mild.routers.linear import LinearRouter
 from mild.routers.nearest import KNNRouter

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 from mild.routers.constant import ConstantRouter, mean_costs
 
 X = np.zeros((3, 2))

@@ -4,7 +4,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
-from mild.exceptions import ConvergenceWarning
+from mild.errors import ConvergenceWarning
 from mild.routers.heads import LogisticLoss, logistic_heads, observed
 
 

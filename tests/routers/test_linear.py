@@ -6,15 +6,15 @@ from sklearn.linear_model import LogisticRegression
 
 import mild
 import oracles
-from mild.costs import cheapest
-from mild.exceptions import (
+from mild.core.costs import cheapest
+from mild.core.losses.labels import class_weights, resampling_weights
+from mild.core.margins import expert_mass, expert_norms, theory_margins
+from mild.errors import (
     ConvergenceWarning,
     DegenerateDataWarning,
     InvalidInputError,
     OptionError,
 )
-from mild.losses.labels import class_weights, resampling_weights
-from mild.margins import expert_mass, expert_norms, theory_margins
 from mild.routers.linear import LinearRouter
 from mild.routers.solver import SAMPLE
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mild.exceptions import OptionError
-from mild.margins import expert_mass, expert_norms, theory_margins, uniform_margins
+from mild.core.margins import expert_mass, expert_norms, theory_margins, uniform_margins
+from mild.errors import OptionError
 from mild.routers.linear import LinearRouter
 from mild.routers.margin_sums import fixed_margins, margin_sums
 

@@ -3,7 +3,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 from mild.policies.nearest import nearest
 from mild.routers.nearest import KNNRouter
 

@@ -5,10 +5,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from mild.losses import mild_loss
-from mild.margins import margin_groups
+from mild.core.losses import mild_loss
+from mild.core.margins import margin_groups
+from mild.core.surrogates import parse_surrogate
 from mild.routers.objective import BLOCK, LinearObjective, RowLoss, single_blas_thread
-from mild.surrogates import parse_surrogate
 
 SURROGATES = ["logistic", "exponential", 0.5, "hinge", "pairwise_logistic", "pairwise_exponential"]
 P, D = 3, 4

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 from mild.routers.oracle import OracleRouter
 
 X = np.zeros((3, 2))

@@ -6,15 +6,15 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from mild.exceptions import ConvergenceWarning
-from mild.margins import margin_groups
+from mild.core.margins import margin_groups
+from mild.core.surrogates import parse_surrogate
+from mild.errors import ConvergenceWarning
 from mild.routers import path as path_module
 from mild.routers.linear import LinearRouter
 from mild.routers.objective import LinearObjective, RowLoss
 from mild.routers.path import MANY, LinearPath, curvature_between, make_beginning, tell_apart
 from mild.routers.solver import SAMPLE, Preconditioner, second_moments
 from mild.routers.targets import training_targets
-from mild.surrogates import parse_surrogate
 
 P = MANY + 4
 MARGINS = np.geomspace(0.1, 2, P)

@@ -4,7 +4,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from mild.exceptions import InvalidInputError, OptionError, UnsupportedError
+from mild.errors import InvalidInputError, OptionError, UnsupportedError
 from mild.routers.linear import LinearRouter
 from mild.routers.nearest import KNNRouter
 from mild.routers.priced import PricedRouter

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from mild.exceptions import InvalidInputError, OptionError, UnsupportedError
+from mild.errors import InvalidInputError, OptionError, UnsupportedError
 from mild.routers.random import RandomPolicy, RandomRouter
 
 X = np.zeros((4, 2))

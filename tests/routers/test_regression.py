@@ -4,7 +4,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.linear_model import Ridge
 
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 from mild.routers.regression import CostRegressionRouter
 
 

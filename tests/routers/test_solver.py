@@ -6,7 +6,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.optimize import minimize as scipy_minimize
 
-from mild.margins import margin_groups
+from mild.core.margins import margin_groups
+from mild.core.surrogates import parse_surrogate
 from mild.routers.objective import LinearObjective, RowLoss
 from mild.routers.solver import (
     DENSE_LIMIT,
@@ -15,7 +16,6 @@ from mild.routers.solver import (
     sample_rows,
     second_moments,
 )
-from mild.surrogates import parse_surrogate
 
 
 def problem(n=200, d=5, p=3, surrogate="logistic", dtype=np.float64, seed=0):

@@ -6,7 +6,7 @@ from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import KFold
 
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 from mild.routers.blend import blend
 from mild.routers.constant import ConstantRouter
 from mild.routers.linear import LinearRouter

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import mild
-from mild.exceptions import (
+from mild.core.margins import expert_mass
+from mild.errors import (
     DegenerateDataWarning,
     InvalidInputError,
     OptionError,
     TuningInterruptedWarning,
 )
-from mild.margins import expert_mass
 from mild.metrics import deferral_loss
 from mild.policies import ConstantPolicy
 from mild.routers import search as search_module

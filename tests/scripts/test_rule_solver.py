@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mild.datasets.questions import make_questions
+from mild.data.datasets.questions import make_questions
 
 FILE = Path(__file__).parents[2] / "scripts" / "rule_solver.py"
 if not FILE.exists():

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 
 __all__ = ["fingerprint"]
 

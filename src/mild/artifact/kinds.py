@@ -21,7 +21,7 @@ from mild.artifact.rules import (
     parts,
     split,
 )
-from mild.exceptions import ArtifactError
+from mild.errors import ArtifactError
 from mild.policies import POLICIES
 
 __all__ = ["check_policy_state"]

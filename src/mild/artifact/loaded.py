@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mild.arrays import FloatArray, IntArray
-from mild.exceptions import InvalidInputError, UnsupportedError
+from mild.core.arrays import FloatArray, IntArray
+from mild.errors import InvalidInputError, UnsupportedError
+from mild.features import TextFeatures
 from mild.policies import Policy, ScorePolicy
 from mild.policies.base import blocks
-from mild.text import TextFeatures
 
 __all__ = ["LoadedRouter"]
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mild.exceptions import ArtifactError
+from mild.errors import ArtifactError
 
 __all__ = ["FORMAT", "MANIFEST_FILE", "SCHEMA_VERSION", "TENSORS_FILE", "Manifest", "names_problem"]
 

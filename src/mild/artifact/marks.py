@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mild.exceptions import ArtifactError
+from mild.errors import ArtifactError
 
 __all__ = ["MARKS_DTYPES", "MARKS_TENSOR", "check_marks"]
 

@@ -18,9 +18,9 @@ from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE, Manifest
 from mild.artifact.marks import MARKS_DTYPES, MARKS_TENSOR, check_marks
 from mild.artifact.rules import split
 from mild.artifact.text_kinds import TEXT_DTYPES, TEXT_PREFIX, check_text_state
-from mild.exceptions import ArtifactError, DataFileError
+from mild.errors import ArtifactError, DataFileError
+from mild.features import FEATURES, TextFeatures
 from mild.policies import POLICIES
-from mild.text import FEATURES, TextFeatures
 
 __all__ = ["load"]
 

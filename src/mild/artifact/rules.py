@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from mild.arrays import FloatArray
-from mild.decisions import DECISIONS
-from mild.exceptions import ArtifactError
+from mild.core.arrays import FloatArray
+from mild.core.decisions import DECISIONS
+from mild.errors import ArtifactError
 
 __all__ = [
     "Sizes",

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mild.artifact.loaded import LoadedRouter
-from mild.exceptions import InvalidInputError, UnsupportedError
+from mild.errors import InvalidInputError, UnsupportedError
+from mild.features import TextFeatures
 from mild.policies import POLICIES, Policy, StandardizedPolicy
-from mild.text import TextFeatures
 
 __all__ = ["Source", "source_of"]
 

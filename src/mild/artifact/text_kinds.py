@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mild.artifact.rules import check_choice, check_integer, check_keys
-from mild.exceptions import ArtifactError
-from mild.text import FEATURES
-from mild.text.encoder_model import POOLINGS
-from mild.text.hashing.features import LIMITS, VERSION
-from mild.text.hashing.numbers import NUMBER_NAMES
-from mild.text.onnx import OnnxFeatures
+from mild.errors import ArtifactError
+from mild.features import FEATURES
+from mild.features.encoder_model import POOLINGS
+from mild.features.hashing.features import LIMITS, VERSION
+from mild.features.hashing.numbers import NUMBER_NAMES
+from mild.features.onnx import OnnxFeatures
 
 __all__ = ["TEXT_DTYPES", "TEXT_PREFIX", "check_text_state"]
 
@@ -39,7 +39,7 @@ def check_text_state(kind: object, settings: dict[str, Any], tensors: Arrays, wi
 
     Parameters
     ----------
-    kind : name in ``mild.text.FEATURES``
+    kind : name in ``mild.features.FEATURES``
     settings, tensors : as ``TextFeatures.state`` gives them
     width : number of features that the router takes
     """

@@ -23,9 +23,9 @@ from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE, Manifest, names_
 from mild.artifact.marks import MARKS_TENSOR, check_marks
 from mild.artifact.sources import source_of
 from mild.artifact.text_kinds import TEXT_PREFIX, check_text_state
-from mild.exceptions import ArtifactError, InvalidInputError, OutputExistsError
+from mild.errors import ArtifactError, InvalidInputError, OutputExistsError
+from mild.features import FEATURES, TextFeatures
 from mild.policies import Policy
-from mild.text import FEATURES, TextFeatures
 
 __all__ = ["COMPANIONS", "check_target", "save"]
 
@@ -193,7 +193,7 @@ def _text_state(
         return None
     if not isinstance(text, TextFeatures) or FEATURES.get(text.kind) is not type(text):
         raise InvalidInputError(
-            f"text must be a feature step of mild.text ({', '.join(FEATURES)}); got "
+            f"text must be a feature step of mild.features ({', '.join(FEATURES)}); got "
             f"{type(text).__name__}."
         )
     settings, arrays = text.state()

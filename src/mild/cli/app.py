@@ -22,7 +22,6 @@ from mild.cli.gateway.replay import replay
 from mild.cli.gateway.serve import serve
 from mild.cli.predict import predict
 from mild.cli.report import report
-from mild.cli.reproduce import build_reproduce
 from mild.cli.route import route
 from mild.cli.show import show
 from mild.cli.tune import tune
@@ -50,7 +49,6 @@ def build_app() -> typer.Typer:
     app.add_typer(build_keys())
     app.add_typer(build_ledger())
     app.add_typer(build_data())
-    app.add_typer(build_reproduce())
     return app
 
 

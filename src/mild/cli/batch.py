@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from mild.cli.console import emit, note, number, print_table, progress_bar
-from mild.exceptions import OptionError
+from mild.errors import OptionError
 
 __all__ = ["Decision", "Keep", "Out", "Probabilities", "check_lines", "route_batch"]
 
@@ -60,9 +60,9 @@ def route_batch(
 ) -> None:
     """Route a dataset and say whom its rows went to."""
     from mild.artifact import load
-    from mild.batch import BatchOptions, route_dataset
-    from mild.serving import new_prices
-    from mild.tables.findings import counted
+    from mild.artifact.prices import new_prices
+    from mild.data.findings import counted
+    from mild.distributed.batch import BatchOptions, route_dataset
 
     _refuse(given, OF_LINES, "is for lines; leave it out where there is --out")
     if source == "-":

@@ -90,16 +90,16 @@ def collect(
     Example:
       mild collect questions.jsonl experts.toml --out outcomes.parquet --max-spend 5
     """
-    from mild.exceptions import check_option
-    from mild.experts import (
+    from mild.collect import (
         choose_experts,
         collect_outcomes,
         plan_outcomes,
         read_experts,
         read_questions,
     )
-    from mild.experts.marks import make_scorer
-    from mild.tables import check_output
+    from mild.collect.marks import make_scorer
+    from mild.data import check_output
+    from mild.errors import check_option
 
     if score is not None:
         check_option("score", score, ("choice", "numeric", "exact", "contains"))

@@ -72,11 +72,11 @@ def compare(
       mild compare outcomes.parquet --method ce --method mild --method tune --out results.json
     """
     from mild.cli.comparison import check_results, print_comparison
-    from mild.comparison import chosen_methods
-    from mild.comparison import compare as run
-    from mild.report import comparison_document, write_document
-    from mild.tasks import comparison_inputs, make_task, task_splits
-    from mild.tasks.folds import possible_folds
+    from mild.evaluation.comparison import chosen_methods
+    from mild.evaluation.comparison import compare as run
+    from mild.evaluation.report import comparison_document, write_document
+    from mild.evaluation.tasks import comparison_inputs, make_task, task_splits
+    from mild.evaluation.tasks.folds import possible_folds
 
     check_engine(engine, address)
     given = Given.among(locals(), data)

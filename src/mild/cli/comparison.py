@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from mild.cli.console import number, print_table, say
-from mild.comparison import Comparison, Row
-from mild.exceptions import DataFileError
+from mild.errors import DataFileError
+from mild.evaluation.comparison import Comparison, Row
+from mild.evaluation.tasks import minority_recall
 from mild.metrics.money import amount
-from mild.tasks import minority_recall
 
 __all__ = ["check_results", "print_comparison"]
 

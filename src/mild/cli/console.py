@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import typer
 
 from mild.cli.table import print_table
-from mild.exceptions import MildError, MildWarning
+from mild.errors import MildError, MildWarning
 
 __all__ = [
     "INTERRUPTED",

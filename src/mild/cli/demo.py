@@ -11,8 +11,8 @@ from mild.cli import options as o
 from mild.cli.console import emit, note, progress_bar
 
 if TYPE_CHECKING:
-    from mild.demo.results import Draw
-    from mild.demo.settings import DemoSettings
+    from mild.evaluation.demo.results import Draw
+    from mild.evaluation.demo.settings import DemoSettings
 
 __all__ = ["demo"]
 
@@ -67,8 +67,8 @@ def demo(
       mild demo --quick
       mild demo --setup III --experts real --seeds 10 --out setup-three
     """
-    from mild.demo.results import check_folder, document, write_results
-    from mild.demo.run import run_demo
+    from mild.evaluation.demo.results import check_folder, document, write_results
+    from mild.evaluation.demo.run import run_demo
 
     settings = _settings(seeds, setup, experts, cost, quick, jobs)
     check_folder(out)
@@ -82,7 +82,7 @@ def demo(
     def show() -> None:
         from rich.console import Console
 
-        from mild.demo.table import render
+        from mild.evaluation.demo.table import render
 
         console = Console()
         for part in render(results, console.width):
@@ -106,7 +106,7 @@ def _settings(
     """The settings that the options ask for."""
     from joblib import cpu_count
 
-    from mild.demo.settings import DemoSettings
+    from mild.evaluation.demo.settings import DemoSettings
 
     base = DemoSettings.quick() if quick else DemoSettings()
     return base.changed(
@@ -116,8 +116,8 @@ def _settings(
 
 def _figures() -> dict[str, Draw]:
     """Figures to draw; a note and none at all where matplotlib is missing."""
-    from mild.demo.figures import check_matplotlib, draw_overview, draw_pictures
-    from mild.exceptions import MissingExtraError
+    from mild.errors import MissingExtraError
+    from mild.evaluation.demo.figures import check_matplotlib, draw_overview, draw_pictures
 
     try:
         check_matplotlib()

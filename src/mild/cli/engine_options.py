@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from mild.exceptions import OptionError, check_option
+from mild.errors import OptionError, check_option
 
 __all__ = ["Address", "Engine", "check_engine", "on_engine"]
 
@@ -32,7 +32,7 @@ def check_engine(engine: str, address: str | None) -> str:
     >>> check_engine("ray", "10.0.0.7:6379")
     'ray'
     """
-    from mild.engines import ENGINES
+    from mild.distributed.ray_connection import ENGINES
 
     check_option("engine", engine, ENGINES)
     if address is not None and engine != "ray":
@@ -46,7 +46,7 @@ def on_engine(engine: str, address: str | None, jobs: int | None = None) -> Iter
     if engine != "ray":
         yield
         return
-    from mild.engine_pool import joblib_on_ray
+    from mild.distributed.joblib_ray import joblib_on_ray
 
     with joblib_on_ray(address, jobs if jobs is not None and jobs > 0 else None):
         yield

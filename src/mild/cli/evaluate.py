@@ -68,7 +68,7 @@ def _on_outcomes(
     saved: LoadedRouter, given: Given, confidence: float, seed: int, folder: Path | None
 ) -> dict[str, Any]:
     from mild.cli.evaluation import read_task, save_evaluation, warn_of_seen
-    from mild.tasks import contents, evaluate_choices
+    from mild.evaluation.tasks import contents, evaluate_choices
 
     saved, task = read_task(saved, given)
     X = saved.features(contents(task, saved.text))
@@ -95,8 +95,8 @@ def _on_matrices(
 ) -> dict[str, Any]:
     from mild.artifact import fingerprint
     from mild.cli.judgement import judge
-    from mild.exceptions import OptionError
-    from mild.tables import read_matrices
+    from mild.data import read_matrices
+    from mild.errors import OptionError
 
     if data is None:
         raise OptionError("name a table: this router was fitted on columns of numbers.")

@@ -9,8 +9,8 @@ from typing import Any
 from mild.artifact import LoadedRouter
 from mild.cli.console import note
 from mild.cli.outcomes import Given
-from mild.tables import OutcomeTable
-from mild.tasks import Seen, Task, make_task, terms_of
+from mild.data import OutcomeTable
+from mild.evaluation.tasks import Seen, Task, make_task, terms_of
 
 __all__ = ["read_task", "save_evaluation", "warn_of_seen"]
 
@@ -23,7 +23,7 @@ def read_task(
     Costs count as they did when it was fitted, unless they are said anew; a priced router then decides by
     the new prices. ``rows`` picks some of the table's rows.
     """
-    from mild.serving import is_priced, new_prices
+    from mild.artifact.prices import is_priced, new_prices
 
     fitted, asked = terms_of(router), given.terms()
     table = given.read(router.expert_names)
@@ -63,8 +63,8 @@ def save_evaluation(
     router: LoadedRouter, task: Task, X: Any, folder: Path, confidence: float, seed: int
 ) -> Path:
     """Write the document that ``mild report`` reads, into the router's folder."""
-    from mild.report import build_document, write_document
-    from mild.report.writing import EVALUATION_FILE
+    from mild.evaluation.report import build_document, write_document
+    from mild.evaluation.report.writing import EVALUATION_FILE
 
     document = build_document(
         router,

@@ -12,7 +12,7 @@ import typer
 from mild.cli import options as o
 from mild.cli.console import emit, number, print_table, say
 from mild.cli.data import options as d
-from mild.exceptions import OptionError
+from mild.errors import OptionError
 
 __all__ = ["explain"]
 
@@ -39,8 +39,8 @@ def explain(
       mild explain router "Integrate x^2 from 0 to 3."
     """
     from mild.artifact import load
-    from mild.serving import explain as explained
-    from mild.serving import new_prices
+    from mild.artifact.explanation import explain as explained
+    from mild.artifact.prices import new_prices
 
     router = load(folder)
     router = new_prices(router, d.beta_value(beta), price_weight).on(router)

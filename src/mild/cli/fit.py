@@ -14,7 +14,7 @@ from mild.cli.outcomes import Given, Model, Source, Text
 from mild.cli.torchrun import leave_writing_to_first, one_voice, training_together
 
 if TYPE_CHECKING:
-    from mild.tables import Matrices
+    from mild.data import Matrices
 
 __all__ = ["fit"]
 
@@ -119,8 +119,8 @@ def fit(
     from mild.artifact.writing import check_target
     from mild.cli.routers import build_router, standardized
     from mild.cli.shards import fit_streamed, is_streamed
-    from mild.exceptions import OptionError
-    from mild.tables import read_matrices
+    from mild.data import read_matrices
+    from mild.errors import OptionError
 
     check_engine(engine, address)
     # A transformer is a router that --model names, and no way to read queries.
@@ -181,10 +181,8 @@ def _on_outcomes(
     from mild.cli.console import progress_bar
     from mild.cli.description import margins_of
     from mild.cli.routers import standardized
-    from mild.exceptions import OptionError
-    from mild.routers.constant import ConstantRouter
-    from mild.routers.priced import PricedRouter
-    from mild.tasks import (
+    from mild.errors import OptionError
+    from mild.evaluation.tasks import (
         evaluate_choices,
         fit_task,
         fit_texts,
@@ -192,7 +190,9 @@ def _on_outcomes(
         make_task,
         save_task,
     )
-    from mild.tasks.task import check_rows
+    from mild.evaluation.tasks.task import check_rows
+    from mild.routers.constant import ConstantRouter
+    from mild.routers.priced import PricedRouter
 
     task = make_task(given.read(), given.terms())
     check_rows(task)

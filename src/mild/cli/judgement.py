@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mild.arrays import FloatArray, IntArray
 from mild.cli.console import note, number, print_table
+from mild.core.arrays import FloatArray, IntArray
 from mild.metrics import common_rows, constant_losses, state_choices, summary
 from mild.metrics.money import amount
 

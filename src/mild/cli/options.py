@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mild.exceptions import OptionError
+from mild.errors import OptionError
 
 __all__ = [
     "Alpha",

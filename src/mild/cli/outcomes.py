@@ -11,11 +11,11 @@ import typer
 
 from mild.cli.console import note
 from mild.cli.data.options import beta_value
-from mild.exceptions import OptionError
+from mild.errors import OptionError
 
 if TYPE_CHECKING:
-    from mild.tables import OutcomeTable
-    from mild.tasks import CostTerms, Task
+    from mild.data import OutcomeTable
+    from mild.evaluation.tasks import CostTerms, Task
 
 __all__ = [
     "Given",
@@ -129,7 +129,7 @@ class Given:
         """
         if self.file is None:
             return True
-        from mild.tables import is_outcome_table
+        from mild.data import is_outcome_table
 
         named = features is not None or costs is not None
         outcomes = not named and (self.scores is not None or is_outcome_table(self.file))
@@ -152,7 +152,7 @@ class Given:
         ``held_to`` are the experts of a saved router: the table must know them all, and others are left
         out.
         """
-        from mild.tables import read_outcomes
+        from mild.data import read_outcomes
 
         key = None if held_to is None else tuple(held_to)
         if key in self.known:
@@ -164,7 +164,7 @@ class Given:
             table = read_outcomes(self.file, **{name: getattr(self, name) for name in HOW_TO_READ})
         note(table.explanation)
         if held_to is not None:
-            from mild.tasks import with_experts
+            from mild.evaluation.tasks import with_experts
 
             others = [name for name in table.expert_names if name not in held_to]
             table = with_experts(table, held_to)
@@ -177,7 +177,7 @@ class Given:
 
     def step(self, task: Task, progress: Callable[[int, int, str], None] | None = None) -> Any:
         """An unfitted feature step for the task."""
-        from mild.tasks import make_step
+        from mild.evaluation.tasks import make_step
 
         return make_step(task, self.text, self.step_options(progress))
 
@@ -192,7 +192,7 @@ class Given:
 
     def terms(self) -> CostTerms:
         """What counts as a cost."""
-        from mild.tasks import CostTerms
+        from mild.evaluation.tasks import CostTerms
 
         return CostTerms(beta_value(self.beta), self.price_weight, self.latency_weight)
 
@@ -222,8 +222,8 @@ def workers(jobs: int | None, rows: int) -> int:
 
 def embedded_table() -> OutcomeTable:
     """The table of outcomes that comes with mild, for verbs that were given none."""
-    from mild.datasets import outcomes_file
-    from mild.tables import read_outcomes
+    from mild.data import read_outcomes
+    from mild.data.datasets import outcomes_file
 
     table = read_outcomes(outcomes_file())
     words = table.explanation.partition(": ")[2]

@@ -37,9 +37,9 @@ def predict(
       mild predict new.parquet --router router --out choices.parquet
     """
     from mild.artifact import load
-    from mild.exceptions import UnsupportedError
+    from mild.data import check_output, read_matrices, write_columns, write_csv
+    from mild.errors import UnsupportedError
     from mild.metrics import expert_shares
-    from mild.tables import check_output, read_matrices, write_columns, write_csv
 
     if out is not None:
         check_output(out, overwrite)

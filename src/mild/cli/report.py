@@ -92,8 +92,8 @@ def report(
       mild evaluate new.parquet --router router --save && mild report router
       mild compare log.parquet --out results.json && mild report results.json
     """
-    from mild.report.parts.verdict import optimism
-    from mild.report.writing import check_report, read_document, write_report
+    from mild.evaluation.report.parts.verdict import optimism
+    from mild.evaluation.report.writing import check_report, read_document, write_report
 
     target = check_report(out, overwrite)
     given = Given.among(locals(), table)
@@ -146,8 +146,8 @@ def _on_outcomes(
     saved: LoadedRouter, given: Given, where: str | None, settings: dict[str, Any]
 ) -> dict[str, Any]:
     from mild.cli.evaluation import read_task
-    from mild.report import build_document
-    from mild.tasks import contents
+    from mild.evaluation.report import build_document
+    from mild.evaluation.tasks import contents
 
     saved, task = read_task(
         saved, given, None if where is None else lambda table: _rows(where, table)
@@ -173,9 +173,9 @@ def _on_matrices(
     costs: str | None,
     settings: dict[str, Any],
 ) -> dict[str, Any]:
-    from mild.exceptions import OptionError
-    from mild.report import build_document
-    from mild.tables import read_matrices
+    from mild.data import read_matrices
+    from mild.errors import OptionError
+    from mild.evaluation.report import build_document
 
     if where is not None:
         raise OptionError(
@@ -187,7 +187,7 @@ def _on_matrices(
 
 def _rows(where: str, table: Any) -> list[int]:
     """Numbers of the rows whose column has the value."""
-    from mild.exceptions import DataFileError, OptionError
+    from mild.errors import DataFileError, OptionError
 
     column, mark, value = where.partition("=")
     if not mark or not column:
@@ -202,7 +202,7 @@ def _rows(where: str, table: Any) -> list[int]:
 
 def _refuse_without_table(given: Given, **options: str | None) -> None:
     """What a saved evaluation has settled cannot be said anew."""
-    from mild.exceptions import OptionError
+    from mild.errors import OptionError
 
     given.refuse("there is none: give it with --table")
     for name, value in options.items():
@@ -213,8 +213,8 @@ def _refuse_without_table(given: Given, **options: str | None) -> None:
 
 
 def _saved_evaluation(place: Path) -> Path:
-    from mild.exceptions import DataFileError
-    from mild.report.writing import EVALUATION_FILE
+    from mild.errors import DataFileError
+    from mild.evaluation.report.writing import EVALUATION_FILE
 
     if not place.exists():
         raise DataFileError(f"{place}: there is no such folder or file.")
@@ -228,8 +228,8 @@ def _saved_evaluation(place: Path) -> Path:
 
 
 def _comparison(file: str) -> dict[str, Any]:
-    from mild.exceptions import DataFileError
-    from mild.report import read_document
+    from mild.errors import DataFileError
+    from mild.evaluation.report import read_document
 
     found = read_document(file).get("comparison")
     if not isinstance(found, dict):

@@ -15,7 +15,7 @@ from mild.cli import engine_options as e
 from mild.cli import options as o
 from mild.cli.console import note
 from mild.cli.data import options as d
-from mild.exceptions import DataFileError
+from mild.errors import DataFileError
 
 __all__ = ["route"]
 
@@ -118,7 +118,8 @@ def route(
     b.check_lines(file, given)
 
     from mild.artifact import load
-    from mild.serving import new_prices, route_stream
+    from mild.artifact.prices import new_prices
+    from mild.distributed.streaming.stream import route_stream
 
     router = load(folder)
     prices = new_prices(router, d.beta_value(beta), price_weight)

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from mild.exceptions import OptionError, check_option
+from mild.errors import OptionError, check_option
 
 __all__ = ["ROUTERS", "build_router", "build_search", "standardized"]
 
@@ -19,7 +19,7 @@ ROUTERS = {
     "constant": ("mild.routers.constant", "ConstantRouter"),
     "cascade": ("mild.routers.cascade", "CascadeRouter"),
     "neural": ("mild.routers.neural", "NeuralRouter"),
-    "transformer": ("mild.transformer", "TransformerRouter"),
+    "transformer": ("mild.routers.transformer", "TransformerRouter"),
 }
 
 

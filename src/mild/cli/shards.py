@@ -44,15 +44,15 @@ def fit_streamed(
     from mild.artifact import load
     from mild.artifact.writing import check_target
     from mild.cli.description import margins_of
-    from mild.engines import check_ray
-    from mild.shards.dataset import open_dataset
-    from mild.shards.fitting import fit_shards
-    from mild.shards.saving import save_shards
-    from mild.shards.solving import check_router
-    from mild.shards.work_folder import described, work_folder
-    from mild.shards.workers import local_workers, ray_workers
-    from mild.tables.outcomes import Wanted
-    from mild.tasks import evaluate_choices
+    from mild.data.outcomes import Wanted
+    from mild.distributed.ray_connection import check_ray
+    from mild.distributed.shards.dataset import open_dataset
+    from mild.distributed.shards.fitting import fit_shards
+    from mild.distributed.shards.saving import save_shards
+    from mild.distributed.shards.solving import check_router
+    from mild.distributed.shards.work_folder import described, work_folder
+    from mild.distributed.shards.workers import local_workers, ray_workers
+    from mild.evaluation.tasks import evaluate_choices
 
     check_router(unfitted)
     # Before anything is made, or what an earlier run left is touched.

@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from mild.cli.console import INTERRUPTED
-from mild.exceptions import MildError, OptionError
+from mild.errors import MildError, OptionError
 
 __all__ = ["leave_writing_to_first", "one_voice", "training_together"]
 

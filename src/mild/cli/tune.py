@@ -13,7 +13,7 @@ from mild.cli.engine_options import Address, Engine, check_engine, on_engine
 from mild.cli.outcomes import Given, Group, Jobs, Model, Source, Text, Time, note_folds
 
 if TYPE_CHECKING:
-    from mild.tasks import Task
+    from mild.evaluation.tasks import Task
 
 __all__ = ["tune"]
 
@@ -96,10 +96,10 @@ def tune(
     """
     from mild.artifact.writing import check_target
     from mild.cli.tuned import Search, note_skipped, print_tuned, tune_matrices, tune_outcomes
-    from mild.exceptions import OptionError
-    from mild.tasks import make_task
-    from mild.tasks.folds import possible_folds
-    from mild.tasks.task import check_rows
+    from mild.errors import OptionError
+    from mild.evaluation.tasks import make_task
+    from mild.evaluation.tasks.folds import possible_folds
+    from mild.evaluation.tasks.task import check_rows
 
     check_engine(engine, address)
     if candidates < 1:
@@ -156,8 +156,8 @@ def tune(
 
 def _settled(task: Task, out: str, overwrite: bool) -> dict[str, Any]:
     """Save the constant where nothing is left to search for."""
+    from mild.evaluation.tasks import fit_task, make_step, save_task
     from mild.routers.constant import ConstantRouter
-    from mild.tasks import fit_task, make_step, save_task
 
     expert = ConstantRouter(task.settled)
     fitted = fit_task(task, expert, make_step(task))

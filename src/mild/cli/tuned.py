@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from mild.arrays import FloatArray
 from mild.cli.console import note, number, print_table, progress_bar, say
 from mild.cli.outcomes import Given, workers
+from mild.core.arrays import FloatArray
 
 __all__ = ["Search", "note_skipped", "print_tuned", "tune_matrices", "tune_outcomes"]
 
@@ -48,8 +48,8 @@ class Search:
 
 def tune_outcomes(search: Search, given: Given, out: str, overwrite: bool) -> dict[str, Any]:
     """Search on a table of outcomes, as ``mild compare`` does it unless families were named."""
-    from mild.comparison.methods import TUNED
-    from mild.tasks import fit_task, make_task, save_task, search_folds
+    from mild.evaluation.comparison.methods import TUNED
+    from mild.evaluation.tasks import fit_task, make_task, save_task, search_folds
 
     task = make_task(given.read(), given.terms(), given.group)
     cv, seed = search.options["cv"], search.options["random_state"]
@@ -88,7 +88,7 @@ def tune_matrices(
     """Search on a table of features and costs."""
     from mild.artifact import save
     from mild.cli.description import feature_line
-    from mild.tables import read_matrices
+    from mild.data import read_matrices
 
     table = read_matrices(data, features, costs)
     with progress_bar("searching") as progress:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 
-from mild.exceptions import MildError
+from mild.errors import MildError
 
 __all__ = ["Refusal"]
 

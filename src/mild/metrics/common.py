@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.arrays import BoolArray
+from mild.core.arrays import BoolArray
 from mild.metrics.loss import chosen_costs, constant_losses
 from mild.metrics.rows import evaluated_costs
 from mild.metrics.statement import FEWEST_UNITS

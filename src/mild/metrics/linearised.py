@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.arrays import FloatArray
+from mild.core.arrays import FloatArray
 from mild.metrics.rows import row_weights
 
 __all__ = ["clustered_rows", "linearised_rows"]

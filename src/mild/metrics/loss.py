@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.arrays import FloatArray, check_choices
-from mild.exceptions import InvalidInputError
+from mild.core.arrays import FloatArray, check_choices
+from mild.errors import InvalidInputError
 from mild.metrics.rows import evaluated_costs, known_rows, row_weights
 from mild.metrics.shares import expert_shares
 

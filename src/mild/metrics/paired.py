@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.arrays import FloatArray, IntArray
-from mild.exceptions import InvalidInputError
+from mild.core.arrays import FloatArray, IntArray
+from mild.errors import InvalidInputError
 from mild.metrics.rows import check_draws, number_vector
 from mild.metrics.student import student_quantile
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.arrays import FloatArray, float_matrix
-from mild.exceptions import InvalidInputError
+from mild.core.arrays import FloatArray, float_matrix
+from mild.errors import InvalidInputError
 from mild.metrics.rows import known_rows, number_vector
 from mild.metrics.shares import expert_shares
 

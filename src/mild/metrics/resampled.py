@@ -7,8 +7,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.arrays import float_matrix
-from mild.exceptions import InvalidInputError
+from mild.core.arrays import float_matrix
+from mild.errors import InvalidInputError
 from mild.metrics.rows import number_vector
 from mild.metrics.simultaneous import SimultaneousIntervals
 from mild.metrics.student import student_quantile

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.arrays import FloatArray, check_choices
+from mild.core.arrays import FloatArray, check_choices
 from mild.metrics.common import common_rows
 from mild.metrics.loss import (
     best_constant,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.arrays import BoolArray, FloatArray, check_costs, float_matrix
-from mild.exceptions import InvalidInputError, check_option
+from mild.core.arrays import BoolArray, FloatArray, check_costs, float_matrix
+from mild.errors import InvalidInputError, check_option
 
 __all__ = [
     "MISSING",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.arrays import FloatArray, IntArray, check_choices
-from mild.exceptions import InvalidInputError
+from mild.core.arrays import FloatArray, IntArray, check_choices
+from mild.errors import InvalidInputError
 from mild.metrics.rows import evaluated_costs, number_vector, row_weights
 
 __all__ = [

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.arrays import BoolArray, FloatArray, float_matrix
-from mild.exceptions import InvalidInputError, check_option
+from mild.core.arrays import BoolArray, FloatArray, float_matrix
+from mild.errors import InvalidInputError, check_option
 from mild.metrics.rows import check_draws
 
 __all__ = ["SIDES", "SimultaneousIntervals", "simultaneous_intervals"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from mild.arrays import FloatArray, IntArray
-from mild.exceptions import check_option
+from mild.core.arrays import FloatArray, IntArray
+from mild.errors import check_option
 from mild.metrics.linearised import linearised_rows
 from mild.metrics.loss import chosen_costs
 from mild.metrics.money import amount

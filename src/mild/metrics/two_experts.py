@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.arrays import FloatArray
-from mild.exceptions import InvalidInputError
+from mild.core.arrays import FloatArray
+from mild.errors import InvalidInputError
 from mild.metrics.rows import number_vector
 
 __all__ = ["TwoExpertCurve", "two_expert_curve"]

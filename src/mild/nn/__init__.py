@@ -10,7 +10,7 @@ values of scores, rewards and labels: that would wait for the device at every st
 out.
 """
 
-from mild.exceptions import MissingExtraError
+from mild.errors import MissingExtraError
 
 try:
     import torch  # noqa: F401

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from mild.exceptions import check_option
+from mild.core.surrogates import Surrogate, parse_surrogate
+from mild.errors import check_option
 from mild.nn.tensors import (
     Vector,
     argmax_last,
@@ -21,7 +22,6 @@ from mild.nn.tensors import (
     check_same_shape,
     float_matrix,
 )
-from mild.surrogates import Surrogate, parse_surrogate
 
 __all__ = ["cost_sensitive_loss", "log_sum_loss", "rho_margin_loss"]
 

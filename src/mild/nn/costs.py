@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from mild.arrays import check_strength
-from mild.costs import ALL_REWARDS, STRENGTHS
-from mild.exceptions import InvalidInputError, check_option
+from mild.core.arrays import check_strength
+from mild.core.costs import ALL_REWARDS, STRENGTHS
+from mild.errors import InvalidInputError, check_option
 from mild.nn.tensors import Vector, check_costs, check_labels, check_vector, float_matrix
 
 __all__ = ["cost_matrix", "deferral_loss", "reward_distribution", "rewards"]

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from mild.exceptions import InvalidInputError, UnsupportedError, check_option
+from mild.core.surrogates import Surrogate, parse_surrogate
+from mild.errors import InvalidInputError, UnsupportedError, check_option
 from mild.nn.tensors import Margins, Vector, argmax_last, check_margins, float_matrix
-from mild.surrogates import Surrogate, parse_surrogate
 
 __all__ = ["DECISIONS", "decide", "stationary_distribution"]
 

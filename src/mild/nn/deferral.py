@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from mild.exceptions import InvalidInputError
+from mild.core.surrogates import Surrogate, parse_surrogate
+from mild.errors import InvalidInputError
 from mild.nn.costs import unchecked_rewards
 from mild.nn.tensors import (
     Margins,
@@ -30,7 +31,6 @@ from mild.nn.tensors import (
     check_same_shape,
     float_matrix,
 )
-from mild.surrogates import Surrogate, parse_surrogate
 
 __all__ = ["mild_loss", "tdef_loss"]
 

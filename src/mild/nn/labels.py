@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 from mild.nn.tensors import Vector, check_labels, check_vector, float_matrix
 
 __all__ = [

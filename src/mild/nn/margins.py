@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from mild.costs import ALL_REWARDS
-from mild.exceptions import InvalidInputError, check_option
+from mild.core.costs import ALL_REWARDS
+from mild.errors import InvalidInputError, check_option
 from mild.nn.costs import reward_distribution, unchecked_rewards
 from mild.nn.tensors import Vector, check_costs
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 
 __all__ = [
     "Margins",

@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mild.arrays import FloatArray, IntArray
-from mild.costs import reward_distribution
-from mild.costs import rewards as make_rewards
-from mild.decisions import argmax_last
-from mild.exceptions import InvalidInputError, UnsupportedError
+from mild.core.arrays import FloatArray, IntArray
+from mild.core.costs import reward_distribution
+from mild.core.costs import rewards as make_rewards
+from mild.core.decisions import argmax_last
+from mild.errors import InvalidInputError, UnsupportedError
 from mild.policies.decoder import Decoder
 
 __all__ = ["BLOCK", "CostPolicy", "Policy", "ScorePolicy"]

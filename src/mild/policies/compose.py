@@ -7,8 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from mild.arrays import FloatArray, IntArray
-from mild.exceptions import UnsupportedError
+from mild.core.arrays import FloatArray, IntArray
+from mild.errors import UnsupportedError
 from mild.policies.base import CostPolicy, Policy, blocks
 
 __all__ = ["BlendPolicy", "StackPolicy", "StandardizedPolicy", "believed_costs"]

@@ -7,8 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from mild.arrays import FloatArray, expert_vector
-from mild.exceptions import InvalidInputError
+from mild.core.arrays import FloatArray, expert_vector
+from mild.errors import InvalidInputError
 from mild.policies.base import CostPolicy
 
 __all__ = ["ConstantPolicy", "LinearCostPolicy", "PricedPolicy"]

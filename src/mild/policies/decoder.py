@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mild.arrays import FloatArray, IntArray
-from mild.decisions import (
+from mild.core.arrays import FloatArray, IntArray
+from mild.core.decisions import (
     argmax_last,
     argmax_last_experts_first,
     deciding_anchors,
@@ -13,8 +13,8 @@ from mild.decisions import (
     stationary_choice,
     stationary_experts_first,
 )
-from mild.margins import margin_groups
-from mild.surrogates import Surrogate, parse_surrogate
+from mild.core.margins import margin_groups
+from mild.core.surrogates import Surrogate, parse_surrogate
 
 __all__ = ["Decoder"]
 

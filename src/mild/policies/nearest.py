@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from mild.arrays import FloatArray, IntArray
+from mild.core.arrays import FloatArray, IntArray
 from mild.policies.base import CostPolicy, blocks
 
 __all__ = ["NearestPolicy", "nearest"]

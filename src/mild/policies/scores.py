@@ -7,10 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from mild.arrays import FloatArray
+from mild.core.arrays import FloatArray
+from mild.core.surrogates import Surrogate
 from mild.policies.base import ScorePolicy
 from mild.policies.decoder import Decoder
-from mild.surrogates import Surrogate
 
 __all__ = ["LinearPolicy", "PerceptronPolicy"]
 

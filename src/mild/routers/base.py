@@ -13,9 +13,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from mild.arrays import FloatArray, IntArray, check_costs
-from mild.costs import cheapest
-from mild.exceptions import DegenerateDataWarning, InvalidInputError
+from mild.core.arrays import FloatArray, IntArray, check_costs
+from mild.core.costs import cheapest
+from mild.errors import DegenerateDataWarning, InvalidInputError
 from mild.metrics import deferral_loss
 from mild.policies import Policy
 

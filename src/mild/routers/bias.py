@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mild.arrays import FloatArray, IntArray
-from mild.decisions import argmax_last
+from mild.core.arrays import FloatArray, IntArray
+from mild.core.decisions import argmax_last
 
 __all__ = ["cross_fitted_bias", "find_bias"]
 

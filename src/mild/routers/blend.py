@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import lsq_linear, nnls
 
-from mild.arrays import FloatArray, IntArray
-from mild.exceptions import UnsupportedError
+from mild.core.arrays import FloatArray, IntArray
+from mild.errors import UnsupportedError
 from mild.policies import Policy
 from mild.routers.constant import mean_costs
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from mild.arrays import FloatArray, check_strength
-from mild.exceptions import InvalidInputError, check_option
-from mild.losses.labels import floored_counts
-from mild.margins import membership, paper_grid, ratio_grid
+from mild.core.arrays import FloatArray, check_strength
+from mild.core.losses.labels import floored_counts
+from mild.core.margins import membership, paper_grid, ratio_grid
+from mild.errors import InvalidInputError, check_option
 from mild.routers.base import BaseRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.nearest import KNNRouter

@@ -7,8 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from mild.arrays import FloatArray, IntArray, check_strength, expert_vector
-from mild.exceptions import InvalidInputError
+from mild.core.arrays import FloatArray, IntArray, check_strength, expert_vector
+from mild.errors import InvalidInputError
 from mild.metrics import chosen_costs
 from mild.metrics.rows import known_rows, row_weights
 from mild.policies import CascadePolicy

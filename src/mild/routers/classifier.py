@@ -16,12 +16,13 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from mild.arrays import FloatArray, IntArray, check_margins, check_strength, float_matrix
-from mild.decisions import argmax_last
-from mild.exceptions import ConvergenceWarning, InvalidInputError, check_option
-from mild.losses import cost_sensitive_loss, log_sum_loss
-from mild.losses.cost_sensitive import check_pair_costs
-from mild.margins import theory_margins, uniform_margins
+from mild.core.arrays import FloatArray, IntArray, check_margins, check_strength, float_matrix
+from mild.core.decisions import argmax_last
+from mild.core.losses import cost_sensitive_loss, log_sum_loss
+from mild.core.losses.cost_sensitive import check_pair_costs
+from mild.core.margins import theory_margins, uniform_margins
+from mild.core.surrogates import parse_surrogate
+from mild.errors import ConvergenceWarning, InvalidInputError, check_option
 from mild.routers.objective import LinearObjective, single_blas_thread
 from mild.routers.solver import (
     SAMPLE,
@@ -31,7 +32,6 @@ from mild.routers.solver import (
     sample_rows,
     second_moments,
 )
-from mild.surrogates import parse_surrogate
 
 __all__ = ["CostSensitiveClassifier"]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mild.arrays import FloatArray
-from mild.exceptions import InvalidInputError
+from mild.core.arrays import FloatArray
+from mild.errors import InvalidInputError
 from mild.metrics import common_constant, constant_losses
 from mild.policies import ConstantPolicy
 from mild.routers.base import BaseRouter

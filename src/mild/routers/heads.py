@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import Ridge
 
-from mild.arrays import FloatArray, IntArray
-from mild.exceptions import ConvergenceWarning, InvalidInputError
+from mild.core.arrays import FloatArray, IntArray
+from mild.errors import ConvergenceWarning, InvalidInputError
 from mild.routers.objective import LinearObjective, single_blas_thread
 from mild.routers.solver import SAMPLE, Preconditioner, minimise, sample_rows, second_moments
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from mild.arrays import FloatArray, check_strength, expert_vector
-from mild.decisions import DECISIONS
-from mild.exceptions import (
+from mild.core.arrays import FloatArray, check_strength, expert_vector
+from mild.core.decisions import DECISIONS
+from mild.core.surrogates import parse_surrogate
+from mild.errors import (
     ConvergenceWarning,
     InvalidInputError,
     check_option,
@@ -21,7 +22,6 @@ from mild.routers.objective import single_blas_thread
 from mild.routers.path import LinearPath
 from mild.routers.solver import Solution
 from mild.routers.targets import LABEL_LOSSES, LOSSES, Targets, training_targets
-from mild.surrogates import parse_surrogate
 
 __all__ = ["LinearRouter"]
 

@@ -7,10 +7,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mild.arrays import FloatArray, check_margins
-from mild.costs import ALL_REWARDS
-from mild.exceptions import check_option
-from mild.margins import (
+from mild.core.arrays import FloatArray, check_margins
+from mild.core.costs import ALL_REWARDS
+from mild.core.margins import (
     COUNTS,
     NORMS,
     membership,
@@ -18,6 +17,7 @@ from mild.margins import (
     theory_margins,
     uniform_margins,
 )
+from mild.errors import check_option
 
 __all__ = ["MarginOptions", "MarginSums", "fixed_margins", "margin_sums"]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mild.arrays import FloatArray
-from mild.exceptions import InvalidInputError
+from mild.core.arrays import FloatArray
+from mild.errors import InvalidInputError
 from mild.policies import NearestPolicy
 from mild.routers.base import BaseRouter
 

@@ -22,10 +22,10 @@ from typing import Any, Protocol
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from mild.arrays import BoolArray, FloatArray, IntArray
-from mild.losses.deferral import accumulate_loss
-from mild.margins import MarginGroup
-from mild.surrogates import Surrogate
+from mild.core.arrays import BoolArray, FloatArray, IntArray
+from mild.core.losses.deferral import accumulate_loss
+from mild.core.margins import MarginGroup
+from mild.core.surrogates import Surrogate
 
 __all__ = ["BlockLoss", "LinearObjective", "RowLoss", "add_penalty", "single_blas_thread"]
 

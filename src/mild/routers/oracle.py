@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mild.arrays import FloatArray, IntArray
-from mild.exceptions import InvalidInputError
+from mild.core.arrays import FloatArray, IntArray
+from mild.errors import InvalidInputError
 from mild.metrics import oracle_loss
 from mild.metrics.rows import evaluated_costs
 from mild.policies import ConstantPolicy

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from mild.arrays import FloatArray
-from mild.margins import margin_groups
+from mild.core.arrays import FloatArray
+from mild.core.margins import margin_groups
+from mild.core.surrogates import Surrogate
 from mild.routers.objective import LinearObjective, RowLoss
 from mild.routers.solver import (
     SAMPLE,
@@ -20,7 +21,6 @@ from mild.routers.solver import (
     second_moments,
 )
 from mild.routers.targets import LossOptions, Targets
-from mild.surrogates import Surrogate
 
 __all__ = [
     "Beginning",

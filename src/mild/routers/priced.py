@@ -6,8 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from mild.arrays import FloatArray, check_strength, float_matrix
-from mild.exceptions import InvalidInputError, check_option
+from mild.core.arrays import FloatArray, check_strength, float_matrix
+from mild.errors import InvalidInputError, check_option
 from mild.policies import PricedPolicy
 from mild.routers.base import BaseRouter
 from mild.routers.heads import Heads, logistic_heads, observed, ridge_heads

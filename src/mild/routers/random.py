@@ -8,9 +8,9 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
-from mild.arrays import FloatArray, IntArray, expert_vector
-from mild.decisions import argmax_last
-from mild.exceptions import InvalidInputError, UnsupportedError, check_option
+from mild.core.arrays import FloatArray, IntArray, expert_vector
+from mild.core.decisions import argmax_last
+from mild.errors import InvalidInputError, UnsupportedError, check_option
 from mild.metrics import oracle_shares
 from mild.policies import Policy
 from mild.routers.base import BaseRouter

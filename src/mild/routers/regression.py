@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mild.arrays import FloatArray, check_strength
+from mild.core.arrays import FloatArray, check_strength
 from mild.policies import LinearCostPolicy
 from mild.routers.base import BaseRouter
 from mild.routers.heads import observed, ridge_heads

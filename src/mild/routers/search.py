@@ -10,8 +10,8 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
 
-from mild.arrays import BoolArray, FloatArray, IntArray
-from mild.decisions import argmax_last
+from mild.core.arrays import BoolArray, FloatArray, IntArray
+from mild.core.decisions import argmax_last
 from mild.metrics import common_constant, linearised_rows
 from mild.policies import Policy
 from mild.routers.candidates import Candidate

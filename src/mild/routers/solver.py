@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
-from mild.arrays import FloatArray
+from mild.core.arrays import FloatArray
 
 __all__ = [
     "Objective",

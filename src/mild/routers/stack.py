@@ -12,8 +12,8 @@ from sklearn.model_selection import KFold, check_cv
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import _BaseComposition
 
-from mild.arrays import FloatArray, IntArray
-from mild.exceptions import InvalidInputError
+from mild.core.arrays import FloatArray, IntArray
+from mild.errors import InvalidInputError
 from mild.policies import BlendPolicy, ConstantPolicy, Policy, StackPolicy, believed_costs
 from mild.routers.base import BaseRouter
 from mild.routers.blend import blend, level_weights

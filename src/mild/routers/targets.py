@@ -7,18 +7,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mild.arrays import BoolArray, FloatArray
-from mild.costs import ALL_REWARDS, cheapest, cheapest_of, rewards_of
-from mild.exceptions import check_option
-from mild.losses.labels import (
+from mild.core.arrays import BoolArray, FloatArray
+from mild.core.costs import ALL_REWARDS, cheapest, cheapest_of, rewards_of
+from mild.core.losses.labels import (
     class_weights,
     floored_counts,
     ldam_margins,
     resampling_weights,
     temperatures,
 )
+from mild.core.surrogates import Surrogate, parse_surrogate
+from mild.errors import check_option
 from mild.routers.margin_sums import MarginOptions, fixed_margins, margin_sums
-from mild.surrogates import Surrogate, parse_surrogate
 
 __all__ = [
     "LOSSES",

@@ -13,8 +13,8 @@ from scipy.special import ndtri
 from sklearn.base import clone
 from sklearn.model_selection import KFold, check_cv
 
-from mild.arrays import FloatArray, IntArray, check_strength
-from mild.exceptions import InvalidInputError, TuningInterruptedWarning
+from mild.core.arrays import FloatArray, IntArray, check_strength
+from mild.errors import InvalidInputError, TuningInterruptedWarning
 from mild.metrics import common_constant, common_rows
 from mild.policies import ConstantPolicy, Policy
 from mild.routers.base import BaseRouter

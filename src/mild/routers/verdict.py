@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mild.arrays import BoolArray, FloatArray, IntArray
+from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.metrics import clustered_rows, count_judged, simultaneous_intervals, state
 
 __all__ = ["Verdict", "judge"]

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from mild.artifact import save
 from mild.cli.console import reported
 from mild.cli.gateway.check import check
+from mild.features import HashingFeatures
 from mild.routers import LinearRouter
-from mild.text import HashingFeatures
 
 SECRET = "sk-never-on-a-screen"
 CONFIG = """\

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mild.exceptions import DataFileError, InvalidInputError
+from mild.errors import DataFileError, InvalidInputError
 from mild.gateway.access import Access, open_store
 from mild.gateway.access import courier as courier_module
 from mild.gateway.access.keys import Key, digest_of, hint_of, new_key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 from mild.gateway.access.keys import PREFIX, check_key_name, digest_of, hint_of, new_key
 
 

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from mild.exceptions import DataFileError
+from mild.errors import DataFileError
 from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
 from mild.gateway.access.owners import new_owner
 from mild.gateway.access.sqlite import SqliteStore, schema

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 from mild.gateway.access import open_store
 from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
 from mild.gateway.access.owners import new_owner

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from mild.exceptions import DataFileError
+from mild.errors import DataFileError
 from mild.gateway.database import DatabaseError, DoubtError, UnfitError, read_address
 from mild.gateway.database.face import marks
 from mild.gateway.database.tables import connect_to
@@ -178,7 +178,7 @@ def test_without_the_driver_the_extra_is_named():
         "import sys; sys.modules['psycopg'] = None\n"
         "from mild.gateway.database import read_address\n"
         "from mild.gateway.database.tables import connect_to\n"
-        "from mild.exceptions import MissingExtraError\n"
+        "from mild.errors import MissingExtraError\n"
         "try: connect_to(read_address('postgresql://h/x'))\n"
         "except MissingExtraError as error: print(error)\n"
     )

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from mild.exceptions import DataFileError
+from mild.errors import DataFileError
 from mild.gateway.database import DatabaseError, tables
 from mild.gateway.database.tables import SCHEMA, connect_to, open_postgres, schema_of
 

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ledger_cases import EXPERTS, record, write_all
-from mild.exceptions import DataFileError, OutputExistsError
+from mild.errors import DataFileError, OutputExistsError
 from mild.gateway.ledger import read_ledger
 from mild.gateway.ledger.export import export
 from mild.gateway.ledger.records import COLUMNS

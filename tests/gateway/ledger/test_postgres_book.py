@@ -7,7 +7,7 @@ import time
 import pytest
 
 from ledger_cases import EXPERTS, Keep, record, write_all, writing
-from mild.exceptions import DataFileError
+from mild.errors import DataFileError
 from mild.gateway.database import DoubtError, UnfitError
 from mild.gateway.ledger import LedgerWriter, read_ledger
 from mild.gateway.ledger.postgres_book import PostgresBook

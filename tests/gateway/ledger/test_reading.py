@@ -3,7 +3,7 @@
 import pytest
 
 from ledger_cases import record, write_all, writing
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 from mild.gateway.ledger import read_blocks, read_ledger
 
 

@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from ledger_cases import EXPERTS, Keep, record, write_all, writing
-from mild.exceptions import DataFileError
+from mild.errors import DataFileError
 from mild.gateway.database import DatabaseError
 from mild.gateway.ledger import LedgerWriter, read_ledger, schema
 

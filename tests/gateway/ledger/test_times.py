@@ -2,7 +2,7 @@
 
 import pytest
 
-from mild.exceptions import OptionError
+from mild.errors import OptionError
 from mild.gateway.ledger.times import moment
 
 

@@ -19,7 +19,7 @@ from gateway.gateway_cases import (
     request_bytes,
     rows,
 )
-from mild.exceptions import InvalidInputError, MildError
+from mild.errors import InvalidInputError, MildError
 from mild.gateway.access import Access
 from mild.gateway.server.app import create_app
 from mild.gateway.settings import AccessSettings, Settings

@@ -71,7 +71,7 @@ def test_the_worker_holds_nothing_heavy(tmp_path):
 
 def test_a_worker_imports_no_more_than_it_needs():
     code = (
-        "import sys, mild.gateway.server.worker, mild.gateway.server.starting, mild.serving.explanation;"
+        "import sys, mild.gateway.server.worker, mild.gateway.server.starting, mild.artifact.explanation;"
         "print([name for name in ('torch', 'sklearn', 'scipy', 'pyarrow', 'pandas', 'pydantic', 'typer',"
         " 'rich', 'aiohttp', 'uvicorn', 'yaml') if name in sys.modules])"
     )

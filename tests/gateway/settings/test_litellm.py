@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as given_settings
 from hypothesis import strategies as st
 
-from mild.exceptions import DataFileError
+from mild.errors import DataFileError
 from mild.gateway.settings import read_settings
 
 pytest.importorskip("yaml")

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from mild.artifact import LoadedRouter
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
+from mild.features import HashingFeatures
 from mild.gateway.settings import (
     AccessSettings,
     ExpertSettings,
@@ -22,7 +23,6 @@ from mild.gateway.settings import (
     findings_in,
 )
 from mild.policies import ConstantPolicy
-from mild.text import HashingFeatures
 
 
 def expert(name, **more):

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from mild.exceptions import DataFileError
+from mild.errors import DataFileError
 from mild.gateway.database import Address
 from mild.gateway.settings import findings_in, read_settings
 from mild.gateway.settings.reading import read_ledger_place, read_store

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import ask, chat, expert, gateway
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 from mild.gateway.settings import ExpertSettings
 from mild.gateway.upstream.faults import Fault
 from mild.gateway.upstream.pool import Pool

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 from safetensors.numpy import load_file, save_file  # noqa: E402
 from torch import nn  # noqa: E402
 
-from mild.exceptions import ArtifactError, InvalidInputError  # noqa: E402
+from mild.errors import ArtifactError, InvalidInputError  # noqa: E402
 from mild.routers.neural import NeuralRouter  # noqa: E402
 
 EPOCHS = 7

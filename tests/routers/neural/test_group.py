@@ -23,7 +23,7 @@ import json, os, sys
 import numpy as np
 import torch
 import torch.distributed as dist
-from mild.exceptions import MildError
+from mild.errors import MildError
 from mild.routers.neural import NeuralRouter
 
 def data(n=501, seed=0):

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from mild.exceptions import InvalidInputError, OptionError  # noqa: E402
+from mild.errors import InvalidInputError, OptionError  # noqa: E402
 from mild.routers.neural import NeuralRouter  # noqa: E402
 from mild.routers.neural.network import find_device  # noqa: E402
 

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 from mild.routers.neural import NeuralRouter
 
 

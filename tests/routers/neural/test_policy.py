@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from mild.artifact import load, save  # noqa: E402
-from mild.exceptions import UnsupportedError  # noqa: E402
+from mild.errors import UnsupportedError  # noqa: E402
 from mild.policies import PerceptronPolicy  # noqa: E402
 from mild.routers.neural import NeuralRouter  # noqa: E402
 from mild.routers.neural.policy import ModulePolicy  # noqa: E402

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from mild.exceptions import (  # noqa: E402
+from mild.errors import (  # noqa: E402
     ConvergenceWarning,
     DegenerateDataWarning,
     InvalidInputError,

@@ -39,7 +39,7 @@ def convert(
       mild data convert routerbench.parquet wide.parquet
       mild data convert answers.jsonl wide.csv --experts "gpt-4,mixtral"
     """
-    from mild.tables import check_output, read_outcomes, write_outcomes
+    from mild.data import check_output, read_outcomes, write_outcomes
 
     check_output(out, overwrite)
     table = read_outcomes(

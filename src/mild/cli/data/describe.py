@@ -38,7 +38,7 @@ def describe(
       mild data describe log.csv --query task --scores "acc_*" --prices "usd_*"
     """
     from mild.cli.data.description import print_outcomes
-    from mild.tables import (
+    from mild.data import (
         cost_words,
         describe_outcomes,
         expert_betas,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from mild.cli.console import number, print_table, say
+from mild.data.findings import counted
 from mild.metrics.money import amount
-from mild.tables.findings import counted
 
 __all__ = ["print_outcomes"]
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mild.exceptions import OptionError
+from mild.errors import OptionError
 
 __all__ = [
     "Beta",

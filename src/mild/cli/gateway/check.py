@@ -74,7 +74,7 @@ def check(
 
 def _about_store(settings: Settings) -> list[Finding]:
     """What is wrong with a store in PostgreSQL; a file is made when it is needed."""
-    from mild.exceptions import MildError
+    from mild.errors import MildError
     from mild.gateway.database import Address, DatabaseError
     from mild.gateway.database.tables import SCHEMA, connect_to, schema_of
     from mild.gateway.settings import Finding

@@ -152,7 +152,7 @@ def revoke(
 
 @contextmanager
 def _opened(config: Path, place: str | None) -> Iterator[Store]:
-    from mild.exceptions import InvalidInputError
+    from mild.errors import InvalidInputError
     from mild.gateway.access import open_store
     from mild.gateway.database import AddressError, is_address, read_address
     from mild.gateway.settings.reading import read_store

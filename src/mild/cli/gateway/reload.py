@@ -27,7 +27,7 @@ def reload(
       mild reload --port 6060
       mild fit log.parquet --out router --overwrite && mild reload
     """
-    from mild.exceptions import InvalidInputError
+    from mild.errors import InvalidInputError
     from mild.gateway.server.reloading import reload_gateway
 
     found: dict[str, Any] = reload_gateway(port, timeout)

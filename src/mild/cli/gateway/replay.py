@@ -80,18 +80,19 @@ def replay(
       mild replay ledger.sqlite --router new --feedback ratings.csv --price-weight 50
     """
     from mild.artifact import load
+    from mild.artifact.prices import is_priced, new_prices
+    from mild.evaluation.replay import replay as estimate
+    from mild.evaluation.replay.files import read_errors, read_texts
+    from mild.gateway.ledger import ledger_reader
     from mild.gateway.ledger.places import place_of
     from mild.gateway.ledger.times import moment
-    from mild.replay import replay as estimate
-    from mild.replay.files import read_errors, read_texts
-    from mild.serving import is_priced, new_prices
 
     loaded = load(router)
     if price_weight is not None and is_priced(loaded):
         loaded = new_prices(loaded, None, price_weight).on(loaded)
     now = time.time()
     found = estimate(
-        place_of(ledger),
+        ledger_reader(place_of(ledger)),
         loaded,
         texts=None if queries is None else read_texts(queries, text_column, id_column),
         errors=None if feedback is None else read_errors(feedback, id_column),

@@ -58,7 +58,7 @@ def serve(
     import os
     import sys
 
-    from mild.exceptions import InvalidInputError, MissingExtraError
+    from mild.errors import InvalidInputError, MissingExtraError
 
     for package in ("httptools", "uvloop") if sys.platform != "win32" else ("httptools",):
         if importlib.util.find_spec(package) is None:

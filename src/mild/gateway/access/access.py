@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 from mild.gateway.access.callers import NOBODY, Caller, Callers
 from mild.gateway.access.courier import DENIED_SECONDS, Courier
 from mild.gateway.access.keys import Key

@@ -13,7 +13,7 @@ import re
 import secrets
 from dataclasses import dataclass
 
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 
 __all__ = ["PREFIX", "Key", "check_key_name", "digest_of", "hint_of", "new_key"]
 

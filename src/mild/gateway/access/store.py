@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from mild.exceptions import MildError
+from mild.errors import MildError
 from mild.gateway.access.keys import Key
 
 __all__ = [

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from mild.arrays import FloatArray
 from mild.artifact import LoadedRouter
-from mild.exceptions import MildError
+from mild.artifact.deciding import decide_all
+from mild.artifact.prices import new_prices
+from mild.core.arrays import FloatArray
+from mild.errors import MildError
 from mild.gateway.refusals import Refusal
 from mild.policies import Policy, PricedPolicy, StandardizedPolicy
-from mild.serving.deciding import decide_all
-from mild.serving.prices import new_prices
 
 __all__ = ["Chooser", "Scores"]
 

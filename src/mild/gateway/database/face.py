@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
-from mild.exceptions import MildError
+from mild.errors import MildError
 
 __all__ = ["Database", "DatabaseError", "DoubtError", "Found", "UnfitError", "marks"]
 

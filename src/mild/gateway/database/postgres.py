@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import conninfo, errors
 
-from mild.exceptions import DataFileError
+from mild.errors import DataFileError
 from mild.gateway.database.address import Address
 from mild.gateway.database.face import DatabaseError, DoubtError, Found, UnfitError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
-from mild.exceptions import DataFileError, MissingExtraError
+from mild.errors import DataFileError, MissingExtraError
 from mild.gateway.database.address import Address
 from mild.gateway.database.face import Database
 

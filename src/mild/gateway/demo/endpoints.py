@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 from mild.gateway.demo.answers import STAND_INS
 from mild.gateway.settings.experts import url_problem
 

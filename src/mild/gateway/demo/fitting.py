@@ -20,11 +20,11 @@ def fit_demo_router(
         python -c "from pathlib import Path; from mild.gateway.demo.fitting import *;
                    fit_demo_router(Path('src/mild/gateway/demo/router'))"
     """
-    from mild.datasets import outcomes_file
+    from mild.data import read_outcomes
+    from mild.data.datasets import outcomes_file
+    from mild.evaluation.tasks import CostTerms, fit_task, make_task, save_task
+    from mild.features import HashingFeatures
     from mild.routers.priced import PricedRouter
-    from mild.tables import read_outcomes
-    from mild.tasks import CostTerms, fit_task, make_task, save_task
-    from mild.text import HashingFeatures
 
     task = make_task(read_outcomes(outcomes_file()), CostTerms(price_weight=PRICE_WEIGHT))
     features = HashingFeatures(dimensions=dimensions, max_terms=max_terms)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mild.exceptions import DataFileError, OutputExistsError
-from mild.files import replacing
+from mild.artifact.files import replacing
+from mild.errors import DataFileError, OutputExistsError
 from mild.gateway.ledger.places import Place
 from mild.gateway.ledger.reading import read_blocks, read_experts
 from mild.gateway.ledger.records import COLUMNS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from mild.exceptions import DataFileError
+from mild.errors import DataFileError
 from mild.gateway.database import (
     Address,
     AddressError,

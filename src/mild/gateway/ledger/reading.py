@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
-from mild.exceptions import DataFileError, InvalidInputError
+from mild.errors import DataFileError, InvalidInputError
 from mild.gateway.database import DatabaseError
 from mild.gateway.ledger.places import Place, open_to_read, shown
 from mild.gateway.ledger.records import COLUMNS, Record, from_row
 
-__all__ = ["read_blocks", "read_experts", "read_ledger"]
+__all__ = ["ledger_reader", "read_blocks", "read_experts", "read_ledger"]
 
 # Rows held at a time.
 BLOCK = 10_000
@@ -56,6 +56,13 @@ def read_blocks(
                 return
             last = found[-1][:2]
             yield [row[2:] for row in found]
+
+
+def ledger_reader(
+    path: Place,
+) -> Callable[[Sequence[str], float | None, float | None], Iterator[list[tuple[Any, ...]]]]:
+    """A function from columns and a span of time to blocks of a ledger's rows."""
+    return lambda columns, since, until: read_blocks(path, since, until, columns)
 
 
 def read_ledger(

@@ -12,7 +12,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from mild.exceptions import DataFileError
+from mild.errors import DataFileError
 from mild.gateway.database.face import Database, DatabaseError
 from mild.gateway.database.sqlite import SqliteDatabase
 

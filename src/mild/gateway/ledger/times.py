@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from mild.exceptions import OptionError
+from mild.errors import OptionError
 
 __all__ = ["moment"]
 

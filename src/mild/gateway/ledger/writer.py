@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from mild.exceptions import DataFileError
+from mild.errors import DataFileError
 from mild.gateway.database import DatabaseError, UnfitError
 from mild.gateway.ledger.book import Book
 from mild.gateway.ledger.places import Place, open_book, shown

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mild.exceptions import DataFileError
+from mild.errors import DataFileError
 from mild.gateway.database import Address, DatabaseError
 from mild.gateway.page.looking import Look, look
 from mild.gateway.page.shares import Reference, share_document, trained

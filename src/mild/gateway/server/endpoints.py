@@ -129,7 +129,7 @@ class Endpoints:
 
     async def _why(self, router: Any, text: str) -> dict[str, Any]:
         """The evidence behind a decision, found in a thread: it may take a while."""
-        from mild.serving.explanation import explain
+        from mild.artifact.explanation import explain
 
         if self._waiting >= EXPLAINED:
             raise Refusal(

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 from mild.gateway.server.state import read_state
 
 __all__ = ["reload_gateway"]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mild.exceptions import InvalidInputError, MildError
+from mild.errors import InvalidInputError, MildError
 from mild.gateway.choosing.sessions import session_bytes
 from mild.gateway.metrics import metric_columns
 from mild.gateway.server.listening import bind

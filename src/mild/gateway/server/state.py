@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 
 __all__ = ["StateFile", "read_state", "state_folder"]
 

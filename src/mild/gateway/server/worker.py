@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mild.artifact import LoadedRouter
-from mild.exceptions import MildError
+from mild.errors import MildError
 from mild.gateway.access import Access
 from mild.gateway.ledger.writer import LedgerWriter
 from mild.gateway.page import Board

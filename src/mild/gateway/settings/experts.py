@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
+from mild.endpoints.toml import Checker
 from mild.gateway.settings.kinds import BreakerSettings, ExpertSettings
 from mild.gateway.settings.secrets import (
     Secret,
@@ -16,7 +17,6 @@ from mild.gateway.settings.secrets import (
     secret_from_environment,
     secret_from_file,
 )
-from mild.toml import Checker
 
 __all__ = ["check_name", "expert_of", "header_problem", "is_secret_header", "url_problem"]
 

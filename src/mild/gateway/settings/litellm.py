@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from mild.endpoints.toml import Checker
 from mild.gateway.settings.experts import (
     check_name,
     header_problem,
@@ -27,7 +28,6 @@ from mild.gateway.settings.secrets import (
     secret_from_environment,
 )
 from mild.gateway.settings.yaml_file import ENVIRONMENT, NUMBERS, PRICES, read_models
-from mild.toml import Checker
 
 __all__ = ["read_litellm"]
 

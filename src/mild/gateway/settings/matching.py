@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
-from mild.exceptions import InvalidInputError, UnsupportedError
+from mild.errors import InvalidInputError, UnsupportedError
 from mild.gateway.database.address import Address
 from mild.gateway.settings.kinds import ExpertSettings, Settings, is_loopback
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from mild.endpoints.toml import Checker
 from mild.gateway.database.address import Address, AddressError, is_address, read_address
 from mild.gateway.settings.secrets import (
     SecretError,
@@ -13,7 +14,6 @@ from mild.gateway.settings.secrets import (
     secret_from_environment,
     secret_from_file,
 )
-from mild.toml import Checker
 
 __all__ = ["DEFAULT_STORE", "read_store_of"]
 

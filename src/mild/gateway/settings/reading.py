@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, cast
 
+from mild.endpoints.toml import Checker, read_toml
 from mild.gateway.database.address import Address, is_address
 from mild.gateway.settings.experts import expert_of
 from mild.gateway.settings.kinds import (
@@ -19,7 +20,6 @@ from mild.gateway.settings.kinds import (
 )
 from mild.gateway.settings.places import DEFAULT_STORE as _STORE
 from mild.gateway.settings.places import read_store_of
-from mild.toml import Checker, read_toml
 
 __all__ = ["read_ledger_place", "read_settings", "read_store"]
 

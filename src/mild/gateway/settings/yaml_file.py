@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mild.exceptions import DataFileError, MissingExtraError
+from mild.errors import DataFileError, MissingExtraError
 
 __all__ = ["ENVIRONMENT", "NUMBERS", "PRICES", "read_models"]
 

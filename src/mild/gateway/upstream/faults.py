@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mild.exceptions import MildError
+from mild.errors import MildError
 
 __all__ = ["FAULTS", "Fault"]
 

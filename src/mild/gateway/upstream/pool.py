@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from mild import __version__
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 from mild.gateway.settings import ExpertSettings
 from mild.gateway.upstream.connection import Connection
 from mild.gateway.upstream.faults import Fault

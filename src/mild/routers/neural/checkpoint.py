@@ -19,9 +19,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
 
-from mild.arrays import FloatArray
-from mild.exceptions import ArtifactError
-from mild.files import replacing
+from mild.artifact.files import replacing
+from mild.core.arrays import FloatArray
+from mild.errors import ArtifactError
 from mild.routers.neural.run import Run
 from mild.routers.targets import Targets
 

@@ -17,8 +17,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from mild.arrays import IntArray
-from mild.exceptions import InvalidInputError, MildError, UnsupportedError
+from mild.core.arrays import IntArray
+from mild.errors import InvalidInputError, MildError, UnsupportedError
 
 __all__ = ["Group"]
 

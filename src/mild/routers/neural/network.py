@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mild.exceptions import InvalidInputError, OptionError
+from mild.errors import InvalidInputError, OptionError
 from mild.policies import PerceptronPolicy, Policy
 from mild.routers.neural.policy import ModulePolicy
 from mild.routers.neural.problem import Problem, check_output

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from mild.decisions import DECISIONS
-from mild.exceptions import InvalidInputError, OptionError, check_option
+from mild.core.decisions import DECISIONS
+from mild.core.surrogates import parse_surrogate
+from mild.errors import InvalidInputError, OptionError, check_option
 from mild.routers.targets import LOSSES
-from mild.surrogates import parse_surrogate
 
 __all__ = ["OPTIMIZERS", "SCHEDULES", "check_options", "check_together"]
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from mild.arrays import FloatArray, IntArray
-from mild.exceptions import UnsupportedError
+from mild.core.arrays import FloatArray, IntArray
+from mild.errors import UnsupportedError
 from mild.policies import Decoder, PerceptronPolicy, ScorePolicy
 from mild.routers.neural.problem import as_input
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mild.arrays import FloatArray, IntArray
-from mild.exceptions import InvalidInputError
+from mild.core.arrays import FloatArray, IntArray
+from mild.errors import InvalidInputError
 from mild.nn import mild_loss
 from mild.policies import Decoder
 from mild.routers.neural.group import Group

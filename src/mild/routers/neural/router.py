@@ -8,8 +8,8 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mild.arrays import FloatArray
-from mild.exceptions import ConvergenceWarning, MissingExtraError
+from mild.core.arrays import FloatArray
+from mild.errors import ConvergenceWarning, MissingExtraError
 from mild.policies import Decoder, ScorePolicy
 from mild.routers.base import BaseRouter
 from mild.routers.neural.options import check_options, check_together

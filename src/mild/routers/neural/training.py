@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from mild.exceptions import InvalidInputError
+from mild.errors import InvalidInputError
 from mild.routers.neural.checkpoint import Checkpoint
 from mild.routers.neural.group import Group
 from mild.routers.neural.problem import Problem, check_output

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from mild.exceptions import DataFileError, InvalidInputError
+from mild.errors import DataFileError, InvalidInputError
 from mild.gateway.access.keys import Key
 from mild.gateway.access.owners import is_gone
 from mild.gateway.access.sql.budgets import allotted, grant, record, sum_up, write_off

@@ -8,7 +8,7 @@ import sqlite3
 import time
 from pathlib import Path
 
-from mild.exceptions import DataFileError
+from mild.errors import DataFileError
 from mild.gateway.database.face import Database, DatabaseError
 from mild.gateway.database.sqlite import SqliteDatabase, translated
 

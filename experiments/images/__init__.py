@@ -1,0 +1,1 @@
+"""The paper's image experiments: ``python -m experiments.images``."""

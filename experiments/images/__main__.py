@@ -1,0 +1,202 @@
+"""``python -m experiments.images``: run the paper's image experiments.
+
+Every finished training is one line of a results file; a killed run continues when the same command is given
+again. ``python -m experiments.show FILE`` prints the tables.
+
+\b
+python -m experiments.images fetch cifar10
+python -m experiments.images table1 --cost error --data-dir data
+python -m experiments.images severe --experts synthetic --method tdef --method mild:total=mean1
+python -m experiments.images table1 --dataset digits --epochs 2 --width 8 --seeds 2
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from mild.errors import check_option
+
+from experiments.console import main, progress_bar
+from experiments.images.data import DATASETS, fetch_images, load_images
+from experiments.images.experts import Setup
+from experiments.images.methods import READINGS, ROBUSTNESS, Method
+from experiments.images.run import TABLES, Request, run, run_classifier
+from experiments.images.training import DEFAULT, PROTOCOLS, Protocol
+from experiments.show import print_tables
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
+
+Datasets = Annotated[
+    list[str], typer.Option("--dataset", help=f"{', '.join(DATASETS)}; repeatable.")
+]
+Results = Annotated[Path | None, typer.Option(help="Results file. Default: results/TABLE.jsonl.")]
+ProtocolName = Annotated[str, typer.Option(help="adamw (50 epochs), fast (16) or paper (200).")]
+DataDir = Annotated[Path, typer.Option(help="Folder of the data sets.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Epochs = Annotated[
+    int | None, typer.Option(help="Another number; results are labelled as changed.")
+]
+BatchSize = Annotated[int | None, typer.Option(help="Images per step, likewise.")]
+Rate = Annotated[float | None, typer.Option(help="Learning rate or its peak, likewise.")]
+Width = Annotated[int | None, typer.Option(help="Channels of the first stage, likewise.")]
+WeightDecay = Annotated[float | None, typer.Option(help="Strength, in torch's units, likewise.")]
+Decay = Annotated[str | None, typer.Option(help="coupled (Adam) or decoupled (AdamW), likewise.")]
+Augment = Annotated[bool | None, typer.Option("--augment/--no-augment", help="Crops and flips.")]
+
+
+HELP = {
+    "table1": "Table 1: synthetic experts.",
+    "table2": "Table 2: experts that are trained.",
+    "severe": "Severe imbalance: one expert knows 9 classes of 10.",
+    "readings": "Readings of what the paper leaves open.",
+    "people": "People as experts: CIFAR-10N and CIFAR-100N annotations (--people).",
+}
+
+
+def _table_command(name: str) -> None:
+    """Add the command that runs one table, or a part of it, and prints it."""
+
+    @app.command(name, help=HELP[name])
+    def command(
+        dataset: Datasets = ["cifar10"],  # noqa: B006
+        setup: Annotated[
+            list[str] | None,
+            typer.Option(help="I, II, III, severe, or a coverage 0.6,0.3,0.1."),
+        ] = None,
+        experts: Annotated[
+            list[str] | None, typer.Option(help="synthetic or real; repeatable.")
+        ] = None,
+        cost: Annotated[list[str] | None, typer.Option(help="error or cost; repeatable.")] = None,
+        method: Annotated[
+            list[str] | None,
+            typer.Option(
+                help="tdef, mild, uniform, tuned, grid, ce, cwce, ldam, or a reading such as "
+                "mild:rewards=contrast,counts=best,total=mean3. Default: tdef, mild:total=mean1."
+            ),
+        ] = None,
+        seeds: Annotated[int, typer.Option(help="Runs per method and cell.")] = 5,
+        protocol: ProtocolName = DEFAULT,
+        epochs: Epochs = None,
+        batch_size: BatchSize = None,
+        lr: Rate = None,
+        width: Width = None,
+        weight_decay: WeightDecay = None,
+        decay: Decay = None,
+        augment: Augment = None,
+        holdout: Annotated[
+            bool,
+            typer.Option("--holdout", help="Train real experts and the router on disjoint halves."),
+        ] = False,
+        expert_seed: Annotated[int, typer.Option(help="Seed of trained experts.")] = 0,
+        expert_protocol: Annotated[
+            str | None, typer.Option(help="For the experts. Default: as the router.")
+        ] = None,
+        people: Annotated[
+            Path | None, typer.Option(help="Annotations, for the table people.")
+        ] = None,
+        price: Annotated[float, typer.Option(help="What asking a person costs.")] = 0.1,
+        scale: Annotated[
+            str, typer.Option(help="Rewards: raw, or unit for mean row sum 1.")
+        ] = "raw",
+        robustness: Annotated[
+            bool, typer.Option(help="Margins around the theory, for readings.")
+        ] = False,
+        ambiguous: Annotated[
+            float | None, typer.Option(help="Share of the images on which a guess is right, too.")
+        ] = None,
+        validation: Annotated[
+            bool,
+            typer.Option("--validation", help="Judge on a held-out tenth of the training images."),
+        ] = False,
+        data_dir: DataDir = Path("data"),
+        cache_dir: Annotated[Path, typer.Option(help="Trained experts and checkpoints.")] = Path(
+            "~/.cache/mild"
+        ),
+        device: Device = "auto",
+        results: Results = None,
+    ) -> None:
+        setups, kinds, costs = TABLES[name]
+        methods = tuple(Method.parse(text) for text in method or ("tdef", "mild:total=mean1"))
+        if name == "readings" and not method:
+            methods = READINGS + (ROBUSTNESS if robustness else ())
+        changes = {
+            "epochs": epochs, "batch_size": batch_size, "lr": lr, "width": width,
+            "weight_decay": weight_decay, "decay": decay, "augment": augment,
+        }  # fmt: skip
+
+        def named(text: str) -> Protocol:
+            return PROTOCOLS[check_option("protocol", text, PROTOCOLS)].changed(**changes)
+
+        request = Request(
+            name,
+            tuple(dataset),
+            tuple(map(Setup.parse, setup)) if setup else setups,
+            tuple(experts) if experts else kinds,
+            tuple(cost) if cost else costs,
+            methods,
+            named(protocol),
+            results or Path("results") / f"{name}.jsonl",
+            seeds,
+            data_dir,
+            cache_dir.expanduser(),
+            device,
+            holdout,
+            expert_seed,
+            people,
+            named(expert_protocol) if expert_protocol else None,
+            scale,
+            price,
+            ambiguous,
+            validation,
+        )
+        with progress_bar(name) as progress:
+            records = run(request, progress)
+        keys = {record["key"] for record in records}
+        print_tables([request.results], only=keys)
+
+
+for _name in TABLES:
+    _table_command(_name)
+
+
+@app.command()
+def classifier(
+    dataset: Datasets = ["cifar10"],  # noqa: B006
+    protocol: Annotated[list[str], typer.Option(help="Protocols; repeatable.")] = [DEFAULT],  # noqa: B006
+    seeds: Annotated[int, typer.Option(help="Runs per protocol.")] = 1,
+    epochs: Epochs = None,
+    batch_size: BatchSize = None,
+    lr: Rate = None,
+    width: Width = None,
+    data_dir: DataDir = Path("data"),
+    device: Device = "auto",
+) -> None:
+    """Test accuracy of a plain classifier, as JSON lines: what a protocol is worth."""
+    for name in dataset:
+        data = load_images(name, data_dir)
+        for text in protocol:
+            usual = PROTOCOLS[check_option("protocol", text, PROTOCOLS)]
+            changed = usual.changed(epochs=epochs, batch_size=batch_size, lr=lr, width=width)
+            with progress_bar(f"{name}, {changed.name}") as progress:
+                records = run_classifier(data, changed, seeds, device, progress)
+            for record in records:
+                typer.echo(json.dumps(record))
+
+
+@app.command()
+def fetch(
+    dataset: Annotated[list[str], typer.Argument(help=f"Among {', '.join(DATASETS)}.")],
+    data_dir: DataDir = Path("data"),
+) -> None:
+    """Fetch data sets from their official sources, with their md5 sums checked."""
+    for name in dataset:
+        with progress_bar(name) as progress:
+            fetch_images(name, data_dir, progress)
+        typer.echo(f"{DATASETS[name].title} is in {data_dir}")
+
+
+if __name__ == "__main__":
+    main(app)

@@ -1,0 +1,415 @@
+"""Train a ResNet-18 on images by any loss on its scores; a killed run continues from its checkpoint.
+
+All randomness of an epoch comes from the seed and the number of the epoch. On a CPU a continued run ends
+in the same bits as an unbroken one. On a GPU cuDNN chooses convolutions by timing them, and another choice
+rounds differently.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from mild.errors import ArtifactError, InvalidInputError, MildWarning, check_option
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import pad
+
+from experiments.images.network import Network, make_network
+from experiments.records import DivergedError
+from mild.routers.neural.checkpoint import Checkpoint
+from mild.routers.neural.run import Run
+from mild.routers.neural.training import learning_rate, train_epochs
+
+__all__ = [
+    "DEFAULT",
+    "PROTOCOLS",
+    "RECIPE",
+    "Protocol",
+    "TrainedNetwork",
+    "best_device",
+    "train_network",
+]
+
+Images: TypeAlias = NDArray[np.uint8]
+Scores: TypeAlias = NDArray[np.float32]
+#: Scores (b, n_outputs) and the rows they belong to, (b,), to one loss per row, (b,).
+Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+#: Gets a function from images to scores; gives numbers for the record of an epoch.
+Evaluate: TypeAlias = Callable[[Callable[[Images], Scores]], dict[str, float]]
+
+#: Part of the keys of trainings: raise it when network, initialisation, augmentation or steps change.
+RECIPE = 1
+SCHEDULES = ("constant", "one-cycle")
+#: Weight decay as part of the gradient (torch's Adam), or taken off the weights by itself (AdamW).
+DECAYS = ("coupled", "decoupled")
+DEFAULT = "adamw"
+CHANGED = ", changed"
+CHECKPOINT_SECONDS = 30.0
+PADDING = 4
+EVALUATION_BATCH = 2000
+IMAGE, TOP, LEFT, MIRROR = range(4)
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Settings of one training; results are labelled with ``name``.
+
+    Attributes
+    ----------
+    epochs, batch_size : every epoch is a new order of the images in full batches
+    lr, weight_decay : Adam's; all parameters decay
+    schedule : "constant", or "one-cycle": up to ``lr`` for 30 % of the steps, then down to nothing
+    augment : random crops, and mirror images where a mirror image means the same
+    width : channels of the first stage; ResNet-18 has 64
+    decay : "coupled" adds ``weight_decay * weight`` to the gradient, so that the size of the loss decides
+        how strong it is; "decoupled" subtracts ``lr * weight_decay * weight`` in each step
+
+    >>> PROTOCOLS["fast"].changed(epochs=2, width=None).name
+    'fast, changed'
+    """
+
+    name: str
+    epochs: int
+    batch_size: int
+    lr: float
+    weight_decay: float
+    schedule: str
+    augment: bool
+    width: int = 64
+    decay: str = "coupled"
+
+    def __post_init__(self) -> None:
+        check_option("schedule", self.schedule, SCHEDULES)
+        check_option("decay", self.decay, DECAYS)
+        for name, least in {"epochs": 1, "batch_size": 2, "width": 1}.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InvalidInputError(f"{name} must be an integer >= {least}; got {value!r}.")
+        if not (math.isfinite(self.lr) and self.lr > 0):
+            raise InvalidInputError(f"lr must be positive and finite; got {self.lr}.")
+        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
+            raise InvalidInputError(
+                f"weight_decay must be non-negative and finite; got {self.weight_decay}."
+            )
+
+    def changed(self, **fields: Any) -> Protocol:
+        """The protocol with other fields (None keeps one); its name says that it was changed."""
+        result = dataclasses.replace(self, **{k: v for k, v in fields.items() if v is not None})
+        if result == self:
+            return self
+        return dataclasses.replace(result, name=self.name.removesuffix(CHANGED) + CHANGED)
+
+    @property
+    def optimizer(self) -> dict[str, Any]:
+        """The optimiser in the words of a record."""
+        name = "AdamW" if self.decay == "decoupled" else "Adam"
+        return {"name": name, "weight_decay": self.weight_decay, "decay": self.decay}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for a record; without ``decay`` where it is coupled, as in the first records."""
+        values = dataclasses.asdict(self)
+        if self.decay == "coupled":
+            del values["decay"]
+        return values
+
+
+#: "paper" is the paper's (section 6), which does not say whether it augmented the images, nor which kind of
+#: decay it used. The decay of "adamw" is the best of eight for TDEF on held-out training rows of setup I
+#: (docs/reproduction.md).
+PROTOCOLS = {
+    "adamw": Protocol("adamw", 50, 1024, 1e-3, 8.0, "one-cycle", augment=True, decay="decoupled"),
+    "paper": Protocol("paper", 200, 1024, 1e-3, 1e-3, "constant", augment=True),
+    "fast": Protocol("fast", 16, 1024, 4e-3, 1e-3, "one-cycle", augment=True),
+}
+
+
+class ImageFeed:
+    """Training images on a device: batches are cropped, mirrored and normalised there."""
+
+    def __init__(self, images: Images, augment: bool, flip: bool, device: torch.device) -> None:
+        self.n_images, self.height, self.width, self.channels = images.shape
+        # A crop of an 8 x 8 digit moves by one pixel, one of a 32 x 32 photograph by four.
+        self.shift = max(1, min(PADDING, self.height // 8)) if augment else 0
+        self.flip = augment and flip
+        pixels = torch.as_tensor(images, device=device)
+        flat = pixels.reshape(-1, self.channels).to(torch.float32)
+        self.mean = flat.mean(dim=0, dtype=torch.float64).to(torch.float32)
+        spread = (flat - self.mean).square().mean(dim=0, dtype=torch.float64).sqrt()
+        self.std = torch.where(spread > 0, spread, 1.0).to(torch.float32)
+        around = (self.shift, self.shift)
+        self.pixels = pad(pixels, (0, 0, *around, *around))
+        self.precision = torch.bfloat16 if device.type == "cuda" else torch.float32
+        self._down = torch.arange(self.height, device=device)
+        self._right = torch.arange(self.width, device=device)
+
+    def plan(self, seed: int, epoch: int, batch_size: int) -> Tensor:
+        """What an epoch shows: (steps, 4, batch_size) of image, top, left and mirrored or not."""
+        steps = self.n_images // batch_size
+        rng = np.random.default_rng([seed, epoch])
+        order = rng.permutation(self.n_images)[: steps * batch_size]
+        offsets = rng.integers(0, 2 * self.shift + 1, size=(2, len(order)))
+        mirrored = rng.integers(0, 2 if self.flip else 1, size=(1, len(order)))
+        plan = np.concatenate([order[None], offsets, mirrored])
+        return torch.as_tensor(plan.reshape(4, steps, batch_size)).transpose(0, 1).contiguous()
+
+    def batch(self, plan: Tensor) -> Tensor:
+        """The batch (b, channels, height, width) of one step of a plan, (4, b)."""
+        down = plan[TOP, :, None] + self._down
+        right = torch.where(plan[MIRROR, :, None] > 0, self._right.flip(0), self._right)
+        right = plan[LEFT, :, None] + right
+        return self._normalised(
+            self.pixels[plan[IMAGE, :, None, None], down[:, :, None], right[:, None, :]]
+        )
+
+    def batches(self, images: Images) -> Iterator[Tensor]:
+        """Other images as they are, normalised as these."""
+        for start in range(0, len(images), EVALUATION_BATCH):
+            part = np.ascontiguousarray(images[start : start + EVALUATION_BATCH])
+            yield self._normalised(torch.as_tensor(part, device=self.pixels.device))
+
+    def _normalised(self, pixels: Tensor) -> Tensor:
+        return ((pixels - self.mean) / self.std).to(self.precision).permute(0, 3, 1, 2)
+
+
+class Stepper:
+    """Takes one optimiser step per call; ``total`` on the device adds up the losses.
+
+    On a GPU the backbone is compiled, and the whole step is recorded once as a CUDA graph and replayed.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        optimizer: torch.optim.Optimizer,
+        feed: ImageFeed,
+        loss: Loss,
+        size: int,
+    ) -> None:
+        self.network, self.optimizer, self.feed, self.loss = network, optimizer, feed, loss
+        self.device = feed.pixels.device
+        self.plan = torch.zeros(4, size, dtype=torch.int64, device=self.device)
+        self.total = torch.zeros((), device=self.device)
+        self._backbone: Callable[[Tensor], Tensor] = network.backbone
+        self._replay: Callable[[], None] = self._step
+        if self.device.type == "cuda":
+            self._backbone = torch.compile(network.backbone)
+            self._record()
+
+    def __call__(self, plan: Tensor, lr: float) -> None:
+        """One step on the batch that ``plan`` (4, batch_size) describes."""
+        self.plan.copy_(plan, non_blocking=True)
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(lr)
+            else:
+                group["lr"] = lr
+        self._replay()
+
+    def _step(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(self.device.type, torch.bfloat16, self.device.type == "cuda"):
+            features = self._backbone(self.feed.batch(self.plan))
+        value = self.loss(self.network.head(features.float()), self.plan[IMAGE]).mean()
+        value.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        self.total.add_(value.detach())
+
+    def _record(self) -> None:
+        """Record the step; weights, statistics and the optimiser are left as they were."""
+        kept = [value.detach().clone() for value in self._state()]
+        side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self._step()
+        torch.cuda.current_stream(self.device).wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._step()
+        with torch.no_grad():
+            for place, value in enumerate(self._state()):
+                # What the optimiser made during the warm-up starts at zero.
+                value.copy_(kept[place]) if place < len(kept) else value.zero_()
+            self.total.zero_()
+        self._replay = graph.replay
+
+    def _state(self) -> list[Tensor]:
+        """All tensors that a step changes, in an order that only ever grows at its end."""
+        state = [*self.network.parameters(), *self.network.buffers()]
+        for entries in self.optimizer.state.values():
+            state += [value for value in entries.values() if isinstance(value, Tensor)]
+        return state
+
+
+class _Checkpoint(Checkpoint):
+    """Written at most every half minute, and at the end of a long training; failure is a warning.
+
+    The result may lie on another disk, so that a full one need not end the training.
+    """
+
+    def __init__(self, path: Path, options: dict[str, Any], epochs: int) -> None:
+        super().__init__(path, options, True, "mild", "delete it to start over")
+        self.epochs = epochs
+        self.written = time.monotonic()
+
+    def write(self, run: Run, module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        over = run.epoch == self.epochs
+        due = _seconds(run) if over else time.monotonic() - self.written
+        if due < CHECKPOINT_SECONDS:
+            return
+        try:
+            super().write(run, module, optimizer)
+        except ArtifactError as error:
+            warnings.warn(
+                f"{error} The training continues, but a kill would lose it.",
+                MildWarning,
+                stacklevel=2,
+            )
+        self.written = time.monotonic()
+
+
+class TrainedNetwork:
+    """What training gave: the network, one record per epoch, and the seconds of all epochs."""
+
+    def __init__(self, network: Network, feed: ImageFeed, run: Run) -> None:
+        self.network, self.feed, self.history = network, feed, run.history
+        self.seconds = _seconds(run)
+        self.images_per_second = run.epoch * feed.n_images / max(self.seconds, 1e-9)
+
+    def scores(self, images: Images) -> Scores:
+        """Scores (n, n_outputs) of images as they are."""
+        return _evaluate(self.network, self.feed, images, self.network.head)
+
+    def features(self, images: Images) -> Scores:
+        """Features (n, 8 * width) that the head scores."""
+        return _evaluate(self.network, self.feed, images, lambda features: features)
+
+
+def train_network(
+    images: Images,
+    n_outputs: int,
+    loss: Loss,
+    protocol: Protocol,
+    seed: int,
+    *,
+    flip: bool,
+    device: str = "cpu",
+    checkpoint: Path | None = None,
+    identity: Mapping[str, Any] | None = None,
+    progress: Callable[[int, int, str], Any] | None = None,
+    evaluate: Evaluate | None = None,
+) -> TrainedNetwork:
+    """Train a network of ``protocol.width`` on images.
+
+    Parameters
+    ----------
+    images : (n, height, width, channels) uint8
+    loss : function of scores (b, n_outputs) and rows (b,), both on the device, that gives a value per row.
+        It must not wait for the device: the step is recorded as a CUDA graph.
+    flip : whether a mirror image means the same
+    checkpoint : file that the training is continued from
+    identity : what a checkpoint must have been made with, beside images, protocol and seed
+    progress : called with epochs done, epochs in all and a message
+    evaluate : called after every epoch; what it returns is added to the epoch's record
+
+    Departs from the paper: bfloat16 with float32 weights on a GPU.
+    """
+    if len(images) < 2:
+        raise InvalidInputError(
+            "images must be at least 2 to train on, for batch normalisation; got 1."
+        )
+    place = torch.device(device)
+    cuda = place.type == "cuda"
+    feed = ImageFeed(images, protocol.augment, flip, place)
+    network = make_network(feed.channels, n_outputs, protocol.width, seed).to(place)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    kind = torch.optim.AdamW if protocol.decay == "decoupled" else torch.optim.Adam
+    rate: Any = torch.tensor(protocol.lr, device=place) if cuda else protocol.lr
+    optimizer = kind(
+        network.parameters(), rate, weight_decay=protocol.weight_decay, fused=True, capturable=cuda
+    )
+    size = min(protocol.batch_size, feed.n_images)
+    steps = feed.n_images // size
+    store = None
+    if checkpoint is not None:
+        options = {**protocol.as_dict(), "seed": seed, "images": list(images.shape)}
+        options |= {"n_outputs": n_outputs, **recipe(), **(identity or {})}
+        store = _Checkpoint(checkpoint, options, protocol.epochs)
+    stepper: list[Stepper] = []
+
+    def epoch(number: int) -> dict[str, Any]:
+        network.train()
+        if not stepper:
+            # After the checkpoint was read: recording leaves the weights as they are then.
+            stepper.append(Stepper(network, optimizer, feed, loss, size))
+        take = stepper[0]
+        start = time.monotonic()
+        plans = feed.plan(seed, number - 1, size).to(place, non_blocking=True)
+        take.total.zero_()
+        rate = protocol.lr
+        for step in range(steps):
+            if protocol.schedule == "one-cycle":
+                done = (number - 1) * steps + step
+                rate = protocol.lr * learning_rate(done, protocol.epochs * steps)
+            take(plans[step], rate)
+        record = {"epoch": number, "loss": float(take.total) / steps, "learning_rate": rate}
+        record["seconds"] = time.monotonic() - start
+        if evaluate is not None:
+            record |= evaluate(lambda others: _evaluate(network, feed, others, network.head))
+        return record
+
+    with _deterministic():
+        try:
+            run = train_epochs(
+                network, optimizer, epoch, protocol.epochs, store=store, progress=progress
+            )
+        except InvalidInputError as error:
+            if "diverged" not in str(error):
+                raise
+            raise DivergedError(str(error)) from error
+    return TrainedNetwork(network, feed, run)
+
+
+def recipe() -> dict[str, int]:
+    """What keys say of the recipe: nothing of the first, as the first records do."""
+    return {} if RECIPE == 1 else {"recipe": RECIPE}
+
+
+def best_device() -> str:
+    """ "cuda" where there is a GPU that torch can use, otherwise "cpu"."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _seconds(run: Run) -> float:
+    return math.fsum(record.get("seconds", 0.0) for record in run.history)
+
+
+def _evaluate(
+    network: Network, feed: ImageFeed, images: Images, finish: Callable[[Tensor], Tensor]
+) -> Scores:
+    kind = feed.pixels.device.type
+    network.eval()
+    parts = []
+    with torch.no_grad(), _deterministic():
+        for batch in feed.batches(images):
+            with torch.autocast(kind, torch.bfloat16, kind == "cuda"):
+                features = network.backbone(batch)
+            parts.append(finish(features.float()).cpu())
+    return torch.cat(parts).numpy()
+
+
+@contextmanager
+def _deterministic() -> Iterator[None]:
+    """The quickest convolutions among those that give the same bits each time."""
+    with torch.backends.cudnn.flags(enabled=True, benchmark=True, deterministic=True):
+        yield

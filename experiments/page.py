@@ -1,0 +1,269 @@
+"""Fill the tables of docs/reproduction.md, and draw its figure, from the results files.
+
+    python -m experiments.page            rewrite the page
+    python -m experiments.page --check    say whether it is up to date, and change nothing
+
+A table stands between ``<!-- table NAME -->`` and ``<!-- end -->``; what is written around them is kept.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from experiments.paper import lookup
+from experiments.records import read_records
+from experiments.show import paired_t_interval
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "reproduction.md"
+FIGURE = ROOT / "docs" / "figures" / "weight_decay.svg"
+NAMES = {
+    "tdef": "TDEF",
+    "mild others theory": "MILD: `others`, theory margins of mean 1",
+    "mild others uniform": "`others`, equal margins",
+    "mild contrast uniform": "`contrast`, equal margins",
+    "tdef-smoothed": "TDEF, smoothed targets",
+    "tdef-smoothed-half": "TDEF, smoothed, ambiguous rows at half weight",
+    "tdef-dropped": "TDEF, ambiguous rows dropped",
+    "ce": "CE",
+    "ldam": "LDAM",
+}
+MILD = "mild others theory"
+
+
+def load() -> pd.DataFrame:
+    """One row per training with test curves: CIFAR-10, synthetic experts, errors as costs."""
+    rows = []
+    for record in read_records(ROOT / "results"):
+        cell, protocol = record["cell"], record["cell"]["protocol"]
+        wanted = ("cifar10", "synthetic", "error")
+        if (cell["dataset"], cell["experts"], cell["cost"]) != wanted or "curve" not in record:
+            continue
+        method = cell["method"]
+        words = (method["name"], method["rewards"], method["margins"])
+        outcomes = record["outcomes"]
+        best = outcomes.get("stationary", outcomes["argmax"])
+        rule = "stationary" if "stationary" in outcomes else "argmax"
+        rows.append(
+            {
+                "setup": cell["setup"],
+                "method": " ".join(word for word in words if word),
+                "seed": cell["seed"],
+                "decay": protocol.get("decay", "coupled"),
+                "strength": protocol["weight_decay"],
+                "usual": protocol["name"] == "adamw",
+                "ambiguous": cell.get("ambiguous"),
+                "validation": cell.get("validation", False),
+                "argmax": outcomes["argmax"]["loss"],
+                "loss": best["loss"],
+                "shares": best["shares"],
+                "curve": record["curve"][rule],
+                "train": record["curve"]["train_surrogate"],
+                "test": record["curve"]["test_surrogate"],
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def paired(data: pd.DataFrame, method: str, column: str = "loss") -> str:
+    """A method minus TDEF over common seeds, with its 95 % interval."""
+    wide = data[data.method.isin([method, "tdef"])].pivot(
+        index="seed", columns="method", values=column
+    )
+    wide = wide.dropna()
+    interval = paired_t_interval(wide[method].tolist(), wide["tdef"].tolist())
+    if interval is None:
+        return f"{(wide[method] - wide['tdef']).mean():+.4f} (one seed)" if len(wide) else "–"
+    return f"{interval.estimate:+.4f} [{interval.low:+.4f}, {interval.high:+.4f}]"
+
+
+def spread(values: pd.Series) -> str:
+    """Mean and standard deviation over seeds."""
+    return f"{values.mean():.4f}" + (f" ± {values.std():.4f}" if len(values) > 1 else "")
+
+
+def printed(table: str, setup: str, method: str) -> str:
+    figure = lookup(table, "cifar10", setup, "error", method)
+    return "" if figure is None else f"{figure.loss:.4f} ± {figure.std:.4f}"
+
+
+def markdown(header: str, rows: list[list[str]]) -> str:
+    names = [name.strip() for name in header.split("|")]
+    lines = [names, ["---"] + ["---:"] * (len(names) - 1), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def main_table(data: pd.DataFrame, setups: list[str], table: str) -> str:
+    rows = []
+    for setup in setups:
+        part = data[data.usual & ~data.validation & data.ambiguous.isna() & (data.setup == setup)]
+        losses = {name: part[part.method == name] for name in ("tdef", MILD)}
+        shares = np.mean(losses[MILD].shares.tolist(), axis=0)
+        rows.append(
+            [
+                f"{setup} ({len(losses[MILD])} seeds)",
+                spread(losses["tdef"].loss),
+                printed(table, setup, "tdef"),
+                spread(losses[MILD].argmax),
+                spread(losses[MILD].loss),
+                printed(table, setup, "mild"),
+                paired(part, MILD),
+                " ".join(f"{100 * share:.1f}" for share in shares),
+            ]
+        )
+    head = "setup | TDEF | paper | MILD, argmax | MILD, stationary | paper"
+    head += " | stationary minus TDEF | MILD asks, %"
+    return markdown(head, rows)
+
+
+def methods_table(data: pd.DataFrame, setup: str) -> str:
+    part = data[data.usual & ~data.validation & data.ambiguous.isna() & (data.setup == setup)]
+    order = part.groupby("method").loss.mean().sort_values().index
+    rows = [
+        [
+            NAMES[name],
+            spread(part[part.method == name].loss),
+            str((part.method == name).sum()),
+            "" if name == "tdef" else paired(part, name),
+        ]
+        for name in order
+    ]
+    return markdown("method | loss | seeds | minus TDEF, common seeds", rows)
+
+
+def decay_table(data: pd.DataFrame) -> str:
+    part = data[data.validation].sort_values("strength")
+    rows = []
+    for strength, group in part.groupby("strength"):
+        losses = group.set_index("method").loss
+        rows.append(
+            [f"{strength:g}"]
+            + [f"{losses[name]:.4f}" if name in losses else "" for name in ("tdef", MILD)]
+        )
+    return markdown("decay | TDEF | MILD, stationary (not part of the choice)", rows)
+
+
+def epochs_table(data: pd.DataFrame) -> str:
+    """What the choice of the epoch changes."""
+    rows = []
+    part = data[data.usual & ~data.validation & data.ambiguous.isna()]
+    for (setup, method), group in part[part.method.isin(["tdef", MILD])].groupby(
+        ["setup", "method"]
+    ):
+        curves = np.array(group.curve.tolist())
+        values = [curves[:, -1].mean(), curves[:, -10:].mean(), curves.min(axis=1).mean()]
+        rows.append([f"{setup}, {NAMES[method]}", *(f"{value:.4f}" for value in values)])
+    return markdown("| last epoch | mean of the last ten | best epoch (by the test rows)", rows)
+
+
+def sweep(data: pd.DataFrame) -> pd.DataFrame:
+    part = data[(data.setup == "I") & ~data.validation & data.ambiguous.isna()]
+    part = part[part.method.isin(["tdef", MILD]) & (part.seed < 2)]
+    # No decay is the same training under both names.
+    return pd.concat([part, part[part.strength == 0].assign(decay="coupled")])
+
+
+def sweep_table(data: pd.DataFrame) -> str:
+    rows = []
+    for (decay, strength), group in sweep(data).groupby(["decay", "strength"]):
+        losses = group.groupby("method").loss
+        rows.append(
+            [f"{decay} {strength:g}"]
+            + [
+                spread(losses.get_group(name)) if name in losses.groups else ""
+                for name in ("tdef", MILD)
+            ]
+            + [paired(group, MILD)]
+        )
+    return markdown("decay | TDEF | MILD, stationary | difference", rows)
+
+
+def mechanism_table(data: pd.DataFrame) -> str:
+    part = data[(data.setup == "I") & data.ambiguous.notna()]
+    rows = []
+    for (share, method), group in part.groupby(["ambiguous", "method"]):
+        test = np.array(group.test.tolist()).mean(axis=0)
+        rows.append(
+            [
+                f"{100 * share:g} %, {NAMES[method]}",
+                spread(group.loss),
+                f"{np.mean([curve[-1] for curve in group.train]):.4f}",
+                f"{test[-1]:.4f}",
+                f"{test.min():.4f} (epoch {test.argmin() + 1})",
+            ]
+        )
+    return markdown(
+        "ambiguous rows, method | loss | surrogate, training | test | test, lowest", rows
+    )
+
+
+def draw(data: pd.DataFrame) -> None:
+    """Loss against decay, decoupled beside coupled."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams["svg.hashsalt"] = "mild"
+    swept = sweep(data)
+    figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), sharey=True, layout="constrained")
+    for axis, decay in zip(axes, ("decoupled", "coupled"), strict=True):
+        part = swept[swept.decay == decay]
+        ticks = sorted(part.strength.unique())
+        for name, label in (("tdef", "TDEF"), (MILD, "MILD, stationary")):
+            losses = part[part.method == name].groupby("strength").loss
+            places = [ticks.index(strength) for strength in losses.mean().index]
+            axis.errorbar(
+                places,
+                losses.mean(),
+                [losses.mean() - losses.min(), losses.max() - losses.mean()],
+                marker="o",
+                capsize=3,
+                label=label,
+            )
+        axis.set_xticks(range(len(ticks)), [f"{tick:g}" for tick in ticks])
+        axis.set_xlabel(f"{decay} weight decay")
+    axes[0].set_ylabel("deferral loss, setup I")
+    axes[0].legend()
+    figure.savefig(FIGURE, metadata={"Date": None})
+    plt.close(figure)
+
+
+def fill(page: str, data: pd.DataFrame) -> str:
+    tables = {
+        "table1": main_table(data, ["I", "II", "III"], "table1"),
+        "severe": main_table(data, ["severe"], "severe"),
+        "methods-I": methods_table(data, "I"),
+        "methods-severe": methods_table(data, "severe"),
+        "decay": decay_table(data),
+        "epochs": epochs_table(data),
+        "sweep": sweep_table(data),
+        "mechanism": mechanism_table(data),
+    }
+
+    def put(match: re.Match[str]) -> str:
+        return f"{match[1]}\n{tables[match[2]]}\n{match[3]}"
+
+    return re.sub(r"(<!-- table (\S+) -->)\n.*?(<!-- end -->)", put, page, flags=re.DOTALL)
+
+
+def main() -> int:
+    data = load()
+    old = PAGE.read_text(encoding="utf-8")
+    new = fill(old, data)
+    if "--check" in sys.argv:
+        print("up to date" if new == old else "docs/reproduction.md is not what results/ says")
+        return int(new != old)
+    PAGE.write_text(new, encoding="utf-8")
+    if "sweep.jsonl" in {path.name for path in (ROOT / "results").iterdir()}:
+        draw(data)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

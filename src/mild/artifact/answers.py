@@ -1,0 +1,77 @@
+"""Decisions as JSON lines, written by a template: a tenth of what a general writer takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mild.artifact.deciding import Decisions
+
+__all__ = ["Answers", "error_line"]
+
+
+class Answers:
+    """Writes decisions of one router.
+
+    Parameters
+    ----------
+    expert_names : names of the experts
+    echo : whether the query is repeated in the answer
+
+    Examples
+    --------
+    >>> writer = Answers(["a", "b"])
+    >>> found = Decisions(np.array([1]), np.array([[0.25, 0.75]]), None, np.zeros((1, 2)), "score")
+    >>> print(writer.write(found, ["Who?"], [None])[0])
+    {"expert": "b", "probabilities": {"a": 0.25, "b": 0.75}, "expected_cost": null}
+    """
+
+    def __init__(self, expert_names: Sequence[str], echo: bool = False) -> None:
+        self._names = [_json(name) for name in expert_names]
+        entries = ", ".join(f"{name.replace('%', '%%')}: %.6g" for name in self._names)
+        self._entries = "{" + entries + "}"
+        self._echo = echo
+
+    def write(self, found: Decisions, contents: Sequence[Any], keys: Sequence[Any]) -> list[str]:
+        """One line per decision, without line breaks."""
+        names, entries = self._names, self._entries
+        shares = found.probabilities.tolist()
+        costs = (
+            ["null"] * len(shares)
+            if found.costs is None
+            else [entries % tuple(row) for row in np.asarray(found.costs).tolist()]
+        )
+        lines = [
+            f'"expert": {names[k]}, "probabilities": {entries % tuple(row)}, "expected_cost": {cost}}}'
+            for k, row, cost in zip(found.chosen.tolist(), shares, costs, strict=True)
+        ]
+        return [
+            self._start(content, key) + line
+            for content, key, line in zip(contents, keys, lines, strict=True)
+        ]
+
+    def _start(self, content: Any, key: Any) -> str:
+        start = "{" if key is None else f'{{"id": {_json(key)}, '
+        return f'{start}"query": {_json(content)}, ' if self._echo else start
+
+
+def error_line(number: int, reason: str) -> str:
+    """What stands in the output for a line that could not be read."""
+    return _json({"line": number, "error": reason})
+
+
+def _json(value: Any) -> str:
+    # A lone surrogate has no UTF-8; as an escape it is JSON.
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isascii() or _encodes(text) else json.dumps(value)
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

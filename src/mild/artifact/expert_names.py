@@ -1,0 +1,75 @@
+"""Experts by the name that a person types: whole, or short where only one can be meant."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+
+from mild.errors import InvalidInputError, listed
+
+__all__ = ["match_expert", "match_experts"]
+
+# "0.5B" is one part of "Qwen2.5-0.5B-Instruct": a dot does not end a part.
+PART = re.compile(r"[^\w.]|_")
+
+
+def match_expert(name: str, experts: Sequence[str]) -> str:
+    """The expert that ``name`` means.
+
+    The whole name, then the whole name in other case, then one of its parts (``7B`` in
+    ``Qwen2.5-7B-Instruct``), then its end, then any piece of it. The first of these that holds
+    decides, and must hold for one expert only.
+
+    Examples
+    --------
+    >>> match_expert("7B", ["Qwen2.5-0.5B-Instruct", "Qwen2.5-7B-Instruct"])
+    'Qwen2.5-7B-Instruct'
+    >>> match_expert("5B", ["Qwen2.5-0.5B", "Qwen2.5-1.5B"])
+    Traceback (most recent call last):
+        ...
+    mild.errors.InvalidInputError: '5B' must mean one expert; it fits Qwen2.5-0.5B, Qwen2.5-1.5B.
+    """
+    if name in experts:
+        return name
+    short = name.casefold().strip()
+    rules: tuple[Callable[[str], bool], ...] = (
+        lambda whole: whole == short,
+        lambda whole: short in PART.split(whole),
+        lambda whole: whole.endswith(short),
+        lambda whole: short in whole,
+    )
+    for rule in rules if short else ():
+        found = [expert for expert in experts if rule(expert.casefold())]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise InvalidInputError(f"{name!r} must mean one expert; it fits {listed(found)}.")
+    close = difflib.get_close_matches(name, experts, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise InvalidInputError(f"{name!r} is none of the experts {listed(experts)}.{hint}")
+
+
+def match_experts(wanted: str | Sequence[str], experts: Sequence[str]) -> list[str]:
+    """Experts named by a list, or by comma-separated names and shell patterns, in that order.
+
+    Examples
+    --------
+    >>> match_experts("large,tiny-*", ["tiny-a", "tiny-b", "large"])
+    ['large', 'tiny-a', 'tiny-b']
+    """
+    if isinstance(wanted, str):
+        names = [name.strip() for name in wanted.split(",") if name.strip()]
+    else:
+        names = list(wanted)
+    if not names:
+        raise InvalidInputError(f"experts must name at least one expert; got {wanted!r}.")
+    chosen: dict[str, None] = {}
+    for name in names:
+        by_pattern = (
+            isinstance(wanted, str) and name not in experts and any(c in name for c in "*?[")
+        )
+        found = [expert for expert in experts if fnmatchcase(expert, name)] if by_pattern else []
+        chosen.update(dict.fromkeys(found or [match_expert(name, experts)]))
+    return list(chosen)

@@ -1,0 +1,77 @@
+"""New prices for a router that keeps errors and prices apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mild.artifact import LoadedRouter
+from mild.artifact.expert_names import match_expert
+from mild.errors import InvalidInputError
+from mild.policies import PricedPolicy, StandardizedPolicy
+
+__all__ = ["Prices", "is_priced", "new_prices"]
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Prices to decide under: one per expert in their order, or a weight; None keeps the router's."""
+
+    betas: tuple[float, ...] | None = None
+    weight: float | None = None
+
+    def on(self, router: LoadedRouter) -> LoadedRouter:
+        """The router under these prices."""
+        if self.betas is None and self.weight is None:
+            return router
+        return router.with_prices(self.betas, self.weight)
+
+
+def is_priced(router: LoadedRouter) -> bool:
+    """Whether a router keeps errors and prices apart, so that prices can be changed."""
+    policy = router.policy
+    while isinstance(policy, StandardizedPolicy):
+        policy = policy.inner
+    return isinstance(policy, PricedPolicy)
+
+
+def new_prices(
+    router: LoadedRouter,
+    beta: Mapping[str, float] | None = None,
+    price_weight: float | None = None,
+) -> Prices:
+    """Prices to decide under from now on; none if nothing is said.
+
+    Parameters
+    ----------
+    router : loaded router; one that keeps no prices apart is refused, with its reason
+    beta : expert -> what asking it costs, in wrong answers, by name or short name: replaces all prices;
+        experts that are not named cost nothing
+    price_weight : wrong answers that one dollar is worth, where that alone was the price in fitting
+    """
+    if beta is None and price_weight is None:
+        return Prices()
+    prices = Prices(None, price_weight)
+    if beta is not None:
+        if price_weight is not None:
+            raise InvalidInputError(
+                "beta and price_weight cannot both be changed after fitting: new betas replace all "
+                "prices. Give one of them."
+            )
+        named = {match_expert(name, router.expert_names): value for name, value in beta.items()}
+        prices = Prices(tuple(named.get(name, 0.0) for name in router.expert_names), 1.0)
+    elif is_priced(router) and not _fitted_on_dollars(router):
+        raise InvalidInputError(
+            "price_weight can be changed after fitting only if the router was fitted with price_weight "
+            "alone; give beta, or fit again."
+        )
+    prices.on(router)  # a router without prices of its own says so here
+    return prices
+
+
+def _fitted_on_dollars(router: LoadedRouter) -> bool:
+    notes: Mapping[str, Any] = router.metadata.get("notes") or {}
+    cost = notes.get("cost") or {}
+    betas = (cost.get("beta") or {}).values()
+    return bool(cost.get("price_weight")) and not cost.get("latency_weight") and not any(betas)

@@ -1,0 +1,265 @@
+"""What was asked and answered, in SQLite: an answer counts when it is here, and is never paid for twice.
+
+Tables: ``answers`` (one per request that was answered), ``failures`` (every attempt that was not, with
+its reason), ``in_flight`` (requests that cost money, from before they are sent until their outcome is
+written), ``scores`` (what a scorer said about an answer), ``outputs`` (tables written from here).
+
+Every change is committed to the disk before the call returns (WAL, synchronous=FULL), by one
+process at a time: the file is locked while it is open, and a killed process leaves no lock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from mild.endpoints.prices import Usage
+from mild.errors import DataFileError
+
+__all__ = ["Answer", "Ledger", "request_key"]
+
+SCHEMA = 1
+# Tells a ledger from other SQLite files: "mild".
+APPLICATION = 0x6D696C64
+# SQLite takes no more values in one question.
+BATCH = 500
+
+_TABLES = """
+CREATE TABLE answers (
+    key TEXT PRIMARY KEY, expert TEXT NOT NULL, query TEXT NOT NULL, response TEXT NOT NULL,
+    finish TEXT, tokens_in INTEGER, tokens_out INTEGER, estimated INTEGER NOT NULL,
+    price REAL NOT NULL, charged REAL NOT NULL, latency_ms REAL NOT NULL, answered_at REAL NOT NULL
+);
+CREATE TABLE failures (
+    id INTEGER PRIMARY KEY, key TEXT NOT NULL, expert TEXT NOT NULL, reason TEXT NOT NULL,
+    charged REAL NOT NULL, failed_at REAL NOT NULL
+);
+CREATE TABLE in_flight (
+    key TEXT PRIMARY KEY, expert TEXT NOT NULL, reserved REAL NOT NULL, sent_at REAL NOT NULL
+);
+CREATE TABLE scores (key TEXT PRIMARY KEY, score REAL NOT NULL);
+CREATE TABLE outputs (path TEXT PRIMARY KEY, digest TEXT NOT NULL);
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an expert answered.
+
+    ``price`` is by the prices of that time; ``charged`` is what counts against a spending limit: the
+    same, or the most it can have been where the expert did not say how many tokens it took.
+    """
+
+    response: str
+    usage: Usage | None
+    price: float
+    charged: float
+    latency_ms: float
+    finish: str | None = None
+
+
+def request_key(*parts: Any) -> str:
+    """Hash of what decides an answer.
+
+    Examples
+    --------
+    >>> request_key({"a": 1, "b": "é"}) == request_key({"b": "é", "a": 1})
+    True
+    """
+    plain = json.dumps(parts, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(plain.encode()).hexdigest()
+
+
+class Ledger:
+    """The ledger in a file; made if there is none. Use it as a context manager."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._database = self._open()
+        # Requests that were in flight when an earlier run was ended.
+        self.lost = self._close_flights()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file and give up its lock."""
+        self._database.close()
+
+    def answers(self, keys: Iterable[str]) -> dict[str, Answer]:
+        """Answers to these requests, as far as they are known."""
+        found: dict[str, Answer] = {}
+        wanted = list(dict.fromkeys(keys))
+        for start in range(0, len(wanted), BATCH):
+            part = wanted[start : start + BATCH]
+            rows = self._database.execute(
+                "SELECT key, response, finish, tokens_in, tokens_out, estimated, price, charged, "
+                f"latency_ms FROM answers WHERE key IN ({','.join('?' * len(part))})",
+                part,
+            )
+            for key, response, finish, came, went, estimated, price, charged, latency in rows:
+                usage = None if came is None else Usage(came, went, bool(estimated))
+                found[key] = Answer(response, usage, price, charged, latency, finish)
+        return found
+
+    def begin(self, key: str, expert: str, reserved: float) -> None:
+        """Note that a request is about to be sent that may cost so much."""
+        with self._change():
+            self._database.execute(
+                "INSERT OR REPLACE INTO in_flight VALUES (?, ?, ?, ?)",
+                (key, expert, reserved, time.time()),
+            )
+
+    def record_answer(self, key: str, expert: str, query: str, answer: Answer) -> None:
+        """Write an answer; its request is no longer in flight."""
+        usage = answer.usage
+        with self._change():
+            self._database.execute("DELETE FROM in_flight WHERE key = ?", (key,))
+            self._database.execute(
+                "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    key,
+                    expert,
+                    _storable(query),
+                    _storable(answer.response),
+                    answer.finish,
+                    None if usage is None else usage.tokens_in,
+                    None if usage is None else usage.tokens_out,
+                    int(usage is not None and usage.estimated),
+                    answer.price,
+                    answer.charged,
+                    answer.latency_ms,
+                    time.time(),
+                ),
+            )
+
+    def record_failure(self, key: str, expert: str, reason: str, charged: float) -> None:
+        """Write why an attempt failed, and what it may have cost."""
+        with self._change():
+            self._database.execute("DELETE FROM in_flight WHERE key = ?", (key,))
+            self._fail(key, expert, reason, charged)
+
+    def spent(self) -> float:
+        """Dollars that count against a spending limit, over all runs."""
+        query = (
+            "SELECT (SELECT COALESCE(SUM(charged), 0) FROM answers)"
+            " + (SELECT COALESCE(SUM(charged), 0) FROM failures)"
+            " + (SELECT COALESCE(SUM(reserved), 0) FROM in_flight)"
+        )
+        return float(self._database.execute(query).fetchone()[0])
+
+    def score(self, key: str) -> float | None:
+        """What a scorer said, None if it was not asked."""
+        row = self._database.execute("SELECT score FROM scores WHERE key = ?", (key,)).fetchone()
+        return None if row is None else float(row[0])
+
+    def record_score(self, key: str, score: float) -> None:
+        """Write what a scorer said."""
+        with self._change():
+            self._database.execute("INSERT OR REPLACE INTO scores VALUES (?, ?)", (key, score))
+
+    def wrote(self, path: Path) -> bool:
+        """Whether a file is a table written from here, and nobody changed it since."""
+        row = self._database.execute(
+            "SELECT digest FROM outputs WHERE path = ?", (str(path.resolve()),)
+        ).fetchone()
+        return row is not None and path.is_file() and row[0] == _digest(path)
+
+    def record_output(self, path: Path) -> None:
+        """Remember a table written from here."""
+        with self._change():
+            self._database.execute(
+                "INSERT OR REPLACE INTO outputs VALUES (?, ?)", (str(path.resolve()), _digest(path))
+            )
+
+    @contextmanager
+    def _change(self) -> Iterator[None]:
+        try:
+            with self._database:
+                yield
+        except sqlite3.Error as error:
+            raise DataFileError(
+                f"{self.path}: an answer could not be written ({error}); nothing more is asked."
+            ) from error
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            # One thread at a time uses it, but not always the same one.
+            database = sqlite3.connect(self.path, timeout=0.5, check_same_thread=False)
+            try:
+                self._prepare(database)
+            except BaseException:
+                database.close()
+                raise
+        except sqlite3.Error as error:
+            if "locked" in str(error):
+                raise DataFileError(
+                    f"{self.path} is in use by another run; wait for it, or name another --ledger."
+                ) from error
+            raise DataFileError(f"{self.path} cannot be used as a ledger: {error}.") from error
+        return database
+
+    def _prepare(self, database: sqlite3.Connection) -> None:
+        database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = FULL")
+        database.execute("BEGIN IMMEDIATE")
+        owner = database.execute("PRAGMA application_id").fetchone()[0]
+        version = database.execute("PRAGMA user_version").fetchone()[0]
+        names = database.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+        if owner == 0 and names == 0:
+            for statement in _TABLES.split(";"):
+                database.execute(statement)
+            database.execute(f"PRAGMA application_id = {APPLICATION}")
+            database.execute(f"PRAGMA user_version = {SCHEMA}")
+        elif owner != APPLICATION:
+            raise DataFileError(
+                f"{self.path} is a database of something else; name another --ledger."
+            )
+        elif version != SCHEMA:
+            raise DataFileError(
+                f"{self.path} must be a ledger of version {SCHEMA}; got {version}, of another mild."
+            )
+        database.commit()
+
+    def _close_flights(self) -> int:
+        """Requests left in flight may have been paid for: keep that, and ask them again."""
+        with self._change():
+            left = self._database.execute("SELECT key, expert, reserved FROM in_flight").fetchall()
+            self._database.execute("DELETE FROM in_flight")
+            for key, expert, reserved in left:
+                self._fail(key, expert, "the run was ended while this was in flight", reserved)
+        return len(left)
+
+    def _fail(self, key: str, expert: str, reason: str, charged: float) -> None:
+        self._database.execute(
+            "INSERT INTO failures (key, expert, reason, charged, failed_at) VALUES (?, ?, ?, ?, ?)",
+            (key, expert, _storable(reason), charged, time.time()),
+        )
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _storable(text: str) -> str:
+    """Text without half characters, which JSON may hold and UTF-8 does not."""
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,284 @@
+"""Questions with answers, from a file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mild.endpoints.numbers import is_number
+from mild.endpoints.prompts import LETTERS
+from mild.errors import DataFileError, listed
+
+__all__ = ["KINDS", "Question", "Questions", "read_questions"]
+
+SUFFIXES = (".parquet", ".csv", ".jsonl")
+KINDS = ("choice", "numeric", "exact", "contains", "command")
+QUERY_NAMES = ("query", "prompt", "question")
+ANSWER_NAMES = ("answer", "target", "gold")
+OPTION_NAMES = ("options", "choices")
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question: ``answers`` are those that count as right; of a choice it is one letter."""
+
+    query: str
+    answers: tuple[str, ...]
+    kind: str
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Questions in the order of the file, with all its columns, and what was made of it in words."""
+
+    items: list[Question]
+    columns: dict[str, list[Any]] = field(repr=False)
+    explanation: str = ""
+
+    def first(self, limit: int | None) -> Questions:
+        """The first ``limit`` of them; all for None."""
+        if limit is None or limit >= len(self.items):
+            return self
+        columns = {name: values[:limit] for name, values in self.columns.items()}
+        explanation = f"the first {limit:,} of {self.explanation}"
+        return Questions(self.items[:limit], columns, explanation)
+
+
+def read_questions(
+    path: str | os.PathLike[str],
+    query: str | None = None,
+    answer: str | None = None,
+    kind: str | None = None,
+    scorer: bool = False,
+) -> Questions:
+    """Read questions from a .parquet, .csv or .jsonl file.
+
+    Parameters
+    ----------
+    path : file with a column ``query`` (or prompt, question), a column ``answer`` (or target, gold;
+        several right answers as a list), perhaps ``kind``, and the options of choices as columns A,
+        B, C, ... or as a list in ``options`` (or choices)
+    query, answer : names of these columns, where they are others
+    kind : of every question: choice, numeric, exact, contains, or command; None for the file's own
+        column, else command if there is a scorer, choice where there are options, numeric where every
+        answer is a number, and exact otherwise
+    scorer : whether a command will score what needs one
+
+    Notes
+    -----
+    The answer of a choice may be a letter, the text of an option, or its number from 0.
+    """
+    file = Path(path)
+    try:
+        columns = _read(file)
+        return _interpret(columns, query, answer, kind, scorer)
+    except DataFileError as error:
+        raise DataFileError(f"{file}: {error}") from error
+    except OSError as error:
+        raise DataFileError(f"{file}: it cannot be read: {error.strerror or error}.") from error
+
+
+def _read(file: Path) -> dict[str, list[Any]]:
+    suffix = file.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise DataFileError(f"the file must end in {', '.join(SUFFIXES)}; got {file.suffix!r}.")
+    if not file.is_file():
+        raise DataFileError("there is no such file.")
+    if suffix == ".jsonl":
+        return _read_json_lines(file)
+    import pyarrow as pa
+    import pyarrow.csv as arrow_csv
+    import pyarrow.parquet as parquet
+
+    try:
+        if suffix == ".parquet":
+            table = parquet.read_table(file)
+        else:
+            parse = arrow_csv.ParseOptions(newlines_in_values=True)
+            with arrow_csv.open_csv(file, parse_options=parse) as start:
+                names = start.schema.names
+            # Text as it stands: 007 is not 7.
+            options = arrow_csv.ConvertOptions(
+                column_types={name: pa.string() for name in names}, strings_can_be_null=False
+            )
+            table = arrow_csv.read_csv(file, parse_options=parse, convert_options=options)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        reason = str(error).strip().splitlines()[0].rstrip(".")[:200]
+        raise DataFileError(f"it is not a readable {suffix} file ({reason}).") from error
+    twice = {name for name in table.column_names if table.column_names.count(name) > 1}
+    if twice:
+        raise DataFileError(f"columns must have different names; {min(twice)!r} appears twice.")
+    return {name: table[name].to_pylist() for name in table.column_names}
+
+
+def _read_json_lines(file: Path) -> dict[str, list[Any]]:
+    rows: list[dict[str, Any]] = []
+    with open(file, "rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise DataFileError(f"line {number} is not JSON: {error}.") from error
+            if not isinstance(row, dict):
+                raise DataFileError(f"line {number} must be an object, {{...}}.")
+            rows.append(row)
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _interpret(
+    columns: dict[str, list[Any]],
+    query: str | None,
+    answer: str | None,
+    kind: str | None,
+    scorer: bool,
+) -> Questions:
+    query_name = _column("query", query, QUERY_NAMES, columns)
+    answer_name = _column("answer", answer, ANSWER_NAMES, columns)
+    texts, answers = columns[query_name], columns[answer_name]
+    if not texts:
+        raise DataFileError("there must be at least one question; got none.")
+    options = _options(columns, len(texts))
+    kinds, why = _kinds(columns, kind, scorer, options, answers)
+    if "command" in kinds and not scorer:
+        raise DataFileError("questions of the kind command need a scorer; give --scorer.")
+    items = []
+    for row, text in enumerate(texts):
+        if not isinstance(text, str) or not text.strip():
+            raise DataFileError(f"every query must be text; row {row} has none.")
+        try:
+            items.append(_question(text, answers[row], kinds[row], options[row]))
+        except DataFileError as error:
+            raise DataFileError(f"row {row}: {error}") from error
+    rest = {name: v for name, v in columns.items() if name not in (query_name, answer_name)}
+    return Questions(
+        items, {"query": texts, "answer": answers} | rest, f"{len(items):,} questions, {why}"
+    )
+
+
+def _column(
+    what: str, name: str | None, usual: Sequence[str], columns: dict[str, list[Any]]
+) -> str:
+    found = [candidate for candidate in ([name] if name else usual) if candidate in columns]
+    if not found:
+        wanted = repr(name) if name else " or ".join(usual)
+        raise DataFileError(
+            f"there must be a column {wanted} ({what}); found {listed(list(columns))}. Name it by --{what}."
+        )
+    return found[0]
+
+
+def _options(columns: dict[str, list[Any]], rows: int) -> list[tuple[str, ...]]:
+    """Options of every question; empty where it has none."""
+    for name in OPTION_NAMES:
+        if name in columns:
+            return [_listed_options(value, row) for row, value in enumerate(columns[name])]
+    letters = []
+    for letter in LETTERS:
+        if letter not in columns:
+            break
+        letters.append(letter)
+    if len(letters) < 2:
+        return [()] * rows
+    return [
+        tuple(
+            str(columns[letter][row])
+            for letter in letters
+            if columns[letter][row] not in (None, "")
+        )
+        for row in range(rows)
+    ]
+
+
+def _listed_options(value: Any, row: int) -> tuple[str, ...]:
+    if isinstance(value, str) and value.strip():
+        # In a CSV file a list is written as JSON.
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = None
+        if value is None:
+            raise DataFileError(
+                f"options must be a list, as JSON in a CSV file; row {row} has none."
+            )
+    if not value:
+        return ()
+    if not isinstance(value, list) or not 2 <= len(value) <= len(LETTERS):
+        raise DataFileError(f"options must be a list of 2 to {len(LETTERS)}; row {row} is not.")
+    return tuple(str(option) for option in value)
+
+
+def _kinds(
+    columns: dict[str, list[Any]],
+    kind: str | None,
+    scorer: bool,
+    options: list[tuple[str, ...]],
+    answers: list[Any],
+) -> tuple[list[str], str]:
+    """Kind of every question, and how it was found."""
+    if kind is not None:
+        return [kind] * len(answers), f"scored as {kind}"
+    if "kind" in columns:
+        kinds = columns["kind"]
+        wrong = [value for value in kinds if value not in KINDS]
+        if wrong:
+            raise DataFileError(f"kind must be one of {', '.join(KINDS)}; got {wrong[0]!r}.")
+        return kinds, f"scored by their kind ({listed(sorted(set(kinds)))})"
+    if scorer:
+        return ["command"] * len(answers), "scored by the command"
+    if all(options):
+        return ["choice"] * len(answers), "scored as choice (they have options)"
+    if any(options):
+        raise DataFileError("some questions have options and some have none; add a column kind.")
+    if all(_are_numbers(answer) for answer in answers):
+        return ["numeric"] * len(answers), "scored as numeric (every answer is a number)"
+    return ["exact"] * len(answers), "scored as exact (not every answer is a number)"
+
+
+def _question(text: str, answer: Any, kind: str, options: tuple[str, ...]) -> Question:
+    given = answer if isinstance(answer, list) else [answer]
+    answers = tuple(_text(entry) for entry in given if entry is not None)
+    if kind == "choice":
+        return Question(text, (_letter(answer, options),), kind, options)
+    if kind != "command" and not any(entry.strip() for entry in answers):
+        raise DataFileError("there must be an answer.")
+    if kind == "numeric" and not _are_numbers(list(answers)):
+        raise DataFileError(f"the answer of a numeric question must be a number; got {answer!r}.")
+    return Question(text, answers, kind, options)
+
+
+def _letter(answer: Any, options: tuple[str, ...]) -> str:
+    letters = LETTERS[: len(options)]
+    if not letters:
+        raise DataFileError("a choice must have options.")
+    if isinstance(answer, int) and not isinstance(answer, bool) and 0 <= answer < len(options):
+        return letters[answer]
+    text = _text(answer).strip()
+    if len(text) == 1 and text.upper() in letters:
+        return text.upper()
+    if options.count(text) == 1:
+        return letters[options.index(text)]
+    if text.isdigit() and int(text) < len(options):
+        return letters[int(text)]
+    raise DataFileError(
+        f"the answer must be a letter up to {letters[-1]}, the text of an option, or its number from 0; "
+        f"got {answer!r}."
+    )
+
+
+def _are_numbers(answer: Any) -> bool:
+    given = answer if isinstance(answer, list) else [answer]
+    return all(is_number(_text(entry)) for entry in given)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        value = int(value)
+    return "" if value is None else str(value)

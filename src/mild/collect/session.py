@@ -1,0 +1,220 @@
+"""A whole collection: ask, score, write, sum up; Ctrl-C waits for what is in flight."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import signal
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mild.collect.collect import collect
+from mild.collect.desk import Progress
+from mild.collect.ledger import Ledger
+from mild.collect.marks import Marks, Scorer, mark_runs
+from mild.collect.questions import Questions
+from mild.collect.runs import ExpertRun, plan_runs
+from mild.collect.scoring import TOLERANCE
+from mild.collect.table import check_table, outcome_columns, write_outcomes
+from mild.endpoints.asking import redactor
+from mild.endpoints.config import ExpertFile
+from mild.endpoints.kinds import Expert
+from mild.errors import DataFileError, OptionError
+
+__all__ = ["Collected", "collect_outcomes", "plan_outcomes"]
+
+
+@dataclass(frozen=True)
+class Collected:
+    """A collection's result: where the table is, its columns, and the figures per expert."""
+
+    table: Path
+    columns: dict[str, Any]
+    summary: dict[str, Any]
+    interrupted: bool
+
+
+def plan_outcomes(
+    questions: Questions, experts: Sequence[Expert], file: ExpertFile, ledger_path: Path
+) -> dict[str, Any]:
+    """What a collection would ask, and cost at most; nothing is asked or written."""
+    from mild.endpoints.asking import make_asker
+
+    if ledger_path.exists():
+        with Ledger(ledger_path) as ledger:
+            runs = plan_runs(questions.items, experts, ledger, file.prompts)
+    else:
+        runs = plan_runs(questions.items, experts, None, file.prompts)
+    plan = {}
+    for run in runs:
+        asker, price = make_asker(run.expert, None), run.expert.price
+        most = sum(price.of(asker.most(run.prompts[place])) for place in run.pending())
+        plan[run.expert.name] = {
+            "to_ask": len(run.pending()),
+            "known": run.from_ledger,
+            "cost_at_most": most if price.known else None,
+        }
+    return {"questions": len(questions.items), "experts": plan}
+
+
+def collect_outcomes(
+    questions: Questions,
+    experts: Sequence[Expert],
+    file: ExpertFile,
+    ledger_path: Path,
+    out: Path,
+    *,
+    max_spend: float | None = None,
+    tolerance: float = TOLERANCE,
+    scorer: Scorer | None = None,
+    responses: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    on_stop: Callable[[int], None] | None = None,
+) -> Collected:
+    """Ask the experts, score their answers and write the table.
+
+    Parameters
+    ----------
+    questions, experts, file : from ``read_questions``, ``choose_experts`` and ``read_experts``
+    ledger_path, out : the ledger, made if there is none, and the table
+    max_spend : dollars that the ledger's runs may spend together
+    tolerance : of numbers, relative to those beyond 1
+    scorer : command for questions of the kind command
+    responses : whether the table holds what was answered
+    overwrite : whether another file may be replaced
+    progress : called with (done, total, message)
+    on_stop : called with the number of requests in flight at the first Ctrl-C; None leaves signals alone
+
+    Raises
+    ------
+    DataFileError : among others, if there is no answer at all.
+    """
+    for name, value in (("max_spend", max_spend), ("tolerance", tolerance)):
+        if value is not None and not 0 <= value < math.inf:
+            raise OptionError(f"{name} must be a number of at least 0; got {value}.")
+    with Ledger(ledger_path) as ledger:
+        runs = plan_runs(questions.items, experts, ledger, file.prompts)
+        target = check_table(out, ledger, questions, runs, overwrite)
+        hidden = {
+            name: key for name, key in file.secrets.items() if name in {e.name for e in experts}
+        }
+
+        async def ask(stop: asyncio.Event) -> None:
+            await collect(
+                runs,
+                questions.items,
+                ledger,
+                secrets=hidden,
+                max_spend=max_spend,
+                progress=progress,
+                stop=stop,
+            )
+
+        async def score(stop: asyncio.Event) -> Marks:
+            return await mark_runs(
+                runs,
+                questions.items,
+                ledger,
+                tolerance=tolerance,
+                scorer=scorer,
+                redact=redactor(file.secrets.values()),
+                stop=stop,
+            )
+
+        interrupted, marks = asyncio.run(_ask_and_score(ask, score, runs, on_stop))
+        if not any(run.answers for run in runs):
+            reasons = [f"{run.expert.name}: {_reason(run)}" for run in runs if _reason(run)]
+            why = f" ({'; '.join(reasons)})" if reasons else ""
+            raise DataFileError(f"no expert answered anything{why}; no table was written.")
+        columns = outcome_columns(questions, runs, marks.scores, responses)
+        table = write_outcomes(columns, target, ledger)
+        summary = _summary(runs, marks, ledger)
+    return Collected(table, columns, summary, interrupted)
+
+
+async def _ask_and_score(
+    ask: Callable[[asyncio.Event], Any],
+    score: Callable[[asyncio.Event], Any],
+    runs: Sequence[ExpertRun],
+    on_stop: Callable[[int], None] | None,
+) -> tuple[bool, Marks]:
+    stop = asyncio.Event()
+    asking = asyncio.ensure_future(ask(stop))
+    with _interrupts(asking, stop, runs, on_stop):
+        # Cancelled by a second signal, or by the only one where signals are left alone.
+        with contextlib.suppress(asyncio.CancelledError):
+            await asking
+        return stop.is_set() or asking.cancelled(), await score(stop)
+
+
+@contextlib.contextmanager
+def _interrupts(
+    asking: asyncio.Future[Any],
+    stop: asyncio.Event,
+    runs: Sequence[ExpertRun],
+    on_stop: Callable[[int], None] | None,
+) -> Iterator[None]:
+    """The first signal lets what is in flight come in, for it is paid for; the second drops it."""
+    loop = asyncio.get_running_loop()
+    caught: list[signal.Signals] = []
+
+    def interrupt() -> None:
+        if stop.is_set():
+            asking.cancel()
+            return
+        stop.set()
+        if on_stop is not None:
+            on_stop(sum(run.in_flight for run in runs))
+
+    if on_stop is not None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # Neither in a thread nor on Windows: there Ctrl-C ends the run at once.
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.add_signal_handler(number, interrupt)
+                caught.append(number)
+    try:
+        yield
+    finally:
+        for number in caught:
+            loop.remove_signal_handler(number)
+
+
+def _summary(runs: Sequence[ExpertRun], marks: Marks, ledger: Ledger) -> dict[str, Any]:
+    experts = {}
+    for run, scores in zip(runs, marks.scores, strict=True):
+        answers = [run.answers[key] for key in run.keys if key in run.answers]
+        known = [score for score in scores if score is not None]
+        cut = sum(answer.finish == "length" for answer in answers)
+        experts[run.expert.name] = {
+            "asked": run.asked,
+            "requests": run.attempts,
+            "from_ledger": run.from_ledger,
+            "answered": len(answers),
+            "failed": run.failed,
+            "unasked": len(run.keys) - len(answers),
+            "cut_at_max_tokens": cut,
+            "spent": run.spent if run.expert.price.known else None,
+            "maybe_lost": run.lost,
+            "accuracy": statistics.fmean(known) if known else None,
+            "median_latency_ms": statistics.median(a.latency_ms for a in answers)
+            if answers
+            else None,
+            "stopped": run.stopped,
+            "reasons": dict(run.reasons.most_common(5)),
+        }
+    return {
+        "experts": experts,
+        "spent": sum(run.spent for run in runs),
+        "spent_by_ledger": ledger.spent(),
+        "lost_in_flight": ledger.lost,
+        "unscored": dict(marks.unscored.most_common(5)),
+    }
+
+
+def _reason(run: ExpertRun) -> str | None:
+    return run.stopped or next(iter(run.reasons), None)

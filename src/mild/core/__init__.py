@@ -1,0 +1,1 @@
+"""The mathematics: costs, margins, surrogates, losses, decisions and bounds."""

@@ -1,0 +1,248 @@
+"""Outcomes and prices to a cost matrix; costs to rewards; rewards to a distribution over experts.
+
+Shapes: ``costs``, ``rewards`` and the distribution are (n_samples, n_experts). A cost of NaN says
+that the expert was never asked; its reward is 0 and it takes no part in the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mild.core.arrays import (
+    FloatArray,
+    IntArray,
+    check_costs,
+    check_rewards,
+    check_strength,
+    float_matrix,
+)
+from mild.errors import InvalidInputError, check_option
+
+__all__ = [
+    "ALL_REWARDS",
+    "REWARDS",
+    "cheapest",
+    "cost_matrix",
+    "costs_from_correctness",
+    "reward_distribution",
+    "rewards",
+    "weighted_costs",
+]
+
+REWARDS = ("others", "complement", "contrast")
+#: The same, and the one that has a strength.
+ALL_REWARDS = (*REWARDS, "baseline")
+# Strength of the row baseline in the two forms that have a name of their own.
+STRENGTHS = {"contrast": 0.0, "others": 1.0}
+
+
+def cost_matrix(
+    predictions: ArrayLike, labels: ArrayLike, betas: ArrayLike | None = None
+) -> FloatArray:
+    """Cost of sending each sample to each expert: wrong or right, plus what asking costs.
+
+    ``c_k(x, y) = 1[prediction_k(x) != y] + beta_k`` (paper, section 2).
+
+    Parameters
+    ----------
+    predictions : (n_samples, n_experts) array of class labels
+    labels : (n_samples,) array of true labels
+    betas : (n_experts,) array of non-negative numbers, optional
+        What asking each expert costs, in units of one error.
+
+    Examples
+    --------
+    >>> cost_matrix([[1, 2], [0, 0]], [1, 0], betas=[0.7, 0.2])
+    array([[0.7, 1.2],
+           [0.7, 0.2]])
+    """
+    answers = np.asarray(predictions)
+    truth = np.asarray(labels)
+    if answers.ndim != 2:
+        raise InvalidInputError(
+            f"predictions must have shape (n_samples, n_experts); got {answers.shape}."
+        )
+    if truth.shape != (answers.shape[0],):
+        raise InvalidInputError(
+            f"labels must have shape (n_samples,) = ({answers.shape[0]},); got {truth.shape}."
+        )
+    return (answers != truth[:, None]).astype(np.float64) + _betas(betas, answers.shape[1])
+
+
+def costs_from_correctness(correct: ArrayLike, betas: ArrayLike | None = None) -> FloatArray:
+    """Cost matrix from correctness columns in [0, 1]: ``1 - correct_k + beta_k``; NaN stays NaN.
+
+    Examples
+    --------
+    >>> costs_from_correctness([[1, 0.25], [np.nan, 1]])
+    array([[0.  , 0.75],
+           [ nan, 0.  ]])
+    """
+    array = float_matrix("correct", correct)
+    outside = ~np.isnan(array) & ~((array >= 0) & (array <= 1))
+    if outside.any():
+        row, expert = np.argwhere(outside)[0]
+        raise InvalidInputError(
+            f"correct must lie in [0, 1], or be NaN where an expert was never asked; "
+            f"got {array[row, expert]} in row {row}, expert {expert}."
+        )
+    return 1.0 - array + _betas(betas, array.shape[1])
+
+
+def weighted_costs(parts: Mapping[str, ArrayLike], weights: Mapping[str, float]) -> FloatArray:
+    """Sum of cost parts, each times its weight, such as errors + 50 * dollars + 0.1 * seconds.
+
+    Every part is (n_samples, n_experts) or, when it is the same for all rows, (n_experts,). Parts
+    that ``weights`` does not name count once.
+
+    Examples
+    --------
+    >>> weighted_costs({"error": [[0, 1]], "dollars": [0.02, 0.001]}, {"dollars": 10})
+    array([[0.2 , 1.01]])
+    """
+    unknown = sorted(set(weights) - set(parts))
+    if unknown:
+        raise InvalidInputError(
+            f"weights must name parts among {sorted(parts)}; got {', '.join(map(repr, unknown))}."
+        )
+    if not parts:
+        raise InvalidInputError("parts must hold at least one cost part; got none.")
+    total = np.zeros((1, 1))
+    for name, part in parts.items():
+        weight = float(weights.get(name, 1.0))
+        if not (np.isfinite(weight) and weight >= 0):
+            raise InvalidInputError(
+                f"weights must be finite and non-negative; got {weight} for {name!r}."
+            )
+        try:
+            term = weight * np.atleast_2d(np.asarray(part, dtype=np.float64))
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"parts must hold numbers; {name!r}: {error}.") from error
+        try:
+            total = total + term
+        except ValueError as error:
+            raise InvalidInputError(
+                f"parts must share one shape (n_samples, n_experts); {name!r} has {term.shape}."
+            ) from error
+    return total
+
+
+def rewards(
+    costs: ArrayLike, kind: str = "others", scale: float | None = None, strength: float = 0.5
+) -> FloatArray:
+    """Non-negative weights whose weighted 'not chosen' loss equals the deferral loss.
+
+    With ``S`` the asked experts of a row (all of them, unless costs are NaN):
+
+    - ``others``: ``sum of c_j over j in S, j != k`` (paper, Lemma 1);
+    - ``complement``: ``1 - c_k / scale`` (paper, Lemma 2), ``scale`` the largest possible cost;
+    - ``contrast``: ``max of c_j over j in S, minus c_k``: the smallest row baseline, so that a row
+      on which all experts cost the same weighs nothing;
+    - ``baseline``: ``b - c_k`` with ``b = max + strength * (sum - max)`` of the costs in S: a
+      strength of 0 is ``contrast``, 1 is ``others``.
+
+    Parameters
+    ----------
+    costs : (n_samples, n_experts) array
+    kind : "others", "complement", "contrast" or "baseline"
+    scale : float, optional
+        For ``complement`` only: one number for the whole problem. The default is the largest cost
+        present; pass it when you work in batches.
+    strength : float >= 0
+        For ``baseline`` only. The larger it is, the closer the rewards of a row are to each other.
+
+    Departs from the paper: the identity is exact with ``1[k is not chosen]``; the printed form with
+    ``1[margin <= 0]`` fails on ties.
+
+    Examples
+    --------
+    >>> rewards([[1.0, 0.0, 0.5]], "others")
+    array([[0.5, 1.5, 1. ]])
+    >>> rewards([[1.0, 0.0, 0.5]], "contrast")
+    array([[0. , 1. , 0.5]])
+    >>> rewards([[1.0, 0.0, 0.5]], "baseline", strength=0.5)
+    array([[0.25, 1.25, 0.75]])
+    """
+    check_option("rewards kind", kind, ALL_REWARDS)
+    return rewards_of(check_costs(costs), kind, scale, strength)
+
+
+def rewards_of(
+    array: FloatArray, kind: str, scale: float | None = None, strength: float = 0.5
+) -> FloatArray:
+    """Rewards of costs that were checked, or of some of their rows: an expert may be unknown in all."""
+    asked = ~np.isnan(array)
+    if kind == "complement":
+        largest = float(np.nanmax(array)) if array.size else 1.0
+        if scale is None:
+            scale = largest if largest > 0 else 1.0
+        if not (np.isfinite(scale) and scale > 0):
+            raise InvalidInputError(f"scale must be positive and finite; got {scale}.")
+        if largest > scale * (1 + 1e-6):
+            raise InvalidInputError(
+                f"scale must be the largest possible cost; got {scale:g}, but a cost of "
+                f"{largest:g} is present."
+            )
+        result = np.maximum(1 - array / array.dtype.type(scale), 0)
+    else:
+        share = STRENGTHS[kind] if kind in STRENGTHS else check_strength("strength", strength)
+        filled = np.where(asked, array, 0)
+        level = filled.max(axis=1, keepdims=True)
+        if share > 0:
+            level = (1 - share) * level + share * filled.sum(axis=1, keepdims=True)
+        result = np.maximum(level - filled, 0)
+    return np.where(asked, result, 0).astype(array.dtype, copy=False)
+
+
+def reward_distribution(rewards: ArrayLike) -> FloatArray:
+    """Rewards divided by their row sum: ``p(k | x) = reward_k / C(x)`` (paper, section 3).
+
+    A row whose rewards are all zero carries no information: it stays all zero.
+
+    Examples
+    --------
+    >>> reward_distribution([[1.0, 3.0], [0.0, 0.0]])
+    array([[0.25, 0.75],
+           [0.  , 0.  ]])
+    """
+    matrix = float_matrix("rewards", rewards)
+    array = check_rewards(matrix, matrix.shape)
+    top = array.max(axis=1, keepdims=True)
+    scaled = array / np.where(top > 0, top, 1)
+    total = scaled.sum(axis=1, keepdims=True)
+    return scaled / np.where(total > 0, total, 1)
+
+
+def cheapest(costs: ArrayLike) -> IntArray:
+    """Index of the cheapest asked expert per row, ties to the lowest index (the oracle's rule).
+
+    Examples
+    --------
+    >>> cheapest([[0.0, 0.0], [np.nan, 2.0]])
+    array([0, 1])
+    """
+    return cheapest_of(check_costs(costs))
+
+
+def cheapest_of(array: FloatArray) -> IntArray:
+    """The same for costs that were checked, or some of their rows."""
+    return np.argmin(np.where(np.isnan(array), np.inf, array), axis=1)
+
+
+def _betas(betas: ArrayLike | None, n_experts: int) -> FloatArray:
+    if betas is None:
+        return np.zeros(n_experts)
+    try:
+        array = np.asarray(betas, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"betas must be numbers; got {betas!r}.") from error
+    if array.shape != (n_experts,):
+        raise InvalidInputError(
+            f"betas must have shape (n_experts,) = ({n_experts},); got {array.shape}."
+        )
+    if not (np.isfinite(array).all() and (array >= 0).all()):
+        raise InvalidInputError(f"betas must be finite and non-negative; got {array.tolist()}.")
+    return array

@@ -1,0 +1,296 @@
+"""Per-expert margins: uniform, from theory, and the neighbourhoods that tuning searches."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mild.core.arrays import FloatArray, IntArray, check_costs, check_margins
+from mild.core.costs import ALL_REWARDS, cheapest_of, reward_distribution, rewards_of
+from mild.errors import InvalidInputError, check_option
+
+__all__ = [
+    "COUNTS",
+    "NORMS",
+    "MarginGrid",
+    "MarginGroup",
+    "expert_mass",
+    "expert_norms",
+    "margin_groups",
+    "paper_grid",
+    "ratio_grid",
+    "squared_norms",
+    "theory_margins",
+    "uniform_margins",
+]
+
+COUNTS = ("reward", "best")
+NORMS = ("none", "max", "rms")
+
+
+def expert_mass(
+    costs: ArrayLike, rewards: str = "others", counts: str = "reward", strength: float = 0.5
+) -> FloatArray:
+    """Mass of each expert, in samples: the ``m_k`` of the margin bound.
+
+    - ``counts="reward"``: ``sum over i of p(k | x_i)``, the mass under the input-expert
+      distribution that the bound speaks of;
+    - ``counts="best"``: how often expert k is cheapest, ties to the lowest index.
+
+    With ``others`` rewards the reward mass is nearly uniform, so theory margins then do little.
+    ``strength`` is that of ``baseline`` rewards.
+
+    Examples
+    --------
+    >>> expert_mass([[0, 1], [0, 1], [1, 0]], counts="best")
+    array([2., 1.])
+    """
+    check_option("counts", counts, COUNTS)
+    check_option("rewards", rewards, ALL_REWARDS)
+    return membership(check_costs(costs), rewards, counts, None, strength).sum(axis=0)
+
+
+def expert_norms(
+    X: Any,
+    costs: ArrayLike,
+    kind: str = "rms",
+    rewards: str = "others",
+    counts: str = "reward",
+    sample_weight: FloatArray | None = None,
+    scale: float | None = None,
+    strength: float = 0.5,
+) -> FloatArray:
+    """Feature norm ``X_k`` of each expert: the largest or the root mean square, over its samples.
+
+    A sample belongs to expert k with the weight that ``expert_mass`` counts it with.
+    ``kind="none"`` makes all norms 1. An expert without samples gets the norm of all samples
+    together.
+    """
+    check_option("norms", kind, NORMS)
+    array = check_costs(costs)
+    if kind == "none":
+        return np.ones(array.shape[1])
+    squared = squared_norms(X)[:, None]
+    weight = membership(array, rewards, counts, scale, strength)
+    rows = np.ones(len(array)) if sample_weight is None else sample_weight
+    weight = weight * rows[:, None]
+    mass = weight.sum(axis=0)
+    if kind == "max":
+        norms = np.where(weight > 0, squared, 0).max(axis=0)
+        overall = squared[rows > 0].max()
+    else:
+        norms = (weight * squared).sum(axis=0) / np.where(mass > 0, mass, 1)
+        overall = np.average(squared[:, 0], weights=rows)
+    return np.sqrt(np.where(mass > 0, norms, overall))
+
+
+def squared_norms(X: Any) -> FloatArray:
+    """Squared Euclidean norm of each row, (n_samples,), of an array or a sparse matrix.
+
+    Examples
+    --------
+    >>> squared_norms([[3.0, 4.0]])
+    array([25.])
+    """
+    if hasattr(X, "multiply"):
+        return np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).reshape(-1)
+    # Not np.square(X): that would be a second X.
+    return np.asarray(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+
+
+def membership(
+    costs: FloatArray,
+    rewards: str,
+    counts: str,
+    scale: float | None = None,
+    strength: float = 0.5,
+) -> FloatArray:
+    """Weight (n_samples, n_experts) with which each sample counts for each expert."""
+    if counts == "reward":
+        made = rewards_of(costs, rewards, scale, strength)
+        return reward_distribution(made).astype(np.float64)
+    result = np.zeros(costs.shape)
+    result[np.arange(len(costs)), cheapest_of(costs)] = 1
+    return result
+
+
+def uniform_margins(n_experts: int, total: float | None = None) -> FloatArray:
+    """All margins equal, summing to ``total`` (default: the number of experts)."""
+    total = _total(total, n_experts)
+    return np.full(n_experts, total / n_experts)
+
+
+def theory_margins(
+    mass: ArrayLike,
+    norms: ArrayLike | None = None,
+    total: float | None = None,
+    share_below: float = 0.0,
+) -> FloatArray:
+    """Margins that minimise the complexity term of the bound for a fixed sum.
+
+    ``rho_k`` proportional to ``(m_k * X_k^2)^(1/3)``, summing to ``total`` (paper, section 4.2).
+
+    Parameters
+    ----------
+    mass : (n_experts,) non-negative; a mass of 0 counts as one sample (or as the smallest mass, if
+        that is less)
+    norms : (n_experts,) positive, optional: feature norms ``X_k``
+    total : float, optional: ``rho_bar``; the default is the number of experts, so that the mean is
+        1
+    share_below : experts with less than this share of the mass get one common margin, that of their
+        mean mass (the paper's advice for many experts)
+
+    Examples
+    --------
+    >>> theory_margins([8, 1])
+    array([1.33333333, 0.66666667])
+    """
+    weights = _numbers("mass", mass)
+    if weights.ndim != 1 or weights.size == 0:
+        raise InvalidInputError(f"mass must have shape (n_experts,); got {weights.shape}.")
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+        raise InvalidInputError(
+            f"mass must be finite, non-negative and not all zero; got {weights.tolist()}."
+        )
+    if not 0 <= share_below <= 1:
+        raise InvalidInputError(f"share_below must lie in [0, 1]; got {share_below}.")
+    weights = np.maximum(weights, min(1.0, weights[weights > 0].min()))
+    small = weights < share_below * weights.sum()
+    if small.any():
+        weights = np.where(small, weights[small].mean(), weights)
+    scale = weights if norms is None else weights * np.square(_norms(norms, weights.size))
+    raw = np.cbrt(scale)
+    return raw * (_total(total, weights.size) / raw.sum())
+
+
+@dataclass(frozen=True)
+class MarginGroup:
+    """Experts that share one margin."""
+
+    margin: float
+    members: IntArray
+
+
+def margin_groups(margins: FloatArray) -> list[MarginGroup]:
+    """Distinct margins, each with the experts that have it."""
+    values, inverse = np.unique(margins, return_inverse=True)
+    return [
+        MarginGroup(float(value), np.flatnonzero(inverse == g)) for g, value in enumerate(values)
+    ]
+
+
+@dataclass(frozen=True)
+class MarginGrid:
+    """Margin vectors to try, and how many were left out.
+
+    ``dropped`` counts vectors with an entry that was not positive, or beyond the limit.
+    """
+
+    margins: tuple[tuple[float, ...], ...]
+    dropped: int = 0
+
+    def __iter__(self) -> Iterator[FloatArray]:
+        return (np.array(entry) for entry in self.margins)
+
+    def __len__(self) -> int:
+        return len(self.margins)
+
+
+def ratio_grid(
+    center: ArrayLike, factors: ArrayLike = (0.5, 1.0, 2.0), limit: int = 81
+) -> MarginGrid:
+    """Neighbours of ``center`` in the p - 1 ratios, the sum kept.
+
+    For a linear router the scale of the margins is redundant with the regularisation, so only
+    ratios are searched: the first margin stays, every other is multiplied by each factor, and the
+    vector is scaled back to its sum. Beyond ``limit`` vectors the full product gives way to a walk
+    along one ratio at a time. A walk longer than ``limit`` is cut there: the last experts' moves are
+    left out, and ``dropped`` says how many vectors went.
+
+    Examples
+    --------
+    >>> grid = ratio_grid([1.0] * 8, limit=16)
+    >>> len(grid), grid.dropped
+    (16, 1)
+    """
+    if not (isinstance(limit, (int, np.integer)) and limit >= 1):
+        raise InvalidInputError(
+            f"max_margins (limit) must be an integer of at least 1; got {limit!r}."
+        )
+    base = check_margins(center, np.asarray(center).size)
+    steps = check_margins(factors, np.asarray(factors).size)
+    p = base.size
+    if len(steps) ** (p - 1) <= limit:
+        combos = itertools.product(steps, repeat=p - 1)
+        moves = [np.array((1.0, *combo)) for combo in combos]
+    else:
+        moves = [np.ones(p)]
+        for k in range(p):
+            for step in steps:
+                if step != 1.0:
+                    move = np.ones(p)
+                    move[k] = step
+                    moves.append(move)
+    seen: dict[tuple[float, ...], tuple[float, ...]] = {}
+    for move in moves:
+        vector = base * move
+        vector *= base.sum() / vector.sum()
+        # Logarithms of shares: a margin of 1e-13 differs from its half, whatever the sum is.
+        key = np.round(np.log(vector) - np.log(vector.sum()), 9)
+        seen.setdefault(tuple(key.tolist()), tuple(vector.tolist()))
+    return MarginGrid(tuple(seen.values())[:limit], dropped=max(0, len(seen) - limit))
+
+
+def paper_grid(center: ArrayLike, step: float = 1.0, radius: float = 5.0) -> MarginGrid:
+    """The paper's grid: ``step`` on ``[rho* - radius, rho* + radius]`` for every expert.
+
+    Departs from the paper: with ``rho_bar = 1`` most of that interval is not positive; non-positive
+    values are dropped, and ``dropped`` says how many vectors went.
+    """
+    base = check_margins(center, np.asarray(center).size)
+    if not (step > 0 and radius >= 0):
+        raise InvalidInputError(
+            f"step must be positive and radius non-negative; got {step} and {radius}."
+        )
+    # 0.3 / 0.1 is a hair below 3: the end point belongs to the grid.
+    reach = np.floor(radius / step + 1e-9)
+    offsets = step * np.arange(-reach, reach + 1)
+    axes = [value + offsets for value in base]
+    kept = [axis[axis > 0] for axis in axes]
+    total = int(np.prod([len(axis) for axis in axes], dtype=np.float64))
+    size = int(np.prod([len(axis) for axis in kept], dtype=np.float64))
+    if size > 1_000_000:
+        raise InvalidInputError(
+            f"the paper's grid must have at most 1,000,000 vectors; got {size:,} for {base.size} "
+            f"experts. Use a larger step, or ratio_grid."
+        )
+    vectors = tuple(tuple(float(v) for v in combo) for combo in itertools.product(*kept))
+    return MarginGrid(vectors, dropped=total - len(vectors))
+
+
+def _numbers(name: str, values: ArrayLike) -> FloatArray:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{name} must be numbers; got {values!r}.") from error
+
+
+def _norms(norms: ArrayLike, n_experts: int) -> FloatArray:
+    array = _numbers("norms", norms)
+    if array.shape != (n_experts,) or not (np.isfinite(array).all() and (array > 0).all()):
+        raise InvalidInputError(
+            f"norms must be {n_experts} positive, finite numbers; got {array.tolist()}."
+        )
+    return array
+
+
+def _total(total: float | None, n_experts: int) -> float:
+    value = float(n_experts) if total is None else float(total)
+    if not (np.isfinite(value) and value > 0):
+        raise InvalidInputError(f"total must be positive and finite; got {total}.")
+    return value

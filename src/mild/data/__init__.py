@@ -1,0 +1,32 @@
+"""Routing tables on disk: features and costs, or queries and outcomes, in; choices out."""
+
+from mild.artifact.expert_names import match_expert, match_experts
+from mild.data.converting import write_outcomes
+from mild.data.costs_of_outcomes import cost_words, expert_betas, outcome_costs
+from mild.data.describing import describe_outcomes
+from mild.data.duplicates import duplicate_groups
+from mild.data.findings import Finding
+from mild.data.matrices import Matrices, read_matrices
+from mild.data.outcomes import FORMS, OutcomeTable, is_outcome_table, read_outcomes
+from mild.data.writing import check_output, write_columns, write_csv
+
+__all__ = [
+    "FORMS",
+    "Finding",
+    "Matrices",
+    "OutcomeTable",
+    "check_output",
+    "cost_words",
+    "describe_outcomes",
+    "duplicate_groups",
+    "expert_betas",
+    "is_outcome_table",
+    "match_expert",
+    "match_experts",
+    "outcome_costs",
+    "read_matrices",
+    "read_outcomes",
+    "write_columns",
+    "write_csv",
+    "write_outcomes",
+]

@@ -1,0 +1,128 @@
+"""What an outcome costs, in the user's words: errors, a fixed price per expert, dollars, seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from mild.artifact.expert_names import match_expert
+from mild.core.arrays import FloatArray
+from mild.core.costs import costs_from_correctness
+from mild.data.findings import counted
+from mild.data.outcomes import OutcomeTable
+from mild.errors import InvalidInputError
+
+__all__ = ["cost_words", "expert_betas", "outcome_costs"]
+
+
+def outcome_costs(
+    table: OutcomeTable,
+    *,
+    beta: Mapping[str, float] | None = None,
+    price_weight: float | None = None,
+    latency_weight: float | None = None,
+) -> FloatArray:
+    """Cost of sending each query to each expert, in units of one wrong answer.
+
+    ``c_ik = (1 - score_ik) + beta_k + price_weight * price_ik + latency_weight * seconds_ik``; with
+    ``beta`` alone it is the paper's cost (section 2). NaN where an expert was never asked.
+
+    Parameters
+    ----------
+    table : OutcomeTable
+    beta : expert -> what asking it costs, by name or short name; those not named cost nothing
+    price_weight : wrong answers that one dollar is worth
+    latency_weight : wrong answers that one second is worth
+
+    Returns
+    -------
+    (n_samples, n_experts) float64 array
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from mild.data import read_outcomes
+    >>> table = read_outcomes(pa.table({
+    ...     "prompt": ["a", "b"], "correct__Q-1B": [1, 0], "correct__Q-7B": [1, None],
+    ... }))
+    >>> outcome_costs(table, beta={"7B": 0.5})
+    array([[0. , 0.5],
+           [1. , nan]])
+    """
+    names = table.expert_names
+    costs = costs_from_correctness(table.scores, expert_betas(table, beta))
+    for what, weight, values in (
+        ("price", price_weight, table.prices),
+        ("latency", latency_weight, table.latencies),
+    ):
+        if weight is None:
+            continue
+        if not (np.isfinite(weight) and weight >= 0):
+            raise InvalidInputError(f"{what}_weight must be finite and not negative; got {weight}.")
+        if weight == 0:
+            continue
+        if values is None:
+            columns = {"price": "cost__<model> in dollars", "latency": "latency_ms__<model>"}[what]
+            raise InvalidInputError(
+                f"{what}_weight needs {'prices' if what == 'price' else 'latencies'}, and the table "
+                f"has none: add columns {columns}, or use beta."
+            )
+        unknown = np.isnan(values) & ~np.isnan(costs)
+        if unknown.any():
+            row, expert = (int(index) for index in np.argwhere(unknown)[0])
+            raise InvalidInputError(
+                f"{what}_weight needs the {what} of every answer; "
+                f"{counted(int(unknown.sum()), 'is', 'are')} unknown, such as row {table.place(row)} of "
+                f"{names[expert]!r}. Fill them in, or leave out these rows or experts."
+            )
+        costs = costs + weight * values
+    return costs
+
+
+def expert_betas(table: OutcomeTable, beta: Mapping[str, float] | None) -> FloatArray:
+    """What asking each expert costs, in the order of the experts; 0 for those not named."""
+    betas: dict[str, float] = {}
+    said: dict[str, str] = {}
+    for name, value in (beta or {}).items():
+        try:
+            expert = match_expert(name, table.expert_names)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"beta: {error}") from error
+        if expert in betas:
+            raise InvalidInputError(
+                f"beta must name each expert once; {said[expert]!r} and {name!r} both mean {expert!r}."
+            )
+        if not (np.isfinite(value) and value >= 0):
+            raise InvalidInputError(f"beta must be finite and not negative; got {name}={value}.")
+        betas[expert], said[expert] = float(value), name
+    return np.array([betas.get(name, 0.0) for name in table.expert_names])
+
+
+def cost_words(
+    table: OutcomeTable,
+    *,
+    beta: Mapping[str, float] | None = None,
+    price_weight: float | None = None,
+    latency_weight: float | None = None,
+) -> str:
+    """The cost as a formula for people, with short names spelled out.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from mild.data import read_outcomes
+    >>> table = read_outcomes(pa.table({"prompt": ["a"], "correct__Q-1B": [1], "correct__Q-7B": [0]}))
+    >>> cost_words(table, beta={"7B": 0.5})
+    'error + what asking costs (Q-1B 0, Q-7B 0.5)'
+    """
+    parts = ["error"]
+    betas = expert_betas(table, beta)
+    if betas.any():
+        shown = [f"{name} {value:g}" for name, value in zip(table.expert_names, betas, strict=True)]
+        parts.append(f"what asking costs ({', '.join(shown)})")
+    if price_weight:
+        parts.append(f"{price_weight:g} × dollars")
+    if latency_weight:
+        parts.append(f"{latency_weight:g} × seconds")
+    return " + ".join(parts)

@@ -1,0 +1,175 @@
+"""A table of outcomes in figures: the experts, the oracle, the best constant, room to gain."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from mild.core.arrays import BoolArray, FloatArray
+from mild.data.findings import Finding, counted
+from mild.data.outcomes import OutcomeTable
+from mild.metrics import best_constant, constant_losses, oracle_loss, oracle_shares, share_entropy
+
+__all__ = ["HANDFUL", "RIGHT", "describe_outcomes"]
+
+#: A soft score from here on counts as a right answer.
+RIGHT = 0.5
+#: Fewer rows in which every expert was asked say nothing about what routing could gain.
+HANDFUL = 5
+
+
+def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
+    """Figures of a table under a cost, JSON-ready; what cannot be said is None.
+
+    Parameters
+    ----------
+    table : OutcomeTable
+    costs : (n_samples, n_experts) array of ``outcome_costs``
+
+    Returns
+    -------
+    dict with rows, form, explanation, findings and
+
+    - experts: for each its name, rows ``asked``, ``accuracy`` (mean score), ``mean_price`` in dollars,
+      ``mean_latency`` in seconds, ``mean_cost``, ``cheapest_and_right`` (share of the rows on which it
+      is right and costs least to ask among the right ones, ties to the first; None where asking costs
+      nothing and no price is known), ``only_right`` (share of the rows on which it alone is right) and
+      ``oracle_share``
+    - compared: ``rows`` in which every expert was asked, and the ``rule`` in words
+    - oracle, best_constant, headroom: mean costs and accuracies over these rows, for means over different
+      rows cannot be compared; None, but for the expert of the lowest mean cost, where cells are missing
+      and fewer than ``HANDFUL`` rows have all
+    - all_right, all_wrong: share of the rows in which the experts asked all are; some_right: the rest,
+      where routing can tell
+    - imbalance: largest and smallest of the oracle's shares, and their entropy (1 is even)
+
+    Right is a score of ``RIGHT`` or more.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from mild.data import outcome_costs, read_outcomes
+    >>> table = read_outcomes(pa.table({
+    ...     "prompt": ["a", "b", "c", "d"], "correct__small": [1, 1, 0, 0], "correct__large": [1, 0, 1, 0],
+    ... }))
+    >>> found = describe_outcomes(table, outcome_costs(table, beta={"large": 0.25}))
+    >>> found["best_constant"]["expert"], found["best_constant"]["cost"], found["oracle"]["cost"]
+    ('small', 0.5, 0.3125)
+    >>> [expert["cheapest_and_right"] for expert in found["experts"]]
+    [0.5, 0.25]
+    """
+    scores = table.scores
+    asked = ~np.isnan(scores)
+    right = asked & (scores >= RIGHT)
+    first = _cheapest_and_right(table, costs, right)
+    alone = right & (right.sum(axis=1) == 1)[:, None] & (asked.sum(axis=1) > 1)[:, None]
+    losses = constant_losses(costs)
+    complete = np.asarray(asked.all(axis=1))
+    enough = bool(complete.all()) or int(complete.sum()) >= HANDFUL
+    shares = oracle_shares(costs[complete] if enough else costs)
+    prices, latencies = _means(table.prices, asked), _means(table.latencies, asked)
+    accuracy = _means(scores, asked)
+    all_right = float((right.sum(axis=1) == asked.sum(axis=1)).mean())
+    all_wrong = float((~right.any(axis=1)).mean())
+    return {
+        "rows": table.rows,
+        "form": table.form,
+        "explanation": table.explanation,
+        "experts": [
+            {
+                "name": name,
+                "asked": int(asked[:, k].sum()),
+                "accuracy": accuracy[k],
+                "mean_price": prices[k],
+                "mean_latency": latencies[k],
+                "mean_cost": float(losses[k]),
+                "cheapest_and_right": None if first is None else float(first[:, k].mean()),
+                "only_right": float(alone[:, k].mean()),
+                "oracle_share": float(shares[k]),
+            }
+            for k, name in enumerate(table.expert_names)
+        ],
+        "compared": {"rows": int(complete.sum()), "rule": "rows in which every expert was asked"},
+        **(
+            _gain(table.expert_names, scores[complete], costs[complete])
+            if enough
+            else _no_gain(table.expert_names[int(losses.argmin())])
+        ),
+        "all_right": all_right,
+        "all_wrong": all_wrong,
+        "some_right": 1 - all_right - all_wrong,
+        "imbalance": {
+            "largest": float(shares.max()),
+            "smallest": float(shares.min()),
+            "entropy": share_entropy(shares),
+        },
+        "soft_scores": bool(((scores > 0) & (scores < 1)).any()),
+        "findings": [*(finding.as_dict() for finding in table.findings), *_over(complete)],
+    }
+
+
+def _no_gain(expert: str) -> dict[str, Any]:
+    """What is said where too few rows have every expert."""
+    unknown = {"cost": None, "accuracy": None}
+    return {"oracle": unknown, "best_constant": {"expert": expert, **unknown}, "headroom": None}
+
+
+def _over(complete: BoolArray) -> list[dict[str, Any]]:
+    """Which rows the gain is taken over, where that is not all of them."""
+    count, rows = int(complete.sum()), len(complete)
+    if count == rows:
+        return []
+    every = f"{counted(count, 'row')} of {rows:,} in which every expert was asked"
+    few = (
+        f"What routing could gain is not said: there {'is' if count == 1 else 'are'} only {every}."
+    )
+    enough = f"What routing could gain is taken over the {every}."
+    return [Finding("compared", count, few if count < HANDFUL else enough).as_dict()]
+
+
+def _gain(names: list[str], scores: FloatArray, costs: FloatArray) -> dict[str, Any]:
+    """What routing could gain, on the rows in which every expert was asked."""
+    constant, oracle = best_constant(costs), oracle_loss(costs)
+    cheapest = costs.argmin(axis=1)
+    return {
+        "oracle": {
+            "cost": oracle,
+            "accuracy": float(scores[np.arange(len(scores)), cheapest].mean()),
+        },
+        "best_constant": {
+            "expert": names[constant.expert],
+            "cost": constant.cost,
+            "accuracy": float(scores[:, constant.expert].mean()),
+        },
+        "headroom": constant.cost - oracle,
+    }
+
+
+def _cheapest_and_right(
+    table: OutcomeTable, costs: FloatArray, right: BoolArray
+) -> BoolArray | None:
+    """Who is right and costs least to ask, one expert per row at most; None if nobody costs anything."""
+    # What asking costs; rounded, or 1.6 - 1 and 0.6 would be no tie.
+    asking: FloatArray = np.round(costs - (1 - table.scores), 12)
+    if not np.nan_to_num(asking).any():
+        if table.prices is None or not np.nan_to_num(table.prices).any():
+            return None
+        asking = table.prices
+    candidates = np.where(right & ~np.isnan(asking), asking, np.inf)
+    lowest = candidates.argmin(axis=1)
+    result = np.zeros_like(right)
+    rows = np.flatnonzero(np.isfinite(candidates.min(axis=1)))
+    result[rows, lowest[rows]] = True
+    return result
+
+
+def _means(values: FloatArray | None, asked: BoolArray) -> list[float | None]:
+    """Mean of each column over the rows that asked; None where nothing is known."""
+    if values is None:
+        return [None] * asked.shape[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        means = np.nanmean(np.where(asked, values, np.nan), axis=0)
+    return [None if np.isnan(mean) else float(mean) for mean in means]

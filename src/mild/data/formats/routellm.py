@@ -1,0 +1,38 @@
+"""RouteLLM: a prompt, and one true-or-false column per model."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pyarrow as pa
+
+from mild.data.formats.layout import Layout
+from mild.errors import listed
+
+__all__ = ["find_routellm"]
+
+# Says something about the row, not about an answer.
+_FLAG = re.compile(r"(is|has)_.*|.*_flag|test|train|valid|validation|dev|eval", re.IGNORECASE)
+
+
+def find_routellm(schema: Any) -> Layout | None:
+    """Every true-or-false column is a model, unless its name says that it is a flag: is_*, has_*, test
+
+    Examples
+    --------
+    >>> kinds = [("prompt", pa.string()), ("weak", pa.bool_()), ("strong", pa.bool_())]
+    >>> find_routellm(pa.schema(kinds)).scores
+    {'weak': 'weak', 'strong': 'strong'}
+    >>> find_routellm(pa.schema([*kinds, ("is_test", pa.bool_())])).words
+    ('the experts are weak, strong', 'not taken as experts, by their names: is_test')
+    """
+    truths = [field.name for field in schema if pa.types.is_boolean(field.type)]
+    flags = [name for name in truths if _FLAG.fullmatch(name)]
+    experts = [name for name in truths if name not in flags]
+    if not experts:
+        return None
+    words = [f"the experts are {listed(experts)}"]
+    if flags:
+        words.append(f"not taken as experts, by their names: {listed(flags)}")
+    return Layout("routellm", {name: name for name in experts}, words=tuple(words))

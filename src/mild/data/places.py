@@ -1,0 +1,191 @@
+"""Files of a dataset by path, folder, pattern or address, on any file system that pyarrow knows."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from mild.errors import DataFileError
+
+__all__ = [
+    "FoundFile",
+    "covers",
+    "find_files",
+    "found_file",
+    "is_local",
+    "open_system",
+    "reason",
+    "shown",
+    "system_of",
+]
+
+SUFFIXES = (".parquet", ".parq", ".pq")
+
+
+@dataclass(frozen=True)
+class FoundFile:
+    """A file: its path on its file system, its bytes, and when it was last changed, in nanoseconds."""
+
+    path: str
+    size: int
+    changed: int
+
+
+def open_system(address: str) -> tuple[Any, str]:
+    """The file system of an address, and the path on it; a plain path is a local one.
+
+    Examples
+    --------
+    >>> system, path = open_system("/data/queries")
+    >>> system.type_name, path
+    ('local', '/data/queries')
+    """
+    if "://" not in address:
+        return fs.LocalFileSystem(), os.path.abspath(address)
+    return _connected(address)
+
+
+@lru_cache(maxsize=16)
+def _connected(address: str) -> tuple[Any, str]:
+    try:
+        system, path = fs.FileSystem.from_uri(address)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DataFileError(f"cannot open {shown(address)}: {reason(error)}.") from error
+    return system, path
+
+
+def system_of(source: str) -> Any:
+    """The file system of a file, a folder or a pattern, as ``find_files`` takes it."""
+    return open_system(_split(source)[0])[0]
+
+
+def is_local(system: Any) -> bool:
+    """Whether files are on this machine's own file system."""
+    return isinstance(system, fs.LocalFileSystem)
+
+
+def find_files(source: str) -> list[FoundFile]:
+    """Parquet files, in the order of their paths.
+
+    Parameters
+    ----------
+    source : a file; a folder, whose files that end in .parquet, .parq or .pq are taken, also those in
+        folders in it, but nothing that begins with ``_`` or ``.``; or a pattern with ``*``, ``[a-z]``
+        and, in plain paths, ``?``, where ``**`` stands for any folders. A path, or an address:
+        ``s3://...``, ``gs://...``, ``file://...``.
+    """
+    if not source.strip():
+        raise DataFileError(f"the input must be a file, a folder or a pattern; got {source!r}.")
+    try:
+        return _find(source)
+    except (pa.ArrowException, OSError) as error:
+        raise DataFileError(f"cannot read {shown(source)}: {reason(error)}.") from error
+
+
+def covers(source: str, system: Any, path: str) -> bool:
+    """Whether a file at this place would be one of ``find_files(source)``.
+
+    Examples
+    --------
+    >>> covers("/data/*.parquet", fs.LocalFileSystem(), "/data/part-00000.parquet")
+    True
+    """
+    base, pattern = _split(source)
+    own, folder = open_system(base)
+    start = f"{folder.rstrip('/')}/"
+    if not own.equals(system) or not path.startswith(start):
+        return False
+    return _wanted(path[len(start) :].split("/"), pattern)
+
+
+def _find(source: str) -> list[FoundFile]:
+    base, pattern = _split(source)
+    system, path = open_system(base)
+    info = system.get_file_info(path)
+    if info.type == fs.FileType.NotFound:
+        raise DataFileError(f"cannot read {shown(source)}: there is no such file or folder.")
+    if info.type == fs.FileType.File:
+        return [found_file(info)]
+    # A whole bucket is not listed for the files at its top.
+    deep = pattern is None or "/" in pattern or not pattern.endswith(SUFFIXES)
+    entries = system.get_file_info(fs.FileSelector(path, recursive=deep))
+    files = []
+    for entry in entries:
+        parts = entry.path[len(path) :].strip("/").split("/")
+        if entry.type == fs.FileType.File and _wanted(parts, pattern):
+            files.append(found_file(entry))
+    if not files:
+        what = "in the folder" if pattern is None else "that fit the pattern"
+        raise DataFileError(
+            f"cannot read {shown(source)}: there must be files {what} that end in {', '.join(SUFFIXES)}; "
+            f"got none."
+        )
+    return sorted(files, key=lambda file: file.path)
+
+
+def _split(source: str) -> tuple[str, str | None]:
+    """A folder and a pattern in it; no pattern where there is nothing special, or a file of that name."""
+    remote = "://" in source
+    # Behind a question mark an address has options of its file system.
+    body, mark, options = source.partition("?") if remote else (source, "", "")
+    places = [body.find(char) for char in ("*[" if remote else "*?[") if char in body]
+    if not places or (not remote and os.path.lexists(source)):
+        return source, None
+    cut = body.rfind("/", 0, min(places))
+    base = "." if cut < 0 else body[:cut] or "/"
+    return base + mark + options, body[cut + 1 :]
+
+
+def _wanted(parts: list[str], pattern: str | None) -> bool:
+    hidden = any(part.startswith(("_", ".")) for part in parts)
+    if pattern is None:
+        return not hidden and parts[-1].lower().endswith(SUFFIXES)
+    wanted = [part for part in pattern.split("/") if part]
+    if _matches(parts, wanted):
+        return not hidden or parts[-1] == wanted[-1]
+    # A pattern may name folders: what lies in them is taken as from a folder.
+    inside = any(_matches(parts[:depth], wanted) for depth in range(1, len(parts)))
+    return inside and not hidden and parts[-1].lower().endswith(SUFFIXES)
+
+
+def _matches(parts: list[str], wanted: list[str]) -> bool:
+    if not wanted:
+        return not parts
+    if wanted[0] == "**":
+        return any(_matches(parts[skip:], wanted[1:]) for skip in range(len(parts) + 1))
+    return bool(parts) and fnmatchcase(parts[0], wanted[0]) and _matches(parts[1:], wanted[1:])
+
+
+def found_file(info: Any) -> FoundFile:
+    """What a file system says of a file."""
+    return FoundFile(info.path, int(info.size or 0), int(info.mtime_ns or 0))
+
+
+def shown(address: str) -> str:
+    """An address without the name and the password that may stand in it.
+
+    Examples
+    --------
+    >>> shown("s3://key:secret@bucket/queries")
+    's3://bucket/queries'
+    """
+    return re.sub(r"://[^/\s@]*@", "://", address)
+
+
+def reason(error: Exception) -> str:
+    """What went wrong, as the end of a sentence.
+
+    Examples
+    --------
+    >>> reason(FileNotFoundError(2, "No such file or directory", "x"))
+    'No such file or directory'
+    """
+    said = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
+    return shown(said.splitlines()[0].rstrip(".")[:200])

@@ -1,0 +1,211 @@
+"""Rows to train on and rows to test on, such that no text is in both.
+
+Rows that must stay together share a bundle: rows with the same text, rows of the same group (a
+subject, a customer), and rows that hang together through others of either kind. Splits draw
+bundles, not rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mild.core.arrays import IntArray
+from mild.errors import InvalidInputError
+
+__all__ = ["Split", "bundles", "folds", "random_splits", "time_splits"]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Rows to train on and rows to test on, both in order.
+
+    ``dropped`` counts the rows that are in neither, because their text is in the training rows.
+    """
+
+    train: IntArray
+    test: IntArray
+    dropped: int = 0
+
+
+def bundles(*labels: Sequence[Hashable] | np.ndarray[Any, Any]) -> IntArray:
+    """Number of the bundle of each row, (n_rows,): rows that share a label of any kind hang together.
+
+    Parameters
+    ----------
+    labels : sequences of n_rows labels, one per kind: texts, subjects, ...; None is no label
+
+    Examples
+    --------
+    >>> bundles(["a", "b", "a", "c"])
+    array([0, 1, 0, 2])
+    >>> bundles(["a", "b", "a", "c"], ["math", "law", "law", None])
+    array([0, 0, 0, 1])
+    """
+    if not labels:
+        raise InvalidInputError("bundles must be made from at least one kind of labels; got none.")
+    n = len(labels[0])
+    if any(len(kind) != n for kind in labels):
+        lengths = ", ".join(str(len(kind)) for kind in labels)
+        raise InvalidInputError(f"labels of all kinds must be as many; got {lengths}.")
+    root = np.arange(n)
+
+    def find(row: int) -> int:
+        while root[row] != row:
+            root[row] = root[root[row]]
+            row = int(root[row])
+        return row
+
+    for kind in labels:
+        first: dict[Hashable, int] = {}
+        for row, label in enumerate(kind):
+            if label is None:
+                continue
+            known = first.setdefault(label, row)
+            if known != row:
+                a, b = find(known), find(row)
+                root[max(a, b)] = min(a, b)
+    ends = np.array([find(row) for row in range(n)], dtype=np.intp)
+    # Numbered by first appearance: a bundle's root is its first row.
+    return np.unique(ends, return_inverse=True)[1].astype(np.intp)
+
+
+def random_splits(
+    bundle: ArrayLike, n_splits: int = 5, test_share: float = 0.3, seed: int = 0
+) -> list[Split]:
+    """Splits drawn one by one: bundles in random order until the test has its share of the rows.
+
+    Parameters
+    ----------
+    bundle : (n_rows,) as ``bundles`` gives them
+    n_splits : how many
+    test_share : share of the rows in the test, in (0, 1); a large bundle may make it larger
+    seed : split i of a seed is the same whatever ``n_splits`` is
+
+    Examples
+    --------
+    >>> split = random_splits([0, 1, 0, 2, 3, 4], n_splits=1, test_share=0.5)[0]
+    >>> sorted([*split.train, *split.test]) == list(range(6))
+    True
+    """
+    groups = _checked(bundle)
+    if n_splits < 1:
+        raise InvalidInputError(f"n_splits must be at least 1; got {n_splits}.")
+    if not 0 < test_share < 1:
+        raise InvalidInputError(f"test_share must lie between 0 and 1; got {test_share}.")
+    sizes = np.bincount(groups)
+    _check_several(sizes)
+    found = []
+    for number in range(n_splits):
+        order = np.random.default_rng([seed, number]).permutation(len(sizes))
+        reached = np.cumsum(sizes[order])
+        # At least one bundle on either side.
+        count = int(np.searchsorted(reached, test_share * len(groups))) + 1
+        tested = np.zeros(len(sizes), bool)
+        tested[order[: min(count, len(sizes) - 1)]] = True
+        found.append(Split(np.flatnonzero(~tested[groups]), np.flatnonzero(tested[groups])))
+    return found
+
+
+def time_splits(
+    times: ArrayLike, bundle: ArrayLike, n_splits: int = 1, test_share: float = 0.3
+) -> list[Split]:
+    """Train on the past, test on what comes next: windows that follow one another.
+
+    The last ``test_share`` of the rows in time are divided into ``n_splits`` windows; each is the
+    test of a router trained on everything before it. Rows of one moment are not divided. Test rows
+    whose bundle is in the past are left out and counted.
+
+    Parameters
+    ----------
+    times : (n_rows,) numbers or dates, none missing
+    bundle : (n_rows,) as ``bundles`` gives them
+
+    Examples
+    --------
+    >>> split = time_splits([3, 1, 2, 4], [0, 1, 2, 1], test_share=0.5)[0]
+    >>> split.train, split.test, split.dropped
+    (array([1, 2]), array([0]), 1)
+    """
+    groups = _checked(bundle)
+    moments = np.asarray(times)
+    if moments.shape != groups.shape:
+        raise InvalidInputError(
+            f"times must be as many as rows, {len(groups)}; got shape {moments.shape}."
+        )
+    missing = np.isnat(moments) if moments.dtype.kind in "mM" else moments != moments
+    if np.any(missing):
+        raise InvalidInputError(f"times must be known in every row; {missing.sum()} are missing.")
+    if n_splits < 1:
+        raise InvalidInputError(f"n_splits must be at least 1; got {n_splits}.")
+    if not 0 < test_share < 1:
+        raise InvalidInputError(f"test_share must lie between 0 and 1; got {test_share}.")
+    ordered = np.sort(moments)
+    n = len(ordered)
+    places = [round(n * (1 - test_share + test_share * i / n_splits)) for i in range(n_splits)]
+    starts = [ordered[min(max(place, 1), n - 1)] for place in places]
+    found = []
+    for number, start in enumerate(starts):
+        past = moments < start
+        window = ~past
+        if number + 1 < n_splits:
+            window &= moments < starts[number + 1]
+        fresh = window & ~np.isin(groups, groups[past])
+        if not past.any() or not fresh.any():
+            raise InvalidInputError(
+                f"a split in time needs rows before and after; window {number + 1} of {n_splits}, "
+                f"from {start}, has {int(past.sum())} before and {int(fresh.sum())} in it."
+            )
+        dropped = int(window.sum() - fresh.sum())
+        found.append(Split(np.flatnonzero(past), np.flatnonzero(fresh), dropped))
+    return found
+
+
+def folds(bundle: ArrayLike, n_folds: int = 5, seed: int = 0) -> list[tuple[IntArray, IntArray]]:
+    """Folds of nearly equal size for cross-validation: (rows to fit on, rows to judge on) each.
+
+    Large bundles are dealt first, each to the smallest fold so far. With fewer bundles than folds there is
+    a fold per bundle.
+
+    Examples
+    --------
+    >>> [held.tolist() for _, held in folds([0, 0, 0, 1, 2, 3], n_folds=2)]
+    [[0, 1, 2], [3, 4, 5]]
+    """
+    groups = _checked(bundle)
+    sizes = np.bincount(groups)
+    if n_folds < 2:
+        raise InvalidInputError(f"n_folds must be at least 2; got {n_folds}.")
+    _check_several(sizes)
+    n_folds = min(n_folds, len(sizes))
+    order = np.random.default_rng(seed).permutation(len(sizes))
+    order = order[np.argsort(-sizes[order], kind="stable")]
+    fold_of = np.zeros(len(sizes), np.intp)
+    filled = np.zeros(n_folds, np.intp)
+    for group in order:
+        smallest = int(np.argmin(filled))
+        fold_of[group] = smallest
+        filled[smallest] += sizes[group]
+    dealt = fold_of[groups]
+    return [(np.flatnonzero(dealt != k), np.flatnonzero(dealt == k)) for k in range(n_folds)]
+
+
+def _checked(bundle: ArrayLike) -> IntArray:
+    groups = np.asarray(bundle)
+    if groups.ndim != 1 or groups.dtype.kind not in "iu" or not len(groups) or groups.min() < 0:
+        raise InvalidInputError(
+            f"bundle must be one number per row, from 0, of at least one row; got "
+            f"{groups.dtype} of shape {groups.shape}."
+        )
+    return np.unique(groups, return_inverse=True)[1].astype(np.intp)
+
+
+def _check_several(sizes: IntArray) -> None:
+    if len(sizes) < 2:
+        raise InvalidInputError(
+            "rows must differ to be split: all of these have the same query or belong to the same group."
+        )

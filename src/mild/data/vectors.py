@@ -1,0 +1,195 @@
+"""Vectors that stand in the table: one list of numbers per query, or their bytes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from mild.core.arrays import FloatArray, IntArray
+from mild.data.arrow import is_numeric, short
+from mild.data.columns import choose_columns
+from mild.data.queries import is_list, is_string, is_text
+from mild.errors import DataFileError
+
+__all__ = [
+    "VECTOR_NAMES",
+    "check_kind",
+    "column_kind",
+    "find_vectors",
+    "no_vectors",
+    "read_vectors",
+    "vector_lengths",
+    "vector_matrix",
+]
+
+VECTOR_NAMES = ("embedding", "embeddings", "vector", "vectors")
+
+
+def find_vectors(table: Any) -> str | None:
+    """A column of vectors by its name: lists of numbers, bytes, or JSON; None if there is none."""
+    for name in VECTOR_NAMES:
+        if name not in table.column_names:
+            continue
+        kind = table.schema.field(name).type
+        if _is_vector(kind) or (is_string(kind) and _looks_like_json(table[name])):
+            return name
+    return None
+
+
+def read_vectors(table: Any, name: str, places: IntArray | None = None) -> FloatArray:
+    """Vectors of equal length, finite, as (n_samples, n_features) float32.
+
+    They are lists of numbers, or float32 as fixed-size binary; a CSV holds them as JSON: ``"[0.5, 1.0]"``.
+    ``places`` are the numbers of the rows in their file, where they have others.
+    """
+    places = np.arange(table.num_rows) if places is None else places
+    choose_columns("vectors", [name], list(table.column_names))
+    column = table[name]
+    if is_string(column.type):
+        column = _parsed(name, column, places)
+    if not _is_vector(column.type):
+        raise no_vectors(name, column.type)
+    if pa.types.is_fixed_size_binary(column.type) and column.type.byte_width % 4:
+        raise DataFileError(
+            f"vectors as fixed-size binary must be float32, 4 bytes per number; column {name!r} holds "
+            f"{column.type.byte_width} bytes each."
+        )
+    lengths = np.concatenate([vector_lengths(chunk) for chunk in column.chunks])
+    odd = np.flatnonzero((lengths != lengths[0]) | (lengths == 0))
+    if odd.size:
+        raise DataFileError(
+            f"vectors must all have the same length; {odd.size:,} row(s) of column {name!r} do not, "
+            f"such as row {places[odd[0]]} with {lengths[odd[0]]} where row {places[0]} has {lengths[0]}."
+        )
+    width = int(lengths[0])
+    # Copied, so that it can be written to.
+    vectors: FloatArray = np.concatenate(
+        [vector_matrix(chunk, width) for chunk in column.chunks if len(chunk)]
+    )
+    bad = ~np.isfinite(vectors).all(axis=1)
+    if bad.any():
+        raise DataFileError(
+            f"vectors must be finite; {int(bad.sum()):,} row(s) of column {name!r} are not, such as "
+            f"row {places[bad][0]}."
+        )
+    return vectors
+
+
+def no_vectors(name: str, kind: Any) -> DataFileError:
+    """What to raise where a column is of a type that cannot hold vectors."""
+    return DataFileError(
+        f"vectors must be lists of numbers, or float32 as fixed-size binary; column {name!r} holds {kind}."
+    )
+
+
+def column_kind(kind: Any) -> str:
+    """What an Arrow type holds, however it is stored; files of a dataset may differ in the latter.
+
+    Examples
+    --------
+    >>> column_kind(pa.list_(pa.float32())), column_kind(pa.binary(64)), column_kind(pa.large_string())
+    ('vectors', 'vectors', 'text')
+    """
+    if is_numeric(kind):
+        return "numbers"
+    if is_string(kind):
+        return "text"
+    if pa.types.is_fixed_size_binary(kind) or (is_list(kind) and is_numeric(kind.value_type)):
+        return "vectors"
+    if is_text(kind):
+        return "lists of texts"
+    # A file in which nothing was known is like any other.
+    return "nothing" if pa.types.is_null(kind) else str(kind)
+
+
+def check_kind(name: str, first: tuple[str, str], other: tuple[str, str]) -> None:
+    """Refuse a column that holds another kind of thing than in the first file; pairs of file and kind."""
+    (first_file, ours), (file, theirs) = first, other
+    if ours != theirs and "nothing" not in (ours, theirs):
+        raise DataFileError(
+            f"{file}: column {name!r} must hold {ours}, as in {first_file}; it holds {theirs}."
+        )
+
+
+def vector_lengths(array: Any) -> NDArray[Any]:
+    """How many numbers each row of a column of vectors holds; 0 where there is none.
+
+    Examples
+    --------
+    >>> vector_lengths(pa.array([[1.0, 2.0], None, [3.0]])).tolist()
+    [2, 0, 1]
+    >>> vector_lengths(pa.array([bytes(8), None], pa.binary(8))).tolist()
+    [2, 0]
+    """
+    if pa.types.is_fixed_size_binary(array.type):
+        known = pc.is_valid(array).to_numpy(zero_copy_only=False)
+        lengths: NDArray[Any] = np.where(known, array.type.byte_width // 4, 0)
+        return lengths
+    lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+    return lengths
+
+
+def vector_matrix(array: Any, width: int, single: bool = True) -> NDArray[Any]:
+    """Vectors (n, width), all of this width or null, without a copy where Arrow holds them side by side.
+
+    Rows that are null hold anything; nulls within a row are NaN.
+
+    Examples
+    --------
+    >>> vector_matrix(pa.array([[1, 2], [3, 4]]), 2).tolist()
+    [[1.0, 2.0], [3.0, 4.0]]
+    """
+    kind = array.type
+    if pa.types.is_fixed_size_binary(kind):
+        start = array.offset * kind.byte_width
+        flat = np.frombuffer(array.buffers()[1], "<f4", len(array) * width, start)
+        return flat.reshape(len(array), width)
+    if pa.types.is_fixed_size_list(kind):
+        values = array.values.slice(array.offset * width, len(array) * width)
+    elif array.null_count:
+        # What is missing takes no place in a list of lists: it is given one.
+        values = array.fill_null(pa.scalar([0] * width, kind)).flatten()
+    else:
+        values = array.flatten()
+    wanted = pa.float32() if single else pa.float64()
+    if values.type != wanted:
+        values = values.cast(wanted, safe=False)
+    if values.null_count:
+        flat = values.to_numpy(zero_copy_only=False)
+    else:
+        dtype = np.dtype(np.float32 if single else np.float64)
+        start = values.offset * dtype.itemsize
+        flat = np.frombuffer(values.buffers()[1], dtype, len(values), start)
+    return flat.reshape(len(array), width)
+
+
+def _is_vector(kind: Any) -> bool:
+    truths = is_list(kind) and pa.types.is_boolean(kind.value_type)
+    return column_kind(kind) == "vectors" and not truths
+
+
+def _looks_like_json(column: Any) -> bool:
+    first = column[0].as_py() or ""
+    return first.lstrip().startswith("[") and first.rstrip().endswith("]")
+
+
+def _parsed(name: str, column: Any, places: IntArray) -> Any:
+    rows = []
+    for place, text in zip(places, column.to_pylist(), strict=True):
+        try:
+            rows.append(json.loads(text or ""))
+        except ValueError as error:
+            raise DataFileError(
+                f"vectors must be lists of numbers; column {name!r} holds {short(text)} in row {place}."
+            ) from error
+    try:
+        return pa.chunked_array([pa.array(rows, pa.list_(pa.float32()))])
+    except (pa.ArrowException, TypeError) as error:
+        raise DataFileError(
+            f"vectors must be lists of numbers; column {name!r} holds other things, too."
+        ) from error

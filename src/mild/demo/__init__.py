@@ -1,8 +1,0 @@
-"""``mild demo``: the paper's expert setups on the digits, with numbers, intervals and pictures."""
-
-from mild.demo.findings import findings
-from mild.demo.results import document, write_results
-from mild.demo.run import DemoResults, run_demo
-from mild.demo.settings import DemoSettings
-
-__all__ = ["DemoResults", "DemoSettings", "document", "findings", "run_demo", "write_results"]

@@ -1,0 +1,1 @@
+"""Lines of text in, decisions out."""

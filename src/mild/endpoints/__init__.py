@@ -1,0 +1,1 @@
+"""Experts behind an API: their schema, prices and client."""

@@ -1,0 +1,153 @@
+"""The error tree.
+
+MildError                    root of everything mild raises on purpose
+├── InvalidInputError        (ValueError)         an array, a number or a column breaks its rule
+│   └── OptionError          (ValueError)         an option has a value we do not know
+├── UnsupportedError         (TypeError)          this router cannot do what was asked, and why
+├── MissingExtraError        (ImportError)        an optional package is needed
+├── ArtifactError            (ValueError)         a router on disk cannot be trusted or read
+├── DataFileError            (ValueError)         a data file cannot be read as asked
+└── OutputExistsError        (FileExistsError)    writing would destroy what is there
+
+MildWarning (UserWarning)
+├── ConvergenceWarning       the solver stopped before its tolerance
+├── DegenerateDataWarning    the data leave nothing, or not everything, to learn
+└── TuningInterruptedWarning the search was stopped; what was found is kept
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+__all__ = [
+    "ArtifactError",
+    "ConvergenceWarning",
+    "DataFileError",
+    "DegenerateDataWarning",
+    "InvalidInputError",
+    "MildError",
+    "MildWarning",
+    "MissingExtraError",
+    "OptionError",
+    "OutputExistsError",
+    "TuningInterruptedWarning",
+    "UnsupportedError",
+    "check_option",
+    "listed",
+]
+
+
+class MildError(Exception):
+    """Root of the errors that mild raises on purpose.
+
+    Parameters
+    ----------
+    message : what is wrong, the rule, what was got, and the remedy
+    parameter : name of the parameter that is at fault, if one is
+    code : stable code; by default that of the class, or ``invalid_<parameter>``
+
+    Examples
+    --------
+    >>> error = InvalidInputError("margins must be positive; got -1.", parameter="margins")
+    >>> error.code, error.parameter
+    ('invalid_margins', 'margins')
+    """
+
+    code: str | None = "error"
+
+    def __init__(
+        self, message: str = "", *, parameter: str | None = None, code: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.parameter = parameter
+        if code is not None:
+            self.code = code
+        elif parameter is not None:
+            self.code = f"invalid_{parameter}"
+
+
+class InvalidInputError(MildError, ValueError):
+    """An array, a number or a column breaks its rule."""
+
+    code = "invalid_input"
+
+
+class OptionError(InvalidInputError):
+    """An option has a value that mild does not know."""
+
+    code = "unknown_option"
+
+
+class UnsupportedError(MildError, TypeError):
+    """This router cannot do what was asked."""
+
+    code = "unsupported"
+
+
+class MissingExtraError(MildError, ImportError):
+    """An optional package is needed for this."""
+
+    code = "missing_extra"
+
+
+class ArtifactError(MildError, ValueError):
+    """A router on disk cannot be trusted or read."""
+
+    code = "invalid_artifact"
+
+
+class DataFileError(MildError, ValueError):
+    """A data file cannot be read as asked."""
+
+    code = "invalid_data_file"
+
+
+class OutputExistsError(MildError, FileExistsError):
+    """Writing would destroy what is there."""
+
+    code = "output_exists"
+
+
+class MildWarning(UserWarning):
+    """Root of the warnings that mild gives."""
+
+
+class ConvergenceWarning(MildWarning):
+    """The solver stopped before its tolerance was met."""
+
+
+class DegenerateDataWarning(MildWarning):
+    """The data leave nothing, or not everything, to learn."""
+
+
+class TuningInterruptedWarning(MildWarning):
+    """The search was stopped early; what was found is kept."""
+
+
+def check_option(name: str, value: object, allowed: Iterable[str]) -> str:
+    """Return ``value`` if it is one of ``allowed``; otherwise say what was meant, perhaps."""
+    known = list(allowed)
+    if isinstance(value, str) and value in known:
+        return value
+    rule = ", ".join(repr(option) for option in known)
+    close = difflib.get_close_matches(str(value), known, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise OptionError(
+        f"{name} must be one of {rule}; got {value!r}.{hint}",
+        parameter=name.lstrip("-").replace("-", "_"),
+    )
+
+
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """Names for a message, not more of them than can be read.
+
+    Examples
+    --------
+    >>> listed(["a", "b", "c", "d"], most=2)
+    'a, b and 2 more'
+    """
+    if not names:
+        return "none"
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,1 @@
+"""Compare routers, judge one, estimate from logs, and write the report."""

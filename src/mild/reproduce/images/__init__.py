@@ -1,1 +1,0 @@
-"""The image router: a ResNet-18, the paper's training protocol and a short one."""

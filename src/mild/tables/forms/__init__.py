@@ -1,5 +1,0 @@
-"""The shapes in which the field writes down outcomes."""
-
-from mild.tables.forms.choosing import TITLES, choose_form, lay_out, possible_forms
-
-__all__ = ["TITLES", "choose_form", "lay_out", "possible_forms"]

@@ -1,5 +1,0 @@
-"""Hashed words, pairs of words and pieces of words, projected to a dense vector. NumPy alone serves it."""
-
-from mild.text.hashing.features import HashingFeatures
-
-__all__ = ["HashingFeatures"]

@@ -1,0 +1,245 @@
+"""The file of experts: what it may say, and how it is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from mild.endpoints.config import choose_experts, read_experts
+from mild.endpoints.kinds import CommandExpert, HttpExpert
+from mild.endpoints.prices import Price
+from mild.errors import DataFileError, OptionError
+
+SECRET = "sk-do-not-show-me"
+GOOD = """\
+# comment
+[experts.small]
+base_url = "https://api.example.com/v1/"
+model = "tiny"
+api_key_env = "SMALL_KEY"
+system = '''
+[not.a.table]
+model = 3
+'''
+max_tokens = 7
+temperature = 0
+extra.seed = 1
+price_in = 0.5
+price_out = 1
+concurrency = 2
+requests_per_minute = 30
+retries = 0
+
+[experts.rules]
+command = "python 'my rules.py' -x"
+price_per_query = 0.001
+
+[prompts]
+numeric = "{query}!"
+"""
+
+
+def read(tmp_path, text, environment=None):
+    file = tmp_path / "experts.toml"
+    file.write_text(text)
+    return read_experts(file, {"SMALL_KEY": SECRET} if environment is None else environment)
+
+
+def refusal(tmp_path, text, **more):
+    with pytest.raises(DataFileError) as caught:
+        read(tmp_path, text, **more)
+    message = str(caught.value)
+    assert message.startswith(str(tmp_path / "experts.toml"))
+    assert SECRET not in message
+    return message.removeprefix(str(tmp_path / "experts.toml"))
+
+
+def test_everything_is_read(tmp_path):
+    file = read(tmp_path, GOOD)
+    small, rules = file.experts
+    assert isinstance(small, HttpExpert)
+    assert small.url == "https://api.example.com/v1/chat/completions"
+    assert small.price == Price(0.5, 1.0, None)
+    assert (small.max_tokens, small.temperature, small.extra) == (7, 0.0, {"seed": 1})
+    assert (small.concurrency, small.requests_per_minute, small.retries) == (2, 30.0, 0)
+    assert isinstance(rules, CommandExpert)
+    assert rules.command == ("python", "my rules.py", "-x")
+    assert file.prompts["numeric"] == "{query}!"
+    assert file.prompts["exact"].startswith("{query}")
+    assert file.secrets == {"small": SECRET}
+
+
+def test_the_request_is_what_is_sent_and_no_secret_is_in_it(tmp_path):
+    small = read(tmp_path, GOOD).experts[0]
+    request = small.request("Hi")
+    assert request["body"] == {
+        "model": "tiny",
+        "messages": [
+            {"role": "system", "content": "[not.a.table]\nmodel = 3\n"},
+            {"role": "user", "content": "Hi"},
+        ],
+        "max_tokens": 7,
+        "temperature": 0.0,
+        "seed": 1,
+    }
+    assert SECRET not in repr(small) + repr(request) + repr(read(tmp_path, GOOD))
+
+
+def test_a_changed_program_is_another_expert(tmp_path):
+    program = tmp_path / "rules.py"
+    program.write_text("print(1)")
+    text = f'[experts.rules]\ncommand = ["python", "{program}"]\n'
+    before = read(tmp_path, text).experts[0].request("Hi")
+    assert read(tmp_path, text).experts[0].request("Hi") == before
+    program.write_text("print(2)")
+    assert read(tmp_path, text).experts[0].request("Hi") != before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "max_tokens = 7",
+            "max_tokens = 0",
+            ", line 10: experts.small.max_tokens must be a whole number of at least 1; got 0.",
+        ),
+        (
+            "max_tokens = 7",
+            "max_tokens = true",
+            ", line 10: experts.small.max_tokens must be a whole number of at least 1; got True.",
+        ),
+        (
+            "max_tokens = 7",
+            "max_token = 7",
+            ", line 10: experts.small.max_token is unknown; did you mean max_tokens?",
+        ),
+        (
+            "price_in = 0.5",
+            "price_in = -1",
+            ", line 13: experts.small.price_in must be a number at least 0; got -1.",
+        ),
+        (
+            "price_in = 0.5",
+            "price_in = nan",
+            ", line 13: experts.small.price_in must be a number at least 0; got nan.",
+        ),
+        (
+            "price_in = 0.5",
+            'price_in = "0.5"',
+            ", line 13: experts.small.price_in must be a number at least 0; got text.",
+        ),
+        (
+            "requests_per_minute = 30",
+            "requests_per_minute = 0",
+            ", line 16: experts.small.requests_per_minute must be a number above 0; got 0.",
+        ),
+        (
+            'model = "tiny"',
+            "",
+            ", line 2: experts.small must have a model.",
+        ),
+        (
+            'model = "tiny"',
+            "model = 1",
+            ", line 4: experts.small.model must be text in quotes; got 1.",
+        ),
+        (
+            'command = "python',
+            'comand = "python',
+            ", line 19: experts.rules must have either base_url and model, or command.",
+        ),
+        (
+            "price_per_query = 0.001",
+            'system = "x"',
+            ", line 21: experts.rules.system does not go with this kind of expert.",
+        ),
+        (
+            "extra.seed = 1",
+            'extra.model = "x"',
+            ", line 12: experts.small.extra.model must not be set in extra: it is a setting of its own.",
+        ),
+        (
+            "extra.seed = 1",
+            "extra.at = 2024-01-01",
+            ", line 12: experts.small.extra must hold what JSON can say: no dates, no times.",
+        ),
+        (
+            "[prompts]",
+            "[prompt]",
+            ", line 23: prompt is unknown; did you mean prompts?",
+        ),
+        (
+            'numeric = "{query}!"',
+            'numeric = "hm"',
+            ", line 24: prompts.numeric must hold {query}.",
+        ),
+        (
+            "https://api.example.com/v1/",
+            "api.example.com",
+            ", line 3: experts.small.base_url must be an address such as https://api.example.com/v1.",
+        ),
+        (
+            "[experts.rules]",
+            "[experts.'']",
+            ", line 19: experts. must have a name of letters, digits and . : / @ + - (up to 100).",
+        ),
+        (
+            "max_tokens = 7",
+            "max_tokens =",
+            ": it is not TOML: Invalid value (at line 10, column 13).",
+        ),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_line(tmp_path, old, new, message):
+    assert old in GOOD
+    assert refusal(tmp_path, GOOD.replace(old, new, 1)) == message
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('api_key_env = "SMALL_KEY"', f'api_key = "{SECRET}"'),
+        ('api_key_env = "SMALL_KEY"', f'api_key_env = "{SECRET}"'),
+        ("https://api.example.com/v1/", f"https://me:{SECRET}@api.example.com/v1"),
+        ("https://api.example.com/v1/", f"https://api.example.com/v1?key={SECRET}"),
+        ("https://api.example.com/v1/", f"{SECRET}"),
+        ("extra.seed = 1", f'extra.api_key = "{SECRET}"'),
+        ("max_tokens = 7", f'max_tokens = "{SECRET}"'),
+        ("extra.seed = 1", f'unknown = "{SECRET}"'),
+    ],
+)
+def test_a_secret_in_the_file_is_refused_and_not_shown(tmp_path, old, new):
+    assert ", line " in refusal(tmp_path, GOOD.replace(old, new))
+
+
+def test_a_variable_that_is_not_set_is_named_by_its_line(tmp_path):
+    expected = ", line 5: experts.small.api_key_env names an environment variable that is not set; "
+    assert refusal(tmp_path, GOOD, environment={}).startswith(expected)
+    assert refusal(tmp_path, GOOD, environment={"SMALL_KEY": " "}).startswith(expected)
+    assert "no header can hold" in refusal(tmp_path, GOOD, environment={"SMALL_KEY": "a\nb"})
+
+
+def test_two_names_for_the_same_requests_are_refused(tmp_path):
+    twin = '\n[experts.{}]\nbase_url = "http://h/v1"\nmodel = "m"\nprice_in = {}\n'
+    message = refusal(tmp_path, twin.format("a", 1) + twin.format("b", 2))
+    assert message == (
+        ", line 7: experts.b must not ask the same as 'a'; remove one, or set extra.seed."
+    )
+
+
+def test_a_file_without_experts_or_no_file_is_refused(tmp_path):
+    assert refusal(tmp_path, "") == (
+        ": experts must name at least one expert: [experts.NAME]; got none."
+    )
+    with pytest.raises(DataFileError, match="No such file"):
+        read_experts(tmp_path / "none.toml")
+    (tmp_path / "experts.toml").write_bytes(b"a = '\xff'")
+    with pytest.raises(DataFileError, match="must be UTF-8; byte 5 is not"):
+        read_experts(tmp_path / "experts.toml")
+
+
+def test_experts_are_chosen_by_name(tmp_path):
+    file = read(tmp_path, GOOD)
+    assert [expert.name for expert in choose_experts(file, "rules, small")] == ["rules", "small"]
+    assert choose_experts(file, None) == file.experts
+    with pytest.raises(OptionError, match="experts must be among small, rules; got 'big'"):
+        choose_experts(file, "small,big")

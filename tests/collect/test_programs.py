@@ -1,0 +1,48 @@
+"""Programs: text in, text out, in time."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+
+import pytest
+
+from mild.endpoints.programs import run_program
+from mild.endpoints.replies import NoAnswerError
+
+
+def run(code, text="", timeout_s=20.0):
+    return asyncio.run(run_program([sys.executable, "-I", "-S", "-c", code], text, timeout_s))
+
+
+def test_what_it_prints_is_the_answer():
+    assert run("print(input().upper() + '\\n')", "héllo") == "HÉLLO"
+
+
+def test_it_need_not_read_what_it_gets():
+    assert run("print(1)", "x" * 1_000_000) == "1"
+
+
+def test_an_exit_code_is_a_failure_with_its_last_line():
+    with pytest.raises(NoAnswerError, match="exit code 3: second") as caught:
+        run("import sys; print('first\\nsecond', file=sys.stderr); sys.exit(3)")
+    assert not caught.value.again
+
+
+def test_a_program_that_is_not_there_closes_the_expert():
+    with pytest.raises(NoAnswerError, match="cannot be run: No such file") as caught:
+        asyncio.run(run_program(["/no/such/program"], "", 5))
+    assert caught.value.closed
+
+
+def test_one_that_takes_too_long_ends_with_what_it_started():
+    start = time.perf_counter()
+    code = (
+        "import subprocess, sys\n"
+        "subprocess.run([sys.executable, '-c', 'import time; time.sleep(30)'])\n"
+    )
+    with pytest.raises(NoAnswerError, match=r"took longer than 0\.5 s") as caught:
+        run(code, timeout_s=0.5)
+    assert caught.value.again
+    assert time.perf_counter() - start < 10

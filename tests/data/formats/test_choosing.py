@@ -1,0 +1,58 @@
+"""Two shapes that fit, or none, are a question to the caller."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from mild.data import read_outcomes
+from mild.errors import DataFileError
+
+BOTH = pa.table(
+    {"prompt": ["a"], "correct__m": [1], "gpt": [0.5], "gpt|total_cost": [0.1], "extra": ["x"]}
+)
+
+
+def test_two_shapes_are_named_with_the_option_that_decides():
+    with pytest.raises(DataFileError) as caught:
+        read_outcomes(BOTH)
+    assert str(caught.value) == (
+        "it could be read as wide (1 expert) and as RouterBench (1 expert): choose with --form wide or "
+        "--form routerbench."
+    )
+    assert read_outcomes(BOTH, form="wide").expert_names == ["m"]
+    assert read_outcomes(BOTH, form="routerbench").expert_names == ["gpt"]
+
+
+def test_a_long_table_with_wide_columns_is_asked_about():
+    source = pa.table(
+        {"query": ["a"], "model_name": ["m"], "performance": [1.0], "score__x": [0.5]}
+    )
+    with pytest.raises(
+        DataFileError, match=r"wide \(1 expert\) and as LLMRouter \(a row per query"
+    ):
+        read_outcomes(source)
+    assert read_outcomes(source, form="llmrouter").expert_names == ["m"]
+
+
+def test_no_shape_is_said_with_all_that_are_known():
+    with pytest.raises(DataFileError) as caught:
+        read_outcomes(pa.table({"prompt": ["a"], "a": [1], "b": [0]}))
+    message = str(caught.value)
+    for words in (
+        "no shape fits",
+        "correct__<model>",
+        "<model>|total_cost",
+        "true-or-false",
+        "model_name",
+        "--scores",
+        "--form",
+        "Found prompt, a, b.",
+    ):
+        assert words in message
+
+
+@pytest.mark.parametrize("form", ["wide", "routerbench"])
+def test_a_form_that_does_not_fit_is_refused_with_its_rule(form):
+    with pytest.raises(DataFileError, match=r"it cannot be read as .*columns"):
+        read_outcomes(pa.table({"prompt": ["a"], "m": [True]}), form=form)

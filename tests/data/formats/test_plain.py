@@ -1,0 +1,79 @@
+"""Columns that the caller names."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from mild.data import read_outcomes
+from mild.errors import DataFileError
+
+SOURCE = pa.table(
+    {
+        "task": ["a", "b"],
+        "acc_small": [1.0, 0.0],
+        "acc_large": [1.0, 1.0],
+        "usd_large": [0.5, 0.5],
+        "usd_small": [0.1, 0.1],
+        "ms_small": [10.0, 20.0],
+        "ms_large": [100.0, 200.0],
+    }
+)
+
+
+def read(**options):
+    return read_outcomes(SOURCE, query="task", **options)
+
+
+def test_columns_are_named_by_pattern_and_paired_by_name():
+    table = read(scores="acc_*", prices="usd_*", latencies="ms_*")
+    assert (table.form, table.expert_names) == ("plain", ["acc_small", "acc_large"])
+    np.testing.assert_array_equal(table.prices, [[0.1, 0.5], [0.1, 0.5]])
+    np.testing.assert_array_equal(table.latencies, [[0.01, 0.1], [0.02, 0.2]])
+    assert "prices: usd_small for acc_small, usd_large for acc_large" in table.explanation
+    assert "latencies in ms: ms_small for acc_small" in table.explanation
+    assert table.columns.column_names == []
+
+
+@pytest.mark.parametrize(
+    "scores", ["small=acc_small, large=acc_large", {"small": "acc_small", "large": "acc_large"}]
+)
+def test_experts_are_named_by_pairs(scores):
+    table = read(scores=scores, prices="large=usd_large")
+    assert table.expert_names == ["small", "large"]
+    np.testing.assert_array_equal(table.prices, [[np.nan, 0.5], [np.nan, 0.5]])
+
+
+def test_names_that_do_not_match_are_paired_by_their_order():
+    source = pa.table({"query": ["a"], "x": [1.0], "y": [0.0], "p1": [1.0], "p2": [2.0]})
+    table = read_outcomes(source, scores=["x", "y"], prices=["p2", "p1"])
+    np.testing.assert_array_equal(table.prices, [[2, 1]])
+    assert "prices: p2 for x, p1 for y" in table.explanation
+
+
+def test_experts_are_chosen_among_the_named():
+    assert read(scores="acc_*", experts="large").expert_names == ["acc_large"]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"form": "plain"}, "plain columns must be named: --scores NAMES"),
+        ({"scores": "acc"}, "scores must name columns of the file; 'acc' is none"),
+        ({"scores": "acc_*", "prices": "usd_small"}, "prices must name one column per expert"),
+        ({"scores": "a=acc_small,acc_large"}, "named as expert=column throughout"),
+        ({"scores": "acc_*", "prices": "tiny=usd_small"}, "'tiny' is none of the experts"),
+        ({"scores": "acc_*", "prices": "small=usd"}, "prices must name columns of the file; 'usd'"),
+    ],
+)
+def test_what_does_not_name_columns_is_refused(options, sentence):
+    with pytest.raises(ValueError) as caught:
+        read(**options)
+    assert sentence in str(caught.value)
+
+
+def test_two_columns_of_one_expert_are_refused():
+    source = pa.table({"prompt": ["a"], "correct__m": [1], "score__m": [0.5]})
+    with pytest.raises(DataFileError, match="each expert must have one score column"):
+        read_outcomes(source, scores="correct__m,score__m")

@@ -1,0 +1,91 @@
+"""Costs in the user's words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mild.data import cost_words, expert_betas, outcome_costs, read_outcomes
+from mild.errors import InvalidInputError
+
+
+def make(**columns):
+    base = {
+        "prompt": ["a", "b"],
+        "score__Q-1B": [1.0, 0.25],
+        "score__Q-7B": [1.0, None],
+        "cost__Q-1B": [0.001, 0.002],
+        "cost__Q-7B": [0.01, None],
+        "latency_ms__Q-1B": [100.0, 200.0],
+        "latency_ms__Q-7B": [1000.0, None],
+    }
+    return read_outcomes(pa.table(base | columns))
+
+
+def test_an_error_costs_one_and_not_asked_is_not_a_number():
+    np.testing.assert_array_equal(outcome_costs(make()), [[0, 0], [0.75, np.nan]])
+
+
+weights = st.one_of(st.none(), st.floats(0, 1e6))
+
+
+@given(weights, weights, st.floats(0, 1e6), st.floats(0, 1e6))
+def test_the_cost_is_error_plus_beta_plus_dollars_plus_seconds(price, latency, small, large):
+    costs = outcome_costs(
+        make(), beta={"1B": small, "7B": large}, price_weight=price, latency_weight=latency
+    )
+    dollars = np.array([[0.001, 0.01], [0.002, np.nan]])
+    seconds = np.array([[0.1, 1.0], [0.2, np.nan]])
+    expected = np.array([[0, 0], [0.75, np.nan]]) + np.array([small, large])
+    expected = expected + (price or 0) * dollars + (latency or 0) * seconds
+    np.testing.assert_allclose(costs, expected, rtol=1e-12)
+
+
+def test_experts_without_a_beta_cost_nothing():
+    np.testing.assert_array_equal(expert_betas(make(), {"7b": 0.5}), [0, 0.5])
+    np.testing.assert_array_equal(expert_betas(make(), None), [0, 0])
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"beta": {"13B": 1}}, "beta: '13B' is none of the experts Q-1B, Q-7B"),
+        ({"beta": {"Q": 1}}, "beta: 'Q' must mean one expert; it fits Q-1B, Q-7B"),
+        ({"beta": {"7B": 1, "Q-7B": 2}}, "'7B' and 'Q-7B' both mean 'Q-7B'"),
+        ({"beta": {"7B": -1}}, "beta must be finite and not negative; got 7B=-1"),
+        ({"beta": {"7B": float("nan")}}, "beta must be finite"),
+        ({"price_weight": -1.0}, "price_weight must be finite and not negative; got -1.0"),
+        ({"latency_weight": float("inf")}, "latency_weight must be finite"),
+    ],
+)
+def test_what_breaks_its_rule_is_refused(options, sentence):
+    with pytest.raises(InvalidInputError) as caught:
+        outcome_costs(make(), **options)
+    assert sentence in str(caught.value)
+
+
+def test_an_unknown_price_matters_only_where_prices_count():
+    table = make(**{"cost__Q-1B": [None, 0.002]})
+    assert np.isnan(table.prices[0, 0])
+    np.testing.assert_array_equal(outcome_costs(table, price_weight=0), outcome_costs(table))
+    with pytest.raises(InvalidInputError, match=r"1 is unknown, such as row 0 of 'Q-1B'"):
+        outcome_costs(table, price_weight=1)
+
+
+def test_a_table_without_prices_or_latencies_cannot_weigh_them():
+    table = read_outcomes(pa.table({"prompt": ["a"], "correct__x": [1]}))
+    with pytest.raises(
+        InvalidInputError, match="price_weight needs prices, and the table has none"
+    ):
+        outcome_costs(table, price_weight=1)
+    with pytest.raises(InvalidInputError, match="latency_weight needs latencies"):
+        outcome_costs(table, latency_weight=1)
+
+
+def test_the_cost_is_spelled_out():
+    assert cost_words(make()) == "error"
+    words = cost_words(make(), beta={"7b": 1}, price_weight=50, latency_weight=0.1)
+    assert words == "error + what asking costs (Q-1B 0, Q-7B 1) + 50 × dollars + 0.1 × seconds"

@@ -1,0 +1,72 @@
+"""Short names mean one expert or are refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mild.data import match_expert, match_experts
+from mild.errors import InvalidInputError
+
+QWEN = ["Qwen2.5-0.5B-Instruct", "Qwen2.5-1.5B-Instruct", "Qwen2.5-7B-Instruct"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("7B", 2),
+        ("0.5B", 0),
+        ("1.5b", 1),
+        ("qwen2.5-7b-instruct", 2),
+        ("0.5B-Instruct", 0),
+        (" 7B ", 2),
+    ],
+)
+def test_a_short_name_means_the_one_that_has_it(name, expected):
+    assert match_expert(name, QWEN) == QWEN[expected]
+
+
+def test_a_whole_part_goes_before_a_piece():
+    assert match_expert("1b", ["llama-11b", "llama-1b"]) == "llama-1b"
+    assert match_expert("gpt-4o", ["gpt-4o-mini", "gpt-4o"]) == "gpt-4o"
+    assert (
+        match_expert("v0.1", ["mistralai/Mistral-7B-v0.1", "x/zephyr"])
+        == "mistralai/Mistral-7B-v0.1"
+    )
+
+
+@pytest.mark.parametrize("name", ["5B", "Instruct", "Qwen2.5"])
+def test_a_name_that_fits_several_is_refused_with_them(name):
+    with pytest.raises(
+        InvalidInputError, match=r"must mean one expert; it fits Qwen2.5-0.5B-Instruct"
+    ):
+        match_expert(name, QWEN)
+
+
+def test_the_same_name_in_other_case_is_refused_if_two_fit():
+    with pytest.raises(InvalidInputError, match="it fits gpt, GPT"):
+        match_expert("Gpt", ["gpt", "GPT"])
+
+
+@pytest.mark.parametrize("name", ["", "  ", "13B"])
+def test_a_name_that_fits_none_is_refused_with_those_there(name):
+    with pytest.raises(InvalidInputError, match=r"is none of the experts Qwen2\.5-0\.5B"):
+        match_expert(name, QWEN)
+
+
+def test_a_typo_is_suggested():
+    with pytest.raises(InvalidInputError, match=r"Did you mean 'Qwen2.5-7B-Instruct'\?"):
+        match_expert("Qwen2.5-7B-Instruckt", QWEN)
+
+
+def test_patterns_and_lists_keep_their_order():
+    assert match_experts("7B,*B-Instruct", QWEN) == [QWEN[2], QWEN[0], QWEN[1]]
+    assert match_experts(["1.5B", "0.5B"], QWEN) == [QWEN[1], QWEN[0]]
+    with pytest.raises(InvalidInputError, match=r"'z\*' is none"):
+        match_experts("z*", QWEN)
+
+
+@given(st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=5, unique=True))
+def test_a_whole_name_always_means_itself(names):
+    assert match_experts(names, names) == names

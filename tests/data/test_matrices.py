@@ -1,0 +1,358 @@
+"""The same matrices from every format, and one sentence for every file that cannot be read."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as parquet
+import pytest
+
+from mild.data import Matrices, read_matrices
+from mild.errors import DataFileError
+
+FORMATS = ["npz", "parquet", "csv"]
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    costs = rng.uniform(size=(9, 2))
+    costs[3, 1] = np.nan
+    return rng.normal(size=(9, 3)), costs
+
+
+@pytest.fixture(params=FORMATS)
+def file(request, tmp_path, data):
+    """The same data in every format, with names."""
+    X, costs = data
+    path = tmp_path / f"log.{request.param}"
+    if request.param == "npz":
+        np.savez(
+            path,
+            X=X,
+            costs=costs,
+            feature_names=["f_0", "f_1", "age"],
+            expert_names=["small", "large"],
+        )
+        return path
+    columns = {"f_0": X[:, 0], "f_1": X[:, 1], "age": X[:, 2]}
+    columns |= {"cost__small": costs[:, 0], "cost__large": costs[:, 1]}
+    table = pa.table(columns)
+    if request.param == "parquet":
+        parquet.write_table(table, path)
+    else:
+        arrow_csv.write_csv(table, path)
+    return path
+
+
+def refusal(path, **options):
+    with pytest.raises(DataFileError) as caught:
+        read_matrices(path, **options)
+    message = str(caught.value)
+    assert message.startswith(str(path))
+    assert "\n" not in message
+    return message
+
+
+def test_every_format_gives_the_same_matrices(file, data):
+    table = read_matrices(file)
+    np.testing.assert_array_equal(table.X, data[0])
+    np.testing.assert_array_equal(table.costs, data[1])
+    assert table.feature_names == ["f_0", "f_1", "age"]
+    assert table.expert_names == ["small", "large"]
+    assert (table.rows, table.experts_named, table.left_out) == (9, True, ())
+
+
+def test_features_are_chosen_by_pattern_and_in_that_order(file, data):
+    table = read_matrices(file, features="age,f_*")
+    assert table.feature_names == ["age", "f_0", "f_1"]
+    np.testing.assert_array_equal(table.X, data[0][:, [2, 0, 1]])
+
+
+def test_features_are_chosen_by_a_list_of_names(file, data):
+    table = read_matrices(file, features=["f_1", "f_0"])
+    np.testing.assert_array_equal(table.X, data[0][:, [1, 0]])
+
+
+@pytest.mark.parametrize("costs", ["cost__large", "cost__l*", ["cost__large"]])
+def test_costs_are_chosen_by_name_or_pattern(file, data, costs):
+    table = read_matrices(file, costs=costs)
+    assert table.expert_names == ["large"]
+    np.testing.assert_array_equal(table.costs, data[1][:, 1:])
+    assert table.feature_names == ["f_0", "f_1", "age"]
+
+
+def test_experts_are_put_in_the_order_of_the_router(file, data):
+    table = read_matrices(file)
+    np.testing.assert_array_equal(table.costs_of(["large", "small"]), data[1][:, ::-1])
+    np.testing.assert_array_equal(table.costs_of(["large"]), data[1][:, [1]])
+    with pytest.raises(DataFileError, match="'huge' has none, found small, large"):
+        table.costs_of(["small", "huge"])
+
+
+def test_a_pattern_that_matches_nothing_suggests_a_name(file):
+    assert "'agee' is none; did you mean 'age'?" in refusal(file, features="agee")
+    assert "'zzz*' is none; found f_0, f_1, age" in refusal(file, features="zzz*")
+    assert "costs must name columns of the file; 'cost_x" in refusal(file, costs="cost_x*")
+
+
+def test_an_empty_choice_is_refused(file):
+    assert "features must name at least one column; got ' , '" in refusal(file, features=" , ")
+
+
+def test_costs_are_needed_only_where_they_are(tmp_path):
+    np.savez(tmp_path / "a.npz", X=np.ones((2, 2)))
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    for name in ("a.npz", "a.csv"):
+        table = read_matrices(tmp_path / name, need_costs=False)
+        assert table.costs is None
+        assert table.X.shape[1] == 2
+        with pytest.raises(DataFileError, match="there must be cost columns to judge"):
+            table.costs_of(["a"])
+    assert "there must be cost columns, named cost__<expert> or by --costs; found x, y" in refusal(
+        tmp_path / "a.csv"
+    )
+    assert "a .npz must hold the arrays X and costs; found X" in refusal(tmp_path / "a.npz")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    assert "there is no such file" in refusal(tmp_path / "nothing.csv")
+
+
+def test_a_folder_is_no_file(tmp_path):
+    assert "must be a file; got a folder" in refusal(tmp_path)
+
+
+def test_an_unknown_suffix_is_named(tmp_path):
+    (tmp_path / "log.xlsx").write_text("x")
+    assert "must end in .npz, .parquet, .csv; got '.xlsx'" in refusal(tmp_path / "log.xlsx")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_an_empty_file_is_refused(tmp_path, name):
+    path = tmp_path / f"log.{name}"
+    path.touch()
+    assert "the file is empty" in refusal(path)
+
+
+@pytest.mark.parametrize("name", ["npz", "parquet"])
+@pytest.mark.parametrize("part", [0.02, 0.3, 0.6, 0.95])
+def test_a_file_that_is_cut_off_is_refused(tmp_path, data, name, part):
+    path = tmp_path / f"log.{name}"
+    if name == "npz":
+        np.savez_compressed(path, X=data[0], costs=data[1])
+    else:
+        parquet.write_table(pa.table({"a": data[0][:, 0], "cost__x": data[1][:, 0]}), path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * part)])
+    assert "cut off" in refusal(path)
+
+
+@pytest.mark.parametrize("name", ["npz", "parquet"])
+def test_bytes_that_mean_nothing_are_refused(tmp_path, name):
+    path = tmp_path / f"log.{name}"
+    path.write_bytes(np.random.default_rng(0).bytes(3000))
+    assert refusal(path)
+
+
+def test_damage_inside_a_compressed_archive_is_refused(tmp_path, data):
+    path = tmp_path / "log.npz"
+    np.savez_compressed(path, X=np.tile(data[0], (100, 1)), costs=np.tile(data[1], (100, 1)))
+    content = bytearray(path.read_bytes())
+    content[300:600] = bytes(300)
+    path.write_bytes(bytes(content))
+    assert refusal(path)
+
+
+# .csv
+
+
+def csv(tmp_path, text):
+    path = tmp_path / "log.csv"
+    path.write_text(text)
+    return path
+
+
+def test_a_row_with_too_few_cells_is_refused(tmp_path):
+    message = refusal(csv(tmp_path, "x,cost__a\n1,2\n3\n"))
+    assert "Expected 2 columns, got 1" in message
+
+
+def test_a_header_alone_has_no_rows(tmp_path):
+    assert "at least one row" in refusal(csv(tmp_path, "x,cost__a\n"))
+
+
+def test_an_empty_cost_is_an_expert_that_was_not_asked(tmp_path):
+    table = read_matrices(csv(tmp_path, "x,cost__a,cost__b\n1,2,\n3,NaN,1\n"))
+    np.testing.assert_array_equal(table.costs, [[2, np.nan], [np.nan, 1]])
+
+
+@pytest.mark.parametrize("cell", ["", "nan", "inf"])
+def test_an_empty_feature_is_refused_with_its_place(tmp_path, cell):
+    message = refusal(csv(tmp_path, f"x,y,cost__a\n1,1,2\n1,{cell},1\n"))
+    assert "features must be finite (only costs may be missing); column 'y' is" in message
+    assert "in row 1" in message
+
+
+def test_text_columns_are_left_out_of_the_features_and_listed(tmp_path):
+    table = read_matrices(csv(tmp_path, "id,x,day,cost__a\nq1,1,2024-01-01,2\nq2,3,2024-01-02,1\n"))
+    assert table.feature_names == ["x"]
+    assert table.left_out == ("id", "day")
+
+
+def test_a_text_column_that_was_asked_for_is_refused_with_an_example(tmp_path):
+    message = refusal(csv(tmp_path, "id,x,cost__a\nq1,1,2\n"), features="id,x")
+    assert "column 'id' must hold numbers; it holds text such as 'q1'" in message
+
+
+def test_text_among_costs_is_refused_with_an_example(tmp_path):
+    message = refusal(csv(tmp_path, "x,cost__a\n1,2\n2,cheap\n"))
+    assert "column 'cost__a' must hold numbers; it holds text such as 'cheap'" in message
+
+
+def test_a_column_of_numbers_with_one_word_is_not_quietly_left_out(tmp_path):
+    message = refusal(csv(tmp_path, "x,y,cost__a\n1,1,1\n2,2,1\n3,three,1\n"))
+    assert "column 'y' must hold numbers; it holds some, but also text such as 'three'" in message
+    table = read_matrices(tmp_path / "log.csv", features="x")
+    assert table.feature_names == ["x"]
+
+
+def test_a_late_fraction_among_integers_is_read(tmp_path):
+    rows = "".join(f"{i},1\n" for i in range(300_000))
+    table = read_matrices(csv(tmp_path, f"x,cost__a\n{rows}0.5,1\n"))
+    assert table.X[-1, 0] == 0.5
+
+
+def test_booleans_and_integers_are_numbers(tmp_path):
+    table = read_matrices(csv(tmp_path, "long,n,cost__a\ntrue,12345678901234567,1\nfalse,2,1\n"))
+    np.testing.assert_array_equal(table.X, [[1, 12345678901234567], [0, 2]])
+
+
+def test_a_column_that_is_both_is_refused(tmp_path):
+    path = csv(tmp_path, "x,cost__a\n1,2\n")
+    assert "'cost__a' is both" in refusal(path, features="*")
+
+
+def test_columns_of_the_same_name_are_refused(tmp_path):
+    assert "'x' appears twice" in refusal(csv(tmp_path, "x,x,cost__a\n1,2,3\n"))
+
+
+def test_there_must_be_something_to_route_by(tmp_path):
+    message = refusal(csv(tmp_path, "id,cost__a\nq1,2\n"))
+    assert "there must be numeric columns besides the costs" in message
+
+
+def test_other_cost_columns_keep_their_names(tmp_path):
+    path = csv(tmp_path, "x,ms_a,ms_b,cost__c\n1,2,3,4\n")
+    table = read_matrices(path, costs="ms_*")
+    assert table.expert_names == ["ms_a", "ms_b"]
+    assert table.feature_names == ["x"]
+
+
+# .parquet
+
+
+def test_float32_columns_make_a_float32_matrix(tmp_path):
+    column = pa.array([1.0, 2.0], pa.float32())
+    parquet.write_table(pa.table({"x": column, "cost__a": [1.0, 2.0]}), tmp_path / "a.parquet")
+    table = read_matrices(tmp_path / "a.parquet")
+    assert (table.X.dtype, table.costs.dtype) == (np.float32, np.float64)
+
+
+def test_lists_and_dates_are_no_numbers(tmp_path):
+    table = pa.table({"x": [1.0], "v": [[1.0, 2.0]], "cost__a": [0.5]})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    assert read_matrices(tmp_path / "a.parquet").left_out == ("v",)
+    message = refusal(tmp_path / "a.parquet", features="x,v")
+    assert "column 'v' must hold numbers; it holds list<" in message
+
+
+def test_decimals_are_numbers(tmp_path):
+    column = pa.array([1.5, 2.5]).cast(pa.decimal128(10, 2))
+    parquet.write_table(pa.table({"x": column, "cost__a": column}), tmp_path / "a.parquet")
+    np.testing.assert_array_equal(read_matrices(tmp_path / "a.parquet").X, [[1.5], [2.5]])
+
+
+# .npz
+
+
+def test_an_archive_without_names_numbers_its_experts(tmp_path, data):
+    np.savez(tmp_path / "a.npz", X=data[0].astype(np.float32), costs=data[1])
+    table = read_matrices(tmp_path / "a.npz")
+    assert table.X.dtype == np.float32
+    assert table.feature_names is None
+    assert table.expert_names == ["expert_0", "expert_1"]
+    np.testing.assert_array_equal(table.costs_of(["any", "names"]), data[1])
+    with pytest.raises(DataFileError, match="'c' has none"):
+        table.costs_of(["c", "d", "e"])
+
+
+def test_features_without_names_are_taken_in_order_by_a_router_only(tmp_path, data):
+    np.savez(tmp_path / "a.npz", X=data[0], costs=data[1])
+    table = read_matrices(tmp_path / "a.npz", features=["a", "b", "c"])
+    np.testing.assert_array_equal(table.X, data[0])
+    for features in ("a*", ["a", "b"]):
+        assert "features cannot be chosen by name" in refusal(tmp_path / "a.npz", features=features)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"X": np.ones(9)}, "array X must have two dimensions, a row per input; got shape (9,)"),
+        ({"X": np.ones((8, 3))}, "must have as many rows; got shapes (8, 3) and (9, 2)"),
+        ({"X": np.full((9, 3), "a")}, "array X must hold numbers; got <U1 such as np.str_('a')"),
+        ({"costs": np.ones((9, 2), complex)}, "array costs must hold numbers; got complex128"),
+        ({"X": np.full((9, 3), np.nan)}, "column 0 is nan or is empty in row 0"),
+        ({"X": np.ones((0, 3)), "costs": np.ones((0, 2))}, "at least one row"),
+        ({"expert_names": ["a"]}, "array expert_names must be 2 texts; got <U1, shape (1,)"),
+        ({"expert_names": ["a", "a"]}, "expert names must differ; 'a' appears twice"),
+        ({"feature_names": [1, 2, 3]}, "array feature_names must be 3 texts; got int64"),
+    ],
+)
+def test_an_array_that_breaks_its_rule_is_named(tmp_path, data, change, sentence):
+    np.savez(tmp_path / "a.npz", **({"X": data[0], "costs": data[1]} | change))
+    assert sentence in refusal(tmp_path / "a.npz")
+
+
+class Bomb:
+    """Leaves a mark if it is ever unpickled."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return (open, (str(self.mark), "w"))
+
+
+def test_objects_in_an_archive_are_never_loaded(tmp_path, data):
+    bombs = np.empty((9, 3), object)
+    bombs[:] = Bomb(tmp_path / "exploded")
+    np.savez(tmp_path / "a.npz", X=bombs, costs=data[1])
+    assert "X holds Python objects (a pickle), which are never loaded" in refusal(
+        tmp_path / "a.npz"
+    )
+    (tmp_path / "b.npz").write_bytes(pickle.dumps(Bomb(tmp_path / "exploded")))
+    assert "(a pickle), which are never loaded" in refusal(tmp_path / "b.npz")
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_arrays_of_no_interest_are_not_read(tmp_path, data):
+    bombs = np.array([Bomb(tmp_path / "exploded")], object)
+    np.savez(tmp_path / "a.npz", X=data[0], costs=data[1], notes=bombs)
+    assert read_matrices(tmp_path / "a.npz").rows == 9
+
+
+def test_a_single_array_is_no_archive(tmp_path):
+    with open(tmp_path / "a.npz", "wb") as stream:
+        np.save(stream, np.ones((2, 2)))
+    assert "single array" in refusal(tmp_path / "a.npz")
+
+
+def test_integers_become_floats(tmp_path):
+    np.savez(tmp_path / "a.npz", X=np.ones((2, 1), int), costs=np.ones((2, 1), bool))
+    table = read_matrices(tmp_path / "a.npz")
+    assert isinstance(table, Matrices)
+    assert (table.X.dtype, table.costs.dtype) == (np.float64, np.float64)

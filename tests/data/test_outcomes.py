@@ -1,0 +1,309 @@
+"""A table of outcomes: the same from every file, with its rows, columns and fingerprint."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as parquet
+import pytest
+
+from mild.data import FORMS, is_outcome_table, outcome_costs, read_outcomes
+from mild.errors import DataFileError, InvalidInputError, OptionError
+from table_cases import kinds, refused, wide
+
+COLUMNS = {
+    "id": ["q0", "q1", "q2"],
+    "prompt": ["2 + 2?", 'He said:\n"no", twice', "wer schrieb Faust? ß"],
+    "correct__a/b-7B": [1, 0, None],
+    "correct__c": [1, 1, 0],
+    "cost__a/b-7B": [0.25, 0.5, None],
+    "cost__c": [0.001, 1e-7, 0.0],
+    "latency_ms__c": [100.0, 250.5, 3.0],
+}
+
+
+@pytest.fixture(params=["parquet", "csv", "jsonl", "ndjson", "arrow", "pandas"])
+def source(request, tmp_path):
+    """The same table in every way that it can come."""
+    table = pa.table(COLUMNS)
+    path = tmp_path / f"log.{request.param}"
+    if request.param == "arrow":
+        return table
+    if request.param == "pandas":
+        return table.to_pandas()
+    if request.param == "parquet":
+        parquet.write_table(table, path)
+    elif request.param == "csv":
+        arrow_csv.write_csv(table, path)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    return path
+
+
+def test_every_source_gives_the_same_outcomes(source):
+    table = read_outcomes(source)
+    assert table.queries == COLUMNS["prompt"]
+    assert table.expert_names == ["a/b-7B", "c"]
+    np.testing.assert_array_equal(table.scores, [[1, 1], [0, 1], [np.nan, 0]])
+    np.testing.assert_array_equal(table.prices, [[0.25, 0.001], [0.5, 1e-7], [np.nan, 0]])
+    np.testing.assert_array_equal(
+        table.latencies, [[np.nan, 0.1], [np.nan, 0.2505], [np.nan, 0.003]]
+    )
+    assert table.column("id") == ["q0", "q1", "q2"]
+    assert table.columns.column_names == ["id"]
+    assert (table.form, table.rows, table.vectors) == ("wide", 3, None)
+    assert table.fingerprint() == read_outcomes(pa.table(COLUMNS)).fingerprint()
+
+
+def test_the_reading_is_explained():
+    table = read_outcomes(pa.table(COLUMNS))
+    assert table.explanation == (
+        "read as wide: 2 experts, 3 queries with prices and latencies; the query is column 'prompt'."
+    )
+
+
+def test_rows_are_taken_by_number_and_by_mask():
+    table = read_outcomes(pa.table(COLUMNS | {"embedding": [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]}))
+    taken = table.take([2, 0])
+    assert taken.queries == [table.queries[2], table.queries[0]]
+    np.testing.assert_array_equal(taken.scores, table.scores[[2, 0]])
+    np.testing.assert_array_equal(taken.prices, table.prices[[2, 0]])
+    np.testing.assert_array_equal(taken.latencies, table.latencies[[2, 0]])
+    np.testing.assert_array_equal(taken.vectors, [[4, 5], [0, 1]])
+    assert taken.column("id") == ["q2", "q0"]
+    masked = table.take(np.array([True, False, True]))
+    assert masked.fingerprint() == table.take([0, 2]).fingerprint()
+    assert table.take([]).rows == 0
+
+
+def test_rows_can_be_taken_where_there_are_no_other_columns():
+    table = read_outcomes(pa.table({"prompt": ["a", "b"], "correct__x": [0, 1]}))
+    assert table.columns.column_names == []
+    assert table.take([1]).queries == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"cost__x": [1.0, 1.0, 1.0, -1.0]}, "-1 in row 3 of column 'cost__x'"),
+        ({"embedding": [[0.0], [1.0], [1.0], [np.nan]]}, "are not, such as row 3"),
+        (
+            {"embedding": [[0.0], [1.0], [1.0], [1.0, 2.0]]},
+            "such as row 3 with 2 where row 0 has 1",
+        ),
+        ({"embedding": ["[0]", "[1]", "[2]", "[x"]}, "holds '\\[x' in row 3"),
+    ],
+)
+def test_rows_are_named_by_their_number_in_the_file_also_behind_one_that_asked_nobody(change, said):
+    columns = {"prompt": ["a", "b", "c", "d"], "correct__x": [1, None, 0, 1]}
+    with pytest.raises(DataFileError, match=said):
+        read_outcomes(pa.table(columns | change))
+
+
+def test_an_answer_without_a_price_is_named_by_its_number_in_the_file():
+    columns = {"prompt": ["a", "b", "c"], "correct__x": [1, None, 0], "cost__x": [1.0, 1.0, None]}
+    table = read_outcomes(pa.table(columns))
+    with pytest.raises(InvalidInputError, match="1 is unknown, such as row 2 of 'x'"):
+        outcome_costs(table, price_weight=1.0)
+    with pytest.raises(InvalidInputError, match="1 is unknown, such as row 2 of 'x'"):
+        outcome_costs(table.take([1]), price_weight=1.0)
+
+
+def test_the_fingerprint_sees_every_outcome():
+    def changed(**columns):
+        return read_outcomes(pa.table(COLUMNS | columns)).fingerprint()
+
+    same = changed()
+    assert changed(id=["x", "y", "z"]) == same
+    assert changed(prompt=["2 + 3?", *COLUMNS["prompt"][1:]]) != same
+    assert changed(correct__c=[1, 1, 1]) != same
+    assert changed(cost__c=[0.001, 1e-7, None]) != same
+    assert changed(latency_ms__c=[100.0, 250.5, 4.0]) != same
+    assert changed(embedding=[[1.0], [2.0], [3.0]]) != same
+
+
+def test_texts_that_run_together_have_different_fingerprints():
+    def of(*prompts):
+        return read_outcomes(
+            pa.table({"prompt": list(prompts), "correct__x": [0, 1]})
+        ).fingerprint()
+
+    assert of("ab", "c") != of("a", "bc")
+
+
+def test_an_unknown_column_is_refused_with_those_there():
+    table = read_outcomes(pa.table(COLUMNS))
+    with pytest.raises(DataFileError, match="there must be a column 'subject'; found id"):
+        table.column("subject")
+
+
+def test_experts_are_chosen_by_short_names_in_their_order():
+    table = read_outcomes(pa.table(COLUMNS), experts=["c", "7B"])
+    assert table.expert_names == ["c", "a/b-7B"]
+    np.testing.assert_array_equal(table.scores, [[1, 1], [1, 0], [0, np.nan]])
+    assert read_outcomes(pa.table(COLUMNS), experts="7b").expert_names == ["a/b-7B"]
+    assert read_outcomes(pa.table(COLUMNS), experts="a*").expert_names == ["a/b-7B"]
+
+
+def test_columns_of_experts_left_out_are_left_out_too():
+    table = read_outcomes(pa.table(COLUMNS), experts="c")
+    assert table.columns.column_names == ["id"]
+
+
+def test_unknown_experts_are_refused_with_a_suggestion(tmp_path):
+    parquet.write_table(pa.table(COLUMNS), tmp_path / "log.parquet")
+    with pytest.raises(DataFileError, match=r"log.parquet: 'a/b-8B' is none of .* mean 'a/b-7B'\?"):
+        read_outcomes(tmp_path / "log.parquet", experts=["a/b-8B"])
+    with pytest.raises(InvalidInputError, match="at least one expert"):
+        read_outcomes(pa.table(COLUMNS), experts=",")
+
+
+def test_an_unknown_form_is_refused_with_a_suggestion():
+    with pytest.raises(OptionError, match="Did you mean 'routellm'"):
+        read_outcomes(pa.table(COLUMNS), form="routelm")
+    assert FORMS == ("wide", "routerbench", "routellm", "llmrouter", "plain")
+
+
+def test_what_is_no_table_is_refused():
+    with pytest.raises(InvalidInputError, match=r"must be a path, or a frame .* got list"):
+        read_outcomes([1, 2])
+
+
+def test_pandas_without_arrow_streams_is_read(monkeypatch):
+    monkeypatch.delattr(pd.DataFrame, "__arrow_c_stream__", raising=False)
+    frame = pd.DataFrame({"prompt": ["a"], "correct__x": [1]}, index=["row"])
+    table = read_outcomes(frame)
+    assert table.queries == ["a"]
+    assert table.columns.column_names == []
+
+
+def test_categories_are_texts():
+    frame = pd.DataFrame({"prompt": pd.Categorical(["a", "b", "a"]), "correct__x": [1, 0, 1]})
+    assert read_outcomes(frame).queries == ["a", "b", "a"]
+
+
+# Validation
+
+
+def test_scores_outside_the_unit_interval_are_refused_with_count_and_example():
+    message = refused(wide(score__y=[0.5, 55.0, -1.0]))
+    assert (
+        "scores must lie in [0, 1]; 2 cells do not, such as 55 in row 1 of column 'score__y'"
+        in message
+    )
+    assert "1 cell does not, such as inf" in refused(wide(score__y=[0.5, float("inf"), None]))
+
+
+def test_negative_and_infinite_prices_are_refused():
+    message = refused(wide(cost__x=[0.5, -1.0, 0.5]))
+    assert "prices must be finite and not negative; 1 cell does not, such as -1 in row 1" in message
+    assert "such as inf" in refused(wide(cost__x=[0.5, float("inf"), 0.5]))
+    assert "latencies must be finite" in refused(wide(latency_ms__x=[1.0, -1.0, 0.5]))
+
+
+def test_text_among_scores_is_refused_with_an_example():
+    message = refused(wide(correct__y=["1", "good", "0"]))
+    assert "column 'correct__y' must hold numbers; it holds text such as 'good'" in message
+
+
+def test_missing_cells_are_kept_as_not_asked_and_counted():
+    table = wide(correct__y=[None, 1.0, float("nan")])
+    found = kinds(table)["missing"]
+    assert found.count == 2
+    assert found.sentence.startswith(
+        "2 of 6 cells (33.3 %) are missing and kept as not asked; 1 row"
+    )
+    np.testing.assert_array_equal(np.isnan(read_outcomes(table).scores[:, 1]), [True, False, True])
+
+
+def test_rows_in_which_nobody_was_asked_are_dropped_and_counted():
+    source = pa.table({"prompt": ["a", "b", "c"], "id": [0, 1, 2], "correct__x": [1, None, 0]})
+    table = read_outcomes(source)
+    assert table.queries == ["a", "c"]
+    assert table.column("id") == [0, 2]
+    assert (
+        kinds(source)["unasked_rows"].sentence == "1 row in which no expert was asked was dropped."
+    )
+
+
+def test_experts_that_were_never_asked_are_left_out_and_named():
+    source = wide(correct__y=pa.nulls(3))
+    assert read_outcomes(source).expert_names == ["x"]
+    found = kinds(source)["unasked_experts"]
+    assert (found.count, found.sentence) == (1, "1 expert was never asked and left out: y.")
+    message = refused(pa.table({"prompt": ["a"], "correct__x": pa.nulls(1)}))
+    assert "no score is known" in message
+
+
+def test_a_table_without_rows_is_refused():
+    assert "at least one row" in refused(wide().slice(0, 0))
+
+
+def test_a_table_without_a_query_is_refused_with_the_remedy():
+    message = refused(pa.table({"task": ["a"], "correct__x": [1]}))
+    assert "name its column with --query, or one of vectors with --vectors; found task" in message
+    assert read_outcomes(pa.table({"task": ["a"], "correct__x": [1]}), query="task").queries == [
+        "a"
+    ]
+
+
+def test_a_clean_table_has_no_findings():
+    assert kinds(wide(correct__y=[1, 0, 0])) == {}
+
+
+# Is it one?
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "expected"),
+    [
+        ("prompt,correct__a", "x,1", True),
+        ("prompt,score__a,cost__a", "x,1,2", True),
+        ("prompt,m,m|total_cost", "x,1,2", True),
+        ("prompt,weak,strong", "x,true,false", True),
+        ("query,model_name,performance", "x,m,1", True),
+        ("length,cost__a,cost__b", "1,2,3", False),
+        ("text,flag,long,cost__a", "x,true,false,1", False),
+        ("score__bm25,cost__a,cost__b", "1,2,3", False),
+        ("prompt,length", "x,1", False),
+        ("prompt,flag", "x,true", False),
+    ],
+)
+def test_outcomes_are_told_from_features_and_costs(tmp_path, header, row, expected):
+    path = tmp_path / "log.csv"
+    path.write_text(f"{header}\n{row}\n")
+    assert is_outcome_table(path) is expected
+    parquet.write_table(arrow_csv.read_csv(path), tmp_path / "log.parquet")
+    assert is_outcome_table(tmp_path / "log.parquet") is expected
+
+
+def test_a_broken_table_of_outcomes_is_still_one(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("prompt,correct__a\nx,1\ny,1,1\n")
+    assert is_outcome_table(path) is True
+
+
+def test_json_lines_are_outcomes_and_other_files_are_not(tmp_path):
+    (tmp_path / "a.jsonl").write_text("{}\n")
+    assert is_outcome_table(tmp_path / "a.jsonl") is True
+    for name in ("nothing.csv", "a.npz", "."):
+        assert is_outcome_table(tmp_path / name) is False
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.parquet", b"no parquet", "it is not a readable .parquet file"),
+        ("a.csv", "prompt,correct__a\nx,1\n".encode("utf-16"), "its text is UTF-16"),
+        ("b.csv", b"", "the file is empty"),
+    ],
+)
+def test_what_cannot_be_read_is_left_to_the_reader_of_outcomes(tmp_path, name, content, said):
+    (tmp_path / name).write_bytes(content)
+    assert is_outcome_table(tmp_path / name) is True
+    with pytest.raises(DataFileError, match=said):
+        read_outcomes(tmp_path / name)

@@ -1,0 +1,217 @@
+"""Files as they come, and one sentence for every one that cannot be read."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+from mild.data import read_outcomes
+from mild.errors import DataFileError
+
+LONG = "word " * 250_000
+
+
+def refusal(path, **options):
+    with pytest.raises(DataFileError) as caught:
+        read_outcomes(path, **options)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    assert "\n" not in message
+    return message
+
+
+def csv(tmp_path, text):
+    path = tmp_path / "log.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def jsonl(tmp_path, *lines):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b"\n".join(x if isinstance(x, bytes) else x.encode() for x in lines))
+    return path
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    assert "there is no such file" in refusal(tmp_path / "nothing.csv")
+    assert "must be a file; got a folder" in refusal(tmp_path)
+
+
+def test_an_unknown_suffix_is_named(tmp_path):
+    (tmp_path / "log.xlsx").write_text("x")
+    expected = "must end in .parquet, .csv, .jsonl, .ndjson; got '.xlsx'"
+    assert expected in refusal(tmp_path / "log.xlsx")
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.jsonl"])
+def test_an_empty_file_is_refused(tmp_path, name):
+    (tmp_path / name).touch()
+    assert "the file is empty" in refusal(tmp_path / name)
+
+
+@pytest.mark.parametrize("part", [0.05, 0.5, 0.95])
+def test_a_parquet_file_that_is_cut_off_is_refused(tmp_path, part):
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pa.table({"prompt": ["a"] * 99, "correct__x": [1] * 99}), path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * part)])
+    assert "cut off" in refusal(path)
+
+
+def test_parquet_text_that_is_not_utf8_is_refused_by_column(tmp_path):
+    broken = pa.Array.from_buffers(pa.string(), 1, pa.array([b"caf\xe9"], pa.binary()).buffers())
+    parquet.write_table(pa.table({"prompt": broken, "correct__x": [1]}), tmp_path / "a.parquet")
+    assert "column 'prompt' is broken, or its text is not UTF-8" in refusal(tmp_path / "a.parquet")
+
+
+def test_columns_of_the_same_name_are_refused(tmp_path):
+    assert "'prompt' appears twice" in refusal(csv(tmp_path, "prompt,prompt,correct__x\na,b,1\n"))
+
+
+# .csv
+
+
+def test_line_breaks_and_quotes_inside_a_query_are_kept(tmp_path):
+    path = csv(tmp_path, 'prompt,correct__x\n"one\ntwo, ""three""",1\r\n"",0\n')
+    assert read_outcomes(path).queries == ['one\ntwo, "three"', ""]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path):
+    assert read_outcomes(csv(tmp_path, "\ufeffprompt,correct__x\na,1\n")).queries == ["a"]
+
+
+def test_a_query_that_looks_like_something_else_is_text(tmp_path):
+    rows = ["007", "NA", "true", "2024-01-01", "", "1e5"]
+    path = csv(tmp_path, "prompt,correct__x\n" + "".join(f"{text},1\n" for text in rows))
+    assert read_outcomes(path).queries == rows
+    path = csv(tmp_path, "task,correct__x\n007,1\n010,0\n")
+    assert read_outcomes(path, query="task").queries == ["007", "010"]
+
+
+def test_a_column_of_tokens_named_input_is_no_query(tmp_path):
+    path = csv(tmp_path, "input,text,correct__x\n12,hello,1\n")
+    assert read_outcomes(path).queries == ["hello"]
+
+
+def test_a_ragged_row_is_refused_with_its_line_and_columns(tmp_path):
+    message = refusal(csv(tmp_path, 'prompt,correct__x\n"a\nb",1\n\nc,1,2\n'))
+    assert "line 5 has 3 column(s) where the header has 2" in message
+    message = refusal(csv(tmp_path, "prompt,correct__x\na,1\nc\n"))
+    assert "line 3 has 1 column(s) where the header has 2" in message
+
+
+def test_a_long_query_does_not_hide_a_ragged_row(tmp_path):
+    message = refusal(csv(tmp_path, f"prompt,correct__x\n{LONG},1\nb,1,1\n"))
+    assert "line 3 has 3 column(s)" in message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'prompt,correct__x\n"a\nb",1\ncaf\xe9,0\n',
+        b"id,prompt,correct__x\n1,a\n b,1\n caf\xe9,c,0\n",
+    ],
+)
+def test_bytes_that_are_not_utf8_are_refused_with_their_line(tmp_path, text):
+    message = refusal(csv(tmp_path, text))
+    assert "line 4 is not UTF-8 (byte 0xe9 at position" in message
+    assert "save the file as UTF-8" in message
+
+
+def test_bytes_that_are_not_utf8_outside_the_query_are_refused_too(tmp_path):
+    message = refusal(csv(tmp_path, b"note,prompt,correct__x\nx,a,1\ncaf\xe9,b,0\n"))
+    assert "line 3 is not UTF-8" in message
+    message = refusal(csv(tmp_path, b"caf\xe9,prompt,correct__x\nx,a,1\n"))
+    assert "line 1 is not UTF-8" in message
+
+
+def test_utf16_is_named(tmp_path):
+    assert "its text is UTF-16" in refusal(
+        csv(tmp_path, "prompt,correct__x\na,1\n".encode("utf-16"))
+    )
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_another_separator_is_guessed_in_the_message(tmp_path, separator):
+    message = refusal(csv(tmp_path, f"prompt{separator}correct__x\na{separator}1\n"))
+    assert f"is the separator {separator!r}?" in message
+
+
+def test_a_query_of_a_million_characters_is_read_and_counted(tmp_path):
+    table = read_outcomes(csv(tmp_path, f"prompt,correct__x\n{LONG},1\nb,0\n"))
+    assert len(table.queries[0]) == 1_250_000
+    found = {finding.kind: finding for finding in table.findings}["long_queries"]
+    assert found.sentence == "1 query has more than 1,000,000 characters, up to 1,250,000."
+
+
+# .jsonl
+
+
+def test_keys_that_a_line_lacks_are_empty_there(tmp_path):
+    path = jsonl(
+        tmp_path,
+        '{"prompt": "a", "correct__x": 1}',
+        "",
+        '{"prompt": "b", "correct__y": 0.0, "correct__x": null}',
+    )
+    table = read_outcomes(path)
+    assert table.queries == ["a", "b"]
+    assert table.expert_names == ["x", "y"]
+    assert table.scores[0, 0] == 1
+    assert table.scores[1, 1] == 0
+
+
+def test_truth_and_numbers_may_be_mixed(tmp_path):
+    path = jsonl(
+        tmp_path,
+        '{"prompt": "a", "correct__x": true}',
+        '{"prompt": "b", "correct__x": 0.25}',
+        '{"prompt": "c", "correct__x": NaN, "extra": [1]}',
+        '{"prompt": "d", "correct__x": 0, "extra": "x"}',
+    )
+    table = read_outcomes(path)
+    assert table.scores[:, 0].tolist() == [1, 0.25, 0]
+    assert table.queries == ["a", "b", "d"]
+    assert table.column("extra") == [None, None, "x"]
+
+
+def test_a_query_that_looks_like_a_date_is_text(tmp_path):
+    path = jsonl(tmp_path, '{"prompt": "2024-01-01", "correct__x": 1}')
+    assert read_outcomes(path).queries == ["2024-01-01"]
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ('{"prompt": "a"', 'line 2 must be one JSON object; it is \'{"prompt": "a"\' ('),
+        ("[1, 2]", "line 2 must be one JSON object; it is '[1, 2]'."),
+        (
+            b'{"prompt": "caf\xe9", "correct__x": 1}',
+            "line 2 is not UTF-8 (byte 0xe9 at position 15)",
+        ),
+        ('{"prompt": "\\ud800", "correct__x": 1}', "line 2 holds half a character"),
+        ("x" * 500, "line 2 must be one JSON object"),
+    ],
+)
+def test_a_broken_line_is_refused_with_its_number(tmp_path, line, sentence):
+    path = jsonl(tmp_path, '{"prompt": "a", "correct__x": 1}', line, '{"prompt": "b"}')
+    message = refusal(path)
+    assert sentence in message
+    assert len(message) < 400
+
+
+def test_an_array_is_not_json_lines(tmp_path):
+    path = jsonl(tmp_path, json.dumps([{"prompt": "a", "correct__x": 1}]))
+    assert "line 1 must be one JSON object" in refusal(path)
+
+
+def test_blank_lines_alone_have_no_rows(tmp_path):
+    assert "at least one row" in refusal(jsonl(tmp_path, "", " ", ""))
+
+
+def test_a_long_line_fits(tmp_path):
+    path = jsonl(tmp_path, json.dumps({"prompt": LONG, "correct__x": 1}), '{"prompt": "b"}')
+    assert read_outcomes(path).queries == [LONG]

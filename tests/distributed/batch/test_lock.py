@@ -1,0 +1,133 @@
+"""One job per output."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from pyarrow import fs
+
+from mild.distributed.batch import lock
+from mild.distributed.batch.lock import LOCK_FILE, STALE, locked
+from mild.errors import DataFileError, OutputExistsError
+
+# Holds the lock of a folder until it is killed.
+HOLD = """
+import sys, time
+from pyarrow import fs
+from mild.distributed.batch.lock import locked
+with locked(fs.LocalFileSystem(), sys.argv[1]):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+class Far:
+    """A file system that is not the local one: it has no locks."""
+
+    def __init__(self):
+        self._inner = fs.LocalFileSystem()
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+
+def test_a_second_job_is_told_who_was_first_and_a_killed_owner_leaves_nothing_behind(tmp_path):
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout.readline() == "held\n"
+        sentence = f"process {owner.pid} on {socket.gethostname()}"
+        with (
+            pytest.raises(OutputExistsError, match=sentence),
+            locked(fs.LocalFileSystem(), str(tmp_path)),
+        ):
+            pass
+        owner.kill()
+    assert (tmp_path / LOCK_FILE).exists()
+    with locked(fs.LocalFileSystem(), str(tmp_path)):
+        assert json.loads((tmp_path / LOCK_FILE).read_text())["pid"] == os.getpid()
+    assert not (tmp_path / LOCK_FILE).exists()
+
+
+def test_a_lock_by_name_keeps_others_away_and_is_removed(tmp_path):
+    with locked(Far(), str(tmp_path)):
+        with (
+            pytest.raises(OutputExistsError, match=f"process {os.getpid()}"),
+            locked(Far(), str(tmp_path)),
+        ):
+            pass
+        assert (tmp_path / LOCK_FILE).exists()
+    assert not (tmp_path / LOCK_FILE).exists()
+
+
+@pytest.mark.parametrize(
+    ("owner", "age", "free"),
+    [
+        ({"host": "elsewhere", "pid": 1}, 0, False),
+        ({"host": "elsewhere", "pid": 1}, 2 * STALE, True),
+        ({"host": socket.gethostname(), "pid": 2**22 + 1}, 0, True),
+        ({"host": socket.gethostname(), "pid": 1}, 0, False),
+        ({}, None, True),
+    ],
+)
+def test_a_lock_by_name_is_taken_over_when_it_is_old_or_its_process_has_ended(
+    tmp_path, owner, age, free
+):
+    if age is not None:
+        owner = {**owner, "time": time.time() - age}
+    (tmp_path / LOCK_FILE).write_text(json.dumps(owner))
+    if free:
+        with locked(Far(), str(tmp_path)):
+            pass
+        return
+    with pytest.raises(OutputExistsError), locked(Far(), str(tmp_path)):
+        pass
+    assert json.loads((tmp_path / LOCK_FILE).read_text()) == owner
+
+
+def test_a_lock_by_name_is_renewed(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "RENEW", 0.02)
+    with locked(Far(), str(tmp_path)):
+        (tmp_path / LOCK_FILE).unlink()
+        for _ in range(500):
+            if (tmp_path / LOCK_FILE).exists():
+                break
+            time.sleep(0.02)
+        assert (tmp_path / LOCK_FILE).exists()
+
+
+def test_the_loser_of_a_race_stops(tmp_path, monkeypatch):
+    write = lock._write
+
+    def late(system, path, token):
+        write(system, path, token)
+        write(system, path, "another")
+
+    monkeypatch.setattr(lock, "_write", late)
+    with pytest.raises(OutputExistsError), locked(Far(), str(tmp_path)):
+        pass
+
+
+def refused(folder):
+    with (
+        pytest.raises(DataFileError, match=rf"^cannot write to {folder}: [\w ]+\.$"),
+        locked(fs.LocalFileSystem(), str(folder)),
+    ):
+        pass
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_must_not_be_written_to_is_said_in_a_sentence(tmp_path):
+    tmp_path.chmod(0o500)
+    refused(tmp_path)
+    tmp_path.chmod(0o700)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="only Linux has such a folder")
+def test_a_folder_that_nobody_can_write_to_is_said_in_a_sentence():
+    refused("/proc/self")

@@ -1,0 +1,80 @@
+"""Sums over parts are those over all rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.preprocessing import StandardScaler
+
+from mild.distributed.shards import sums as module
+from mild.distributed.shards.dataset import Part
+from mild.distributed.shards.sums import Moments, Survey, TargetSums, merged_marks
+from mild.distributed.shards.workers import dealt
+from mild.evaluation.tasks.seen import Seen
+from mild.routers.linear import LinearRouter
+from tolerances import rounding
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(200, 4)) * [1, 5, 0.1, 1] + [0, 1000, 0, 3]).astype(np.float32)
+    X[:, 3] = 3
+    costs = rng.random((200, 3))
+    costs[rng.random((200, 3)) < 0.2] = np.nan
+    costs[:, 0] = np.where(np.isnan(costs).all(axis=1), 0.5, costs[:, 0])
+    return X, costs
+
+
+def test_moments_make_the_scaler_of_all_rows(rows):
+    X, _ = rows
+    parts = Moments.of(X[:0]) + Moments.of(X[:30]) + Moments.of(X[30:31]) + Moments.of(X[31:])
+    ours, theirs = parts.scaler(), StandardScaler().fit(X)
+    near = rounding(np.float64, np.abs(X).max(), steps=len(X))
+    np.testing.assert_allclose(ours.mean_, theirs.mean_, **near)
+    np.testing.assert_allclose(ours.scale_, theirs.scale_, rtol=1e-9)
+    assert ours.scale_[3] == 1.0
+    np.testing.assert_allclose(ours.transform(X.copy()), theirs.transform(X), rtol=1e-5, atol=1e-5)
+
+
+def test_surveys_add_up(rows):
+    _, costs = rows
+    whole = Survey.of(costs)
+    parts = Survey.of(costs[:0]) + Survey.of(costs[:77]) + Survey.of(costs[77:])
+    for name in ("rows", "asked", "totals", "always", "largest", "differ"):
+        np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-12)
+
+
+def test_an_expert_that_always_costs_least_is_found():
+    costs = np.array([[1.0, 0.0], [0.5, 0.5], [np.nan, 2.0]])
+    assert Survey.of(costs).always.tolist() == [False, True]
+
+
+def test_target_sums_add_up(rows):
+    X, costs = rows
+    for router in (LinearRouter(), LinearRouter("cwce"), LinearRouter(margins="uniform")):
+        whole = TargetSums.of(router, X, costs, 1.0)
+        parts = TargetSums.of(router, X[:90], costs[:90], 1.0) + TargetSums.of(
+            router, X[90:], costs[90:], 1.0
+        )
+        np.testing.assert_allclose(parts.labels, whole.labels)
+        np.testing.assert_allclose(parts.rewards, whole.rewards)
+        assert (parts.margins is None) == (router.loss != "mild" or router.margins == "uniform")
+
+
+def test_marks_keep_the_smallest(monkeypatch):
+    monkeypatch.setattr(module, "MOST_MARKS", 3)
+    lots = [Seen(np.array(marks, np.uint64)) for marks in ([1, 5, 9], [2, 5])]
+    merged = merged_marks(*lots)
+    assert merged.marks.tolist() == [1, 2, 5]
+    assert not merged.complete
+    assert merged_marks(lots[1]).complete
+
+
+def test_parts_are_dealt_evenly_and_nobody_goes_empty():
+    sizes = [100, 1, 1, 1]
+    parts = [Part(number, "a", 0, 1, rows) for number, rows in enumerate(sizes)]
+    for hands in (1, 2, 3, 4):
+        lots = dealt(parts, hands)
+        assert len(lots) == hands
+        assert [part.number for lot in lots for part in lot] == [0, 1, 2, 3]

@@ -1,0 +1,104 @@
+"""What a decision rests on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mild.artifact import LoadedRouter, load
+from mild.artifact.evidence import by_leaving_out, by_words, slopes
+from mild.artifact.explanation import explain
+from mild.errors import UnsupportedError
+from mild.policies import ConstantPolicy
+
+QUERY = "boil salt butter flour oven stir please tell about verse"
+
+
+@pytest.mark.parametrize("name", ["linear", "argmax", "regression", "knn", "priced", "stack"])
+def test_the_explained_choice_is_the_router_s(folders, name):
+    router = load(folders(name))
+    found = explain(router, QUERY)
+    assert found.expert == router.expert_names[router.decide_text(QUERY)] == "cook"
+    assert found.lead >= 0
+    assert found.runner_up in ("adder", "poet")
+    assert sum(found.probabilities.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", ["argmax", "regression"])
+def test_evidence_of_a_linear_router_adds_up_to_what_the_words_change(folders, name):
+    router = load(folders(name))
+    found = explain(router, QUERY, most=1000)
+    assert found.method == "terms"
+    chosen, other = map(router.expert_names.index, (found.expert, found.runner_up))
+    scores = router.decision_function(router.features([QUERY]))[0]
+    mean = [part for part in zip(*router.text.explain(QUERY), strict=True) if part[0] == "<mean>"]
+    base = router.decision_function(mean[0][1][None])[0]
+    gained = (scores[chosen] - scores[other]) - (base[chosen] - base[other])
+    assert sum(entry.effect for entry in found.evidence) == pytest.approx(gained, abs=1e-3)
+
+
+def test_the_topic_s_words_speak_for_their_expert(folders):
+    found = explain(load(folders("linear")), QUERY, most=9)
+    effects = {entry.part: entry.effect for entry in found.evidence}
+    assert {"boil", "oven", "stir", "salt"} <= set(effects)
+    assert all(effects[word] > 0 for word in ("boil", "oven", "stir", "salt"))
+    assert len(found.evidence) == 9
+    strongest = [abs(entry.effect) for entry in found.evidence]
+    assert strongest == sorted(strongest, reverse=True)
+
+
+def test_pieces_of_words_count_with_their_words():
+    shares = [("…negli…", 0.5), ("…gence…", 0.25), ("negligence", 1.0), ("… of a…", 0.125)]
+    assert by_words("Negligence? Intelligence", shares) == [
+        ("negligence", 1.625),
+        ("intelligence", 0.125),
+        ("… of a…", 0.125),
+    ]
+
+
+def test_slopes_are_derivatives_of_the_log_odds(folders):
+    router = load(folders("linear"))
+    x = router.features([QUERY])[0].astype(np.float64)
+    slope = slopes(router.policy, x, 2, 0)
+    step = 1e-4 * np.random.default_rng(0).normal(size=x.size)
+    odds = np.log(router.predict_proba(np.stack([x - step, x + step])))
+    change = np.diff(odds[:, 2] - odds[:, 0])[0]
+    assert change == pytest.approx(2 * slope @ step, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["knn", "stack", "priced"])
+def test_other_routers_are_asked_without_each_word(folders, name):
+    found = explain(load(folders(name)), QUERY)
+    assert found.method in ("words left out", "none")
+    if found.evidence:
+        assert {entry.part for entry in found.evidence} <= set(QUERY.split())
+
+
+def test_a_long_text_is_left_out_by_passages():
+    text = "filler words here " * 2000 + "KEY" + " more filler" * 2000
+    found, unit = by_leaving_out(text, lambda texts: np.array([1.0 * ("KEY" in t) for t in texts]))
+    assert unit == "passage"
+    assert found[0].effect == 1
+    assert found[1].effect == 0
+    assert all(len(entry.part) <= 48 for entry in found)
+
+
+def test_an_empty_query_can_be_explained(folders):
+    assert explain(load(folders("knn")), "").method == "none"
+    assert explain(load(folders("linear")), "").expert in ("adder", "poet", "cook")
+
+
+def test_a_constant_has_no_evidence(folders):
+    found = explain(load(folders("constant")), QUERY)
+    assert (found.evidence, found.method) == ((), "none")
+
+
+def test_vectors_have_figures_but_no_words(folders):
+    found = explain(load(folders("linear", "vectors")), [60.0, 3.0])
+    assert found.evidence == ()
+    assert found.as_dict()["probabilities"]
+
+
+def test_a_router_on_numbers_is_refused():
+    with pytest.raises(UnsupportedError, match="columns of numbers"):
+        explain(LoadedRouter(ConstantPolicy(np.array([0.5, 0.2]), 1), ["a", "b"]), "x")

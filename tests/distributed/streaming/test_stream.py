@@ -1,0 +1,118 @@
+"""Lines in, answers out: in order, whoever answers."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import threading
+
+import numpy as np
+import pytest
+
+from mild.artifact import LoadedRouter, load
+from mild.artifact.prices import new_prices
+from mild.distributed.streaming import stream
+from mild.distributed.streaming.stream import route_stream
+from mild.errors import UnsupportedError
+from mild.policies import ConstantPolicy
+from outcome_cases import make_columns
+
+
+def routed(folder, content, **options):
+    sink = io.BytesIO()
+    found = route_stream(load(folder), folder, io.BytesIO(content), sink, **{"jobs": 1, **options})
+    return found, [json.loads(line) for line in sink.getvalue().splitlines()]
+
+
+def test_answers_are_the_router_s_in_the_order_of_the_lines(folders):
+    prompts = make_columns(300, 1)["prompt"]
+    found, answers = routed(folders("linear"), "\n".join(prompts).encode(), block_bytes=500)
+    router = load(folders("linear"))
+    expected = [router.expert_names[k] for k in router.route(prompts)]
+    assert [answer["expert"] for answer in answers] == expected
+    assert found.queries == 300
+    assert found.counts == {name: expected.count(name) for name in router.expert_names}
+    assert found.lines.kind == "text"
+
+
+def test_several_processes_answer_as_one_does(folders, monkeypatch):
+    monkeypatch.setattr(stream, "BEFORE_POOL", 1)
+    prompts = make_columns(4000, 1)["prompt"]
+    content = "\n".join(json.dumps({"id": i, "query": p}) for i, p in enumerate(prompts)).encode()
+    alone = routed(folders("regression"), content, block_bytes=4096)
+    before = os.environ.get("OMP_NUM_THREADS")
+    together = routed(folders("regression"), content, block_bytes=4096, jobs=2)
+    assert together[1] == alone[1]
+    assert together[0].counts == alone[0].counts
+    assert [answer["id"] for answer in together[1]] == list(range(4000))
+    assert os.environ.get("OMP_NUM_THREADS") == before
+
+
+def test_bad_lines_keep_their_place_and_are_reported(folders):
+    said = []
+    content = b'{"query": "add"}\n{"query": 1}\n\nnonsense\n{"query": "boil"}\n'
+    report = {"on_bad": lambda number, reason: said.append((number, reason))}
+    found, answers = routed(folders("linear"), content, **report)
+    assert ["expert" in answer for answer in answers] == [True, False, False, True]
+    assert [answer["line"] for answer in answers[1:3]] == [2, 4]
+    assert [number for number, _ in said] == [2, 4]
+    assert found.bad == 2
+    found, answers = routed(folders("linear"), content, skip_bad=True, **report)
+    assert len(answers) == 2
+    assert found.bad == 2
+
+
+def test_nothing_in_gives_nothing_out(folders):
+    found, answers = routed(folders("linear"), b"")
+    assert (found.queries, answers, found.lines) == (0, [], None)
+    assert routed(folders("linear"), b"\n\n")[1] == []
+
+
+def test_one_question_is_answered_before_the_next_is_asked(folders):
+    asking, questions = os.pipe()
+    answers, answering = os.pipe()
+    folder = folders("linear")
+    source, sink = os.fdopen(asking, "rb"), os.fdopen(answering, "wb")
+    worker = threading.Thread(
+        target=lambda: route_stream(load(folder), folder, source, sink, jobs=1)
+    )
+    worker.start()
+    with os.fdopen(questions, "wb") as ask, os.fdopen(answers, "rb") as hear:
+        for _ in range(3):
+            ask.write(b"add seven\n")
+            ask.flush()
+            assert b'"expert"' in hear.readline()
+        ask.close()
+        worker.join(10)
+        source.close()
+        sink.close()
+    assert not worker.is_alive()
+
+
+def test_a_very_long_query_is_a_query(folders):
+    _, answers = routed(folders("linear"), b"boil salt " * 200_000 + b"\nadd seven\n")
+    assert ["expert" in answer for answer in answers] == [True, True]
+
+
+def test_vectors_are_routed_as_vectors(folders):
+    folder = folders("linear", "vectors")
+    found, answers = routed(folder, b'[60.0, 3.0]\n{"embedding": [50, 9]}\n[1]\n[1, NaN]\n')
+    assert [("expert" in answer) for answer in answers] == [True, True, False, False]
+    assert "2 numbers each; got 1" in answers[2]["error"]
+    assert found.lines.vectors
+
+
+def test_new_prices_change_whom_is_asked(folders):
+    router = load(folders("priced"))
+    content = "\n".join(make_columns(50, 1)["prompt"]).encode()
+    prices = new_prices(router, {"poet": 9.0, "cook": 9.0})
+    _, answers = routed(folders("priced"), content, prices=prices)
+    assert {answer["expert"] for answer in answers} == {"adder"}
+    assert answers[0]["expected_cost"]["cook"] > 9
+
+
+def test_a_router_on_numbers_is_refused():
+    router = LoadedRouter(ConstantPolicy(np.array([0.5, 0.2]), 1), ["a", "b"])
+    with pytest.raises(UnsupportedError, match="columns of numbers"):
+        route_stream(router, "r", io.BytesIO(b"x"), io.BytesIO())

@@ -1,0 +1,153 @@
+"""A connection to Ray: quick, or refused in a sentence."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from mild.distributed import ray_connection as engines
+from mild.distributed.ray_connection import connect, cores, patient
+from mild.errors import InvalidInputError, MissingExtraError
+
+
+def refuse(address):
+    with connect(address):
+        raise AssertionError("connected")
+
+
+def test_an_address_that_nobody_has_is_refused_at_once():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(
+        InvalidInputError, match=f"no Ray cluster answers at 127.0.0.1:{port} .*ray start"
+    ):
+        refuse(f"127.0.0.1:{port}")
+    with pytest.raises(InvalidInputError, match="no Ray cluster answers at ray://"):
+        refuse(f"ray://127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize("greeting", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_an_address_of_something_else_is_refused(monkeypatch, greeting):
+    monkeypatch.setattr(engines, "PATIENCE", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        held = []
+
+        def answer():
+            wire, _ = server.accept()
+            held.append(wire)
+            wire.sendall(greeting)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(InvalidInputError, match="no Ray cluster answers at"):
+            refuse(f"127.0.0.1:{server.getsockname()[1]}")
+        thread.join()
+        held[0].close()
+
+
+@pytest.mark.parametrize("address", ["nowhere", "host:port", "ftp://host:1", ":6379", ""])
+def test_what_is_no_address_is_refused(address):
+    with pytest.raises(InvalidInputError, match="address must be HOST:PORT"):
+        refuse(address)
+
+
+def test_without_ray_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtraError, match=r"mild-learn\[ray\]"):
+        refuse(None)
+
+
+def test_importing_engines_imports_no_ray():
+    code = "import mild.distributed.batch, sys; sys.exit('ray' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+class Full(SimpleNamespace):
+    """A Ray without a free processor; asked so often."""
+
+    asked = 0
+    exceptions = SimpleNamespace(RayError=KeyError)
+
+    def cluster_resources(self):
+        return {"CPU": 4.0, "memory": 1e9}
+
+    def available_resources(self):
+        self.asked += 1
+        return {"memory": 1e9, **({"CPU": self.free} if self.free else {})}
+
+
+def until(condition):
+    for _ in range(2000):
+        if condition():
+            return True
+        threading.Event().wait(0.005)
+    return False
+
+
+def test_who_waits_for_a_processor_is_told_once(monkeypatch):
+    monkeypatch.setattr(engines, "SILENCE", 0.001)
+    said = []
+    with patient(Full(free=0.5), said.append):
+        assert until(lambda: said)
+        threading.Event().wait(0.05)
+    assert said == [
+        "waiting for a processor: the Ray cluster has 4 CPUs, 0.5 of them free. "
+        "Others have them, or our workers are still starting."
+    ]
+
+
+@pytest.mark.parametrize(("free", "begun"), [(1, False), (0, True)])
+def test_nothing_is_said_where_a_processor_is_free_or_works_for_us(monkeypatch, free, begun):
+    monkeypatch.setattr(engines, "SILENCE", 0.001)
+    said, ray = [], Full(free=free)
+    with patient(ray, said.append, lambda: begun) as arrived:
+        assert until(lambda: ray.asked > 3)
+        arrived()
+    assert not said
+
+
+def test_a_cluster_that_is_gone_says_nothing(monkeypatch):
+    monkeypatch.setattr(engines, "SILENCE", 0.001)
+    said, ray = [], Full(free=0)
+
+    def gone():
+        ray.asked += 1
+        raise KeyError("away")
+
+    ray.available_resources = gone
+    with patient(ray, said.append):
+        assert until(lambda: ray.asked)
+    assert not said
+
+
+def test_nothing_is_asked_after_the_first_result_or_for_nobody(monkeypatch):
+    monkeypatch.setattr(engines, "SILENCE", 0.2)
+    ray = Full(free=0)
+    with patient(ray, None), patient(ray, print) as arrived:
+        arrived()
+        threading.Event().wait(0.5)
+    assert ray.asked == 0
+
+
+def test_there_is_a_core():
+    assert cores() >= 1
+
+
+@pytest.mark.slow
+def test_a_ray_of_our_own_is_shut_down_and_one_that_was_there_stays():
+    ray = pytest.importorskip("ray", reason="ray is not installed")
+    with connect(workers=1) as outer:
+        assert outer is ray
+        assert ray.cluster_resources()["CPU"] == 1
+        with connect(workers=3) as inner:
+            assert inner is ray
+        assert ray.is_initialized()
+        with pytest.raises(InvalidInputError, match="connected to a Ray already"):
+            refuse(ray.get_runtime_context().gcs_address)
+    assert not ray.is_initialized()

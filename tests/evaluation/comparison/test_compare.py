@@ -1,0 +1,249 @@
+import json
+
+import numpy as np
+import pytest
+
+from mild.data.splits import Split, random_splits, time_splits
+from mild.errors import InvalidInputError, OptionError
+from mild.evaluation.comparison import MatrixInputs, TextInputs, chosen_methods, compare
+from mild.metrics import (
+    balanced_deferral_loss,
+    clustered_rows,
+    simultaneous_intervals,
+    worst_recall,
+)
+from mild.metrics.student import student_quantile
+
+NAMES = ("small", "large")
+
+
+def make_problem(n=400, gain=True, seed=0):
+    """Two experts; which is right depends on the sign of the first feature, or on nothing."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    side = X[:, 0] > 0.3 if gain else rng.random(n) > 0.6
+    costs = np.column_stack([side, ~side]).astype(float)
+    noise = rng.random(n) < 0.1
+    costs[noise] = costs[noise, ::-1]
+    return X, costs
+
+
+def run(X, costs, names=("ce", "tdef", "regression"), n_splits=4, **more):
+    methods, _ = chosen_methods(names)
+    splits = more.pop("splits", None) or random_splits(np.arange(len(costs)), n_splits, 0.3)
+    return compare(MatrixInputs(X), costs, splits, methods, expert_names=NAMES, n_folds=3, **more)
+
+
+def test_a_router_that_learns_pays_and_one_that_cannot_does_not():
+    good = run(*make_problem())
+    assert good.statement.pays is True
+    assert good.row("ce").verdict == "better"
+    assert good.row("ce").mean < 0.2 < good.row("constant").mean
+    assert good.oracle == 0
+    assert 0.5 < good.captured(good.row("ce")) <= 1
+    bad = run(*make_problem(gain=False))
+    assert bad.statement.pays is not True
+    assert bad.statement.sentence.startswith(("Routing does not pay", "It cannot be told"))
+
+
+def test_the_report_is_json():
+    content = json.loads(json.dumps(run(*make_problem()).as_dict(), allow_nan=False))
+    assert [row["method"] for row in content["methods"]] == ["constant", "ce", "tdef", "regression"]
+    assert content["splits"] == 4
+
+
+def test_one_split_rests_on_rows_and_several_on_splits():
+    X, costs = make_problem()
+    one = run(X, costs, n_splits=1)
+    assert "one split" in one.statement.sentence
+    chosen = one.row("tdef")
+    assert chosen.difference[1] < chosen.difference[0] < chosen.difference[2]
+
+
+def test_time_splits_report_what_was_dropped():
+    X, costs = make_problem()
+    bundle = np.arange(400)
+    bundle[399] = 0
+    found = run(X, costs, splits=time_splits(np.arange(400), bundle), bundle=bundle)
+    assert found.dropped == 1
+    assert found.n_test == 119
+
+
+def test_prices_become_dollars():
+    X, costs = make_problem()
+    prices = np.tile([0.001, 0.01], (len(costs), 1))
+    found = run(X, costs, names=("ce",), prices=prices)
+    row, constant = found.row("ce"), found.row("constant")
+    expected = 1000 * (row.price - constant.price)
+    assert found.statement.dollars_per_1000 == pytest.approx(expected)
+    assert "per 1,000 inputs" in found.statement.sentence
+
+
+def test_all_are_compared_on_the_rows_that_asked_every_expert():
+    X, costs = make_problem()
+    costs[::5, 1] = np.nan
+    split = Split(np.arange(200), np.arange(200, 400))
+    found = run(X, costs, names=("ce",), splits=[split])
+    kept = np.arange(200, 400)[~np.isnan(costs[200:, 1])]
+    assert found.n_test == found.row("ce").rows == 160
+    assert found.oracle == costs[kept].min(axis=1).mean()
+    assert found.row("constant").mean == costs[kept].mean(axis=0).min()
+    assert found.not_compared == "40 of 200 rows are left out: not every expert was asked there."
+    assert found.statement.pays is True
+    assert run(*make_problem(), names=("ce",)).not_compared is None
+
+
+def test_few_compared_rows_share_as_much_of_the_splits_as_all_rows():
+    X, costs = make_problem(gain=False)
+    costs[60:, 1] = np.nan
+    found = run(X, costs, names=("knn",), n_splits=10)
+    row, constant = found.row("knn"), found.row("constant")
+    error = (row.costs - constant.costs).std(ddof=1) * np.sqrt(1 / 10 + 0.3 / 0.7)
+    low, high = row.difference[1:]
+    assert (high - low) / 2 == pytest.approx(student_quantile(0.95, 9) * error, rel=1e-3)
+    assert found.n_test < 25
+
+
+def test_every_expert_counts_alike_in_the_balanced_cost():
+    X, costs = make_problem()
+    found = run(X, costs, names=("ce",), n_splits=1)
+    constant, test = found.row("constant"), random_splits(np.arange(len(costs)), 1, 0.3)[0].test
+    chosen = np.full(len(test), int(np.argmax(constant.shares)))
+    assert constant.balanced == balanced_deferral_loss(costs[test], chosen) == 0.5
+    assert constant.worst_recall == worst_recall(costs[test], chosen) == 0
+    assert found.row("ce").balanced < 0.2
+    assert found.row("ce").worst_recall > 0.8
+    line = found.as_dict()["methods"][1]
+    assert line["balanced_cost"] == found.row("ce").balanced
+    assert line["worst_recall"] == min(line["recall"])
+
+
+@pytest.mark.parametrize("where", ["all", "second"])
+def test_without_complete_rows_means_are_over_those_that_asked(where):
+    X, costs = make_problem()
+    splits = [
+        Split(np.arange(200), np.arange(200, 300)),
+        Split(np.arange(200), np.arange(300, 400)),
+    ]
+    holes = np.arange(200 if where == "all" else 300, 400)
+    costs[holes, holes % 2] = np.nan
+    found = run(X, costs, names=("regression",), splits=splits)
+    assert found.n_test == 100
+    assert found.not_compared.startswith(
+        f"only {200 - len(holes)} of 200 rows asked every expert: each mean is over the rows that asked"
+    )
+
+
+def test_text_features_are_learned_from_the_training_rows_alone():
+    seen = []
+
+    class Length:
+        def fit(self, texts):
+            seen.append(set(texts))
+            return self
+
+        def transform(self, texts):
+            return np.array([[len(text)] for text in texts], np.float32)
+
+    texts = ["x" * (1 + i % 37) + str(i) for i in range(200)]
+    costs = np.array([[len(text) > 20, len(text) <= 20] for text in texts], float)
+    splits = random_splits(np.arange(200), 2, 0.3)
+    found = compare(
+        TextInputs(texts, Length), costs, splits, chosen_methods(["ce"])[0],
+        expert_names=NAMES, n_folds=3,
+    )  # fmt: skip
+    assert found.row("ce").mean < 0.1
+    for split, known in zip(splits, seen, strict=True):
+        assert known == {texts[i] for i in split.train}
+
+
+def copied(n, copies):
+    """Every row several times, in one bundle."""
+    X, costs = make_problem(n)
+    return (
+        np.repeat(X, copies, axis=0),
+        np.repeat(costs, copies, axis=0),
+        np.repeat(range(n), copies),
+    )
+
+
+def test_on_one_split_copies_of_a_row_make_no_interval_narrower():
+    X, costs, bundle = copied(150, 4)
+    splits = random_splits(bundle, 1, 0.3)
+    found = run(X, costs, names=("ce",), splits=splits, bundle=bundle).row("ce")
+    test = splits[0].test
+    assert found.units == len(np.unique(bundle[test])) == len(test) // 4
+    # What the router chose is not told; the width follows from the differences, which are 0 or 1.
+    naive = run(X, costs, names=("ce",), splits=splits).row("ce")
+    ratio = (found.difference[2] - found.difference[1]) / (
+        naive.difference[2] - naive.difference[1]
+    )
+    assert ratio == pytest.approx(2, rel=0.1)
+
+
+def test_the_statement_counts_the_rows_that_were_judged():
+    X, costs = make_problem()
+    one = run(X, costs, n_splits=1).statement
+    assert (one.rows, one.units) == (120, 120)
+    assert ", 120 rows, one split, 3 methods compared)" in one.sentence
+    X, costs, bundle = copied(150, 4)
+    splits = random_splits(bundle, 1, 0.3)
+    found = run(X, costs, splits=splits, bundle=bundle, unit="group").statement
+    assert (found.rows, found.units) == (180, 45)
+    assert ", 180 rows in 45 groups, one split" in found.sentence
+
+
+def test_one_method_is_one_method():
+    assert "1 method compared" in run(*make_problem(200), names=("ce",)).statement.sentence
+
+
+@pytest.mark.parametrize("n_splits", [1, 3])
+def test_a_few_groups_are_no_ground_for_a_verdict(n_splits):
+    X, costs, bundle = copied(60, 10)
+    found = run(X, costs, splits=random_splits(bundle, n_splits, 0.1), bundle=bundle, unit="group")
+    assert found.statement.pays is None
+    assert "too few to judge by, which takes 30" in found.statement.sentence
+    assert {row.verdict for row in found.rows[1:]} == {"level"}
+
+
+def test_splits_that_agree_by_chance_are_not_certain():
+    rng = np.random.default_rng(0)
+    X = np.repeat([[-1.0], [1.0]], 200, axis=0)
+    costs = np.column_stack([X[:, 0] > 0, X[:, 0] < 0]).astype(float)
+    order = rng.permutation(400)
+    X, costs = X[order], costs[order]
+    # Both halves hold as many rows of each kind: the difference is the same in either.
+    sides = [np.flatnonzero(X[:, 0] < 0), np.flatnonzero(X[:, 0] > 0)]
+    halves = [np.sort(np.concatenate([side[i::2] for side in sides])) for i in (0, 1)]
+    splits = [Split(halves[1], halves[0]), Split(halves[0], halves[1])]
+    row = run(X, costs, names=("ce",), splits=splits).row("ce")
+    assert row.costs.tolist() == [0, 0]
+    assert row.difference[1] < row.difference[0] < row.difference[2]
+
+
+def test_clusters_and_rows_have_the_same_mean():
+    d = np.random.default_rng(1).normal(size=(60, 2))
+    label = np.arange(60) % 7
+    assert clustered_rows(d, label).mean(axis=0) == pytest.approx(d.mean(axis=0))
+    twice = simultaneous_intervals(clustered_rows(np.tile(d, (2, 1)), np.tile(range(60), 2)))
+    assert twice.standard_error == pytest.approx(simultaneous_intervals(d).standard_error)
+
+
+def test_bad_input_is_said():
+    X, costs = make_problem(50)
+    with pytest.raises(OptionError, match="Did you mean 'tdef'"):
+        chosen_methods(["tdeff"])
+    with pytest.raises(InvalidInputError, match="as many rows"):
+        run(X[:-1], costs)
+
+
+def test_an_interrupt_ends_the_comparison_and_not_only_a_search(monkeypatch):
+    from mild.routers.search import Search
+
+    def stopped(self, candidates):
+        self.interrupted = True
+        return np.ones((len(self.data.costs), len(candidates)), dtype=int)
+
+    monkeypatch.setattr(Search, "run", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run(*make_problem())

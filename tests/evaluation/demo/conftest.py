@@ -1,0 +1,29 @@
+"""One small run of the demo, shared by the tests of what is made of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from mild.evaluation.demo.run import DemoResults, run_demo
+from mild.evaluation.demo.settings import DemoSettings
+
+
+@pytest.fixture(scope="session")
+def small_settings() -> DemoSettings:
+    return DemoSettings(
+        setups=("III", "severe"),
+        experts=("synthetic",),
+        seeds=2,
+        alphas=(1e-4,),
+        margin_factors=(1.0, 2.0),
+        neighbours=(5,),
+        folds=2,
+        region_samples=600,
+        tail_draws=2,
+        jobs=1,
+    )
+
+
+@pytest.fixture(scope="session")
+def small_results(small_settings) -> DemoResults:
+    return run_demo(small_settings)

@@ -1,0 +1,54 @@
+"""Learned regions beside the best ones."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from mild.evaluation.demo.pictures import draw_line, draw_plane, segments
+
+
+@pytest.fixture(scope="module")
+def line():
+    return draw_line(n_samples=3000)
+
+
+@pytest.fixture(scope="module")
+def plane():
+    return draw_plane(n_samples=2000)
+
+
+@pytest.mark.parametrize("picture", ["line", "plane"])
+def test_stationary_regions_come_close_to_the_best_and_argmax_does_not(picture, request):
+    drawn = request.getfixturevalue(picture)
+    learned = {entry.label: entry for entry in drawn.learned}
+    good, bad = learned["MILD theory, stationary"], learned["MILD theory, argmax"]
+    assert good.agreement > 0.93
+    assert drawn.best_loss <= good.loss < drawn.best_loss + 0.03 < drawn.constant_loss
+    assert bad.loss > good.loss + 0.005
+    assert bad.agreement < good.agreement - 0.05
+
+
+def test_grid_and_choices_have_the_same_length(line, plane):
+    for picture in (line, plane):
+        assert picture.best.shape == (len(picture.grid),)
+        assert all(entry.chosen.shape == picture.best.shape for entry in picture.learned)
+
+
+def test_the_best_regions_of_the_line_are_four(line):
+    assert [part["expert"] for part in segments(line.grid[:, 0], line.best)] == [2, 1, 2, 0]
+
+
+def test_segments_cover_the_line_without_gaps():
+    positions = np.linspace(0, 1, 11)
+    parts = segments(positions, [1, 1, 0, 0, 0, 2, 2, 2, 2, 1, 1])
+    assert [part["expert"] for part in parts] == [1, 0, 2, 1]
+    assert parts[0]["start"] == 0
+    assert parts[-1]["end"] == 1
+    assert all(a["end"] == b["start"] for a, b in itertools.pairwise(parts))
+
+
+def test_one_expert_is_one_segment():
+    assert segments(np.array([0.0, 1.0]), [3, 3]) == [{"expert": 3, "start": 0.0, "end": 1.0}]

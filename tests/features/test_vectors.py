@@ -1,0 +1,61 @@
+"""Precomputed vectors pass through, and nothing else does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mild.errors import InvalidInputError, UnsupportedError
+from mild.features import VectorFeatures
+
+
+@pytest.fixture
+def features():
+    return VectorFeatures(column="embedding").fit(np.ones((5, 3)))
+
+
+def test_vectors_pass_through_unchanged(features):
+    given = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(features.transform(given), given)
+    np.testing.assert_array_equal(features.transform_one([1, 2, 3]), [1, 2, 3])
+    np.testing.assert_array_equal(features.transform(list(given)), given)
+
+
+def test_the_width_is_that_of_the_fitted_vectors(features):
+    assert features.n_features == 3
+    with pytest.raises(
+        InvalidInputError, match=r"in column 'embedding' must have 3 numbers .* got 2"
+    ):
+        features.transform([[1.0, 2.0]])
+    with pytest.raises(InvalidInputError, match="must have 3 numbers each; got 4"):
+        features.fit(np.ones((2, 4)))
+
+
+def test_a_text_is_refused_with_what_to_give(features):
+    for texts in (["hello"], "hello"):
+        with pytest.raises(UnsupportedError, match="vectors in column 'embedding'"):
+            features.transform(texts)
+    with pytest.raises(UnsupportedError, match="give it the vector"):
+        features.transform_one("hello")
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ([[1.0, np.nan, 0.0]], "finite; got nan in row 0, column 1"),
+        ([1.0, 2.0, 3.0], r"shape \(n, width\)"),
+        ([[1.0], [1.0, 2.0]], "rows of numbers"),
+        ([[None, "a", 1]], "rows of numbers"),
+    ],
+)
+def test_what_is_no_matrix_of_finite_numbers_is_refused(features, values, sentence):
+    with pytest.raises(InvalidInputError, match=sentence):
+        features.transform(values)
+
+
+def test_the_state_is_width_and_column(features):
+    settings, tensors = features.state()
+    assert settings == {"n_features": 3, "column": "embedding"}
+    assert tensors == {}
+    again = VectorFeatures.from_state(settings, tensors)
+    assert again.n_features == 3

@@ -1,0 +1,234 @@
+"""Fine-tuning learns, repeats itself, resumes, and refuses what cannot be meant."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from mild.errors import (
+    ArtifactError,
+    DegenerateDataWarning,
+    InvalidInputError,
+    MissingExtraError,
+    OptionError,
+)
+from mild.metrics import best_constant, deferral_loss
+from mild.routers.transformer import DEBERTA, TransformerRouter
+from tolerances import rounding
+from transformer_cases import make_task
+
+pytest.importorskip("torch", reason="a transformer router is fitted with it")
+
+TEXTS, COSTS = make_task(96)
+STEPS = 6
+FAST = {
+    "lr": 3e-3,
+    "head_lr": 3e-2,
+    "batch_size": 8,
+    "max_length": 16,
+    "dropout": 0.0,
+    "pooling": "mean",
+}
+
+
+def small(folder, **options):
+    return TransformerRouter(folder, **{**FAST, "epochs": 2, **options})
+
+
+@pytest.fixture(scope="module")
+def fitted(models):
+    return small(models["deberta"], epochs=4, loss="tdef").fit(TEXTS, COSTS)
+
+
+def test_the_defaults_are_the_papers():
+    router = TransformerRouter()
+    assert router.model == DEBERTA == "microsoft/deberta-v3-xsmall"
+    assert (router.epochs, router.lr) == (5, 5e-5)
+
+
+def test_training_reduces_the_loss_and_beats_the_best_constant_on_new_texts(folder):
+    router = small(folder, epochs=4, loss="tdef").fit(TEXTS, COSTS)
+    losses = [record["loss"] for record in router.history_]
+    assert len(losses) == 4
+    assert losses[-1] < 0.5 * losses[0]
+    texts, costs = make_task(60, seed=1)
+    constant = best_constant(COSTS).expert
+    assert deferral_loss(costs, router.predict(texts)) < 0.3 * costs[:, constant].mean()
+    assert router.score(texts, costs) == -deferral_loss(costs, router.predict(texts))
+
+
+def test_scores_probabilities_and_choices_belong_together(fitted):
+    scores = fitted.decision_function(TEXTS[:20])
+    shares = fitted.predict_proba(TEXTS[:20])
+    assert scores.shape == shares.shape == (20, 3)
+    np.testing.assert_allclose(shares.sum(axis=1), 1, atol=1e-6)
+    np.testing.assert_array_equal(shares.argmax(axis=1), fitted.predict(TEXTS[:20]))
+    np.testing.assert_allclose(
+        fitted.policy_.decision_function(fitted.features(TEXTS[:20])), scores
+    )
+
+
+@pytest.mark.parametrize("loss", ["mild", "tdef", "ce", "cwce", "ldam"])
+def test_every_loss_learns(models, loss):
+    router = small(models["bert"], loss=loss, epochs=4).fit(TEXTS, COSTS)
+    assert router.history_[-1]["loss"] < router.history_[0]["loss"]
+    assert deferral_loss(COSTS, router.predict(TEXTS)) < 0.3
+
+
+def test_experts_that_were_never_asked_are_no_evidence(models):
+    rng = np.random.default_rng(0)
+    costs = np.where(rng.random(COSTS.shape) < 0.3, np.nan, COSTS)
+    costs[np.isnan(costs).all(axis=1), 0] = 1.0
+    router = small(models["bert"], epochs=4).fit(TEXTS, costs)
+    assert all(np.isfinite(record["loss"]) for record in router.history_)
+    assert deferral_loss(COSTS, router.predict(TEXTS)) < 0.4
+
+
+def test_the_same_seed_gives_the_same_router_and_leaves_torch_alone(models):
+    import torch
+
+    before = torch.random.get_rng_state()
+    options = {"dropout": 0.3, "random_state": 3}
+    first = small(models["deberta"], **options).fit(TEXTS, COSTS)
+    second = small(models["deberta"], **options).fit(TEXTS, COSTS)
+    other = small(models["deberta"], **{**options, "random_state": 4}).fit(TEXTS, COSTS)
+    assert torch.equal(before, torch.random.get_rng_state())
+    scores = first.decision_function(TEXTS)
+    np.testing.assert_array_equal(scores, second.decision_function(TEXTS))
+    assert not np.allclose(scores, other.decision_function(TEXTS))
+
+
+def test_one_text_is_decided_as_among_others(fitted):
+    together = fitted.decision_function(TEXTS[:30])
+    alone = np.concatenate([fitted.decision_function([text]) for text in TEXTS[:30]])
+    np.testing.assert_allclose(alone, together, atol=1e-5)
+
+
+def test_weights_and_rows_of_weight_zero_are_kept(models):
+    weight = np.ones(len(TEXTS))
+    weight[64:] = 0
+    whole = small(models["bert"]).fit(TEXTS, COSTS, weight)
+    part = small(models["bert"]).fit(TEXTS[:64], COSTS[:64])
+    assert [r["loss"] for r in whole.history_] == pytest.approx([r["loss"] for r in part.history_])
+
+
+def test_with_rows_held_out_the_best_epoch_is_kept(models):
+    router = small(models["bert"], epochs=4, validation_fraction=0.25).fit(TEXTS, COSTS)
+    held = [(r["validation_loss"], r["validation_surrogate"]) for r in router.history_]
+    assert router.best_epoch_ == 1 + held.index(min(held))
+
+
+def test_a_killed_run_goes_on_where_it_was(models, tmp_path):
+    class KilledError(Exception):
+        pass
+
+    def kill(step, steps, message):
+        if message.startswith("epoch 3"):
+            raise KilledError
+
+    options = {"epochs": 4, "dropout": 0.2, "batch_size": 16, "margins": "uniform"}
+    whole = small(models["bert"], **options).fit(TEXTS, COSTS)
+    options["checkpoint"] = tmp_path / "run.safetensors"
+    with pytest.raises(KilledError):
+        small(models["bert"], **options, progress=kill).fit(TEXTS, COSTS)
+    seen = []
+    again = small(models["bert"], **options, progress=lambda *said: seen.append(said))
+    again.fit(TEXTS, COSTS)
+    assert seen[0][2].startswith("epoch 3")
+    assert seen[-1][0] == seen[-1][1] == 4 * STEPS
+    assert again.history_ == whole.history_
+    np.testing.assert_array_equal(again.decision_function(TEXTS), whole.decision_function(TEXTS))
+    with pytest.raises(ArtifactError, match="belongs to another run, with other data"):
+        small(models["bert"], **options).fit(TEXTS[:50], COSTS[:50])
+    with pytest.raises(ArtifactError, match=r"with lr=0.003, not 0.001"):
+        small(models["bert"], **{**options, "lr": 1e-3}).fit(TEXTS, COSTS)
+
+
+def test_an_expert_can_go_without_a_refit(fitted):
+    fewer = fitted.without(1)
+    scores = fitted.decision_function(TEXTS[:10])
+    near = rounding(np.float32, np.abs(scores).max())
+    np.testing.assert_allclose(fewer.decision_function(TEXTS[:10]), scores[:, [0, 2]], **near)
+
+
+def test_one_expert_leaves_nothing_to_train(models):
+    router = small(models["bert"]).fit(TEXTS[:10], COSTS[:10, :1])
+    assert router.history_ == []
+    assert set(router.predict(TEXTS[:10])) == {0}
+
+
+def test_costs_that_are_all_equal_are_said_to_teach_nothing(models):
+    with pytest.warns(DegenerateDataWarning, match="nothing to learn"):
+        small(models["bert"], epochs=1).fit(TEXTS[:10], np.ones((10, 3)))
+
+
+def test_a_rate_beyond_reason_is_said_to_diverge(models):
+    with pytest.raises(InvalidInputError, match=r"training diverged in epoch 1.*Lower lr=1e\+30"):
+        small(models["bert"], lr=1e30, clip=1e30).fit(TEXTS, COSTS)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("model", "", "model must be a folder or a name"),
+        ("loss", "mlid", "Did you mean 'mild'"),
+        ("margins", "best", "margins must be one of 'theory', 'uniform', 'tuned'"),
+        ("margins", [1.0, 2.0], "margins must have shape"),
+        ("decision", "max", "decision must be one of"),
+        ("pooling", "max", "pooling must be one of"),
+        ("precision", "float16", "precision must be one of"),
+        ("epochs", 0, "epochs must be an integer, at least 1"),
+        ("max_length", 4, "max_length must be an integer, at least 8"),
+        ("lr", 0, "lr must be positive"),
+        ("head_lr", -1, "head_lr must be positive or None"),
+        ("clip", float("nan"), "clip must be a finite number"),
+        ("weight_decay", -1, "weight_decay must be non-negative"),
+        ("warmup", 1, r"warmup must lie in \[0, 1\)"),
+        ("dropout", 1.0, r"dropout must lie in \[0, 1\)"),
+        ("random_state", None, "random_state must be an integer"),
+        ("progress", 3, "progress must be callable or None"),
+        ("checkpoint", 3, "checkpoint must be a path or None"),
+        ("device", "no-such", "device must be 'auto' or a device of torch"),
+    ],
+)
+def test_an_option_that_cannot_be_meant_is_refused(models, option, value, message):
+    with pytest.raises((InvalidInputError, OptionError), match=message):
+        small(models["bert"]).set_params(**{option: value}).fit(TEXTS[:8], COSTS[:8])
+
+
+@pytest.mark.parametrize(
+    ("texts", "costs", "message"),
+    [
+        ("one text", COSTS[:1], "texts must be a list of strings; got one str"),
+        ([1.0, 2.0], COSTS[:2], "texts must be strings; got float at place 0"),
+        (TEXTS[:1], COSTS[:1], "texts must be at least 2"),
+        (TEXTS[:3], COSTS[:2], "costs must have"),
+        (TEXTS[:2], None, "requires y to be passed"),
+    ],
+)
+def test_data_that_are_no_texts_and_costs_are_refused(models, texts, costs, message):
+    with pytest.raises(InvalidInputError, match=message):
+        small(models["bert"]).fit(texts, costs)
+
+
+def test_predicting_takes_texts_alone(fitted):
+    with pytest.raises(InvalidInputError, match="texts must be strings"):
+        fitted.predict([[1.0, 2.0]])
+    assert fitted.predict([]).shape == (0,)
+
+
+@pytest.mark.parametrize("package", ["torch", "transformers"])
+def test_a_missing_package_is_named(models, package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(
+        MissingExtraError, match=r"torch and transformers; pip install .*transformer"
+    ):
+        small(models["bert"]).fit(TEXTS[:8], COSTS[:8])
+
+
+def test_its_parameters_can_be_written_as_json(models):
+    params = small(models["bert"]).get_params()
+    assert json.loads(json.dumps(params, default=str))["epochs"] == 2

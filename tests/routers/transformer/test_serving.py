@@ -1,0 +1,138 @@
+"""What was exported gives the vectors and the decisions of the network, without torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from mild.artifact import load, save
+from mild.errors import ArtifactError, MissingExtraError
+from mild.features import EncoderFeatures, OnnxFeatures
+from mild.routers.linear import LinearRouter
+from mild.routers.transformer import TransformerRouter, onnx_features
+from mild.routers.transformer.serving import exported
+from text_cases import ODD_TEXTS
+from tolerances import rounding
+from transformer_cases import make_task
+
+for needed in ("torch", "transformers", "onnx", "onnxruntime"):
+    pytest.importorskip(needed, reason="a transformer router is exported with it")
+
+TEXTS, COSTS = make_task(96)
+MIXED = [*TEXTS[:20], *ODD_TEXTS, "what is " * 500, *TEXTS[20:]]
+# Batches of all lengths, one text alone, and far more tokens than are read.
+OPTIONS = {"lr": 1e-2, "batch_size": 8, "max_length": 24, "epochs": 4, "loss": "tdef"}
+
+
+@pytest.fixture(scope="module", params=["deberta", "bert"])
+def router(request, models):
+    pooling = "cls" if request.param == "deberta" else "mean"
+    return TransformerRouter(models[request.param], pooling=pooling, **OPTIONS).fit(TEXTS, COSTS)
+
+
+@pytest.fixture(scope="module")
+def saved(router, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("routers") / "router"
+    return router.save(folder, expert_names=["small", "medium", "large"])
+
+
+def test_a_saved_router_scores_and_decides_as_the_network_does(router, saved):
+    loaded = load(saved)
+    assert type(loaded.text) is OnnxFeatures
+    assert repr(loaded).startswith("LoadedRouter(linear, 16 onnx features")
+    scores = loaded.decision_function(loaded.features(MIXED))
+    np.testing.assert_allclose(scores, router.decision_function(MIXED), atol=1e-4)
+    np.testing.assert_array_equal(loaded.route(MIXED), router.predict(MIXED))
+    assert [loaded.decide_text(text) for text in MIXED] == loaded.route(MIXED).tolist()
+    assert len(set(loaded.route(TEXTS))) > 1
+
+
+def test_the_folder_holds_four_files_and_their_digests(saved):
+    names = {path.name for path in saved.iterdir()}
+    assert names == {"router.json", "tensors.safetensors", "encoder.onnx", "tokenizer.json"}
+    manifest = json.loads((saved / "router.json").read_text())
+    assert manifest["text"]["kind"] == "onnx"
+    assert manifest["estimator"]["class"] == "TransformerRouter"
+    assert manifest["expert_names"] == ["small", "medium", "large"]
+
+
+def test_it_serves_where_torch_and_transformers_cannot_be_imported(router, saved, tmp_path):
+    (tmp_path / "texts.json").write_text(json.dumps(MIXED))
+    code = (
+        "import sys, json\n"
+        "for name in ('torch', 'transformers', 'sklearn', 'scipy', 'onnx'):\n"
+        "    sys.modules[name] = None\n"
+        "import mild\n"
+        f"texts = json.load(open({str(tmp_path / 'texts.json')!r}))\n"
+        f"print(json.dumps(mild.load({str(saved)!r}).route(texts).tolist()))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == router.predict(MIXED).tolist()
+
+
+def test_saving_a_fitted_router_takes_its_encoder_along(router, tmp_path):
+    loaded = load(save(router, tmp_path / "other"))
+    np.testing.assert_array_equal(loaded.route(TEXTS), router.predict(TEXTS))
+
+
+def test_a_loaded_router_is_saved_again_and_replaced(saved, tmp_path):
+    again = save(load(saved), tmp_path / "again")
+    for name in ("encoder.onnx", "tokenizer.json"):
+        assert (again / name).read_bytes() == (saved / name).read_bytes()
+    plain = LinearRouter().fit([[0.0], [1.0]], [[0, 1], [1, 0]])
+    save(plain, again, overwrite=True)
+    assert {path.name for path in again.iterdir()} == {"router.json", "tensors.safetensors"}
+
+
+def test_an_export_that_gives_other_vectors_is_refused(router, monkeypatch):
+    from mild.routers.transformer import export
+
+    real = export.vectors_of
+    monkeypatch.setattr(export, "vectors_of", lambda *given: real(*given) + 1e-2)
+    tokens = router._tokens
+    with pytest.raises(ArtifactError, match=r"they differ by 0.01"):
+        exported(router._network.encoder, router._tokenizer, tokens.max_length, tokens.pad)
+
+
+def test_an_encoder_of_two_gigabytes_is_refused(router, monkeypatch):
+    from mild.routers.transformer import export
+
+    monkeypatch.setattr(export, "MOST", 1000)
+    with pytest.raises(ArtifactError, match="less than 2 GB of weights"):
+        export.to_onnx(router._network.encoder)
+
+
+def test_saving_without_onnx_names_the_package(router, monkeypatch):
+    import importlib.util
+
+    real = importlib.util.find_spec
+    hidden = lambda name, *rest: None if name == "onnx" else real(name, *rest)  # noqa: E731
+    monkeypatch.setattr(importlib.util, "find_spec", hidden)
+    from mild.routers.transformer.export import to_onnx
+
+    with pytest.raises(MissingExtraError, match=r"needs the package onnx; pip install"):
+        to_onnx(router._network.encoder)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_frozen_encoder_features_are_served_by_the_same_path(models, pooling, tmp_path):
+    import shutil
+
+    folder = shutil.copytree(models["bert"], tmp_path / "encoder")
+    (folder / "1_Pooling").mkdir()
+    first = {"pooling_mode_cls_token": pooling == "cls"}
+    (folder / "1_Pooling/config.json").write_text(json.dumps(first))
+    (folder / "modules.json").write_text(json.dumps([{"type": "a.Normalize"}]))
+    features = EncoderFeatures(folder, cache=False, max_length=24).fit(TEXTS)
+    carried = onnx_features(features)
+    # Vectors of length 1 that lie close together: the scale makes their rounding large.
+    near = rounding(np.float32, 1 / carried.state()[1]["scale"].item())
+    np.testing.assert_allclose(carried.transform(MIXED), features.transform(MIXED), **near)
+    router = LinearRouter().fit(features.transform(TEXTS), COSTS)
+    loaded = load(save(router, tmp_path / "router", text=carried))
+    np.testing.assert_array_equal(loaded.route(TEXTS), router.predict(features.transform(TEXTS)))

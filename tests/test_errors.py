@@ -1,0 +1,98 @@
+"""The error tree, and options that suggest what was meant."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from mild import errors as error_module
+from mild.errors import MildError, MildWarning, OptionError, check_option
+
+BUILTINS = {
+    "InvalidInputError": ValueError,
+    "OptionError": ValueError,
+    "UnsupportedError": TypeError,
+    "MissingExtraError": ImportError,
+    "ArtifactError": ValueError,
+    "DataFileError": ValueError,
+    "OutputExistsError": FileExistsError,
+}
+
+
+def classes() -> dict[str, type]:
+    return {
+        name: value
+        for name, value in vars(error_module).items()
+        if inspect.isclass(value) and value.__module__ == "mild.errors"
+    }
+
+
+def test_every_error_is_a_mild_error_and_refines_a_builtin() -> None:
+    errors = {
+        n: c
+        for n, c in classes().items()
+        if issubclass(c, Exception) and c.__name__[-5:] == "Error"
+    }
+    assert set(errors) == {*BUILTINS, "MildError"}
+    for name, builtin in BUILTINS.items():
+        assert issubclass(errors[name], MildError)
+        assert issubclass(errors[name], builtin)
+
+
+def test_every_warning_is_a_mild_warning_and_a_user_warning() -> None:
+    warnings = [c for c in classes().values() if issubclass(c, Warning)]
+    assert len(warnings) == 4
+    for warning in warnings:
+        assert issubclass(warning, MildWarning)
+        assert issubclass(warning, UserWarning)
+
+
+def test_the_tree_is_drawn_at_the_top_and_lists_every_class() -> None:
+    for name in classes():
+        assert name in (error_module.__doc__ or "")
+
+
+def test_all_lists_every_class() -> None:
+    assert set(error_module.__all__) == {*classes(), "check_option", "listed"}
+
+
+def test_known_options_pass_through() -> None:
+    assert check_option("rule", "argmax", ("stationary", "argmax")) == "argmax"
+
+
+def test_an_unknown_option_names_the_rule_the_value_and_the_nearest_option() -> None:
+    with pytest.raises(OptionError) as caught:
+        check_option("rule", "stationery", ("stationary", "argmax"))
+    assert str(caught.value) == (
+        "rule must be one of 'stationary', 'argmax'; got 'stationery'. Did you mean 'stationary'?"
+    )
+
+
+def test_an_option_far_from_all_others_suggests_nothing() -> None:
+    with pytest.raises(OptionError) as caught:
+        check_option("rule", "xyz", ("stationary", "argmax"))
+    assert str(caught.value) == "rule must be one of 'stationary', 'argmax'; got 'xyz'."
+
+
+@pytest.mark.parametrize("value", [None, 3, ["argmax"]])
+def test_a_value_that_is_no_text_is_refused(value: object) -> None:
+    with pytest.raises(OptionError, match="rule must be one of 'argmax'; got"):
+        check_option("rule", value, ("argmax",))
+
+
+def test_codes_are_stable_and_name_the_parameter() -> None:
+    codes = {name: cls.code for name, cls in classes().items() if issubclass(cls, MildError)}
+    assert codes == {
+        "MildError": "error",
+        "InvalidInputError": "invalid_input",
+        "OptionError": "unknown_option",
+        "UnsupportedError": "unsupported",
+        "MissingExtraError": "missing_extra",
+        "ArtifactError": "invalid_artifact",
+        "DataFileError": "invalid_data_file",
+        "OutputExistsError": "output_exists",
+    }
+    with pytest.raises(OptionError) as caught:
+        check_option("--price-kind", "x", ["a"])
+    assert (caught.value.parameter, caught.value.code) == ("price_kind", "invalid_price_kind")
