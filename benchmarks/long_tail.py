@@ -11,9 +11,8 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from experiments.records import commit
-
 from benchmarks.measure import environment
+from experiments.records import commit
 from mild.evaluation.demo.long_tail import TailCase, describe, run_case
 
 KEPT = Path(__file__).parent.parent / "results" / "long_tail.json"

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from experiments.records import commit
 
 from benchmarks.measure import Report, environment
+from experiments.records import commit
 from mild.data import read_outcomes
 from mild.errors import DegenerateDataWarning
 from mild.evaluation.comparison import Comparison, Method, chosen_methods, compare

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import typer
-from mild.errors import MildError
 from rich.console import Console
 from rich.progress import Progress
+
+from mild.errors import MildError
 
 __all__ = ["main", "progress_bar"]
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from mild.errors import check_option
 
 from experiments.console import main, progress_bar
 from experiments.images.data import DATASETS, fetch_images, load_images
@@ -26,6 +25,8 @@ from experiments.images.methods import READINGS, ROBUSTNESS, Method
 from experiments.images.run import TABLES, Request, run, run_classifier
 from experiments.images.training import DEFAULT, PROTOCOLS, Protocol
 from experiments.show import print_tables
+from mild.artifact.files import replacing
+from mild.errors import DataFileError, check_option
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
@@ -173,17 +174,28 @@ def classifier(
     width: Width = None,
     data_dir: DataDir = Path("data"),
     device: Device = "auto",
+    results: Annotated[Path, typer.Option(help="JSON file.")] = Path("results/classifier.json"),
 ) -> None:
-    """Test accuracy of a plain classifier, as JSON lines: what a protocol is worth."""
+    """Test accuracy of a plain classifier trained by each protocol."""
+    try:
+        records = json.loads(results.read_text()) if results.exists() else []
+        known = {record["key"]: record for record in records}
+    except (ValueError, TypeError, KeyError) as error:
+        raise DataFileError(f"{results} must be a list of records ({error}).") from error
     for name in dataset:
         data = load_images(name, data_dir)
         for text in protocol:
             usual = PROTOCOLS[check_option("protocol", text, PROTOCOLS)]
             changed = usual.changed(epochs=epochs, batch_size=batch_size, lr=lr, width=width)
             with progress_bar(f"{name}, {changed.name}") as progress:
-                records = run_classifier(data, changed, seeds, device, progress)
-            for record in records:
-                typer.echo(json.dumps(record))
+                made = run_classifier(data, changed, seeds, device, progress, known)
+            known |= {record["key"]: record for record in made}
+            results.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(results) as file:
+                file.write(json.dumps(list(known.values()), indent=1).encode() + b"\n")
+            for record in made:
+                said = f"{name}, {changed.name}, seed {record['cell']['seed']}"
+                typer.echo(f"{said}: accuracy {record['accuracy']:.4f}")
 
 
 @app.command()

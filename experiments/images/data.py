@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
+
 from mild.core.arrays import check_labels
 from mild.errors import DataFileError, InvalidInputError, MildWarning, check_option
-from numpy.typing import NDArray
 
 __all__ = [
     "DATASETS",
@@ -191,7 +192,8 @@ def _load_cifar(
     parts = [read(file) for file in train]
     images, labels = (np.concatenate(each) for each in zip(*parts, strict=True))
     names = _unpickle(folder / meta)[f"{prefix}label_names"]
-    return ImageData(name, images, labels, *read(test), tuple(map(str, names)), flip=True)
+    names = tuple(n.decode() if isinstance(n, bytes) else str(n) for n in names)
+    return ImageData(name, images, labels, *read(test), names, flip=True)
 
 
 def _load_cifar10(folder: Path) -> ImageData:

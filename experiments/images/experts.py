@@ -15,9 +15,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from mild.artifact.files import replacing
-from mild.core.costs import cheapest, cost_matrix
-from mild.errors import InvalidInputError, MildWarning, OptionError, check_option
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
@@ -25,6 +22,9 @@ from safetensors.numpy import save
 from experiments.images.data import ImageData, PeopleFile
 from experiments.images.training import RECIPE, Protocol, TrainedNetwork, train_network
 from experiments.records import DivergedError, content_key
+from mild.artifact.files import replacing
+from mild.core.costs import cheapest, cost_matrix
+from mild.errors import InvalidInputError, MildWarning, OptionError, check_option
 
 __all__ = [
     "COSTS",

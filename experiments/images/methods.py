@@ -12,11 +12,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
+
 from mild.core.costs import ALL_REWARDS, REWARDS, cheapest
 from mild.core.losses.labels import class_weights, ldam_margins
 from mild.core.margins import COUNTS, membership, theory_margins, uniform_margins
 from mild.errors import InvalidInputError, OptionError, check_option
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,17 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 from joblib import parallel_config
-from mild.core.costs import REWARDS, cheapest
-from mild.core.decisions import decide
-from mild.core.margins import (
-    COUNTS,
-    membership,
-    paper_grid,
-    ratio_grid,
-    theory_margins,
-    uniform_margins,
-)
-from mild.errors import InvalidInputError, check_option
 from numpy.typing import NDArray
 
 from experiments.images.data import (
@@ -71,6 +60,17 @@ from experiments.images.training import (
     train_network,
 )
 from experiments.records import SCHEMA, DivergedError, Record, ResultsFile, cell_key, surroundings
+from mild.core.costs import REWARDS, cheapest
+from mild.core.decisions import decide
+from mild.core.margins import (
+    COUNTS,
+    membership,
+    paper_grid,
+    ratio_grid,
+    theory_margins,
+    uniform_margins,
+)
+from mild.errors import InvalidInputError, check_option
 from mild.metrics import (
     best_constant,
     deferral_loss,
@@ -201,6 +201,37 @@ def plan(request: Request) -> list[Cell]:
     return [Cell(*values) for values in itertools.product(*parts)]
 
 
+def cell_entry(request: Request, cell: Cell, digest: str) -> dict[str, Any]:
+    """The cell of a record; ``digest`` is that of the images.
+
+    Keys are made from it, so that a field that was added later is left out at its usual value.
+    """
+    trained = cell.experts != "synthetic"
+    experts = request.expert_protocol or request.protocol
+    entry: dict[str, Any] = {
+        "table": request.table,
+        "dataset": cell.dataset,
+        "data": digest,
+        "setup": cell.setup.name,
+        "coverage": list(cell.setup.coverage),
+        "experts": cell.experts,
+        "cost": cell.cost,
+        "scale": request.scale,
+        "holdout": request.holdout and cell.experts == "real",
+        "expert_seed": request.expert_seed if trained else None,
+        "expert_protocol": experts.as_dict() if trained else None,
+        "protocol": request.protocol.as_dict(),
+        "method": cell.method.as_dict(),
+        "seed": cell.seed,
+        **recipe(),
+    }
+    if request.ambiguous is not None:
+        entry["ambiguous"] = request.ambiguous
+    if request.validation:
+        entry["validation"] = True
+    return entry
+
+
 def run(request: Request, progress: Progress | None = None) -> list[Record]:
     """Records of all cells of a request, in their order.
 
@@ -260,31 +291,9 @@ class _Runner:
         return read_people(self.request.people_file or "", self.data(dataset))
 
     def entry(self, cell: Cell) -> dict[str, Any]:
-        """The cell of a record. Fields of later versions are left out where they are as ever."""
-        request, data = self.request, self.data(cell.dataset)
-        trained = cell.experts != "synthetic"
-        experts = request.expert_protocol or request.protocol
-        entry: dict[str, Any] = {
-            "table": request.table,
-            "dataset": cell.dataset,
-            "data": data.digest(),
-            "setup": cell.setup.name,
-            "coverage": list(cell.setup.coverage),
-            "experts": cell.experts,
-            "cost": cell.cost,
-            "scale": request.scale,
-            "holdout": request.holdout and cell.experts == "real",
-            "expert_seed": request.expert_seed if trained else None,
-            "expert_protocol": experts.as_dict() if trained else None,
-            "protocol": request.protocol.as_dict(),
-            "method": cell.method.as_dict(),
-            "seed": cell.seed,
-            **recipe(),
-        }
-        if request.ambiguous is not None:
-            entry["ambiguous"] = request.ambiguous
-        if request.validation:
-            entry["validation"] = True
+        """The cell of a record, with what the annotations add to it."""
+        data = self.data(cell.dataset)
+        entry = cell_entry(self.request, cell, data.digest())
         if cell.experts == "people":
             people = self.people(cell.dataset)
             columns = people_columns(people)
@@ -296,7 +305,7 @@ class _Runner:
                 "test_fraction": TEST_FRACTION,
             }
             if cell.cost == "cost":
-                entry["price"] = request.price
+                entry["price"] = self.request.price
         return entry
 
     def record(self, cell: Cell, tell: Callable[[str], None]) -> Record:
@@ -573,11 +582,17 @@ def run_classifier(
     seeds: int,
     device: str = "auto",
     progress: Progress | None = None,
+    known: Mapping[str, dict[str, Any]] | None = None,
 ) -> list[dict[str, Any]]:
-    """Test accuracy of a plain classifier, per seed: what a protocol is worth."""
+    """Test accuracy of a plain classifier, per seed; records in ``known``, by key, are not made again."""
     place = choose_device(device)
-    records = []
+    records: list[dict[str, Any]] = []
     for seed in range(seeds):
+        cell: dict[str, Any] = {"table": "classifier", "dataset": data.name, "data": data.digest()}
+        cell |= {"protocol": protocol.as_dict(), "seed": seed, **recipe()}
+        if known and cell_key(cell) in known:
+            records.append(known[cell_key(cell)])
+            continue
         network = train_classifier(
             data.train_images,
             data.train_labels,
@@ -588,8 +603,6 @@ def run_classifier(
             progress=progress,
         )
         answers = np.argmax(network.scores(data.test_images), axis=1)
-        cell: dict[str, Any] = {"table": "classifier", "dataset": data.name, "data": data.digest()}
-        cell |= {"protocol": protocol.as_dict(), "seed": seed, **recipe()}
         records.append(
             {
                 "schema": SCHEMA,
@@ -726,7 +739,7 @@ def search_grid(
     }
 
 
-#: The tables with their usual parts: data sets, setups, experts, costs.
+#: The tables with their usual setups, experts and costs.
 TABLES: dict[str, tuple[tuple[Setup, ...], tuple[str, ...], tuple[str, ...]]] = {
     "table1": (tuple(SETUPS[name] for name in ("I", "II", "III")), ("synthetic",), COSTS),
     "table2": (tuple(SETUPS[name] for name in ("I", "II", "III")), ("real",), COSTS),

@@ -19,13 +19,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from mild.errors import ArtifactError, InvalidInputError, MildWarning, check_option
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
 from experiments.images.network import Network, make_network
 from experiments.records import DivergedError
+from mild.errors import ArtifactError, InvalidInputError, MildWarning, check_option
 from mild.routers.neural.checkpoint import Checkpoint
 from mild.routers.neural.run import Run
 from mild.routers.neural.training import learning_rate, train_epochs

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from mild.data import read_outcomes
-from mild.errors import OptionError, check_option
 
 from experiments.console import main, progress_bar
 from experiments.images.methods import Method
@@ -31,6 +29,8 @@ from experiments.llm.run import (
 )
 from experiments.paper import BETA
 from experiments.show import print_tables
+from mild.data import read_outcomes
+from mild.errors import OptionError, check_option
 
 app = typer.Typer(add_completion=False)
 

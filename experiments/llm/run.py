@@ -13,6 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+from experiments.images.methods import Method, decisions
+from experiments.images.run import judged, reference
+from experiments.paper import BETA, QWEN
+from experiments.records import SCHEMA, DivergedError, Record, ResultsFile, cell_key, surroundings
 from mild.artifact.expert_names import match_expert
 from mild.core.costs import REWARDS
 from mild.core.decisions import decide
@@ -23,12 +29,6 @@ from mild.errors import DataFileError, InvalidInputError, check_option
 from mild.features import make_features
 from mild.features.embedding import flat_scale
 from mild.features.model_places import digest_files, model_folder
-from numpy.typing import NDArray
-
-from experiments.images.methods import Method, decisions
-from experiments.images.run import judged, reference
-from experiments.paper import BETA, QWEN
-from experiments.records import SCHEMA, DivergedError, Record, ResultsFile, cell_key, surroundings
 from mild.metrics import shuffled_control
 from mild.routers.linear import LinearRouter
 from mild.routers.targets import LDAM_SCALE

@@ -9,10 +9,10 @@ import random
 import tracemalloc
 
 import pytest
-from benchmarks.fuzzing.bodies import ENDPOINTS, mutated_body, mutated_headers, mutated_path
-from benchmarks.fuzzing.schema import any_body, good_body
 from hypothesis import HealthCheck, given, settings
 
+from benchmarks.fuzzing.bodies import ENDPOINTS, mutated_body, mutated_headers, mutated_path
+from benchmarks.fuzzing.schema import any_body, good_body
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, chat, expert, gateway, request_bytes
 
