@@ -45,8 +45,8 @@ for rate in 1e-3 2e-3 8e-3 1.6e-2; do
     fast classifier --lr $rate --results "$results/classifier.json"
 done
 
-fast readings --robustness --results "$results/readings.jsonl"
-fast readings --scale unit --results "$results/readings-unit.jsonl"
+fast readings --robustness --seeds 3 --results "$results/readings.jsonl"
+fast readings --scale unit --seeds 3 --results "$results/readings-unit.jsonl"
 
 table1="run table1 --results $results/table1.jsonl"
 $table1 --protocol fast --method tdef --method mild --method mild:total=mean1 --method tuned:rewards=any

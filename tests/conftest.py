@@ -1,6 +1,7 @@
-"""What tests of several rooms share."""
+"""Fixtures of several packages, and a summary of what was skipped."""
 
 import signal
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,39 @@ settings.load_profile("patient")
 # A shell that starts us in the background has us ignore Ctrl-C, and with us all that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Words of a skip's reason, and what to install so that its tests run.
+REMEDIES = {
+    "chromium": "apt install chromium",
+    "postgresql": "apt install postgresql",
+    "psycopg": "pip install '.[postgres]'",
+    "openssl": "apt install openssl",
+    "real model": "make test-real",
+    "cuda": "run on a machine with a CUDA GPU",
+    "transformer": "pip install '.[transformer]'",
+    "encoder": "pip install '.[transformer]'",
+    "ray": "pip install '.[ray]'",
+    "torch": "pip install '.[neural]'",
+}
+
+
+def pytest_terminal_summary(terminalreporter):
+    """List skipped tests by reason, with what to install."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
+        for report in skipped
+        if isinstance(report.longrepr, tuple)
+    )
+    if not reasons:
+        return
+    terminalreporter.section("skipped")
+    for reason, count in reasons.most_common():
+        known = (remedy for word, remedy in REMEDIES.items() if word in reason.lower())
+        remedy = next(known, None)
+        advice = f" ({remedy})" if remedy and remedy not in reason else ""
+        terminalreporter.write_line(f"{count:5}  {reason}{advice}")
 
 
 @pytest.fixture(scope="session")
