@@ -107,6 +107,9 @@ def _block(records: Sequence[Record], confidence: float) -> Block:
             "std": group.loss.std() if len(group) > 1 else math.nan,
             "shares": " ".join(f"{100 * v:.1f}" for v in np.mean(group.shares.tolist(), axis=0)),
         }
+        if group.control.notna().all():
+            # The same shares, dealt at random.
+            row["shuffled"] = group.control.mean()
         figure = group.figure.iloc[0]
         if figure is not None and figure.loss is not None:
             row |= {"paper": figure.loss, "paper std": figure.std}
@@ -155,6 +158,7 @@ def _outcome_rows(record: Record) -> Iterable[dict[str, Any]]:
             "label": method_label(cell["method"], decision),
             "loss": outcome["loss"],
             "shares": outcome["shares"],
+            "control": outcome.get("control", math.nan),
             "figure": paper_figure(cell, cell["method"]),
         }
     if name != "tdef":
@@ -172,6 +176,7 @@ def _outcome_rows(record: Record) -> Iterable[dict[str, Any]]:
             "label": "best single expert" if label == "constant" else label,
             "loss": reference[label],
             "shares": shares,
+            "control": math.nan,
             "figure": paper_figure(cell, {"name": "optimal"}) if label == "oracle" else None,
         }
 
@@ -244,7 +249,9 @@ def print_tables(
         typer.echo(pd.concat(frames).to_csv(index=False), nl=False)
     else:
         write = {"text": _print_text, "markdown": _print_markdown, "latex": _print_latex}[format]
-        for block in blocks:
+        for place, block in enumerate(blocks):
+            if format == "markdown" and (not place or blocks[place - 1].table != block.table):
+                typer.echo(f"## {TITLES[block.table]}\n")
             write(block)
 
 
@@ -259,7 +266,7 @@ def _plain(block: Block) -> dict[str, Any]:
 
 def _formatted(block: Block) -> pd.DataFrame:
     frame = block.rows.copy()
-    for column in ("loss", "std", "paper", "paper std", "SE from paper"):
+    for column in ("loss", "std", "shuffled", "paper", "paper std", "SE from paper"):
         if column in frame:
             digits = "+.1f" if column == "SE from paper" else ".4f"
             frame[column] = [None if math.isnan(v) else format(v, digits) for v in frame[column]]
@@ -278,7 +285,7 @@ def _print_text(block: Block) -> None:
 
 
 def _print_markdown(block: Block) -> None:
-    typer.echo(f"## {TITLES[block.table]}\n\n{block.title}\n")
+    typer.echo(f"### {block.title}\n")
     typer.echo(_formatted(block).to_markdown(index=False, disable_numparse=True) + "\n")
     typer.echo("\n".join(block.notes) + "\n")
 
