@@ -30,14 +30,14 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int, str], Any]]:
     """A function that shows how far the work is: a bar on a terminal, lines elsewhere."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        said: list[int] = []
+        shown: list[int] = []
 
-        def tell(done: int, total: int, message: str) -> None:
-            if not said or said[-1] != done:
-                said.append(done)
+        def report(done: int, total: int, message: str) -> None:
+            if not shown or shown[-1] != done:
+                shown.append(done)
                 console.print(f"{title}: {done} of {total} done; {message}", highlight=False)
 
-        yield tell
+        yield report
         return
     with Progress(console=console) as bar:
         task = bar.add_task(title)

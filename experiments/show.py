@@ -206,12 +206,12 @@ def block_title(cell: Mapping[str, Any]) -> str:
     parts.append(
         f"{protocol['name']} ({protocol['epochs']} epochs, rate {protocol['lr']:g}, {decay})"
     )
-    for name, said in (
+    for name, words in (
         ("ambiguous", f"{100 * (cell.get('ambiguous') or 0):g} % ambiguous rows"),
         ("validation", "judged on held-out training rows"),
         ("holdout", "holdout"),
     ):
-        parts += [said] if cell.get(name) not in (None, False) else []
+        parts += [words] if cell.get(name) not in (None, False) else []
     parts += [] if protocol["augment"] else ["no augmentation"]
     parts += ["rewards scaled to sum 1"] if cell.get("scale", "raw") == "unit" else []
     if protocol.get("batch_size", 1024) != 1024 or protocol.get("width", 64) != 64:

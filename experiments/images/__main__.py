@@ -194,8 +194,8 @@ def classifier(
             with replacing(results) as file:
                 file.write(json.dumps(list(known.values()), indent=1).encode() + b"\n")
             for record in made:
-                said = f"{name}, {changed.name}, seed {record['cell']['seed']}"
-                typer.echo(f"{said}: accuracy {record['accuracy']:.4f}")
+                title = f"{name}, {changed.name}, seed {record['cell']['seed']}"
+                typer.echo(f"{title}: accuracy {record['accuracy']:.4f}")
 
 
 @app.command()

@@ -503,11 +503,11 @@ def _unpack(archive: Path, folder: str, into: Path) -> None:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def read_npz(path: Path, wanted: Callable[[str], bool]) -> dict[str, NDArray[Any]]:
-    """Arrays of an archive whose names are wanted; pickled objects are refused."""
+def read_npz(path: Path, keep: Callable[[str], bool]) -> dict[str, NDArray[Any]]:
+    """Arrays of an archive whose names ``keep`` accepts; pickled objects are refused."""
     with open(path, "rb") as stream:
         archive = np.load(stream, allow_pickle=False)
-        return {name: archive[name] for name in archive.files if wanted(name)}
+        return {name: archive[name] for name in archive.files if keep(name)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -529,8 +529,8 @@ class PeopleFile:
         """16 hexadecimal digits of these columns."""
         hashed = hashlib.sha256()
         for name in columns:
-            said = self.columns[name]
-            hashed.update(f"{name} {said.size};".encode() + said.astype("<i8").tobytes())
+            answered = self.columns[name]
+            hashed.update(f"{name} {answered.size};".encode() + answered.astype("<i8").tobytes())
         return hashed.hexdigest()[:16]
 
 

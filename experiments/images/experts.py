@@ -50,7 +50,7 @@ SYNTHETIC, HALVES, ROWS, NETWORK, SPLIT = 0x53594E54, 0x48414C46, 0x524F5753, 0x
 OTHERS_FRACTION = 0.01
 #: An expert of few classes sees few batches per epoch: it gets as many epochs as this many steps take.
 LEAST_STEPS = 400
-#: Share of the images with people that are for the test, and columns that hold what single people said.
+#: Share of the images with people that are for the test, and columns that hold answers of single people.
 TEST_FRACTION = 0.2
 PEOPLE_COLUMNS = {
     "cifar10": ("random_label1", "random_label2", "random_label3"),
@@ -309,7 +309,7 @@ def _trained_expert(
         checkpoint=None if file is None else file.with_suffix(".checkpoint"),
         identity={"expert": key},
         progress=progress
-        and (lambda done, total, said: progress(done, total, f"expert {name}: {said}")),
+        and (lambda done, total, message: progress(done, total, f"expert {name}: {message}")),
     )
     answers = []
     for images in (data.train_images, data.test_images):
@@ -325,8 +325,8 @@ def _trained_expert(
         "protocol": protocol.name,
         "seconds": round(network.seconds, 3),
         "accuracy": {
-            part: _accuracy(said, labels, classes)
-            for part, said, labels in zip(
+            part: _accuracy(answered, labels, classes)
+            for part, answered, labels in zip(
                 ("train", "test"), answers, (data.train_labels, data.test_labels), strict=True
             )
         },
@@ -381,7 +381,8 @@ def _read_expert(file: Path | None, key: str) -> tuple[Rows, Rows, dict[str, Any
 
 def _write_expert(file: Path, key: str, answers: list[Rows], facts: dict[str, Any]) -> None:
     tensors = {
-        name: said.astype(np.int32) for name, said in zip(("train", "test"), answers, strict=True)
+        name: answered.astype(np.int32)
+        for name, answered in zip(("train", "test"), answers, strict=True)
     }
     header = {"schema": SCHEMA, "key": key, "facts": facts}
     with replacing(file) as stream:
@@ -429,7 +430,7 @@ def people_scenario(
         test_labels=data.train_labels[test],
         note=f"{data.note}; {note}" if data.note else note,
     )
-    said = np.column_stack([people.columns[column] for column in columns])
+    answered = np.column_stack([people.columns[column] for column in columns])
     small = protocol.changed(width=max(1, protocol.width // 4))
     rows, classes = np.arange(n_small, dtype=np.int64), np.arange(data.n_classes)
     known, new, facts = _trained_expert(
@@ -441,8 +442,8 @@ def people_scenario(
         for match, column in zip(numbered, columns, strict=True)
     ]
     return part, ExpertAnswers(
-        train=np.column_stack([said[train], known]),
-        test=np.column_stack([said[test], new]),
+        train=np.column_stack([answered[train], known]),
+        test=np.column_stack([answered[test], new]),
         names=(*names, "classifier"),
         prices=np.array([float(price)] * len(columns) + [0.0]),
         router_rows=np.arange(n_small, len(train), dtype=np.int64),

@@ -37,7 +37,7 @@ __all__ = [
 Margins = str | tuple[float, ...] | None
 Costs = NDArray[np.float32]
 
-#: TDEF with other targets, to tell what makes `others` rewards work (``control_rewards``).
+#: TDEF with other targets, to report what makes `others` rewards work (``control_rewards``).
 CONTROLS = ("tdef-smoothed", "tdef-smoothed-half", "tdef-dropped")
 METHODS = ("mild", "tdef", "ce", "cwce", "ldam", *CONTROLS)
 #: How margins are found.

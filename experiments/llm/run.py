@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.images.methods import Method, decisions
-from experiments.images.run import judged, reference
+from experiments.images.problem import judged, reference
 from experiments.paper import BETA, QWEN
 from experiments.records import SCHEMA, DivergedError, Record, ResultsFile, cell_key, surroundings
 from mild.artifact.expert_names import match_expert
@@ -177,12 +177,12 @@ def run(request: Request, progress: Callable[[int, int, str], Any] | None = None
             seed, cost, noise, method = cell
             title = f"{cost}{', noise' if noise else ''}, {method.text}, seed {seed}"
 
-            def tell(said: str, place: int = place, title: str = title) -> None:
+            def report(message: str, place: int = place, title: str = title) -> None:
                 if progress is not None:
-                    progress(place, len(request.cells), f"{title} {said}")
+                    progress(place, len(request.cells), f"{title} {message}")
 
-            tell("")
-            records.append(runner.record(*cell, tell))
+            report("")
+            records.append(runner.record(*cell, report))
     return records
 
 
@@ -272,7 +272,7 @@ class _Runner:
         }
 
     def record(
-        self, seed: int, cost: str, noise: Noise | None, method: Method, tell: Tell
+        self, seed: int, cost: str, noise: Noise | None, method: Method, report: Tell
     ) -> Record:
         """The record of a cell, from the results file or a training."""
         entry = self.entry(seed, cost, noise, method)
@@ -291,10 +291,10 @@ class _Runner:
             train = noise.added_to(train, seed)
             largest = max(largest, float(train.max()))
         start = time.monotonic()
-        fitted = self._fit(method, split, train, largest, seed, tell)
+        fitted = self._fit(method, split, train, largest, seed, report)
         margins = next(reversed(fitted.values()))[1]
         repeated = len(costs) - len(np.unique(self.groups))
-        aside = f", {repeated:,} of which repeat another's text" if repeated else ""
+        repeats = f", {repeated:,} of which repeat another's text" if repeated else ""
         return self.results.add(
             {
                 "schema": SCHEMA,
@@ -308,18 +308,18 @@ class _Runner:
                 "chosen": None,
                 "training": {"seconds": round(time.monotonic() - start, 3)},
                 **surroundings(self._device(), torch=self.request.features == "transformer"),
-                "note": f"{len(costs):,} queries{aside}; a split never has one text on both sides",
+                "note": f"{len(costs):,} queries{repeats}; a split never has one text on both sides",
             }
         )
 
     def _fit(
-        self, method: Method, split: Split, costs: Floats, largest: float, seed: int, tell: Tell
+        self, method: Method, split: Split, costs: Floats, largest: float, seed: int, report: Tell
     ) -> dict[str, Fitted]:
         """Scores, margins and what was found, by decision rule."""
         queries = self.request.table.queries
         known, new = ([queries[i] for i in rows] for rows in (split.train, split.test))
         if self.request.features == "transformer":
-            return self._fit_transformer(method, known, costs, new, largest, seed, tell)
+            return self._fit_transformer(method, known, costs, new, largest, seed, report)
         if self._features is None or self._features[0] != seed:
             if self.vectors is not None:
                 centre, scale = flat_scale(self.vectors[split.train])
@@ -393,7 +393,7 @@ class _Runner:
         test: Sequence[str],
         largest: float,
         seed: int,
-        tell: Tell,
+        report: Tell,
     ) -> dict[str, Fitted]:
         from mild.routers.transformer import DEBERTA, TransformerRouter
 
@@ -409,7 +409,7 @@ class _Runner:
             self.request.model or DEBERTA,
             **{**asked, **self.request.transformer},
             random_state=seed,
-            progress=lambda done, total, said: tell(f"step {done} of {total}, {said}"),
+            progress=lambda done, total, message: report(f"step {done} of {total}, {message}"),
         )
         router.fit(list(train), costs)
         margins = None
@@ -517,7 +517,7 @@ def ordered_trio(names: Sequence[str]) -> list[str]:
             sizes[name] = float(found[-1])
     if len(names) != 3 or len(set(sizes.values())) < 3:
         raise InvalidInputError(
-            f"these experiments need three experts that tell their sizes by their names, such as 7B; got "
+            f"these experiments need three experts that report their sizes by their names, such as 7B; got "
             f"{', '.join(names)}. Name three, from strong to tiny, with --experts."
         )
     return sorted(names, key=lambda name: -sizes[name])

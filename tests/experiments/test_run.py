@@ -11,10 +11,12 @@ from typer.testing import CliRunner
 
 from experiments import show
 from experiments.images import __main__ as images_command
+from experiments.images import problem as problems
 from experiments.images import run as runs
+from experiments.images import search
 from experiments.images.data import PeopleFile, load_images
 from experiments.images.methods import Method
-from experiments.images.run import choose_device, plan, run, search_grid
+from experiments.images.run import choose_device, plan, run
 from experiments.records import DivergedError, read_records, record_problem
 from experiments.show import paired_t_interval, print_tables, summarise
 from mild.core.margins import MarginGrid
@@ -25,13 +27,13 @@ from mild.errors import InvalidInputError, MildError, OptionError
 def trainings(monkeypatch):
     """Names of the trainings that are really run."""
     kept = []
-    usual = runs.train_network
+    usual = problems.train_network
 
     def train(*arguments, **options):
         kept.append(options["identity"]["key"])
         return usual(*arguments, **options)
 
-    monkeypatch.setattr(runs, "train_network", train)
+    monkeypatch.setattr(problems, "train_network", train)
     return kept
 
 
@@ -121,7 +123,7 @@ def test_a_broken_run_continues_with_the_same_numbers(make_request, monkeypatch,
 def test_a_training_that_diverges_does_not_keep_the_others_from_being_run(
     make_request, monkeypatch
 ):
-    usual = runs.train_network
+    usual = problems.train_network
     calls = []
 
     def train(*arguments, **options):
@@ -130,7 +132,7 @@ def test_a_training_that_diverges_does_not_keep_the_others_from_being_run(
             raise DivergedError("training diverged in epoch 1.")
         return usual(*arguments, **options)
 
-    monkeypatch.setattr(runs, "train_network", train)
+    monkeypatch.setattr(problems, "train_network", train)
     request = make_request()
     with pytest.raises(DivergedError, match="1 of 2 trainings diverged"):
         run(request)
@@ -140,10 +142,10 @@ def test_a_training_that_diverges_does_not_keep_the_others_from_being_run(
 def test_the_paper_s_grid_takes_the_point_of_the_least_held_out_loss(make_request, monkeypatch):
     request = make_request()
     runner = runs._Runner(request, runs.ResultsFile(request.results))
-    problem, _, _ = runner.problem(plan(request)[0], 0, lambda said: None)
+    problem, _, _ = runner.problem(plan(request)[0], 0, lambda message: None)
     grid = MarginGrid(((0.2, 0.4, 0.4), (0.5, 0.3, 0.2)), 7)
-    monkeypatch.setattr(runs, "paper_grid", lambda center: grid)
-    found = search_grid(Method.parse("grid"), problem, "key", lambda said: None)
+    monkeypatch.setattr(search, "paper_grid", lambda center: grid)
+    found = search.search_grid(Method.parse("grid"), problem, "key", lambda message: None)
     assert tuple(found["margins"]) in grid.margins
     assert (found["points"], found["dropped"]) == (2, 7)
 
