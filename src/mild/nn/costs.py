@@ -35,18 +35,22 @@ def cost_matrix(predictions: Tensor, labels: Tensor, betas: Vector | None = None
         raise InvalidInputError(
             "predictions must be a tensor of shape (n_samples, n_experts); got "
             + (str(tuple(predictions.shape)) if isinstance(predictions, Tensor) else "no tensor")
-            + "."
+            + ".",
+            parameter="predictions",
         )
     if not isinstance(labels, Tensor) or labels.shape != predictions.shape[:1]:
         raise InvalidInputError(
-            f"labels must be a tensor of shape (n_samples,) = ({predictions.shape[0]},)."
+            f"labels must be a tensor of shape (n_samples,) = ({predictions.shape[0]},).",
+            parameter="labels",
         )
     wrong = (predictions != labels[:, None]).to(torch.get_default_dtype())
     if betas is None:
         return wrong
     prices = check_vector("betas", betas, wrong)
     if not bool((torch.isfinite(prices) & (prices >= 0)).all()):
-        raise InvalidInputError(f"betas must be finite and non-negative; got {prices.tolist()}.")
+        raise InvalidInputError(
+            f"betas must be finite and non-negative; got {prices.tolist()}.", parameter="betas"
+        )
     return wrong + prices
 
 
@@ -81,7 +85,8 @@ def rewards(
         if largest > scale * (1 + 1e-6):
             raise InvalidInputError(
                 f"scale must be the largest possible cost; got {scale:g}, but a cost of "
-                f"{largest:g} is present."
+                f"{largest:g} is present.",
+                parameter="scale",
             )
     return unchecked_rewards(array, kind, scale, strength)
 
@@ -94,7 +99,9 @@ def unchecked_rewards(
     known = costs.masked_fill(~asked, 0)
     if kind == "complement":
         if scale is not None and not (math.isfinite(scale) and scale > 0):
-            raise InvalidInputError(f"scale must be positive and finite; got {scale}.")
+            raise InvalidInputError(
+                f"scale must be positive and finite; got {scale}.", parameter="scale"
+            )
         if scale is not None:
             result = (1 - known / scale).clamp(min=0)
         else:
@@ -121,7 +128,7 @@ def reward_distribution(rewards: Tensor) -> Tensor:
     """
     array = float_matrix("rewards", rewards)
     if not bool((torch.isfinite(array) & (array >= 0)).all()):
-        raise InvalidInputError("rewards must be finite and non-negative.")
+        raise InvalidInputError("rewards must be finite and non-negative.", parameter="rewards")
     # Dividing by the largest first keeps the sum of huge rewards finite.
     top = array.amax(dim=1, keepdim=True)
     scaled = array / torch.where(top > 0, top, torch.ones_like(top))
@@ -140,18 +147,22 @@ def deferral_loss(costs: Tensor, chosen: Tensor) -> Tensor:
     """
     array = float_matrix("costs", costs)
     if len(array) == 0:
-        raise InvalidInputError("costs must have at least one row to average over; got 0.")
+        raise InvalidInputError(
+            "costs must have at least one row to average over; got 0.", parameter="costs"
+        )
     experts = check_labels(chosen, array, "chosen")
     if bool(((experts < 0) | (experts >= array.shape[1])).any()):
         raise InvalidInputError(
             f"chosen must lie in [0, {array.shape[1]}); got {int(experts.min())} to "
-            f"{int(experts.max())}."
+            f"{int(experts.max())}.",
+            parameter="chosen",
         )
     values = array.gather(1, experts[:, None])[:, 0]
     unknown = int(torch.isnan(values).sum())
     if unknown:
         raise InvalidInputError(
             f"costs must be known for the chosen expert of every row; {unknown} of {len(values)} "
-            f"row(s) chose an expert that was never asked there."
+            f"row(s) chose an expert that was never asked there.",
+            parameter="costs",
         )
     return values.mean()

@@ -149,5 +149,5 @@ def _bounded(values: Tensor) -> Tensor:
 def _finite_scores(scores: Tensor) -> Tensor:
     f = float_matrix("scores", scores)
     if not bool(torch.isfinite(f).all()):
-        raise InvalidInputError("scores must be finite; got NaN or infinity.")
+        raise InvalidInputError("scores must be finite; got NaN or infinity.", parameter="scores")
     return f

@@ -79,7 +79,9 @@ def mild_loss(
     kind = parse_surrogate(surrogate)
     if asked is not None:
         if not isinstance(asked, Tensor) or asked.dtype != torch.bool:
-            raise InvalidInputError("asked must be a boolean tensor, True where costs are known.")
+            raise InvalidInputError(
+                "asked must be a boolean tensor, True where costs are known.", parameter="asked"
+            )
         check_same_shape("asked", asked, f)
         silent = ~asked.to(f.device)
         f = f.masked_fill(silent, torch.finfo(f.dtype).min)

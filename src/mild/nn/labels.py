@@ -106,6 +106,7 @@ def _counts(counts: Vector, like: Tensor) -> Tensor:
     array = check_vector("counts", counts, like)
     if not bool((torch.isfinite(array) & (array >= 0)).all() and array.any()):
         raise InvalidInputError(
-            f"counts must be non-negative, one per expert, not all zero; got {array.tolist()}."
+            f"counts must be non-negative, one per expert, not all zero; got {array.tolist()}.",
+            parameter="counts",
         )
     return torch.maximum(array, array[array > 0].min().clamp(max=1))

@@ -76,16 +76,23 @@ def theory_margins(
     if not weights.is_floating_point():
         weights = weights.to(torch.get_default_dtype())
     if weights.ndim != 1 or weights.numel() == 0:
-        raise InvalidInputError(f"mass must have shape (n_experts,); got {tuple(weights.shape)}.")
+        raise InvalidInputError(
+            f"mass must have shape (n_experts,); got {tuple(weights.shape)}.", parameter="mass"
+        )
     if not bool((torch.isfinite(weights) & (weights >= 0)).all() and weights.any()):
         raise InvalidInputError(
-            f"mass must be finite, non-negative and not all zero; got {weights.tolist()}."
+            f"mass must be finite, non-negative and not all zero; got {weights.tolist()}.",
+            parameter="mass",
         )
     if not 0 <= share_below <= 1:
-        raise InvalidInputError(f"share_below must lie in [0, 1]; got {share_below}.")
+        raise InvalidInputError(
+            f"share_below must lie in [0, 1]; got {share_below}.", parameter="share_below"
+        )
     target = float(weights.numel() if total is None else total)
     if not (math.isfinite(target) and target > 0):
-        raise InvalidInputError(f"total must be positive and finite; got {total}.")
+        raise InvalidInputError(
+            f"total must be positive and finite; got {total}.", parameter="total"
+        )
     weights = weights.clamp(min=min(1.0, float(weights[weights > 0].min())))
     small = weights < share_below * weights.sum()
     if bool(small.any()):
@@ -100,6 +107,7 @@ def _positive_norms(norms: Vector, like: Tensor) -> Tensor:
     array = torch.as_tensor(norms, dtype=like.dtype, device=like.device)
     if array.shape != like.shape or not bool((torch.isfinite(array) & (array > 0)).all()):
         raise InvalidInputError(
-            f"norms must be {len(like)} positive, finite numbers; got {array.tolist()}."
+            f"norms must be {len(like)} positive, finite numbers; got {array.tolist()}.",
+            parameter="norms",
         )
     return array

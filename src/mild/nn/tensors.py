@@ -43,15 +43,19 @@ def float_matrix(name: str, values: Tensor) -> Tensor:
     if not isinstance(values, Tensor):
         raise InvalidInputError(
             f"{name} must be a torch tensor; got {type(values).__name__}. Use torch.as_tensor, or "
-            f"the NumPy function of the same name in mild."
+            f"the NumPy function of the same name in mild.",
+            parameter=name,
         )
     if values.ndim != 2 or values.shape[1] == 0:
         raise InvalidInputError(
             f"{name} must have shape (n_samples, n_experts) with at least one expert; "
-            f"got {tuple(values.shape)}."
+            f"got {tuple(values.shape)}.",
+            parameter=name,
         )
     if values.is_complex() or values.dtype == torch.bool:
-        raise InvalidInputError(f"{name} must hold real numbers; got dtype {values.dtype}.")
+        raise InvalidInputError(
+            f"{name} must hold real numbers; got dtype {values.dtype}.", parameter=name
+        )
     if values.dtype in (torch.float32, torch.float64):
         return values
     return values.to(torch.float32 if values.is_floating_point() else torch.get_default_dtype())
@@ -62,7 +66,8 @@ def check_same_shape(name: str, values: Tensor, like: Tensor) -> None:
     if values.shape != like.shape:
         raise InvalidInputError(
             f"{name} must have shape (n_samples, n_experts) = {tuple(like.shape)}; "
-            f"got {tuple(values.shape)}."
+            f"got {tuple(values.shape)}.",
+            parameter=name,
         )
 
 
@@ -72,11 +77,13 @@ def check_costs(costs: Tensor) -> Tensor:
     if bool((torch.isinf(array) | (array < 0)).any()):
         raise InvalidInputError(
             "costs must be finite and non-negative, or NaN where an expert was never asked; "
-            "got infinite or negative ones."
+            "got infinite or negative ones.",
+            parameter="costs",
         )
     if bool(torch.isnan(array).all(dim=1).any()):
         raise InvalidInputError(
-            "costs must be known for at least one expert in every row; got a row of NaN alone."
+            "costs must be known for at least one expert in every row; got a row of NaN alone.",
+            parameter="costs",
         )
     return array
 
@@ -86,10 +93,13 @@ def check_labels(labels: Tensor, like: Tensor, name: str = "labels") -> Tensor:
     if not isinstance(labels, Tensor) or labels.shape != like.shape[:1]:
         shape = tuple(labels.shape) if isinstance(labels, Tensor) else type(labels).__name__
         raise InvalidInputError(
-            f"{name} must be a tensor of shape (n_samples,) = ({like.shape[0]},); got {shape}."
+            f"{name} must be a tensor of shape (n_samples,) = ({like.shape[0]},); got {shape}.",
+            parameter=name,
         )
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-        raise InvalidInputError(f"{name} must be integers; got dtype {labels.dtype}.")
+        raise InvalidInputError(
+            f"{name} must be integers; got dtype {labels.dtype}.", parameter=name
+        )
     return labels.to(like.device, torch.int64)
 
 
@@ -98,10 +108,13 @@ def check_vector(name: str, values: Vector, like: Tensor) -> Tensor:
     try:
         array = torch.as_tensor(values, dtype=like.dtype, device=like.device)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InvalidInputError(f"{name} must be numbers; got {values!r}.") from error
+        raise InvalidInputError(
+            f"{name} must be numbers; got {values!r}.", parameter=name
+        ) from error
     if array.shape != (like.shape[1],):
         raise InvalidInputError(
-            f"{name} must have shape (n_experts,) = ({like.shape[1]},); got {tuple(array.shape)}."
+            f"{name} must have shape (n_experts,) = ({like.shape[1]},); got {tuple(array.shape)}.",
+            parameter=name,
         )
     return array
 
@@ -118,7 +131,8 @@ def check_margins(margins: Vector | float | Margins | None, like: Tensor) -> Mar
         if margins.per_expert.shape != (n_experts,):
             raise InvalidInputError(
                 f"margins must have shape (n_experts,) = ({n_experts},); "
-                f"got {tuple(margins.per_expert.shape)}."
+                f"got {tuple(margins.per_expert.shape)}.",
+                parameter="margins",
             )
         return _same_place(margins, like)
     if margins is None:
@@ -126,18 +140,22 @@ def check_margins(margins: Vector | float | Margins | None, like: Tensor) -> Mar
     try:
         array = torch.as_tensor(margins, dtype=torch.float64, device="cpu").detach()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InvalidInputError(f"margins must be numbers; got {margins!r}.") from error
+        raise InvalidInputError(
+            f"margins must be numbers; got {margins!r}.", parameter="margins"
+        ) from error
     if array.ndim == 0:
         array = array.expand(n_experts)
     if array.shape != (n_experts,):
         raise InvalidInputError(
-            f"margins must have shape (n_experts,) = ({n_experts},); got {tuple(array.shape)}."
+            f"margins must have shape (n_experts,) = ({n_experts},); got {tuple(array.shape)}.",
+            parameter="margins",
         )
     values: list[float] = array.tolist()
     for k, value in enumerate(values):
         if not (math.isfinite(value) and value > 0):
             raise InvalidInputError(
-                f"margins must be positive and finite; got {value:g} for expert {k}."
+                f"margins must be positive and finite; got {value:g} for expert {k}.",
+                parameter="margins",
             )
     distinct = tuple(sorted(set(values)))
     position = {value: g for g, value in enumerate(distinct)}

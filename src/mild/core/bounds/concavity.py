@@ -111,7 +111,8 @@ def _check(margins: ArrayLike) -> FloatArray:
     if np.ndim(margins) != 1 or size == 0:
         raise InvalidInputError(
             f"margins must have shape (n_experts,) with at least one expert; got shape "
-            f"{np.shape(margins)}."
+            f"{np.shape(margins)}.",
+            parameter="margins",
         )
     return check_margins(margins, size)
 

@@ -110,7 +110,9 @@ def rademacher_monte_carlo(
     rho = check_margins(margins, member.shape[1])
     check_positive("norm", norm, zero=True)
     if not (isinstance(n_draws, (int, np.integer)) and n_draws >= 2):
-        raise InvalidInputError(f"n_draws must be an integer of at least 2; got {n_draws!r}.")
+        raise InvalidInputError(
+            f"n_draws must be an integer of at least 2; got {n_draws!r}.", parameter="n_draws"
+        )
     rng = np.random.default_rng(seed)
     p = member.shape[1]
     slope = member @ (1 / rho)
@@ -150,13 +152,16 @@ def check_features(X: Any) -> Any:
         try:
             X = np.asarray(X, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise InvalidInputError(f"X must hold numbers; got {error}.") from error
+            raise InvalidInputError(f"X must hold numbers; got {error}.", parameter="X") from error
     if len(X.shape) != 2 or X.shape[0] == 0:
         raise InvalidInputError(
-            f"X must have shape (n_samples, n_features) with at least one sample; got {X.shape}."
+            f"X must have shape (n_samples, n_features) with at least one sample; got {X.shape}.",
+            parameter="X",
         )
     if not np.isfinite(X.data if sparse else X).all():
-        raise InvalidInputError("X must be finite; got NaN or infinity. Impute or drop such rows.")
+        raise InvalidInputError(
+            "X must be finite; got NaN or infinity. Impute or drop such rows.", parameter="X"
+        )
     return X
 
 
@@ -166,12 +171,14 @@ def check_membership(membership: ArrayLike, n_samples: int) -> FloatArray:
     if array.shape[0] != n_samples:
         raise InvalidInputError(
             f"membership must have shape (n_samples, n_experts) = ({n_samples}, {array.shape[1]}); "
-            f"got {array.shape}."
+            f"got {array.shape}.",
+            parameter="membership",
         )
     if not ((array >= 0).all() and (array.sum(axis=1) <= 1 + 1e-9).all()):
         raise InvalidInputError(
             "membership must be non-negative with row sums of at most 1. Use one-hot rows for "
-            "labels, reward_distribution(rewards) for deferral."
+            "labels, reward_distribution(rewards) for deferral.",
+            parameter="membership",
         )
     return array
 
@@ -180,5 +187,5 @@ def check_positive(name: str, value: float, zero: bool = False) -> float:
     """Return a finite number above 0, or at least 0 where zero is allowed."""
     if not (np.isfinite(value) and (value > 0 or (zero and value == 0))):
         rule = "non-negative" if zero else "positive"
-        raise InvalidInputError(f"{name} must be finite and {rule}; got {value!r}.")
+        raise InvalidInputError(f"{name} must be finite and {rule}; got {value!r}.", parameter=name)
     return float(value)
