@@ -65,11 +65,10 @@ def expert_norms(
     scale: float | None = None,
     strength: float = 0.5,
 ) -> FloatArray:
-    """Feature norm ``X_k`` of each expert: the largest or the root mean square, over its samples.
+    """Feature norm ``X_k`` of each expert: the largest or the root mean square over its samples.
 
-    A sample belongs to expert k with the weight that ``expert_mass`` counts it with.
-    ``kind="none"`` makes all norms 1. An expert without samples gets the norm of all samples
-    together.
+    Samples have the weights that ``expert_mass`` sums. ``kind="none"`` makes all norms 1. An expert
+    without samples gets the norm of all samples together.
     """
     check_option("norms", kind, NORMS)
     array = check_costs(costs)
@@ -214,7 +213,8 @@ def ratio_grid(
     """
     if not (isinstance(limit, (int, np.integer)) and limit >= 1):
         raise InvalidInputError(
-            f"max_margins (limit) must be an integer of at least 1; got {limit!r}."
+            f"max_margins (limit) must be an integer of at least 1; got {limit!r}.",
+            parameter="limit",
         )
     base = check_margins(center, np.asarray(center).size)
     steps = check_margins(factors, np.asarray(factors).size)

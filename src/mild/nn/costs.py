@@ -1,4 +1,4 @@
-"""Outcomes to costs, costs to rewards, and what a routing costs, as tensors."""
+"""Cost matrices, rewards and the deferral loss as tensors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ def cost_matrix(predictions: Tensor, labels: Tensor, betas: Vector | None = None
 
     Examples
     --------
-    >>> import torch
     >>> cost_matrix(torch.tensor([[1, 2], [0, 0]]), torch.tensor([1, 0]), betas=[0.75, 0.25])
     tensor([[0.7500, 1.2500],
             [0.7500, 0.2500]])
@@ -61,24 +60,15 @@ def rewards(
 
     Over the asked experts S of a row: ``others`` is the sum of the other costs, ``complement`` is
     ``1 - c_k / scale``, ``contrast`` is the largest cost minus ``c_k``, ``baseline`` is
-    ``max + strength * (sum - max) - c_k``. An expert that was never asked (NaN) gets 0.
-
-    Parameters
-    ----------
-    costs : (n_samples, n_experts) tensor
-    kind : "others", "complement", "contrast" or "baseline"
-    scale : for ``complement``: the largest possible cost, one number for the whole problem. The
-        default is the largest cost in ``costs``, which is right for whole data sets and wrong for
-        batches.
-    strength : for ``baseline``: 0 is contrast, 1 is others
+    ``max + strength * (sum - max) - c_k``. An expert that was never asked (NaN) gets 0. ``scale`` is
+    the largest possible cost; its default, the largest cost present, is wrong for batches.
 
     Examples
     --------
-    >>> import torch
     >>> rewards(torch.tensor([[1.0, 0.0, 0.5]]))
     tensor([[0.5000, 1.5000, 1.0000]])
     """
-    check_option("rewards kind", kind, ALL_REWARDS)
+    check_option("kind", kind, ALL_REWARDS)
     array = check_costs(costs)
     if kind == "complement" and scale is not None:
         largest = float(array.nan_to_num(nan=0.0).max()) if array.numel() else 0.0
@@ -94,7 +84,7 @@ def rewards(
 def unchecked_rewards(
     costs: Tensor, kind: str, scale: float | None, strength: float = 0.5
 ) -> Tensor:
-    """``rewards`` without a look at the values: for the inside of a training step."""
+    """``rewards`` without checks of the values, for training steps."""
     asked = ~torch.isnan(costs)
     known = costs.masked_fill(~asked, 0)
     if kind == "complement":
@@ -121,7 +111,6 @@ def reward_distribution(rewards: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> import torch
     >>> reward_distribution(torch.tensor([[1.0, 3.0], [0.0, 0.0]]))
     tensor([[0.2500, 0.7500],
             [0.0000, 0.0000]])
@@ -141,7 +130,6 @@ def deferral_loss(costs: Tensor, chosen: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> import torch
     >>> deferral_loss(torch.tensor([[0.0, 1.0], [0.5, 0.25]]), torch.tensor([0, 1]))
     tensor(0.1250)
     """

@@ -1,4 +1,4 @@
-"""Label-based baselines as tensors: the cheapest expert is the label; argmax decides."""
+"""Label-based baselines as tensors: the cheapest expert is the label."""
 
 from __future__ import annotations
 
@@ -19,14 +19,8 @@ __all__ = [
 def cross_entropy_loss(scores: Tensor, labels: Tensor, weights: Vector | None = None) -> Tensor:
     """CE: ``-w_y log softmax_y(f)``; with inverse-frequency ``weights`` (n_experts,) it is CWCE.
 
-    Parameters
-    ----------
-    scores : (n_samples, n_experts) tensor
-    labels : (n_samples,) integer tensor
-
     Examples
     --------
-    >>> import torch
     >>> cross_entropy_loss(torch.zeros(1, 2), torch.tensor([1]))
     tensor([0.6931])
     """
@@ -46,7 +40,6 @@ def ldam_loss(
 
     Examples
     --------
-    >>> import torch
     >>> ldam_loss(torch.zeros(1, 2), torch.tensor([1]), counts=[16, 1], scale=1.0)
     tensor([0.9741])
     """
@@ -70,7 +63,6 @@ def logit_adjusted_loss(
 
     Examples
     --------
-    >>> import torch
     >>> logit_adjusted_loss(torch.zeros(1, 2), torch.tensor([1]), counts=[3, 1])
     tensor([1.3863])
     """
@@ -87,7 +79,6 @@ def class_dependent_temperature_loss(
 
     Examples
     --------
-    >>> import torch
     >>> class_dependent_temperature_loss(torch.tensor([[0.0, 1.0]]), torch.tensor([1]), [4, 1], 0.5)
     tensor([0.4741])
     """

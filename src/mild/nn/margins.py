@@ -23,19 +23,11 @@ def expert_mass(
     """Mass of each expert, in samples: the ``m_k`` of the margin bound.
 
     ``counts="reward"``: the sum over samples of the reward distribution; ``counts="best"``: how
-    often expert k is cheapest, ties to the lowest index. ``strength`` is that of ``baseline`` rewards.
-
-    Parameters
-    ----------
-    costs : (n_samples, n_experts) tensor; NaN where an expert was never asked
-
-    Returns
-    -------
-    (n_experts,) float64 tensor (float32 on devices without float64)
+    often expert k is cheapest, ties to the lowest index. Returns an (n_experts,) float64 tensor
+    (float32 on devices without float64).
 
     Examples
     --------
-    >>> import torch
     >>> expert_mass(torch.tensor([[0, 1], [0, 1], [1, 0]]), counts="best")
     tensor([2., 1.], dtype=torch.float64)
     """
@@ -59,13 +51,8 @@ def theory_margins(
 ) -> Tensor:
     """Margins ``rho_k`` proportional to ``(m_k * X_k^2)^(1/3)``, summing to ``total``.
 
-    Parameters
-    ----------
-    mass : (n_experts,) non-negative; a mass of 0 counts as one sample, or as the smallest mass if
-        that is less
-    norms : (n_experts,) positive, optional: feature norms ``X_k``
-    total : the sum of the margins; the default is the number of experts
-    share_below : experts with less than this share of the mass get one common margin
+    A mass of 0 counts as one sample, or as the smallest mass if that is less. ``total`` is the number
+    of experts by default. Experts with less than ``share_below`` of the mass get one common margin.
 
     Examples
     --------

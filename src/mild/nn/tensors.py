@@ -1,4 +1,4 @@
-"""What goes in: tensors are checked at the border, without waiting for the device in losses."""
+"""Validation of tensors; losses check nothing that would synchronise with the device."""
 
 from __future__ import annotations
 
@@ -27,11 +27,7 @@ Vector: TypeAlias = Tensor | Sequence[float]
 
 
 class Margins(NamedTuple):
-    """Margins on the device, and who shares them.
-
-    ``per_expert`` is (p,), ``distinct`` the sorted different values, and expert k has
-    ``distinct[group_of[k]]``.
-    """
+    """Margins on the device: ``per_expert`` (p,), equal to ``distinct[group_of]``; distinct is sorted."""
 
     per_expert: Tensor
     distinct: tuple[float, ...]
@@ -89,7 +85,7 @@ def check_costs(costs: Tensor) -> Tensor:
 
 
 def check_labels(labels: Tensor, like: Tensor, name: str = "labels") -> Tensor:
-    """Return one integer label per row of ``like``, on its device; the range is not looked at."""
+    """Return one integer label per row of ``like``, on its device; the range is not checked."""
     if not isinstance(labels, Tensor) or labels.shape != like.shape[:1]:
         shape = tuple(labels.shape) if isinstance(labels, Tensor) else type(labels).__name__
         raise InvalidInputError(
@@ -122,9 +118,8 @@ def check_vector(name: str, values: Vector, like: Tensor) -> Tensor:
 def check_margins(margins: Vector | float | Margins | None, like: Tensor) -> Margins:
     """Return positive margins, one per expert; None stands for all ones, a number for all equal.
 
-    Margins that went through here once are taken as they are: a training step that passes them on
-    copies nothing to the device. They must lie on the device of the scores, in their precision;
-    scores that a decision rule widened to float64 get the margins as they were given.
+    ``Margins`` are returned as they are, so that a training step copies nothing to the device. They
+    must have the device and dtype of the scores; for float64 scores they are converted exactly.
     """
     n_experts = like.shape[1]
     if isinstance(margins, Margins):
@@ -134,7 +129,7 @@ def check_margins(margins: Vector | float | Margins | None, like: Tensor) -> Mar
                 f"got {tuple(margins.per_expert.shape)}.",
                 parameter="margins",
             )
-        return _same_place(margins, like)
+        return _matching(margins, like)
     if margins is None:
         margins = 1.0
     try:
@@ -166,8 +161,8 @@ def check_margins(margins: Vector | float | Margins | None, like: Tensor) -> Mar
     )
 
 
-def _same_place(margins: Margins, like: Tensor) -> Margins:
-    """Prepared margins on the device and in the precision of ``like``; refused otherwise."""
+def _matching(margins: Margins, like: Tensor) -> Margins:
+    """Prepared margins with the device and dtype of ``like``; others are refused."""
     own = margins.per_expert
     if own.device == like.device and own.dtype == like.dtype:
         return margins
@@ -176,7 +171,8 @@ def _same_place(margins: Margins, like: Tensor) -> Margins:
         return margins._replace(per_expert=exact[margins.group_of])
     raise InvalidInputError(
         f"prepared margins must be on the device and in the precision of the scores, {like.device} and "
-        f"{like.dtype}; got {own.device} and {own.dtype}. Prepare them again, from such scores."
+        f"{like.dtype}; got {own.device} and {own.dtype}. Prepare them again, from such scores.",
+        parameter="margins",
     )
 
 

@@ -1,4 +1,4 @@
-"""How strongly concave the minimal risk is: the constant ``mu(rho)`` of the repaired guarantee.
+"""Modulus of strong concavity of the minimal risk: the ``mu(rho)`` of the consistency inequality.
 
 ``H(q) = min over f of sum_k q_k ell_k(f)`` has, at the distribution q that scores f decode to, the
 Hessian ``-Q`` with ``Q = J M^+ J^T``, ``J_kj = d ell_k / d f_j`` and ``M = sum_k q_k Hess ell_k``.
@@ -38,7 +38,7 @@ ALL_SIGNS = 8
 
 @dataclass(frozen=True)
 class StrongConcavity:
-    """The modulus ``mu(rho)`` and how far it can be trusted.
+    """The modulus ``mu(rho)`` and whether it is certified.
 
     Attributes
     ----------

@@ -45,7 +45,7 @@ class Consistency:
     modulus : float
         The mu that was used.
     proved : bool
-        Whether the inequality is proved for this rule and this modulus.
+        Whether the inequality is proved for this rule and modulus.
     slack : float
         Rounding allowed in the surrogate regret.
     target_gap, surrogate_gap : float or None
