@@ -28,7 +28,19 @@ __all__ = [
     "expert_vector",
     "float_matrix",
     "float_vector",
+    "invalid",
 ]
+
+
+def invalid(name: str, rule: str) -> InvalidInputError:
+    """The error about the parameter ``name``; ``rule`` states the rule, the value and the remedy.
+
+    Examples
+    --------
+    >>> invalid("delta", "must be positive; got -1.").code
+    'invalid_delta'
+    """
+    return InvalidInputError(f"{name} {rule}", parameter=name)
 
 
 def float_matrix(name: str, values: ArrayLike) -> FloatArray:
@@ -38,19 +50,15 @@ def float_matrix(name: str, values: ArrayLike) -> FloatArray:
         if array.dtype != np.float32:
             array = array.astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"{name} must hold numbers; got {error}.", parameter=name
-        ) from error
+        raise invalid(name, f"must hold numbers; got {error}.") from error
     if array.ndim != 2:
-        raise InvalidInputError(
-            f"{name} must have shape (n_samples, n_experts); got {array.ndim} dimension(s), "
+        raise invalid(
+            name,
+            f"must have shape (n_samples, n_experts); got {array.ndim} dimension(s), "
             f"shape {array.shape}.",
-            parameter=name,
         )
     if array.shape[1] == 0:
-        raise InvalidInputError(
-            f"{name} must have at least one expert column; got {array.shape}.", parameter=name
-        )
+        raise invalid(name, f"must have at least one expert column; got {array.shape}.")
     return array
 
 
@@ -60,9 +68,8 @@ def check_entries(
     """Refuse a matrix with ``bad`` entries; the message names the first of them."""
     if bad.any():
         row, expert = np.argwhere(bad)[0]
-        raise InvalidInputError(
-            f"{name} must {rule}; got {array[row, expert]:g} in row {row}, expert {expert}.{remedy}",
-            parameter=name,
+        raise invalid(
+            name, f"must {rule}; got {array[row, expert]:g} in row {row}, expert {expert}.{remedy}"
         )
 
 
@@ -74,10 +81,10 @@ def check_costs(costs: ArrayLike, n_samples: int | None = None) -> FloatArray:
     """
     array = float_matrix("costs", costs)
     if n_samples is not None and array.shape[0] != n_samples:
-        raise InvalidInputError(
-            f"costs must have shape (n_samples, n_experts) = ({n_samples}, {array.shape[1]}); "
+        raise invalid(
+            "costs",
+            f"must have shape (n_samples, n_experts) = ({n_samples}, {array.shape[1]}); "
             f"got {array.shape}.",
-            parameter="costs",
         )
     rule = "be finite, or NaN where an expert was never asked"
     check_entries("costs", array, np.isinf(array), rule)
@@ -87,17 +94,17 @@ def check_costs(costs: ArrayLike, n_samples: int | None = None) -> FloatArray:
     if unknown.any():
         silent_rows = np.flatnonzero(unknown.all(axis=1))
         if silent_rows.size:
-            raise InvalidInputError(
-                f"costs must be known for at least one expert in every row; row {silent_rows[0]} is "
+            raise invalid(
+                "costs",
+                f"must be known for at least one expert in every row; row {silent_rows[0]} is "
                 f"all NaN ({silent_rows.size} such row(s)). Remove these rows.",
-                parameter="costs",
             )
         silent_experts = np.flatnonzero(unknown.all(axis=0))
         if silent_experts.size:
-            raise InvalidInputError(
-                f"costs must be known in at least one row for every expert; expert "
+            raise invalid(
+                "costs",
+                f"must be known in at least one row for every expert; expert "
                 f"{silent_experts[0]} is all NaN. Remove the column, or ask this expert.",
-                parameter="costs",
             )
     return array
 
@@ -113,9 +120,8 @@ def check_rewards(rewards: ArrayLike, shape: tuple[int, ...] | None = None) -> F
     """Return finite, non-negative rewards, of the given shape if there is one."""
     array = float_matrix("rewards", rewards)
     if shape is not None and array.shape != shape:
-        raise InvalidInputError(
-            f"rewards must have shape (n_samples, n_experts) = {shape}; got {array.shape}.",
-            parameter="rewards",
+        raise invalid(
+            "rewards", f"must have shape (n_samples, n_experts) = {shape}; got {array.shape}."
         )
     bad = ~(np.isfinite(array) & (array >= 0))
     check_entries("rewards", array, bad, "be finite and non-negative")
@@ -130,15 +136,13 @@ def check_margins(margins: ArrayLike | None, n_experts: int) -> FloatArray:
     if array.ndim == 0:
         array = np.full(n_experts, float(array))
     if array.shape != (n_experts,):
-        raise InvalidInputError(
-            f"margins must have shape (n_experts,) = ({n_experts},); got {array.shape}.",
-            parameter="margins",
+        raise invalid(
+            "margins", f"must have shape (n_experts,) = ({n_experts},); got {array.shape}."
         )
     bad = np.flatnonzero(~(np.isfinite(array) & (array > 0)))
     if bad.size:
-        raise InvalidInputError(
-            f"margins must be positive and finite; got {array[bad[0]]:g} for expert {bad[0]}.",
-            parameter="margins",
+        raise invalid(
+            "margins", f"must be positive and finite; got {array[bad[0]]:g} for expert {bad[0]}."
         )
     return array
 
@@ -167,9 +171,7 @@ def float_vector(
         rule = "positive" if positive else "non-negative"
         last = ", not all zero" if nonzero else ""
         got = repr(values) if array.size <= 20 else f"shape {array.shape}, {(~valid).sum()} bad"
-        raise InvalidInputError(
-            f"{name} must be {count} finite, {rule} numbers{last}; got {got}.", parameter=name
-        )
+        raise invalid(name, f"must be {count} finite, {rule} numbers{last}; got {got}.")
     return array
 
 
@@ -191,11 +193,9 @@ def check_choices(chosen: ArrayLike, n_samples: int, n_experts: int) -> IntArray
 def check_strength(name: str, value: Any) -> float:
     """Return a finite, non-negative number."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-        raise InvalidInputError(f"{name} must be a number; got {value!r}.", parameter=name)
+        raise invalid(name, f"must be a number; got {value!r}.")
     if not (np.isfinite(value) and value >= 0):
-        raise InvalidInputError(
-            f"{name} must be finite and non-negative; got {value!r}.", parameter=name
-        )
+        raise invalid(name, f"must be finite and non-negative; got {value!r}.")
     return float(value)
 
 
@@ -203,23 +203,16 @@ def _float64(name: str, values: ArrayLike) -> FloatArray:
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"{name} must be numbers; got {values!r}.", parameter=name
-        ) from error
+        raise invalid(name, f"must be numbers; got {values!r}.") from error
 
 
 def _indices(name: str, values: ArrayLike, n_samples: int, n_experts: int) -> IntArray:
     array = np.asarray(values)
     if array.shape != (n_samples,):
-        raise InvalidInputError(
-            f"{name} must have shape (n_samples,) = ({n_samples},); got {array.shape}.",
-            parameter=name,
-        )
+        raise invalid(name, f"must have shape (n_samples,) = ({n_samples},); got {array.shape}.")
     if array.size and not np.issubdtype(array.dtype, np.integer):
-        raise InvalidInputError(
-            f"{name} must be integers; got dtype {array.dtype}.", parameter=name
-        )
+        raise invalid(name, f"must be integers; got dtype {array.dtype}.")
     if array.size and (array.min() < 0 or array.max() >= n_experts):
         bad = array[(array < 0) | (array >= n_experts)][0]
-        raise InvalidInputError(f"{name} must lie in [0, {n_experts}); got {bad}.", parameter=name)
+        raise invalid(name, f"must lie in [0, {n_experts}); got {bad}.")
     return array.astype(np.intp, copy=False)

@@ -20,8 +20,9 @@ from mild.core.arrays import (
     check_strength,
     float_matrix,
     float_vector,
+    invalid,
 )
-from mild.errors import InvalidInputError, check_option
+from mild.errors import check_option
 
 __all__ = [
     "ALL_REWARDS",
@@ -62,14 +63,12 @@ def cost_matrix(
     answers = np.asarray(predictions)
     truth = np.asarray(labels)
     if answers.ndim != 2:
-        raise InvalidInputError(
-            f"predictions must have shape (n_samples, n_experts); got {answers.shape}.",
-            parameter="predictions",
+        raise invalid(
+            "predictions", f"must have shape (n_samples, n_experts); got {answers.shape}."
         )
     if truth.shape != (answers.shape[0],):
-        raise InvalidInputError(
-            f"labels must have shape (n_samples,) = ({answers.shape[0]},); got {truth.shape}.",
-            parameter="labels",
+        raise invalid(
+            "labels", f"must have shape (n_samples,) = ({answers.shape[0]},); got {truth.shape}."
         )
     return (answers != truth[:, None]).astype(np.float64) + _betas(betas, answers.shape[1])
 
@@ -103,34 +102,26 @@ def weighted_costs(parts: Mapping[str, ArrayLike], weights: Mapping[str, float])
     """
     unknown = sorted(set(weights) - set(parts))
     if unknown:
-        raise InvalidInputError(
-            f"weights must name parts among {sorted(parts)}; got {', '.join(map(repr, unknown))}.",
-            parameter="weights",
+        raise invalid(
+            "weights",
+            f"must name parts among {sorted(parts)}; got {', '.join(map(repr, unknown))}.",
         )
     if not parts:
-        raise InvalidInputError(
-            "parts must hold at least one cost part; got none.", parameter="parts"
-        )
+        raise invalid("parts", "must hold at least one cost part; got none.")
     total = np.zeros((1, 1))
     for name, part in parts.items():
         weight = float(weights.get(name, 1.0))
         if not (np.isfinite(weight) and weight >= 0):
-            raise InvalidInputError(
-                f"weights must be finite and non-negative; got {weight} for {name!r}.",
-                parameter="weights",
-            )
+            raise invalid("weights", f"must be finite and non-negative; got {weight} for {name!r}.")
         try:
             term = weight * np.atleast_2d(np.asarray(part, dtype=np.float64))
         except (TypeError, ValueError) as error:
-            raise InvalidInputError(
-                f"parts must hold numbers; {name!r}: {error}.", parameter="parts"
-            ) from error
+            raise invalid("parts", f"must hold numbers; {name!r}: {error}.") from error
         try:
             total = total + term
         except ValueError as error:
-            raise InvalidInputError(
-                f"parts must share one shape (n_samples, n_experts); {name!r} has {term.shape}.",
-                parameter="parts",
+            raise invalid(
+                "parts", f"must share one shape (n_samples, n_experts); {name!r} has {term.shape}."
             ) from error
     return total
 
@@ -185,14 +176,12 @@ def rewards_of(
         if scale is None:
             scale = largest if largest > 0 else 1.0
         if not (np.isfinite(scale) and scale > 0):
-            raise InvalidInputError(
-                f"scale must be positive and finite; got {scale}.", parameter="scale"
-            )
+            raise invalid("scale", f"must be positive and finite; got {scale}.")
         if largest > scale * (1 + 1e-6):
-            raise InvalidInputError(
-                f"scale must be the largest possible cost; got {scale:g}, but a cost of "
+            raise invalid(
+                "scale",
+                f"must be the largest possible cost; got {scale:g}, but a cost of "
                 f"{largest:g} is present.",
-                parameter="scale",
             )
         result = np.maximum(1 - array / array.dtype.type(scale), 0)
     else:

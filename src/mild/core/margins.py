@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import FloatArray, IntArray, check_costs, check_margins, float_vector
+from mild.core.arrays import FloatArray, IntArray, check_costs, check_margins, float_vector, invalid
 from mild.core.costs import ALL_REWARDS, cheapest_of, reward_distribution, rewards_of
 from mild.errors import InvalidInputError, check_option
 
@@ -151,9 +151,7 @@ def theory_margins(
     """
     weights = float_vector("mass", mass, nonzero=True)
     if not 0 <= share_below <= 1:
-        raise InvalidInputError(
-            f"share_below must lie in [0, 1]; got {share_below}.", parameter="share_below"
-        )
+        raise invalid("share_below", f"must lie in [0, 1]; got {share_below}.")
     weights = np.maximum(weights, min(1.0, weights[weights > 0].min()))
     small = weights < share_below * weights.sum()
     if small.any():
@@ -248,10 +246,7 @@ def paper_grid(center: ArrayLike, step: float = 1.0, radius: float = 5.0) -> Mar
     """
     base = check_margins(center, np.asarray(center).size)
     if not (step > 0 and radius >= 0):
-        raise InvalidInputError(
-            f"step must be positive and radius non-negative; got {step} and {radius}.",
-            parameter="step",
-        )
+        raise invalid("step", f"must be positive and radius non-negative; got {step} and {radius}.")
     # 0.3 / 0.1 is slightly below 3: the end point belongs to the grid.
     reach = np.floor(radius / step + 1e-9)
     offsets = step * np.arange(-reach, reach + 1)
@@ -271,7 +266,5 @@ def paper_grid(center: ArrayLike, step: float = 1.0, radius: float = 5.0) -> Mar
 def _total(total: float | None, n_experts: int) -> float:
     value = float(n_experts) if total is None else float(total)
     if not (np.isfinite(value) and value > 0):
-        raise InvalidInputError(
-            f"total must be positive and finite; got {total}.", parameter="total"
-        )
+        raise invalid("total", f"must be positive and finite; got {total}.")
     return value

@@ -14,7 +14,8 @@ import math
 from dataclasses import dataclass
 from numbers import Real
 
-from mild.errors import InvalidInputError, OptionError, check_option
+from mild.core.arrays import invalid
+from mild.errors import OptionError, check_option
 
 __all__ = ["SURROGATES", "Surrogate", "parse_surrogate"]
 
@@ -79,9 +80,7 @@ def parse_surrogate(value: object) -> Surrogate:
     if isinstance(value, Real):
         tau = float(value)
         if not (math.isfinite(tau) and tau >= 0):
-            raise InvalidInputError(
-                f"surrogate tau must be finite and >= 0; got {value}.", parameter="surrogate"
-            )
+            raise invalid("surrogate", f"tau must be finite and >= 0; got {value}.")
         return Surrogate("comp_sum", tau)
     try:
         name = check_option("surrogate", value, SURROGATES)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import FloatArray, float_matrix
-from mild.errors import InvalidInputError
+from mild.core.arrays import FloatArray, float_matrix, invalid
 from mild.metrics.rows import known_rows, number_vector
 from mild.metrics.shares import expert_shares
 
@@ -72,17 +71,13 @@ def frontier(
     guess = _matrix("expected_errors", expected_errors, None, may_miss=False)
     shape = guess.shape
     if shape[0] == 0:
-        raise InvalidInputError(
-            "expected_errors must have at least one row; got 0.", parameter="expected_errors"
-        )
+        raise invalid("expected_errors", "must have at least one row; got 0.")
     guess_price = _matrix("expected_prices", expected_prices, shape, may_miss=False)
     error = _matrix("errors", errors, shape, may_miss=True)
     price = _matrix("prices", prices, shape, may_miss=True)
     grid = number_vector("weights", weights)
     if (grid < 0).any():
-        raise InvalidInputError(
-            f"weights must be non-negative; got {grid.min():g}.", parameter="weights"
-        )
+        raise invalid("weights", f"must be non-negative; got {grid.min():g}.")
     rows = np.arange(shape[0])
     total = np.empty(shape)
     points = []
@@ -134,17 +129,13 @@ def _matrix(
         rule = (1, shape[1]) if one_row else shape
         if array.shape != rule:
             got = array.shape[1:] if one_row else array.shape
-            raise InvalidInputError(
-                f"{name} must have shape (n_samples, n_experts) = {shape}; got {got}.",
-                parameter=name,
-            )
+            raise invalid(name, f"must have shape (n_samples, n_experts) = {shape}; got {got}.")
     bad = np.isinf(array) if may_miss else ~np.isfinite(array)
     if bad.any():
         row, expert = np.argwhere(bad)[0]
         known = ", or NaN where an expert was never asked" if may_miss else ""
-        raise InvalidInputError(
-            f"{name} must be finite{known}; got {array[row, expert]} in row {row}, expert {expert}.",
-            parameter=name,
+        raise invalid(
+            name, f"must be finite{known}; got {array[row, expert]} in row {row}, expert {expert}."
         )
     return array if shape is None else np.broadcast_to(array, shape)
 
@@ -202,7 +193,7 @@ class TwoExpertCurve:
         (0.25, 0.4)
         """
         if not 0 <= level <= 1:
-            raise InvalidInputError(f"level must lie in [0, 1]; got {level}.", parameter="level")
+            raise invalid("level", f"must lie in [0, 1]; got {level}.")
         recovered = self.pgr
         reached = int(np.argmax(recovered >= level))
         if reached == 0:
@@ -241,21 +232,19 @@ def two_expert_curve(
     strong = number_vector("quality_strong", quality_strong, len(weak))
     preference = np.asarray(preference_for_strong, dtype=np.float64)
     if preference.shape != weak.shape or np.isnan(preference).any():
-        raise InvalidInputError(
-            f"preference_for_strong must have shape (n_samples,) = {weak.shape} and no NaN; "
+        raise invalid(
+            "preference_for_strong",
+            f"must have shape (n_samples,) = {weak.shape} and no NaN; "
             f"got shape {preference.shape} with {np.isnan(preference).sum()} NaN.",
-            parameter="preference_for_strong",
         )
     n_samples = len(weak)
     if n_samples == 0:
-        raise InvalidInputError(
-            "quality_weak must have at least one row; got 0.", parameter="quality_weak"
-        )
+        raise invalid("quality_weak", "must have at least one row; got 0.")
     if not strong.mean() > weak.mean():
-        raise InvalidInputError(
-            f"quality_strong must be higher than quality_weak on average; got {strong.mean():g} "
+        raise invalid(
+            "quality_strong",
+            f"must be higher than quality_weak on average; got {strong.mean():g} "
             f"and {weak.mean():g}. Swap the experts, or always ask the weak one.",
-            parameter="quality_strong",
         )
     order = np.argsort(-preference, kind="stable")
     ordered = preference[order]

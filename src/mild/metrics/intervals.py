@@ -13,8 +13,8 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import BoolArray, FloatArray, IntArray, float_matrix
-from mild.errors import InvalidInputError, check_option
+from mild.core.arrays import BoolArray, FloatArray, IntArray, float_matrix, invalid
+from mild.errors import check_option
 from mild.metrics.rows import check_confidence, check_draws, number_vector, row_weights
 
 __all__ = [
@@ -136,10 +136,7 @@ def paired_interval(
     n_units = n_samples if units is None else int(units.max(initial=-1)) + 1
     if n_units < 2:
         parameter, verb = ("a", "have") if units is None else ("clusters", "name")
-        raise InvalidInputError(
-            f"{parameter} must {verb} at least two entries to resample; got {n_units}.",
-            parameter=parameter,
-        )
+        raise invalid(parameter, f"must {verb} at least two entries to resample; got {n_units}.")
     if difference.min() == difference.max():
         value = float(difference[0])
         return Interval(value, value, value, 0.0, n_samples, confidence)
@@ -258,10 +255,7 @@ def resampled_intervals(
     array = _differences(differences, "splits")
     n_splits, m = array.shape
     if not (math.isfinite(test_over_train) and test_over_train >= 0):
-        raise InvalidInputError(
-            f"test_over_train must be non-negative and finite; got {test_over_train}.",
-            parameter="test_over_train",
-        )
+        raise invalid("test_over_train", f"must be non-negative and finite; got {test_over_train}.")
     check_confidence(confidence)
     varies = array.max(axis=0) > array.min(axis=0)
     mean = np.where(varies, array.mean(axis=0), array[0])
@@ -270,9 +264,7 @@ def resampled_intervals(
     if floor is not None:
         least = number_vector("floor", floor, m)
         if (least < 0).any():
-            raise InvalidInputError(
-                f"floor must be non-negative; got {least.min():g}.", parameter="floor"
-            )
+            raise invalid("floor", f"must be non-negative; got {least.min():g}.")
         error = np.maximum(error, least)
     uncertain = int((error > 0).sum())
     quantile = 0.0
@@ -389,16 +381,13 @@ def _differences(differences: ArrayLike, what: str) -> FloatArray:
     """Return finite differences with at least two rows; ``what`` names the rows in messages."""
     array = float_matrix("differences", differences)
     if len(array) < 2:
-        raise InvalidInputError(
-            f"differences must have at least two {what}; got {len(array)}.",
-            parameter="differences",
-        )
+        raise invalid("differences", f"must have at least two {what}; got {len(array)}.")
     if not np.isfinite(array).all():
         row, column = np.argwhere(~np.isfinite(array))[0]
-        raise InvalidInputError(
-            f"differences must be finite; got {array[row, column]} in row {row}, column {column}. "
+        raise invalid(
+            "differences",
+            f"must be finite; got {array[row, column]} in row {row}, column {column}. "
             f"Remove these {what}, or the column.",
-            parameter="differences",
         )
     return array
 
@@ -407,9 +396,8 @@ def _units(clusters: ArrayLike, n_samples: int) -> IntArray:
     """Number the clusters from 0, one entry per row."""
     labels = np.asarray(clusters)
     if labels.shape != (n_samples,):
-        raise InvalidInputError(
-            f"clusters must have shape (n_samples,) = ({n_samples},); got {labels.shape}.",
-            parameter="clusters",
+        raise invalid(
+            "clusters", f"must have shape (n_samples,) = ({n_samples},); got {labels.shape}."
         )
     return np.unique(labels, return_inverse=True)[1]
 

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import BoolArray, FloatArray, check_choices
-from mild.errors import InvalidInputError
+from mild.core.arrays import BoolArray, FloatArray, check_choices, invalid
 from mild.metrics.rows import evaluated_costs, known_rows, row_weights
 from mild.metrics.shares import expert_shares
 
@@ -88,10 +87,9 @@ def deferral_loss(
     rows = known_rows(values, missing)
     mass = float(weights[rows].sum())
     if mass == 0:
-        raise InvalidInputError(
-            "sample_weight must be positive in at least one row whose chosen cost is known; "
-            "got zeros only.",
-            parameter="sample_weight",
+        raise invalid(
+            "sample_weight",
+            "must be positive in at least one row whose chosen cost is known; got zeros only.",
         )
     return float(weights[rows] @ values[rows]) / mass
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import BoolArray, FloatArray, check_costs, float_matrix
+from mild.core.arrays import BoolArray, FloatArray, check_costs, float_matrix, invalid
 from mild.errors import InvalidInputError, check_option
 
 __all__ = [
@@ -34,9 +34,7 @@ def evaluated_costs(costs: ArrayLike) -> FloatArray:
     """
     array = float_matrix("costs", costs)
     if len(array) == 0:
-        raise InvalidInputError(
-            "costs must have at least one row to average over; got 0.", parameter="costs"
-        )
+        raise invalid("costs", "must have at least one row to average over; got 0.")
     unknown = np.isnan(array)
     silent_experts = unknown.all(axis=0)
     if silent_experts.any() and not unknown.all(axis=1).any():
@@ -58,15 +56,10 @@ def row_weights(sample_weight: ArrayLike | None, n_samples: int) -> FloatArray:
     weights = number_vector("sample_weight", sample_weight, n_samples)
     if (weights < 0).any():
         bad = int(np.flatnonzero(weights < 0)[0])
-        raise InvalidInputError(
-            f"sample_weight must be non-negative; got {weights[bad]:g} in row {bad}.",
-            parameter="sample_weight",
-        )
+        raise invalid("sample_weight", f"must be non-negative; got {weights[bad]:g} in row {bad}.")
     largest = weights.max()
     if largest == 0:
-        raise InvalidInputError(
-            "sample_weight must have a positive sum; got zeros only.", parameter="sample_weight"
-        )
+        raise invalid("sample_weight", "must have a positive sum; got zeros only.")
     # Dividing by the largest keeps sums of huge weights finite.
     return weights / largest
 
@@ -76,20 +69,16 @@ def number_vector(name: str, values: ArrayLike, n_samples: int | None = None) ->
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"{name} must hold numbers; got {error}.", parameter=name
-        ) from error
+        raise invalid(name, f"must hold numbers; got {error}.") from error
     if array.ndim != 1 or (n_samples is not None and len(array) != n_samples):
         rule = "(n_samples,)" if n_samples is None else f"(n_samples,) = ({n_samples},)"
-        raise InvalidInputError(
-            f"{name} must have shape {rule}; got {array.shape}.", parameter=name
-        )
+        raise invalid(name, f"must have shape {rule}; got {array.shape}.")
     bad = np.flatnonzero(~np.isfinite(array))
     if bad.size:
-        raise InvalidInputError(
-            f"{name} must be finite; got {array[bad[0]]} in row {bad[0]} ({bad.size} such row(s)). "
+        raise invalid(
+            name,
+            f"must be finite; got {array[bad[0]]} in row {bad[0]} ({bad.size} such row(s)). "
             f"Remove these rows.",
-            parameter=name,
         )
     return array
 
@@ -108,11 +97,11 @@ def known_rows(chosen_values: FloatArray, missing: str) -> slice | BoolArray:
     if count == 0:
         return slice(None)
     if missing == "error":
-        raise InvalidInputError(
-            f"costs must be known for the chosen expert of every row; {count} of {len(unknown)} "
+        raise invalid(
+            "costs",
+            f"must be known for the chosen expert of every row; {count} of {len(unknown)} "
             f"row(s) chose an expert that was never asked there. Ask it, or pass missing='skip' to "
             f"average over the other rows.",
-            parameter="costs",
         )
     if count == len(unknown):
         raise InvalidInputError(
@@ -126,10 +115,7 @@ def known_rows(chosen_values: FloatArray, missing: str) -> slice | BoolArray:
 def check_confidence(confidence: float) -> None:
     """Refuse a confidence outside (0, 1)."""
     if not 0 < confidence < 1:
-        raise InvalidInputError(
-            f"confidence must lie strictly between 0 and 1; got {confidence}.",
-            parameter="confidence",
-        )
+        raise invalid("confidence", f"must lie strictly between 0 and 1; got {confidence}.")
 
 
 def check_draws(name: str, n_draws: int, confidence: float) -> None:
@@ -137,7 +123,4 @@ def check_draws(name: str, n_draws: int, confidence: float) -> None:
     check_confidence(confidence)
     fewest = int(np.ceil(2 / (1 - confidence) - 1e-9))
     if n_draws < fewest:
-        raise InvalidInputError(
-            f"{name} must be at least 2 / (1 - confidence) = {fewest}; got {n_draws}.",
-            parameter=name,
-        )
+        raise invalid(name, f"must be at least 2 / (1 - confidence) = {fewest}; got {n_draws}.")

@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import FloatArray, IntArray, check_choices
-from mild.errors import InvalidInputError
+from mild.core.arrays import FloatArray, IntArray, check_choices, invalid
 from mild.metrics.rows import evaluated_costs, number_vector, row_weights
 
 __all__ = [
@@ -35,9 +34,7 @@ def expert_shares(
     """
     n_samples = np.size(chosen)
     if n_samples == 0:
-        raise InvalidInputError(
-            "chosen must have at least one row to average over; got 0.", parameter="chosen"
-        )
+        raise invalid("chosen", "must have at least one row to average over; got 0.")
     experts = check_choices(chosen, n_samples, n_experts)
     weights = row_weights(sample_weight, n_samples)
     return _mass(experts, weights, n_experts) / weights.sum()
@@ -70,9 +67,7 @@ def share_entropy(shares: ArrayLike, normalised: bool = True) -> float:
     """
     s = number_vector("shares", shares)
     if len(s) == 0 or (s < 0).any() or abs(s.sum() - 1) > 1e-6:
-        raise InvalidInputError(
-            f"shares must be non-negative and sum to 1; got {s.tolist()}.", parameter="shares"
-        )
+        raise invalid("shares", f"must be non-negative and sum to 1; got {s.tolist()}.")
     used = s[s > 0]
     if len(used) == 1:
         return 0.0

@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from mild.core.arrays import check_strength
+from mild.core.arrays import check_strength, invalid
 from mild.core.costs import ALL_REWARDS, STRENGTHS
-from mild.errors import InvalidInputError, check_option
+from mild.errors import check_option
 from mild.nn.tensors import Vector, check_costs, check_labels, check_vector, float_matrix
 
 __all__ = ["cost_matrix", "deferral_loss", "reward_distribution", "rewards"]
@@ -31,25 +31,22 @@ def cost_matrix(predictions: Tensor, labels: Tensor, betas: Vector | None = None
             [0.7500, 0.2500]])
     """
     if not isinstance(predictions, Tensor) or predictions.ndim != 2:
-        raise InvalidInputError(
-            "predictions must be a tensor of shape (n_samples, n_experts); got "
+        raise invalid(
+            "predictions",
+            "must be a tensor of shape (n_samples, n_experts); got "
             + (str(tuple(predictions.shape)) if isinstance(predictions, Tensor) else "no tensor")
             + ".",
-            parameter="predictions",
         )
     if not isinstance(labels, Tensor) or labels.shape != predictions.shape[:1]:
-        raise InvalidInputError(
-            f"labels must be a tensor of shape (n_samples,) = ({predictions.shape[0]},).",
-            parameter="labels",
+        raise invalid(
+            "labels", f"must be a tensor of shape (n_samples,) = ({predictions.shape[0]},)."
         )
     wrong = (predictions != labels[:, None]).to(torch.get_default_dtype())
     if betas is None:
         return wrong
     prices = check_vector("betas", betas, wrong)
     if not bool((torch.isfinite(prices) & (prices >= 0)).all()):
-        raise InvalidInputError(
-            f"betas must be finite and non-negative; got {prices.tolist()}.", parameter="betas"
-        )
+        raise invalid("betas", f"must be finite and non-negative; got {prices.tolist()}.")
     return wrong + prices
 
 
@@ -73,10 +70,10 @@ def rewards(
     if kind == "complement" and scale is not None:
         largest = float(array.nan_to_num(nan=0.0).max()) if array.numel() else 0.0
         if largest > scale * (1 + 1e-6):
-            raise InvalidInputError(
-                f"scale must be the largest possible cost; got {scale:g}, but a cost of "
+            raise invalid(
+                "scale",
+                f"must be the largest possible cost; got {scale:g}, but a cost of "
                 f"{largest:g} is present.",
-                parameter="scale",
             )
     return unchecked_rewards(array, kind, scale, strength)
 
@@ -89,9 +86,7 @@ def unchecked_rewards(
     known = costs.masked_fill(~asked, 0)
     if kind == "complement":
         if scale is not None and not (math.isfinite(scale) and scale > 0):
-            raise InvalidInputError(
-                f"scale must be positive and finite; got {scale}.", parameter="scale"
-            )
+            raise invalid("scale", f"must be positive and finite; got {scale}.")
         if scale is not None:
             result = (1 - known / scale).clamp(min=0)
         else:
@@ -117,7 +112,7 @@ def reward_distribution(rewards: Tensor) -> Tensor:
     """
     array = float_matrix("rewards", rewards)
     if not bool((torch.isfinite(array) & (array >= 0)).all()):
-        raise InvalidInputError("rewards must be finite and non-negative.", parameter="rewards")
+        raise invalid("rewards", "must be finite and non-negative.")
     # Dividing by the largest first keeps the sum of huge rewards finite.
     top = array.amax(dim=1, keepdim=True)
     scaled = array / torch.where(top > 0, top, torch.ones_like(top))
@@ -135,22 +130,19 @@ def deferral_loss(costs: Tensor, chosen: Tensor) -> Tensor:
     """
     array = float_matrix("costs", costs)
     if len(array) == 0:
-        raise InvalidInputError(
-            "costs must have at least one row to average over; got 0.", parameter="costs"
-        )
+        raise invalid("costs", "must have at least one row to average over; got 0.")
     experts = check_labels(chosen, array, "chosen")
     if bool(((experts < 0) | (experts >= array.shape[1])).any()):
-        raise InvalidInputError(
-            f"chosen must lie in [0, {array.shape[1]}); got {int(experts.min())} to "
-            f"{int(experts.max())}.",
-            parameter="chosen",
+        raise invalid(
+            "chosen",
+            f"must lie in [0, {array.shape[1]}); got {int(experts.min())} to {int(experts.max())}.",
         )
     values = array.gather(1, experts[:, None])[:, 0]
     unknown = int(torch.isnan(values).sum())
     if unknown:
-        raise InvalidInputError(
-            f"costs must be known for the chosen expert of every row; {unknown} of {len(values)} "
+        raise invalid(
+            "costs",
+            f"must be known for the chosen expert of every row; {unknown} of {len(values)} "
             f"row(s) chose an expert that was never asked there.",
-            parameter="costs",
         )
     return values.mean()

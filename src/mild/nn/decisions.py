@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from mild.core.arrays import invalid
 from mild.core.surrogates import Surrogate, parse_surrogate
-from mild.errors import InvalidInputError, UnsupportedError, check_option
+from mild.errors import UnsupportedError, check_option
 from mild.nn.tensors import Margins, Vector, argmax_last, check_margins, float_matrix
 
 __all__ = ["DECISIONS", "decide", "stationary_distribution"]
@@ -132,5 +133,5 @@ def _bounded(values: Tensor) -> Tensor:
 def _finite_scores(scores: Tensor) -> Tensor:
     f = float_matrix("scores", scores)
     if not bool(torch.isfinite(f).all()):
-        raise InvalidInputError("scores must be finite; got NaN or infinity.", parameter="scores")
+        raise invalid("scores", "must be finite; got NaN or infinity.")
     return f

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from mild.core.arrays import invalid
 from mild.core.surrogates import Surrogate, parse_surrogate
-from mild.errors import InvalidInputError
 from mild.nn.costs import unchecked_rewards
 from mild.nn.tensors import (
     Margins,
@@ -65,9 +65,7 @@ def mild_loss(
     kind = parse_surrogate(surrogate)
     if asked is not None:
         if not isinstance(asked, Tensor) or asked.dtype != torch.bool:
-            raise InvalidInputError(
-                "asked must be a boolean tensor, True where costs are known.", parameter="asked"
-            )
+            raise invalid("asked", "must be a boolean tensor, True where costs are known.")
         check_same_shape("asked", asked, f)
         silent = ~asked.to(f.device)
         f = f.masked_fill(silent, torch.finfo(f.dtype).min)

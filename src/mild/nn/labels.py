@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from mild.core.arrays import invalid
 from mild.errors import InvalidInputError
 from mild.nn.tensors import Vector, check_labels, check_vector, float_matrix
 
@@ -96,8 +97,7 @@ def _counts(counts: Vector, like: Tensor) -> Tensor:
     """Counts per expert, absent ones as 1 or as the smallest positive count if that is less."""
     array = check_vector("counts", counts, like)
     if not bool((torch.isfinite(array) & (array >= 0)).all() and array.any()):
-        raise InvalidInputError(
-            f"counts must be non-negative, one per expert, not all zero; got {array.tolist()}.",
-            parameter="counts",
+        raise invalid(
+            "counts", f"must be non-negative, one per expert, not all zero; got {array.tolist()}."
         )
     return torch.maximum(array, array[array > 0].min().clamp(max=1))

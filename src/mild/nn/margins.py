@@ -7,8 +7,9 @@ import math
 import torch
 from torch import Tensor
 
+from mild.core.arrays import invalid
 from mild.core.costs import ALL_REWARDS
-from mild.errors import InvalidInputError, check_option
+from mild.errors import check_option
 from mild.nn.costs import reward_distribution, unchecked_rewards
 from mild.nn.tensors import Vector, check_costs
 
@@ -63,23 +64,16 @@ def theory_margins(
     if not weights.is_floating_point():
         weights = weights.to(torch.get_default_dtype())
     if weights.ndim != 1 or weights.numel() == 0:
-        raise InvalidInputError(
-            f"mass must have shape (n_experts,); got {tuple(weights.shape)}.", parameter="mass"
-        )
+        raise invalid("mass", f"must have shape (n_experts,); got {tuple(weights.shape)}.")
     if not bool((torch.isfinite(weights) & (weights >= 0)).all() and weights.any()):
-        raise InvalidInputError(
-            f"mass must be finite, non-negative and not all zero; got {weights.tolist()}.",
-            parameter="mass",
+        raise invalid(
+            "mass", f"must be finite, non-negative and not all zero; got {weights.tolist()}."
         )
     if not 0 <= share_below <= 1:
-        raise InvalidInputError(
-            f"share_below must lie in [0, 1]; got {share_below}.", parameter="share_below"
-        )
+        raise invalid("share_below", f"must lie in [0, 1]; got {share_below}.")
     target = float(weights.numel() if total is None else total)
     if not (math.isfinite(target) and target > 0):
-        raise InvalidInputError(
-            f"total must be positive and finite; got {total}.", parameter="total"
-        )
+        raise invalid("total", f"must be positive and finite; got {total}.")
     weights = weights.clamp(min=min(1.0, float(weights[weights > 0].min())))
     small = weights < share_below * weights.sum()
     if bool(small.any()):
@@ -93,8 +87,7 @@ def theory_margins(
 def _positive_norms(norms: Vector, like: Tensor) -> Tensor:
     array = torch.as_tensor(norms, dtype=like.dtype, device=like.device)
     if array.shape != like.shape or not bool((torch.isfinite(array) & (array > 0)).all()):
-        raise InvalidInputError(
-            f"norms must be {len(like)} positive, finite numbers; got {array.tolist()}.",
-            parameter="norms",
+        raise invalid(
+            "norms", f"must be {len(like)} positive, finite numbers; got {array.tolist()}."
         )
     return array

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
+from mild.core.arrays import invalid
 from mild.errors import InvalidInputError
 
 __all__ = [
@@ -37,21 +38,19 @@ class Margins(NamedTuple):
 def float_matrix(name: str, values: Tensor) -> Tensor:
     """Return a float32 or float64 tensor (n_samples, n_experts); half precision becomes float32."""
     if not isinstance(values, Tensor):
-        raise InvalidInputError(
-            f"{name} must be a torch tensor; got {type(values).__name__}. Use torch.as_tensor, or "
+        raise invalid(
+            name,
+            f"must be a torch tensor; got {type(values).__name__}. Use torch.as_tensor, or "
             f"the NumPy function of the same name in mild.",
-            parameter=name,
         )
     if values.ndim != 2 or values.shape[1] == 0:
-        raise InvalidInputError(
-            f"{name} must have shape (n_samples, n_experts) with at least one expert; "
+        raise invalid(
+            name,
+            f"must have shape (n_samples, n_experts) with at least one expert; "
             f"got {tuple(values.shape)}.",
-            parameter=name,
         )
     if values.is_complex() or values.dtype == torch.bool:
-        raise InvalidInputError(
-            f"{name} must hold real numbers; got dtype {values.dtype}.", parameter=name
-        )
+        raise invalid(name, f"must hold real numbers; got dtype {values.dtype}.")
     if values.dtype in (torch.float32, torch.float64):
         return values
     return values.to(torch.float32 if values.is_floating_point() else torch.get_default_dtype())
@@ -60,10 +59,10 @@ def float_matrix(name: str, values: Tensor) -> Tensor:
 def check_same_shape(name: str, values: Tensor, like: Tensor) -> None:
     """Refuse ``values`` whose shape is not that of the scores."""
     if values.shape != like.shape:
-        raise InvalidInputError(
-            f"{name} must have shape (n_samples, n_experts) = {tuple(like.shape)}; "
+        raise invalid(
+            name,
+            f"must have shape (n_samples, n_experts) = {tuple(like.shape)}; "
             f"got {tuple(values.shape)}.",
-            parameter=name,
         )
 
 
@@ -71,15 +70,14 @@ def check_costs(costs: Tensor) -> Tensor:
     """Return costs (n_samples, n_experts): finite and non-negative, NaN where never asked."""
     array = float_matrix("costs", costs)
     if bool((torch.isinf(array) | (array < 0)).any()):
-        raise InvalidInputError(
-            "costs must be finite and non-negative, or NaN where an expert was never asked; "
+        raise invalid(
+            "costs",
+            "must be finite and non-negative, or NaN where an expert was never asked; "
             "got infinite or negative ones.",
-            parameter="costs",
         )
     if bool(torch.isnan(array).all(dim=1).any()):
-        raise InvalidInputError(
-            "costs must be known for at least one expert in every row; got a row of NaN alone.",
-            parameter="costs",
+        raise invalid(
+            "costs", "must be known for at least one expert in every row; got a row of NaN alone."
         )
     return array
 
@@ -88,14 +86,11 @@ def check_labels(labels: Tensor, like: Tensor, name: str = "labels") -> Tensor:
     """Return one integer label per row of ``like``, on its device; the range is not checked."""
     if not isinstance(labels, Tensor) or labels.shape != like.shape[:1]:
         shape = tuple(labels.shape) if isinstance(labels, Tensor) else type(labels).__name__
-        raise InvalidInputError(
-            f"{name} must be a tensor of shape (n_samples,) = ({like.shape[0]},); got {shape}.",
-            parameter=name,
+        raise invalid(
+            name, f"must be a tensor of shape (n_samples,) = ({like.shape[0]},); got {shape}."
         )
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-        raise InvalidInputError(
-            f"{name} must be integers; got dtype {labels.dtype}.", parameter=name
-        )
+        raise invalid(name, f"must be integers; got dtype {labels.dtype}.")
     return labels.to(like.device, torch.int64)
 
 
@@ -104,13 +99,10 @@ def check_vector(name: str, values: Vector, like: Tensor) -> Tensor:
     try:
         array = torch.as_tensor(values, dtype=like.dtype, device=like.device)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InvalidInputError(
-            f"{name} must be numbers; got {values!r}.", parameter=name
-        ) from error
+        raise invalid(name, f"must be numbers; got {values!r}.") from error
     if array.shape != (like.shape[1],):
-        raise InvalidInputError(
-            f"{name} must have shape (n_experts,) = ({like.shape[1]},); got {tuple(array.shape)}.",
-            parameter=name,
+        raise invalid(
+            name, f"must have shape (n_experts,) = ({like.shape[1]},); got {tuple(array.shape)}."
         )
     return array
 
@@ -124,10 +116,10 @@ def check_margins(margins: Vector | float | Margins | None, like: Tensor) -> Mar
     n_experts = like.shape[1]
     if isinstance(margins, Margins):
         if margins.per_expert.shape != (n_experts,):
-            raise InvalidInputError(
-                f"margins must have shape (n_experts,) = ({n_experts},); "
+            raise invalid(
+                "margins",
+                f"must have shape (n_experts,) = ({n_experts},); "
                 f"got {tuple(margins.per_expert.shape)}.",
-                parameter="margins",
             )
         return _matching(margins, like)
     if margins is None:
@@ -135,23 +127,17 @@ def check_margins(margins: Vector | float | Margins | None, like: Tensor) -> Mar
     try:
         array = torch.as_tensor(margins, dtype=torch.float64, device="cpu").detach()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InvalidInputError(
-            f"margins must be numbers; got {margins!r}.", parameter="margins"
-        ) from error
+        raise invalid("margins", f"must be numbers; got {margins!r}.") from error
     if array.ndim == 0:
         array = array.expand(n_experts)
     if array.shape != (n_experts,):
-        raise InvalidInputError(
-            f"margins must have shape (n_experts,) = ({n_experts},); got {tuple(array.shape)}.",
-            parameter="margins",
+        raise invalid(
+            "margins", f"must have shape (n_experts,) = ({n_experts},); got {tuple(array.shape)}."
         )
     values: list[float] = array.tolist()
     for k, value in enumerate(values):
         if not (math.isfinite(value) and value > 0):
-            raise InvalidInputError(
-                f"margins must be positive and finite; got {value:g} for expert {k}.",
-                parameter="margins",
-            )
+            raise invalid("margins", f"must be positive and finite; got {value:g} for expert {k}.")
     distinct = tuple(sorted(set(values)))
     position = {value: g for g, value in enumerate(distinct)}
     return Margins(

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mild.core.arrays import BoolArray, FloatArray, IntArray
+from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.core.costs import reward_distribution
 from mild.core.costs import rewards as make_rewards
 from mild.core.decisions import argmax_last
@@ -103,10 +103,7 @@ class Policy(ABC):
 
     def _check_drop(self, expert: int) -> int:
         if not 0 <= expert < self.n_experts:
-            raise InvalidInputError(
-                f"expert must be an index in [0, {self.n_experts}); got {expert}.",
-                parameter="expert",
-            )
+            raise invalid("expert", f"must be an index in [0, {self.n_experts}); got {expert}.")
         if self.n_experts == 1:
             raise InvalidInputError(
                 "a router must keep at least one expert; this one has one.", parameter="expert"

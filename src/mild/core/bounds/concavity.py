@@ -22,9 +22,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
-from mild.core.arrays import FloatArray, check_margins
+from mild.core.arrays import FloatArray, check_margins, invalid
 from mild.core.decisions import stationary_distribution
-from mild.errors import InvalidInputError
 
 __all__ = ["StrongConcavity", "modulus_floor", "strong_concavity"]
 
@@ -109,10 +108,10 @@ def modulus_floor(margins: ArrayLike) -> float:
 def _check(margins: ArrayLike) -> FloatArray:
     size = np.size(np.asarray(margins, dtype=object))
     if np.ndim(margins) != 1 or size == 0:
-        raise InvalidInputError(
-            f"margins must have shape (n_experts,) with at least one expert; got shape "
+        raise invalid(
+            "margins",
+            f"must have shape (n_experts,) with at least one expert; got shape "
             f"{np.shape(margins)}.",
-            parameter="margins",
         )
     return check_margins(margins, size)
 

@@ -27,6 +27,7 @@ from mild.core.arrays import (
     check_rewards,
     check_scores,
     float_vector,
+    invalid,
 )
 from mild.core.bounds.rademacher import (
     check_features,
@@ -135,21 +136,19 @@ def margin_bound(
     f = check_scores(scores).astype(np.float64)
     n, p = f.shape
     if n == 0:
-        raise InvalidInputError("scores must have at least one row; got 0.", parameter="scores")
+        raise invalid("scores", "must have at least one row; got 0.")
     rho = check_margins(margins, p)
     size = float_vector("lengths", lengths, n)
     check_positive("norm", norm, zero=True)
     check_positive("delta", delta)
     if delta >= 1:
-        raise InvalidInputError(f"delta must lie in (0, 1); got {delta!r}.", parameter="delta")
+        raise invalid("delta", f"must lie in (0, 1); got {delta!r}.")
     _check_in_class(f, size, norm)
     if labels is not None and rewards is None:
         empirical, membership = _labelled(f, rho, labels, costs)
     elif rewards is not None and labels is None:
         if costs is not None:
-            raise InvalidInputError(
-                "costs c(x, k, k') go with labels; got them with rewards.", parameter="costs"
-            )
+            raise invalid("costs", "c(x, k, k') go with labels; got them with rewards.")
         empirical, membership = _deferral(f, rho, rewards)
     else:
         raise InvalidInputError(
@@ -161,10 +160,10 @@ def margin_bound(
     log_term = np.log(2 / delta)
     if uniform:
         if (rho > 1).any():
-            raise InvalidInputError(
-                f"margins must be at most 1 for the uniform bound; got {rho.max():g}. Divide "
+            raise invalid(
+                "margins",
+                f"must be at most 1 for the uniform bound; got {rho.max():g}. Divide "
                 f"scores, norm and margins by the same number: nothing else changes.",
-                parameter="margins",
             )
         complexity *= 2
         log_term += p * np.log(np.pi**2 / 6) + 2 * np.log(np.log2(2 / rho)).sum()
@@ -229,15 +228,9 @@ def router_bound(
     table = check_costs(costs, features.shape[0])
     p = len(weights)
     if table.shape[1] != p:
-        raise InvalidInputError(
-            f"costs must have one column per row of coef, {p}; got {table.shape[1]}.",
-            parameter="costs",
-        )
+        raise invalid("costs", f"must have one column per row of coef, {p}; got {table.shape[1]}.")
     if np.isnan(table).any():
-        raise InvalidInputError(
-            "costs must be known for every expert in every row of the bound; got NaN.",
-            parameter="costs",
-        )
+        raise invalid("costs", "must be known for every expert in every row of the bound; got NaN.")
     rho = check_margins(margins, p)
     check_positive("radius", radius)
     gain = make_rewards(table, rewards, scale, strength).astype(np.float64)
@@ -246,10 +239,10 @@ def router_bound(
     if largest_total is not None:
         unit = check_positive("largest_total", largest_total)
     if present > unit * (1 + 1e-9):
-        raise InvalidInputError(
-            f"largest_total must be the largest possible row sum of the rewards; got {unit:g}, but "
+        raise invalid(
+            "largest_total",
+            f"must be the largest possible row sum of the rewards; got {unit:g}, but "
             f"{present:g} is present.",
-            parameter="largest_total",
         )
     weights = weights - weights.mean(axis=0)
     offset = offset - offset.mean()
@@ -283,10 +276,9 @@ def _labelled(
     own = np.eye(f.shape[1])[y]
     losses = rho_margin_loss(f, y, 1 - own if costs is None else costs, rho)
     if costs is not None and np.max(costs) > 1:
-        raise InvalidInputError(
-            f"costs must be at most 1; got {np.max(costs):g}. Divide them by the largest possible "
-            f"cost.",
-            parameter="costs",
+        raise invalid(
+            "costs",
+            f"must be at most 1; got {np.max(costs):g}. Divide them by the largest possible cost.",
         )
     return float(losses.mean()), own
 
@@ -295,10 +287,10 @@ def _deferral(f: FloatArray, rho: FloatArray, rewards: ArrayLike) -> tuple[float
     gain = check_rewards(rewards, f.shape).astype(np.float64)
     largest = float(gain.sum(axis=1).max())
     if largest > 1 + 1e-9:
-        raise InvalidInputError(
-            f"rewards must have row sums of at most 1; got {largest:g}. Divide them by the largest "
+        raise invalid(
+            "rewards",
+            f"must have row sums of at most 1; got {largest:g}. Divide them by the largest "
             f"possible row sum.",
-            parameter="rewards",
         )
     losses = np.zeros(len(f))
     for k in range(f.shape[1]):
@@ -315,10 +307,10 @@ def _check_in_class(f: FloatArray, lengths: FloatArray, norm: float) -> None:
     excess = np.sqrt((centred**2).sum(axis=1)) - norm * lengths * (1 + 1e-6) - 1e-9
     if (excess > 0).any():
         row = int(np.argmax(excess))
-        raise InvalidInputError(
-            f"scores must come from weights of norm at most {norm:g}; row {row} with feature norm "
+        raise invalid(
+            "scores",
+            f"must come from weights of norm at most {norm:g}; row {row} with feature norm "
             f"{lengths[row]:g} scores too high. Pass the router's own norm, intercept included.",
-            parameter="scores",
         )
 
 
@@ -327,16 +319,15 @@ def _check_linear(
 ) -> tuple[FloatArray, FloatArray]:
     weights = np.asarray(coef, dtype=np.float64)
     if weights.ndim != 2 or weights.shape[1] != n_features or not np.isfinite(weights).all():
-        raise InvalidInputError(
-            f"coef must be finite with shape (n_experts, n_features) = (n_experts, {n_features}); "
+        raise invalid(
+            "coef",
+            f"must be finite with shape (n_experts, n_features) = (n_experts, {n_features}); "
             f"got {weights.shape}.",
-            parameter="coef",
         )
     offset = np.zeros(len(weights)) if intercept is None else np.asarray(intercept, np.float64)
     if offset.shape != (len(weights),) or not np.isfinite(offset).all():
-        raise InvalidInputError(
-            f"intercept must be finite with shape (n_experts,) = ({len(weights)},); got "
-            f"{offset.shape}.",
-            parameter="intercept",
+        raise invalid(
+            "intercept",
+            f"must be finite with shape (n_experts,) = ({len(weights)},); got {offset.shape}.",
         )
     return weights, offset

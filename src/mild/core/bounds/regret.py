@@ -17,13 +17,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import FloatArray, check_margins, check_rewards, check_scores, float_vector
+from mild.core.arrays import (
+    FloatArray,
+    check_margins,
+    check_rewards,
+    check_scores,
+    float_vector,
+    invalid,
+)
 from mild.core.bounds.concavity import modulus_floor, strong_concavity
 from mild.core.bounds.minimiser import minimal_risk
 from mild.core.bounds.rademacher import check_positive
 from mild.core.decisions import DECISIONS, decide
 from mild.core.losses import mild_loss
-from mild.errors import InvalidInputError, check_option
+from mild.errors import check_option
 
 __all__ = ["Consistency", "consistency"]
 
@@ -126,7 +133,7 @@ def consistency(
     gain = check_rewards(rewards, f.shape).astype(np.float64)
     rho = check_margins(margins, f.shape[1])
     if len(f) == 0:
-        raise InvalidInputError("scores must have at least one row; got 0.", parameter="scores")
+        raise invalid("scores", "must have at least one row; got 0.")
     probability = np.full(len(f), 1 / len(f))
     if weights is not None:
         probability = float_vector("weights", weights, len(f), nonzero=True)
@@ -163,10 +170,10 @@ def _gaps(
 ) -> tuple[float, float]:
     tables = np.asarray(hypotheses, dtype=np.float64)
     if tables.ndim != 3 or tables.shape[1:] != gain.shape or len(tables) == 0:
-        raise InvalidInputError(
-            f"hypotheses must have shape (n_hypotheses, n_inputs, n_experts) = (at least 1, "
+        raise invalid(
+            "hypotheses",
+            f"must have shape (n_hypotheses, n_inputs, n_experts) = (at least 1, "
             f"{gain.shape[0]}, {gain.shape[1]}); got {tables.shape}.",
-            parameter="hypotheses",
         )
     total = gain.sum(axis=1)
     target = np.stack([total - _taken(check_scores(f), gain, rho, rule) for f in tables])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import FloatArray, check_labels, check_scores
-from mild.errors import InvalidInputError
+from mild.core.arrays import FloatArray, check_labels, check_scores, invalid
 
 __all__ = ["fit_temperature", "relative_costs"]
 
@@ -39,9 +38,7 @@ def fit_temperature(scores: ArrayLike, labels: ArrayLike) -> float:
     f = check_scores(scores).astype(np.float64)
     y = check_labels(labels, *f.shape)
     if len(f) == 0:
-        raise InvalidInputError(
-            "scores must have at least one row to fit a temperature; got 0.", parameter="scores"
-        )
+        raise invalid("scores", "must have at least one row to fit a temperature; got 0.")
     rows = np.arange(len(f))
     f = f - f.max(axis=1, keepdims=True)
 

@@ -23,12 +23,12 @@ from mild.core.arrays import (
     check_rewards,
     check_scores,
     float_matrix,
+    invalid,
 )
 from mild.core.costs import rewards as make_rewards
 from mild.core.decisions.anchors import Anchors, anchors, group_sums
 from mild.core.margins import MarginGroup, margin_groups
 from mild.core.surrogates import Surrogate, parse_surrogate
-from mild.errors import InvalidInputError
 
 __all__ = ["accumulate_loss", "mild_loss", "tdef_loss"]
 
@@ -99,9 +99,8 @@ def mild_loss(
     if asked is not None:
         known = np.asarray(asked, dtype=bool)
         if known.shape != f.shape:
-            raise InvalidInputError(
-                f"asked must have shape (n_samples, n_experts) = {f.shape}; got {known.shape}.",
-                parameter="asked",
+            raise invalid(
+                "asked", f"must have shape (n_samples, n_experts) = {f.shape}; got {known.shape}."
             )
         f_t[~known.T & known.any(axis=1)] = -np.inf
         weights = np.where(known, weights, 0)
