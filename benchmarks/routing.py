@@ -29,7 +29,7 @@ from mild.errors import DegenerateDataWarning
 from mild.evaluation.comparison import Comparison, Method, chosen_methods, compare
 from mild.evaluation.tasks import CostTerms, Task, comparison_inputs, make_task, task_splits
 from mild.metrics import resampled_intervals, state
-from mild.metrics.student import student_quantile
+from mild.metrics.intervals import student_quantile
 
 KEPT = Path(__file__).parent.parent / "results" / "routing"
 PARTS = Path(__file__).parent.parent / "build" / "routing"

@@ -1,4 +1,4 @@
-"""What goes in: arrays are checked once, at the border, with one clear sentence each."""
+"""Validation of arrays: every public function checks its input here, once."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ __all__ = [
     "IntArray",
     "check_choices",
     "check_costs",
+    "check_entries",
     "check_labels",
     "check_margins",
     "check_rewards",
@@ -26,7 +27,20 @@ __all__ = [
     "check_strength",
     "expert_vector",
     "float_matrix",
+    "float_vector",
+    "invalid",
 ]
+
+
+def invalid(name: str, rule: str) -> InvalidInputError:
+    """The error about the parameter ``name``; ``rule`` states the rule, the value and the remedy.
+
+    Examples
+    --------
+    >>> invalid("delta", "must be positive; got -1.").code
+    'invalid_delta'
+    """
+    return InvalidInputError(f"{name} {rule}", parameter=name)
 
 
 def float_matrix(name: str, values: ArrayLike) -> FloatArray:
@@ -36,54 +50,61 @@ def float_matrix(name: str, values: ArrayLike) -> FloatArray:
         if array.dtype != np.float32:
             array = array.astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{name} must hold numbers; got {error}.") from error
+        raise invalid(name, f"must hold numbers; got {error}.") from error
     if array.ndim != 2:
-        raise InvalidInputError(
-            f"{name} must have shape (n_samples, n_experts); got {array.ndim} dimension(s), "
-            f"shape {array.shape}."
+        raise invalid(
+            name,
+            f"must have shape (n_samples, n_experts); got {array.ndim} dimension(s), "
+            f"shape {array.shape}.",
         )
     if array.shape[1] == 0:
-        raise InvalidInputError(f"{name} must have at least one expert column; got {array.shape}.")
+        raise invalid(name, f"must have at least one expert column; got {array.shape}.")
     return array
+
+
+def check_entries(
+    name: str, array: FloatArray, bad: BoolArray, rule: str, remedy: str = ""
+) -> None:
+    """Refuse a matrix with ``bad`` entries; the message names the first of them."""
+    if bad.any():
+        row, expert = np.argwhere(bad)[0]
+        raise invalid(
+            name, f"must {rule}; got {array[row, expert]:g} in row {row}, expert {expert}.{remedy}"
+        )
 
 
 def check_costs(costs: ArrayLike, n_samples: int | None = None) -> FloatArray:
     """Return costs as a float array of shape (n_samples, n_experts).
 
-    Costs are finite and non-negative; NaN means that this expert was never asked about this row. A
-    row or a column of NaN alone says nothing and is refused.
+    Costs are finite and non-negative; NaN means that the expert was never asked about the row. Rows
+    and columns that are all NaN are refused.
     """
     array = float_matrix("costs", costs)
     if n_samples is not None and array.shape[0] != n_samples:
-        raise InvalidInputError(
-            f"costs must have shape (n_samples, n_experts) = ({n_samples}, {array.shape[1]}); "
-            f"got {array.shape}."
+        raise invalid(
+            "costs",
+            f"must have shape (n_samples, n_experts) = ({n_samples}, {array.shape[1]}); "
+            f"got {array.shape}.",
         )
-    if np.isinf(array).any():
-        row, expert = np.argwhere(np.isinf(array))[0]
-        raise InvalidInputError(
-            f"costs must be finite, or NaN where an expert was never asked; "
-            f"got infinity in row {row}, expert {expert}."
-        )
-    asked = ~np.isnan(array)
-    if (array < 0).any():
-        row, expert = np.argwhere(array < 0)[0]
-        raise InvalidInputError(
-            f"costs must be non-negative; got {array[row, expert]:g} in row {row}, "
-            f"expert {expert}. Add a constant to the row if only differences matter."
-        )
-    if not asked.all():
-        silent_rows = np.flatnonzero(~asked.any(axis=1))
+    rule = "be finite, or NaN where an expert was never asked"
+    check_entries("costs", array, np.isinf(array), rule)
+    remedy = " Add a constant to the row if only differences matter."
+    check_entries("costs", array, array < 0, "be non-negative", remedy)
+    unknown = np.isnan(array)
+    if unknown.any():
+        silent_rows = np.flatnonzero(unknown.all(axis=1))
         if silent_rows.size:
-            raise InvalidInputError(
-                f"costs must be known for at least one expert in every row; row {silent_rows[0]} is "
-                f"all NaN ({silent_rows.size} such row(s)). Remove these rows."
+            raise invalid(
+                "costs",
+                f"must be known for at least one expert in every row; row {silent_rows[0]} is "
+                f"all NaN ({silent_rows.size} such row(s)). Remove these rows.",
             )
-        silent_experts = np.flatnonzero(~asked.any(axis=0))
+        silent_experts = np.flatnonzero(unknown.all(axis=0))
         if silent_experts.size:
-            raise InvalidInputError(
-                f"costs must be known in at least one row for every expert; expert "
-                f"{silent_experts[0]} is all NaN. Remove the column, or ask this expert."
+            raise invalid(
+                "costs",
+                f"must be known in at least one row for every expert; expert "
+                f"{silent_experts[0]} is all NaN. Remove the column, or ask this expert.",
             )
     return array
 
@@ -91,63 +112,72 @@ def check_costs(costs: ArrayLike, n_samples: int | None = None) -> FloatArray:
 def check_scores(scores: ArrayLike) -> FloatArray:
     """Return finite scores of shape (n_samples, n_experts)."""
     array = float_matrix("scores", scores)
-    if not np.isfinite(array).all():
-        row, expert = np.argwhere(~np.isfinite(array))[0]
-        raise InvalidInputError(
-            f"scores must be finite; got {array[row, expert]} in row {row}, expert {expert}."
-        )
+    check_entries("scores", array, ~np.isfinite(array), "be finite")
     return array
 
 
-def check_rewards(rewards: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
-    """Return finite, non-negative rewards of the given shape."""
+def check_rewards(rewards: ArrayLike, shape: tuple[int, ...] | None = None) -> FloatArray:
+    """Return finite, non-negative rewards, of the given shape if there is one."""
     array = float_matrix("rewards", rewards)
-    if array.shape != shape:
-        raise InvalidInputError(
-            f"rewards must have shape (n_samples, n_experts) = {shape}; got {array.shape}."
+    if shape is not None and array.shape != shape:
+        raise invalid(
+            "rewards", f"must have shape (n_samples, n_experts) = {shape}; got {array.shape}."
         )
-    if not (np.isfinite(array).all() and (array >= 0).all()):
-        row, expert = np.argwhere(~(np.isfinite(array) & (array >= 0)))[0]
-        raise InvalidInputError(
-            f"rewards must be finite and non-negative; got {array[row, expert]} in row {row}, "
-            f"expert {expert}."
-        )
+    bad = ~(np.isfinite(array) & (array >= 0))
+    check_entries("rewards", array, bad, "be finite and non-negative")
     return array
 
 
 def check_margins(margins: ArrayLike | None, n_experts: int) -> FloatArray:
-    """Return positive margins, one per expert; None stands for all ones."""
+    """Return positive margins, one per expert; None stands for all ones, a number for all equal."""
     if margins is None:
         return np.ones(n_experts)
-    try:
-        array = np.asarray(margins, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"margins must be numbers; got {margins!r}.") from error
+    array = _float64("margins", margins)
     if array.ndim == 0:
         array = np.full(n_experts, float(array))
     if array.shape != (n_experts,):
-        raise InvalidInputError(
-            f"margins must have shape (n_experts,) = ({n_experts},); got {array.shape}."
+        raise invalid(
+            "margins", f"must have shape (n_experts,) = ({n_experts},); got {array.shape}."
         )
-    if not (np.isfinite(array).all() and (array > 0).all()):
-        bad = int(np.flatnonzero(~(np.isfinite(array) & (array > 0)))[0])
-        raise InvalidInputError(
-            f"margins must be positive and finite; got {array[bad]:g} for expert {bad}."
+    bad = np.flatnonzero(~(np.isfinite(array) & (array > 0)))
+    if bad.size:
+        raise invalid(
+            "margins", f"must be positive and finite; got {array[bad[0]]:g} for expert {bad[0]}."
         )
+    return array
+
+
+def float_vector(
+    name: str,
+    values: ArrayLike,
+    size: int | None = None,
+    *,
+    positive: bool = False,
+    nonzero: bool = False,
+) -> FloatArray:
+    """Return a float64 vector of finite, non-negative numbers.
+
+    Parameters
+    ----------
+    size : length of the vector; None for any length of at least 1
+    positive : whether every entry must be positive
+    nonzero : whether at least one entry must be positive
+    """
+    array = _float64(name, values)
+    valid = np.isfinite(array) & (array > 0 if positive else array >= 0)
+    wrong_shape = array.ndim != 1 or array.size == 0 or size not in (None, array.size)
+    if wrong_shape or not valid.all() or (nonzero and not array.any()):
+        count = "a vector of" if size is None else str(size)
+        rule = "positive" if positive else "non-negative"
+        last = ", not all zero" if nonzero else ""
+        got = repr(values) if array.size <= 20 else f"shape {array.shape}, {(~valid).sum()} bad"
+        raise invalid(name, f"must be {count} finite, {rule} numbers{last}; got {got}.")
     return array
 
 
 def expert_vector(name: str, values: ArrayLike, n_experts: int) -> FloatArray:
     """Return finite, non-negative float64 numbers, one per expert."""
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{name} must be numbers; got {values!r}.") from error
-    if array.shape != (n_experts,) or not (np.isfinite(array).all() and (array >= 0).all()):
-        raise InvalidInputError(
-            f"{name} must be {n_experts} finite, non-negative numbers; got {values!r}."
-        )
-    return array
+    return float_vector(name, values, n_experts)
 
 
 def check_labels(labels: ArrayLike, n_samples: int, n_experts: int) -> IntArray:
@@ -160,24 +190,29 @@ def check_choices(chosen: ArrayLike, n_samples: int, n_experts: int) -> IntArray
     return _indices("chosen", chosen, n_samples, n_experts)
 
 
-def _indices(name: str, values: ArrayLike, n_samples: int, n_experts: int) -> IntArray:
-    array = np.asarray(values)
-    if array.shape != (n_samples,):
-        raise InvalidInputError(
-            f"{name} must have shape (n_samples,) = ({n_samples},); got {array.shape}."
-        )
-    if array.size and not np.issubdtype(array.dtype, np.integer):
-        raise InvalidInputError(f"{name} must be integers; got dtype {array.dtype}.")
-    if array.size and (array.min() < 0 or array.max() >= n_experts):
-        bad = array[(array < 0) | (array >= n_experts)][0]
-        raise InvalidInputError(f"{name} must lie in [0, {n_experts}); got {bad}.")
-    return array.astype(np.intp, copy=False)
-
-
 def check_strength(name: str, value: Any) -> float:
     """Return a finite, non-negative number."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-        raise InvalidInputError(f"{name} must be a number; got {value!r}.")
+        raise invalid(name, f"must be a number; got {value!r}.")
     if not (np.isfinite(value) and value >= 0):
-        raise InvalidInputError(f"{name} must be finite and non-negative; got {value!r}.")
+        raise invalid(name, f"must be finite and non-negative; got {value!r}.")
     return float(value)
+
+
+def _float64(name: str, values: ArrayLike) -> FloatArray:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise invalid(name, f"must be numbers; got {values!r}.") from error
+
+
+def _indices(name: str, values: ArrayLike, n_samples: int, n_experts: int) -> IntArray:
+    array = np.asarray(values)
+    if array.shape != (n_samples,):
+        raise invalid(name, f"must have shape (n_samples,) = ({n_samples},); got {array.shape}.")
+    if array.size and not np.issubdtype(array.dtype, np.integer):
+        raise invalid(name, f"must be integers; got dtype {array.dtype}.")
+    if array.size and (array.min() < 0 or array.max() >= n_experts):
+        bad = array[(array < 0) | (array >= n_experts)][0]
+        raise invalid(name, f"must lie in [0, {n_experts}); got {bad}.")
+    return array.astype(np.intp, copy=False)

@@ -1,6 +1,6 @@
-"""Outcomes and prices to a cost matrix; costs to rewards; rewards to a distribution over experts.
+"""Cost matrices from outcomes and prices, rewards from costs, and reward distributions.
 
-Shapes: ``costs``, ``rewards`` and the distribution are (n_samples, n_experts). A cost of NaN says
+Shapes: ``costs``, ``rewards`` and the distribution are (n_samples, n_experts). A cost of NaN means
 that the expert was never asked; its reward is 0 and it takes no part in the row.
 """
 
@@ -15,11 +15,14 @@ from mild.core.arrays import (
     FloatArray,
     IntArray,
     check_costs,
+    check_entries,
     check_rewards,
     check_strength,
     float_matrix,
+    float_vector,
+    invalid,
 )
-from mild.errors import InvalidInputError, check_option
+from mild.errors import check_option
 
 __all__ = [
     "ALL_REWARDS",
@@ -33,25 +36,23 @@ __all__ = [
 ]
 
 REWARDS = ("others", "complement", "contrast")
-#: The same, and the one that has a strength.
+#: The same, and the one with a free strength.
 ALL_REWARDS = (*REWARDS, "baseline")
-# Strength of the row baseline in the two forms that have a name of their own.
+# Strength of the row baseline in the two forms that have their own name.
 STRENGTHS = {"contrast": 0.0, "others": 1.0}
 
 
 def cost_matrix(
     predictions: ArrayLike, labels: ArrayLike, betas: ArrayLike | None = None
 ) -> FloatArray:
-    """Cost of sending each sample to each expert: wrong or right, plus what asking costs.
-
-    ``c_k(x, y) = 1[prediction_k(x) != y] + beta_k`` (paper, section 2).
+    """Cost of each expert on each sample: ``1[prediction_k(x) != y] + beta_k`` (paper, section 2).
 
     Parameters
     ----------
     predictions : (n_samples, n_experts) array of class labels
     labels : (n_samples,) array of true labels
     betas : (n_experts,) array of non-negative numbers, optional
-        What asking each expert costs, in units of one error.
+        Price of asking each expert, in units of one error.
 
     Examples
     --------
@@ -62,12 +63,12 @@ def cost_matrix(
     answers = np.asarray(predictions)
     truth = np.asarray(labels)
     if answers.ndim != 2:
-        raise InvalidInputError(
-            f"predictions must have shape (n_samples, n_experts); got {answers.shape}."
+        raise invalid(
+            "predictions", f"must have shape (n_samples, n_experts); got {answers.shape}."
         )
     if truth.shape != (answers.shape[0],):
-        raise InvalidInputError(
-            f"labels must have shape (n_samples,) = ({answers.shape[0]},); got {truth.shape}."
+        raise invalid(
+            "labels", f"must have shape (n_samples,) = ({answers.shape[0]},); got {truth.shape}."
         )
     return (answers != truth[:, None]).astype(np.float64) + _betas(betas, answers.shape[1])
 
@@ -83,20 +84,16 @@ def costs_from_correctness(correct: ArrayLike, betas: ArrayLike | None = None) -
     """
     array = float_matrix("correct", correct)
     outside = ~np.isnan(array) & ~((array >= 0) & (array <= 1))
-    if outside.any():
-        row, expert = np.argwhere(outside)[0]
-        raise InvalidInputError(
-            f"correct must lie in [0, 1], or be NaN where an expert was never asked; "
-            f"got {array[row, expert]} in row {row}, expert {expert}."
-        )
+    rule = "lie in [0, 1], or be NaN where an expert was never asked"
+    check_entries("correct", array, outside, rule)
     return 1.0 - array + _betas(betas, array.shape[1])
 
 
 def weighted_costs(parts: Mapping[str, ArrayLike], weights: Mapping[str, float]) -> FloatArray:
     """Sum of cost parts, each times its weight, such as errors + 50 * dollars + 0.1 * seconds.
 
-    Every part is (n_samples, n_experts) or, when it is the same for all rows, (n_experts,). Parts
-    that ``weights`` does not name count once.
+    Every part is (n_samples, n_experts), or (n_experts,) if it is the same for all rows. The default
+    weight is 1.
 
     Examples
     --------
@@ -105,27 +102,26 @@ def weighted_costs(parts: Mapping[str, ArrayLike], weights: Mapping[str, float])
     """
     unknown = sorted(set(weights) - set(parts))
     if unknown:
-        raise InvalidInputError(
-            f"weights must name parts among {sorted(parts)}; got {', '.join(map(repr, unknown))}."
+        raise invalid(
+            "weights",
+            f"must name parts among {sorted(parts)}; got {', '.join(map(repr, unknown))}.",
         )
     if not parts:
-        raise InvalidInputError("parts must hold at least one cost part; got none.")
+        raise invalid("parts", "must hold at least one cost part; got none.")
     total = np.zeros((1, 1))
     for name, part in parts.items():
         weight = float(weights.get(name, 1.0))
         if not (np.isfinite(weight) and weight >= 0):
-            raise InvalidInputError(
-                f"weights must be finite and non-negative; got {weight} for {name!r}."
-            )
+            raise invalid("weights", f"must be finite and non-negative; got {weight} for {name!r}.")
         try:
             term = weight * np.atleast_2d(np.asarray(part, dtype=np.float64))
         except (TypeError, ValueError) as error:
-            raise InvalidInputError(f"parts must hold numbers; {name!r}: {error}.") from error
+            raise invalid("parts", f"must hold numbers; {name!r}: {error}.") from error
         try:
             total = total + term
         except ValueError as error:
-            raise InvalidInputError(
-                f"parts must share one shape (n_samples, n_experts); {name!r} has {term.shape}."
+            raise invalid(
+                "parts", f"must share one shape (n_samples, n_experts); {name!r} has {term.shape}."
             ) from error
     return total
 
@@ -166,25 +162,26 @@ def rewards(
     >>> rewards([[1.0, 0.0, 0.5]], "baseline", strength=0.5)
     array([[0.25, 1.25, 0.75]])
     """
-    check_option("rewards kind", kind, ALL_REWARDS)
+    check_option("kind", kind, ALL_REWARDS)
     return rewards_of(check_costs(costs), kind, scale, strength)
 
 
 def rewards_of(
     array: FloatArray, kind: str, scale: float | None = None, strength: float = 0.5
 ) -> FloatArray:
-    """Rewards of costs that were checked, or of some of their rows: an expert may be unknown in all."""
+    """``rewards`` of validated costs, or of some of their rows, where a column may be all NaN."""
     asked = ~np.isnan(array)
     if kind == "complement":
         largest = float(np.nanmax(array)) if array.size else 1.0
         if scale is None:
             scale = largest if largest > 0 else 1.0
         if not (np.isfinite(scale) and scale > 0):
-            raise InvalidInputError(f"scale must be positive and finite; got {scale}.")
+            raise invalid("scale", f"must be positive and finite; got {scale}.")
         if largest > scale * (1 + 1e-6):
-            raise InvalidInputError(
-                f"scale must be the largest possible cost; got {scale:g}, but a cost of "
-                f"{largest:g} is present."
+            raise invalid(
+                "scale",
+                f"must be the largest possible cost; got {scale:g}, but a cost of "
+                f"{largest:g} is present.",
             )
         result = np.maximum(1 - array / array.dtype.type(scale), 0)
     else:
@@ -208,8 +205,7 @@ def reward_distribution(rewards: ArrayLike) -> FloatArray:
     array([[0.25, 0.75],
            [0.  , 0.  ]])
     """
-    matrix = float_matrix("rewards", rewards)
-    array = check_rewards(matrix, matrix.shape)
+    array = check_rewards(rewards)
     top = array.max(axis=1, keepdims=True)
     scaled = array / np.where(top > 0, top, 1)
     total = scaled.sum(axis=1, keepdims=True)
@@ -228,21 +224,9 @@ def cheapest(costs: ArrayLike) -> IntArray:
 
 
 def cheapest_of(array: FloatArray) -> IntArray:
-    """The same for costs that were checked, or some of their rows."""
+    """``cheapest`` of validated costs, or of some of their rows."""
     return np.argmin(np.where(np.isnan(array), np.inf, array), axis=1)
 
 
 def _betas(betas: ArrayLike | None, n_experts: int) -> FloatArray:
-    if betas is None:
-        return np.zeros(n_experts)
-    try:
-        array = np.asarray(betas, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"betas must be numbers; got {betas!r}.") from error
-    if array.shape != (n_experts,):
-        raise InvalidInputError(
-            f"betas must have shape (n_experts,) = ({n_experts},); got {array.shape}."
-        )
-    if not (np.isfinite(array).all() and (array >= 0).all()):
-        raise InvalidInputError(f"betas must be finite and non-negative; got {array.tolist()}.")
-    return array
+    return np.zeros(n_experts) if betas is None else float_vector("betas", betas, n_experts)

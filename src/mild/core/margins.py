@@ -1,4 +1,4 @@
-"""Per-expert margins: uniform, from theory, and the neighbourhoods that tuning searches."""
+"""Per-expert margins: uniform, from theory, and the grids that tuning searches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import FloatArray, IntArray, check_costs, check_margins
+from mild.core.arrays import FloatArray, IntArray, check_costs, check_margins, float_vector, invalid
 from mild.core.costs import ALL_REWARDS, cheapest_of, reward_distribution, rewards_of
 from mild.errors import InvalidInputError, check_option
 
@@ -65,11 +65,10 @@ def expert_norms(
     scale: float | None = None,
     strength: float = 0.5,
 ) -> FloatArray:
-    """Feature norm ``X_k`` of each expert: the largest or the root mean square, over its samples.
+    """Feature norm ``X_k`` of each expert: the largest or the root mean square over its samples.
 
-    A sample belongs to expert k with the weight that ``expert_mass`` counts it with.
-    ``kind="none"`` makes all norms 1. An expert without samples gets the norm of all samples
-    together.
+    Samples have the weights that ``expert_mass`` sums. ``kind="none"`` makes all norms 1. An expert
+    without samples gets the norm of all samples together.
     """
     check_option("norms", kind, NORMS)
     array = check_costs(costs)
@@ -99,7 +98,7 @@ def squared_norms(X: Any) -> FloatArray:
     """
     if hasattr(X, "multiply"):
         return np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).reshape(-1)
-    # Not np.square(X): that would be a second X.
+    # Not np.square(X), which would copy X.
     return np.asarray(np.einsum("ij,ij->i", X, X, dtype=np.float64))
 
 
@@ -150,20 +149,16 @@ def theory_margins(
     >>> theory_margins([8, 1])
     array([1.33333333, 0.66666667])
     """
-    weights = _numbers("mass", mass)
-    if weights.ndim != 1 or weights.size == 0:
-        raise InvalidInputError(f"mass must have shape (n_experts,); got {weights.shape}.")
-    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
-        raise InvalidInputError(
-            f"mass must be finite, non-negative and not all zero; got {weights.tolist()}."
-        )
+    weights = float_vector("mass", mass, nonzero=True)
     if not 0 <= share_below <= 1:
-        raise InvalidInputError(f"share_below must lie in [0, 1]; got {share_below}.")
+        raise invalid("share_below", f"must lie in [0, 1]; got {share_below}.")
     weights = np.maximum(weights, min(1.0, weights[weights > 0].min()))
     small = weights < share_below * weights.sum()
     if small.any():
         weights = np.where(small, weights[small].mean(), weights)
-    scale = weights if norms is None else weights * np.square(_norms(norms, weights.size))
+    scale = weights
+    if norms is not None:
+        scale = weights * np.square(float_vector("norms", norms, weights.size, positive=True))
     raw = np.cbrt(scale)
     return raw * (_total(total, weights.size) / raw.sum())
 
@@ -186,10 +181,7 @@ def margin_groups(margins: FloatArray) -> list[MarginGroup]:
 
 @dataclass(frozen=True)
 class MarginGrid:
-    """Margin vectors to try, and how many were left out.
-
-    ``dropped`` counts vectors with an entry that was not positive, or beyond the limit.
-    """
+    """Margin vectors to try; ``dropped`` counts those left out (not positive, or beyond the limit)."""
 
     margins: tuple[tuple[float, ...], ...]
     dropped: int = 0
@@ -208,9 +200,8 @@ def ratio_grid(
 
     For a linear router the scale of the margins is redundant with the regularisation, so only
     ratios are searched: the first margin stays, every other is multiplied by each factor, and the
-    vector is scaled back to its sum. Beyond ``limit`` vectors the full product gives way to a walk
-    along one ratio at a time. A walk longer than ``limit`` is cut there: the last experts' moves are
-    left out, and ``dropped`` says how many vectors went.
+    vector is scaled back to its sum. Beyond ``limit`` vectors only one margin is changed at a time,
+    and if these are still too many the last experts' are left out; ``dropped`` counts them.
 
     Examples
     --------
@@ -220,7 +211,8 @@ def ratio_grid(
     """
     if not (isinstance(limit, (int, np.integer)) and limit >= 1):
         raise InvalidInputError(
-            f"max_margins (limit) must be an integer of at least 1; got {limit!r}."
+            f"max_margins (limit) must be an integer of at least 1; got {limit!r}.",
+            parameter="limit",
         )
     base = check_margins(center, np.asarray(center).size)
     steps = check_margins(factors, np.asarray(factors).size)
@@ -249,15 +241,13 @@ def ratio_grid(
 def paper_grid(center: ArrayLike, step: float = 1.0, radius: float = 5.0) -> MarginGrid:
     """The paper's grid: ``step`` on ``[rho* - radius, rho* + radius]`` for every expert.
 
-    Departs from the paper: with ``rho_bar = 1`` most of that interval is not positive; non-positive
-    values are dropped, and ``dropped`` says how many vectors went.
+    Departs from the paper: with ``rho_bar = 1`` most of that interval is not positive; vectors with
+    non-positive entries are left out, and ``dropped`` counts them.
     """
     base = check_margins(center, np.asarray(center).size)
     if not (step > 0 and radius >= 0):
-        raise InvalidInputError(
-            f"step must be positive and radius non-negative; got {step} and {radius}."
-        )
-    # 0.3 / 0.1 is a hair below 3: the end point belongs to the grid.
+        raise invalid("step", f"must be positive and radius non-negative; got {step} and {radius}.")
+    # 0.3 / 0.1 is slightly below 3: the end point belongs to the grid.
     reach = np.floor(radius / step + 1e-9)
     offsets = step * np.arange(-reach, reach + 1)
     axes = [value + offsets for value in base]
@@ -273,24 +263,8 @@ def paper_grid(center: ArrayLike, step: float = 1.0, radius: float = 5.0) -> Mar
     return MarginGrid(vectors, dropped=total - len(vectors))
 
 
-def _numbers(name: str, values: ArrayLike) -> FloatArray:
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{name} must be numbers; got {values!r}.") from error
-
-
-def _norms(norms: ArrayLike, n_experts: int) -> FloatArray:
-    array = _numbers("norms", norms)
-    if array.shape != (n_experts,) or not (np.isfinite(array).all() and (array > 0).all()):
-        raise InvalidInputError(
-            f"norms must be {n_experts} positive, finite numbers; got {array.tolist()}."
-        )
-    return array
-
-
 def _total(total: float | None, n_experts: int) -> float:
     value = float(n_experts) if total is None else float(total)
     if not (np.isfinite(value) and value > 0):
-        raise InvalidInputError(f"total must be positive and finite; got {total}.")
+        raise invalid("total", f"must be positive and finite; got {total}.")
     return value

@@ -1,4 +1,4 @@
-"""Which function of the score gaps a loss uses.
+"""Surrogates: the functions of score gaps that losses use.
 
 The comp-sum family: with ``u_k = sum over k' != k of exp((f_k' - f_k) / rho_k)``,
 
@@ -14,7 +14,8 @@ import math
 from dataclasses import dataclass
 from numbers import Real
 
-from mild.errors import InvalidInputError, OptionError, check_option
+from mild.core.arrays import invalid
+from mild.errors import OptionError, check_option
 
 __all__ = ["SURROGATES", "Surrogate", "parse_surrogate"]
 
@@ -41,7 +42,7 @@ class Surrogate:
     def decodable(self) -> bool:
         """Whether the scores of a minimiser determine the distribution it is the minimiser for.
 
-        The hinge has many; from tau = 2 on the point where the gradient vanishes is no minimum.
+        The hinge has many such distributions; from tau = 2 on, the stationary point is no minimum.
         """
         return self.smooth and self.tau < 2
 
@@ -73,16 +74,20 @@ def parse_surrogate(value: object) -> Surrogate:
     if isinstance(value, Surrogate):
         return value
     if isinstance(value, bool) or value is None:
-        raise OptionError(f"surrogate must be a name or a number tau >= 0; got {value!r}.")
+        raise OptionError(
+            f"surrogate must be a name or a number tau >= 0; got {value!r}.", parameter="surrogate"
+        )
     if isinstance(value, Real):
         tau = float(value)
         if not (math.isfinite(tau) and tau >= 0):
-            raise InvalidInputError(f"surrogate tau must be finite and >= 0; got {value}.")
+            raise invalid("surrogate", f"tau must be finite and >= 0; got {value}.")
         return Surrogate("comp_sum", tau)
     try:
         name = check_option("surrogate", value, SURROGATES)
     except OptionError as error:
-        raise OptionError(f"{error} It may be a name or a number tau >= 0.") from None
+        raise OptionError(
+            f"{error} It may be a name or a number tau >= 0.", parameter="surrogate"
+        ) from None
     if name == "hinge":
         return Surrogate("hinge")
     form = "pairwise" if name.startswith("pairwise") else "comp_sum"

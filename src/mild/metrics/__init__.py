@@ -1,24 +1,38 @@
-"""How good a routing is: losses, shares, frontiers and the intervals that say what is decided.
+"""Metrics of a routing: losses, shares, frontiers, and intervals of differences.
 
-Two tie rules, on purpose: a router's choice goes to the highest index, the oracle's to the lowest.
+Ties: a router's choice goes to the highest index, the oracle's to the lowest.
 """
 
-from mild.metrics.common import CommonRows, common_constant, common_rows
-from mild.metrics.linearised import clustered_rows, linearised_rows
+from mild.metrics.curves import (
+    FrontierPoint,
+    TwoExpertCurve,
+    frontier,
+    pareto,
+    two_expert_curve,
+)
+from mild.metrics.intervals import (
+    Interval,
+    SimultaneousIntervals,
+    clustered_rows,
+    linearised_rows,
+    paired_interval,
+    resampled_intervals,
+    simultaneous_intervals,
+)
 from mild.metrics.loss import (
     BestConstant,
+    CommonRows,
     balanced_deferral_loss,
     best_constant,
     chosen_costs,
+    common_constant,
+    common_rows,
     constant_losses,
     deferral_loss,
     headroom,
     oracle_loss,
     shuffled_control,
 )
-from mild.metrics.paired import Interval, paired_interval
-from mild.metrics.price_frontier import FrontierPoint, frontier, pareto
-from mild.metrics.resampled import resampled_intervals
 from mild.metrics.routing_summary import RoutingSummary, summary
 from mild.metrics.shares import (
     balanced_recall,
@@ -28,9 +42,7 @@ from mild.metrics.shares import (
     share_entropy,
     worst_recall,
 )
-from mild.metrics.simultaneous import SimultaneousIntervals, simultaneous_intervals
 from mild.metrics.statement import Statement, count_judged, state, state_choices
-from mild.metrics.two_experts import TwoExpertCurve, two_expert_curve
 
 __all__ = [
     "BestConstant",

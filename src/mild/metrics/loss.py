@@ -1,28 +1,39 @@
-"""What a routing costs, and its yardsticks: constants, the oracle, shuffled choices."""
+"""The deferral loss of a routing, its references (constants, oracle, shuffled choices), and common rows.
+
+Shapes: ``costs`` is (n_samples, n_experts) with NaN where an expert was never asked, ``chosen``
+(n_samples,) expert indices, ``sample_weight`` (n_samples,) non-negative numbers or None.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import FloatArray, check_choices
-from mild.errors import InvalidInputError
+from mild.core.arrays import BoolArray, FloatArray, check_choices, invalid
 from mild.metrics.rows import evaluated_costs, known_rows, row_weights
 from mild.metrics.shares import expert_shares
 
 __all__ = [
+    "FEWEST_UNITS",
     "BestConstant",
+    "CommonRows",
     "balanced_deferral_loss",
     "best_constant",
     "chosen_costs",
+    "common_constant",
+    "common_rows",
     "constant_losses",
     "deferral_loss",
     "headroom",
     "oracle_loss",
     "shuffled_control",
 ]
+
+#: A verdict needs at least this many independent rows, queries or groups.
+FEWEST_UNITS = 30
 
 
 class BestConstant(NamedTuple):
@@ -33,16 +44,7 @@ class BestConstant(NamedTuple):
 
 
 def chosen_costs(costs: ArrayLike, chosen: ArrayLike) -> FloatArray:
-    """Cost of each row at its chosen expert: ``costs[i, chosen[i]]``, one value per sample.
-
-    Parameters
-    ----------
-    costs : (n_samples, n_experts) array; NaN where an expert was never asked
-    chosen : (n_samples,) array of expert indices
-
-    Returns
-    -------
-    (n_samples,) float64 array, NaN where the chosen expert was never asked
+    """``costs[i, chosen[i]]``: (n_samples,) float64, NaN where the chosen expert was never asked.
 
     Examples
     --------
@@ -70,8 +72,8 @@ def deferral_loss(
     chosen : (n_samples,) array of expert indices
     sample_weight : (n_samples,) array of non-negative numbers, optional
     missing : "error" or "skip"
-        What to do with rows that chose an expert that was never asked: refuse, or average over the
-        other rows. The latter is unbiased only if asking had nothing to do with the cost.
+        Refuse rows that chose an expert that was never asked, or average over the other rows. The
+        latter is unbiased only if costs and missingness are independent.
 
     Examples
     --------
@@ -85,9 +87,9 @@ def deferral_loss(
     rows = known_rows(values, missing)
     mass = float(weights[rows].sum())
     if mass == 0:
-        raise InvalidInputError(
-            "sample_weight must be positive in at least one row whose chosen cost is known; "
-            "got zeros only."
+        raise invalid(
+            "sample_weight",
+            "must be positive in at least one row whose chosen cost is known; got zeros only.",
         )
     return float(weights[rows] @ values[rows]) / mass
 
@@ -95,21 +97,11 @@ def deferral_loss(
 def balanced_deferral_loss(
     costs: ArrayLike, chosen: ArrayLike, sample_weight: ArrayLike | None = None
 ) -> float:
-    """Deferral loss in which every expert that is cheapest somewhere counts alike.
+    """Deferral loss averaged per cheapest expert, so that each of these experts counts equally.
 
     ``mean over k of sum_i w_i 1[best_i = k] costs[i, chosen_i] / sum_i w_i 1[best_i = k]`` with
-    ``best_i`` the cheapest asked expert of the row, ties to the lowest index, over the experts k that
-    are best in a row whose chosen cost is known; rows that chose an expert never asked are left out.
-
-    Parameters
-    ----------
-    costs : (n_samples, n_experts) array; NaN where an expert was never asked
-    chosen : (n_samples,) array of expert indices
-    sample_weight : (n_samples,) array of non-negative numbers, optional
-
-    Returns
-    -------
-    float; NaN if no chosen cost is known
+    ``best_i`` the cheapest asked expert of the row, ties to the lowest index. Rows that chose an
+    expert never asked are left out; NaN if no chosen cost is known.
 
     Examples
     --------
@@ -146,10 +138,10 @@ def constant_losses(costs: ArrayLike, sample_weight: ArrayLike | None = None) ->
 
 
 def best_constant(costs: ArrayLike, sample_weight: ArrayLike | None = None) -> BestConstant:
-    """The expert that costs least on average, ties to the lowest index: the router to beat.
+    """The expert of least mean cost, ``argmin_k constant_losses_k``, ties to the lowest index.
 
-    ``argmin_k constant_losses_k``. Where costs are NaN each expert is averaged over the rows on
-    which it was asked, so experts asked about easier rows look better than they are.
+    With NaN costs, experts asked about easier rows look better than they are: see
+    ``common_constant``.
 
     Examples
     --------
@@ -162,9 +154,7 @@ def best_constant(costs: ArrayLike, sample_weight: ArrayLike | None = None) -> B
 
 
 def oracle_loss(costs: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-    """Mean cost of the cheapest asked expert of each row: no router can do better.
-
-    ``sum_i w_i min_k c_ik / sum_i w_i``.
+    """Mean cost of the cheapest asked expert of each row: ``sum_i w_i min_k c_ik / sum_i w_i``.
 
     Examples
     --------
@@ -178,10 +168,9 @@ def oracle_loss(costs: ArrayLike, sample_weight: ArrayLike | None = None) -> flo
 
 
 def headroom(costs: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-    """What routing could gain at most: best constant's mean cost minus the oracle's.
+    """Largest possible gain of routing: the best constant's mean cost minus the oracle's.
 
-    Never negative when all costs are known; with NaN costs the two are means over different rows
-    and it may be.
+    Non-negative when all costs are known; with NaN costs the two are means over different rows.
 
     Examples
     --------
@@ -194,11 +183,11 @@ def headroom(costs: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
 def shuffled_control(
     costs: ArrayLike, chosen: ArrayLike, sample_weight: ArrayLike | None = None
 ) -> float:
-    """Expected cost of the same choices dealt to the rows at random: what shares alone are worth.
+    """Expected cost of the same choices assigned to the rows at random.
 
-    ``sum_k share_k * constant_losses_k``, the exact expectation over all shuffles, so nothing is
-    drawn. A router that does no better has learned how often to ask each expert but not when. NaN
-    if an expert that was chosen was never asked in any row.
+    ``sum_k share_k * constant_losses_k``, the exact expectation over all shuffles. A router that does
+    no better has learned how often to ask each expert but not when. NaN if an expert that was chosen
+    was never asked in any row.
 
     Examples
     --------
@@ -209,3 +198,80 @@ def shuffled_control(
     shares = expert_shares(check_choices(chosen, *array.shape), array.shape[1], sample_weight)
     used = shares > 0
     return float(shares[used] @ constant_losses(array, sample_weight)[used])
+
+
+@dataclass(frozen=True, eq=False)
+class CommonRows:
+    """Rows on which routers, constants and the oracle are compared.
+
+    Attributes
+    ----------
+    rows : (n_samples,) mask of these rows
+    complete : whether every expert was asked in all of them; False if there are too few such rows:
+        then all rows are taken, and means are over different ones
+    asked : number of rows in which every expert was asked
+    """
+
+    rows: BoolArray
+    complete: bool
+    asked: int
+
+    @property
+    def left_out(self) -> int:
+        """Number of rows that are not compared."""
+        return int((~self.rows).sum())
+
+    @property
+    def sentence(self) -> str | None:
+        """Which rows are left out, or that means are over different rows; None if neither holds."""
+        total = len(self.rows)
+        if not self.complete:
+            return (
+                f"only {self.asked:,} of {total:,} rows asked every expert: each mean is over the rows "
+                f"that asked, which is fair only if it was left to chance who was asked."
+            )
+        if not self.left_out:
+            return None
+        verb = "is" if self.left_out == 1 else "are"
+        return f"{self.left_out:,} of {total:,} rows {verb} left out: not every expert was asked there."
+
+
+def common_rows(costs: ArrayLike, chosen: ArrayLike | None = None) -> CommonRows:
+    """Rows in which every expert was asked, if they are 30 or half of all; all rows otherwise.
+
+    Means over different rows are comparable only if experts were asked at random. Rows in which two
+    routers' choices are known are not a substitute: on these the two agree too often. Experts that
+    were asked nowhere are ignored, and rows of ``chosen`` (if given) that went to them are left out.
+
+    Examples
+    --------
+    >>> found = common_rows([[0.0, 1.0], [1.0, 0.0], [0.0, np.nan]])
+    >>> found.rows, found.sentence
+    (array([ True,  True, False]), '1 of 3 rows is left out: not every expert was asked there.')
+    """
+    array = evaluated_costs(costs)
+    known = ~np.isnan(array)
+    full: BoolArray = np.asarray((known | ~known.any(axis=0)).all(axis=1))
+    if chosen is not None:
+        full &= ~np.isnan(chosen_costs(array, chosen))
+    asked = int(full.sum())
+    if asked >= FEWEST_UNITS or 2 * asked >= len(full):
+        return CommonRows(full, True, asked)
+    return CommonRows(np.ones(len(full), dtype=bool), False, asked)
+
+
+def common_constant(costs: ArrayLike, sample_weight: ArrayLike | None = None) -> int:
+    """The expert of least mean cost on the rows of ``common_rows``, ties to the lowest index.
+
+    Examples
+    --------
+    >>> nan = np.nan
+    >>> common_constant([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0], [nan, 0.0], [nan, 0.0]])
+    0
+    """
+    array = evaluated_costs(costs)
+    rows = common_rows(array).rows
+    weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    if weight is None or weight[rows].any():
+        array, weight = array[rows], None if weight is None else weight[rows]
+    return best_constant(array, weight).expert

@@ -1,4 +1,4 @@
-"""Amounts of money in words."""
+"""Amounts of money as text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["amount"]
 
 
 def amount(dollars: float) -> str:
-    """Dollars without the sign of the currency, with as many digits as it takes to see them.
+    """Dollars without the currency sign, small amounts with two significant digits.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""One routing, judged whole."""
+"""All metrics of one routing that need only costs and choices."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mild.core.arrays import FloatArray, check_choices
-from mild.metrics.common import common_rows
 from mild.metrics.loss import (
     best_constant,
     chosen_costs,
+    common_rows,
     deferral_loss,
     oracle_loss,
     shuffled_control,
@@ -26,12 +26,12 @@ __all__ = ["RoutingSummary", "summary"]
 
 @dataclass(frozen=True, eq=False)
 class RoutingSummary:
-    """What a routing costs, whom it asks, and what it is worth, on the rows of ``common_rows``.
+    """Losses, shares and recall of a routing on the rows of ``common_rows``.
 
     Attributes
     ----------
     n_samples : number of rows
-    n_known : rows that are compared and know the cost of the choice; ``loss`` is their mean
+    n_known : compared rows in which the cost of the choice is known; ``loss`` is their mean
     loss : deferral loss
     shares, oracle_shares : (n_experts,) share of rows for each expert: router's, oracle's
     recall : (n_experts,) share of the rows on which k is cheapest that went to k; NaN if none
@@ -43,7 +43,7 @@ class RoutingSummary:
     headroom_captured : ``(constant_loss - loss) / headroom``; 0 for the best constant, 1 for
         the oracle, negative for a router worse than the constant; NaN if there is no headroom,
         and if the three are means over different rows
-    shuffled_control : expected cost of the same shares dealt at random
+    shuffled_control : expected cost of the same choices assigned to rows at random
     """
 
     n_samples: int
@@ -62,7 +62,7 @@ class RoutingSummary:
     shuffled_control: float
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain numbers and lists, ready for JSON; what is not defined (NaN) is None."""
+        """Plain numbers and lists, ready for JSON; NaN becomes None."""
         return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
 
 
@@ -72,7 +72,7 @@ def summary(
     sample_weight: ArrayLike | None = None,
     missing: str = "error",
 ) -> RoutingSummary:
-    """Judge a routing by every measure of this package that needs only costs and choices.
+    """Compute all metrics of a routing that need only costs and choices.
 
     Parameters
     ----------
@@ -80,8 +80,8 @@ def summary(
     chosen : (n_samples,) array of expert indices
     sample_weight : (n_samples,) array of non-negative numbers, optional
     missing : "error" or "skip"
-        What to do where a row chose an expert that was never asked: refuse, or leave the row out. Rows
-        that lack another expert are left out in any case, as far as ``common_rows`` says.
+        Refuse rows that chose an expert that was never asked, or leave them out. Rows that lack
+        another expert are left out according to ``common_rows``.
 
     Examples
     --------

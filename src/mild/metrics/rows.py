@@ -1,15 +1,16 @@
-"""What a metric averages over: rows of costs, and the weight of each row."""
+"""Validation of what metrics average over: costs, row weights, missing values, numbers of draws."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import BoolArray, FloatArray, check_costs, float_matrix
+from mild.core.arrays import BoolArray, FloatArray, check_costs, float_matrix, invalid
 from mild.errors import InvalidInputError, check_option
 
 __all__ = [
     "MISSING",
+    "check_confidence",
     "check_draws",
     "evaluated_costs",
     "known_rows",
@@ -21,10 +22,9 @@ MISSING = ("error", "skip")
 
 
 def evaluated_costs(costs: ArrayLike) -> FloatArray:
-    """Return costs with at least one row, checked as for training except that a column may be NaN.
+    """Return costs with at least one row, checked by ``check_costs`` except that a column may be NaN.
 
-    A fold may hold no row on which some expert was asked: nothing is learned from it here, so
-    nothing is wrong with it.
+    A test fold may hold no row on which some expert was asked.
 
     Examples
     --------
@@ -34,10 +34,10 @@ def evaluated_costs(costs: ArrayLike) -> FloatArray:
     """
     array = float_matrix("costs", costs)
     if len(array) == 0:
-        raise InvalidInputError("costs must have at least one row to average over; got 0.")
-    silent_rows = np.isnan(array).all(axis=1)
-    silent_experts = np.isnan(array).all(axis=0)
-    if silent_experts.any() and not silent_rows.any():
+        raise invalid("costs", "must have at least one row to average over; got 0.")
+    unknown = np.isnan(array)
+    silent_experts = unknown.all(axis=0)
+    if silent_experts.any() and not unknown.all(axis=1).any():
         check_costs(np.where(silent_experts, 0, array))
         return array
     return check_costs(array)
@@ -56,12 +56,10 @@ def row_weights(sample_weight: ArrayLike | None, n_samples: int) -> FloatArray:
     weights = number_vector("sample_weight", sample_weight, n_samples)
     if (weights < 0).any():
         bad = int(np.flatnonzero(weights < 0)[0])
-        raise InvalidInputError(
-            f"sample_weight must be non-negative; got {weights[bad]:g} in row {bad}."
-        )
+        raise invalid("sample_weight", f"must be non-negative; got {weights[bad]:g} in row {bad}.")
     largest = weights.max()
     if largest == 0:
-        raise InvalidInputError("sample_weight must have a positive sum; got zeros only.")
+        raise invalid("sample_weight", "must have a positive sum; got zeros only.")
     # Dividing by the largest keeps sums of huge weights finite.
     return weights / largest
 
@@ -71,21 +69,22 @@ def number_vector(name: str, values: ArrayLike, n_samples: int | None = None) ->
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{name} must hold numbers; got {error}.") from error
+        raise invalid(name, f"must hold numbers; got {error}.") from error
     if array.ndim != 1 or (n_samples is not None and len(array) != n_samples):
         rule = "(n_samples,)" if n_samples is None else f"(n_samples,) = ({n_samples},)"
-        raise InvalidInputError(f"{name} must have shape {rule}; got {array.shape}.")
+        raise invalid(name, f"must have shape {rule}; got {array.shape}.")
     bad = np.flatnonzero(~np.isfinite(array))
     if bad.size:
-        raise InvalidInputError(
-            f"{name} must be finite; got {array[bad[0]]} in row {bad[0]} ({bad.size} such row(s)). "
-            f"Remove these rows."
+        raise invalid(
+            name,
+            f"must be finite; got {array[bad[0]]} in row {bad[0]} ({bad.size} such row(s)). "
+            f"Remove these rows.",
         )
     return array
 
 
 def known_rows(chosen_values: FloatArray, missing: str) -> slice | BoolArray:
-    """Return an index of the rows whose chosen value is known, by the rule ``missing``.
+    """Index of the rows whose chosen value is known; ``missing="error"`` refuses unknown ones.
 
     Examples
     --------
@@ -98,25 +97,30 @@ def known_rows(chosen_values: FloatArray, missing: str) -> slice | BoolArray:
     if count == 0:
         return slice(None)
     if missing == "error":
-        raise InvalidInputError(
-            f"costs must be known for the chosen expert of every row; {count} of {len(unknown)} "
+        raise invalid(
+            "costs",
+            f"must be known for the chosen expert of every row; {count} of {len(unknown)} "
             f"row(s) chose an expert that was never asked there. Ask it, or pass missing='skip' to "
-            f"average over the other rows."
+            f"average over the other rows.",
         )
     if count == len(unknown):
         raise InvalidInputError(
             f"missing='skip' needs at least one row whose chosen expert was asked; got none "
-            f"among {count}."
+            f"among {count}.",
+            parameter="costs",
         )
     return ~unknown
 
 
+def check_confidence(confidence: float) -> None:
+    """Refuse a confidence outside (0, 1)."""
+    if not 0 < confidence < 1:
+        raise invalid("confidence", f"must lie strictly between 0 and 1; got {confidence}.")
+
+
 def check_draws(name: str, n_draws: int, confidence: float) -> None:
     """Refuse a confidence outside (0, 1), and too few draws to have one beyond each limit."""
-    if not 0 < confidence < 1:
-        raise InvalidInputError(f"confidence must lie strictly between 0 and 1; got {confidence}.")
+    check_confidence(confidence)
     fewest = int(np.ceil(2 / (1 - confidence) - 1e-9))
     if n_draws < fewest:
-        raise InvalidInputError(
-            f"{name} must be at least 2 / (1 - confidence) = {fewest}; got {n_draws}."
-        )
+        raise invalid(name, f"must be at least 2 / (1 - confidence) = {fewest}; got {n_draws}.")

@@ -1,12 +1,15 @@
-"""Who is asked, who should be, and how often the two agree."""
+"""Shares of the experts among choices, and recall of the cheapest expert.
+
+Shapes: ``costs`` is (n_samples, n_experts) with NaN where an expert was never asked, ``chosen``
+(n_samples,) expert indices, ``sample_weight`` (n_samples,) non-negative numbers or None.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import FloatArray, IntArray, check_choices
-from mild.errors import InvalidInputError
+from mild.core.arrays import FloatArray, IntArray, check_choices, invalid
 from mild.metrics.rows import evaluated_costs, number_vector, row_weights
 
 __all__ = [
@@ -22,17 +25,7 @@ __all__ = [
 def expert_shares(
     chosen: ArrayLike, n_experts: int, sample_weight: ArrayLike | None = None
 ) -> FloatArray:
-    """Share of the rows sent to each expert: ``share_k = sum_i w_i 1[chosen_i = k] / sum_i w_i``.
-
-    Parameters
-    ----------
-    chosen : (n_samples,) array of expert indices
-    n_experts : int
-    sample_weight : (n_samples,) array of non-negative numbers, optional
-
-    Returns
-    -------
-    (n_experts,) array that sums to 1
+    """(n_experts,) shares of the rows: ``share_k = sum_i w_i 1[chosen_i = k] / sum_i w_i``.
 
     Examples
     --------
@@ -41,7 +34,7 @@ def expert_shares(
     """
     n_samples = np.size(chosen)
     if n_samples == 0:
-        raise InvalidInputError("chosen must have at least one row to average over; got 0.")
+        raise invalid("chosen", "must have at least one row to average over; got 0.")
     experts = check_choices(chosen, n_samples, n_experts)
     weights = row_weights(sample_weight, n_samples)
     return _mass(experts, weights, n_experts) / weights.sum()
@@ -50,8 +43,7 @@ def expert_shares(
 def oracle_shares(costs: ArrayLike, sample_weight: ArrayLike | None = None) -> FloatArray:
     """Share of the rows on which each expert is the cheapest asked one, ties to the lowest index.
 
-    Where many rows tie, the order of the experts shapes these shares: put the one you would rather
-    ask first.
+    Where many rows tie, these shares depend on the order of the experts: list the preferred first.
 
     Examples
     --------
@@ -75,7 +67,7 @@ def share_entropy(shares: ArrayLike, normalised: bool = True) -> float:
     """
     s = number_vector("shares", shares)
     if len(s) == 0 or (s < 0).any() or abs(s.sum() - 1) > 1e-6:
-        raise InvalidInputError(f"shares must be non-negative and sum to 1; got {s.tolist()}.")
+        raise invalid("shares", f"must be non-negative and sum to 1; got {s.tolist()}.")
     used = s[s > 0]
     if len(used) == 1:
         return 0.0
@@ -86,17 +78,11 @@ def share_entropy(shares: ArrayLike, normalised: bool = True) -> float:
 def expert_recall(
     costs: ArrayLike, chosen: ArrayLike, sample_weight: ArrayLike | None = None
 ) -> FloatArray:
-    """Of the rows on which expert k is cheapest, the share that was sent to k.
+    """Of the rows on which expert k is cheapest, the share that was sent to k; (n_experts,).
 
     ``recall_k = sum_i w_i 1[best_i = k] 1[chosen_i = k] / sum_i w_i 1[best_i = k]`` with ``best_i``
     the cheapest asked expert, ties to the lowest index. NaN for an expert that is never cheapest. A
-    choice that ties with the cheapest costs nothing but is a miss here: read it beside the loss.
-
-    Parameters
-    ----------
-    costs : (n_samples, n_experts) array; NaN where an expert was never asked
-    chosen : (n_samples,) array of expert indices
-    sample_weight : (n_samples,) array of non-negative numbers, optional
+    choice that ties with the cheapest counts as a miss although it costs nothing.
 
     Examples
     --------
@@ -116,10 +102,9 @@ def expert_recall(
 def balanced_recall(
     costs: ArrayLike, chosen: ArrayLike, sample_weight: ArrayLike | None = None
 ) -> float:
-    """Mean of ``expert_recall`` over the experts that are cheapest somewhere, all counting alike.
+    """Mean of ``expert_recall`` over the experts that are cheapest somewhere.
 
-    A router that always asks the majority expert scores 1 over the number of these experts, however
-    large the majority.
+    A router that always asks the majority expert scores 1 over the number of these experts.
 
     Examples
     --------
@@ -133,8 +118,6 @@ def worst_recall(
     costs: ArrayLike, chosen: ArrayLike, sample_weight: ArrayLike | None = None
 ) -> float:
     """Least of ``expert_recall`` over the experts that are cheapest somewhere: ``min_k recall_k``.
-
-    0 as soon as one of them is never asked where it is best.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Does routing pay? One rule and one sentence, for every command and every report."""
+"""The verdict whether routing pays: one rule and one sentence for every command and report."""
 
 from __future__ import annotations
 
@@ -11,17 +11,13 @@ import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray
 from mild.errors import check_option
-from mild.metrics.linearised import linearised_rows
-from mild.metrics.loss import chosen_costs
+from mild.metrics.intervals import linearised_rows, paired_interval
+from mild.metrics.loss import FEWEST_UNITS, chosen_costs
 from mild.metrics.money import amount
-from mild.metrics.paired import paired_interval
 
 __all__ = ["FEWEST_UNITS", "Statement", "count_judged", "state", "state_choices"]
 
-#: Fewer independent rows, queries or groups than this are no ground for a verdict.
-FEWEST_UNITS = 30
-
-#: What the interval counts: one and many of it.
+#: What the interval counts: singular and plural.
 UNITS = {"row": "rows", "query": "distinct queries", "group": "groups"}
 
 STARTS = {
@@ -37,12 +33,12 @@ class Statement:
 
     Attributes
     ----------
-    pays : True (the interval lies below 0), False (it does not reach below 0), None (cannot be told)
+    pays : True (the interval lies below 0), False (no part lies below 0), None (undecided)
     sentence : the same in words
     estimate, low, high : mean cost of the router minus the constant's, with its interval
     dollars_per_1000 : price of the router minus the constant's, per 1,000 inputs; None without prices
-    rows_needed : units with which a gain of this size would show; None if it shows, or is none
-    rows, units : rows judged, and how many of them count: distinct queries, or groups
+    rows_needed : units that would decide a gain of this size; None if decided, or if there is no gain
+    rows, units : rows judged, and the independent units among them (rows, distinct queries, groups)
     """
 
     pays: bool | None
@@ -75,19 +71,19 @@ def state(
 ) -> Statement:
     """Put a difference into a sentence.
 
-    Routing pays if ``high < 0`` and does not if ``low >= 0``; otherwise it cannot be told, nor from
-    fewer than 30 units, unless the router chose as the constant does throughout. A gain that is within
-    the noise would show with about ``units * ((high - estimate) / estimate)^2`` units.
+    Routing pays if ``high < 0`` and does not if ``low >= 0``. Otherwise, and with fewer than 30 units
+    unless the router always chose the constant, it is undecided. A gain that is within the noise would
+    be decided with about ``units * ((high - estimate) / estimate)^2`` units.
 
     Parameters
     ----------
     router, constant : names
     interval : estimate, low and high of the router's mean cost minus the constant's
     rows : rows judged
-    units : what the interval counts among them; None for the rows themselves
+    units : number of independent units among them; None for the rows themselves
     unit : "row", "query" (equal queries count once) or "group"
     confidence : of the interval
-    notes : what else the interval rests on, in words
+    notes : further remarks about the interval
     dollars : mean price of an input by the router minus by the constant
     identical : whether the router made the constant's choices everywhere
 
@@ -146,14 +142,14 @@ def state_choices(
     dollars: float | None = None,
     name: str = "the router",
 ) -> Statement:
-    """State whether choices beat asking always the same expert, on rows with known costs.
+    """State whether choices beat always asking the same expert, on rows with known costs.
 
     Parameters
     ----------
     costs : (n_samples, n_experts), NaN where an expert was never asked
     chosen : (n_samples,) experts asked
     expert : index of the constant
-    bundle : (n_samples,) rows with the same number are drawn together; None if each is alone
+    bundle : (n_samples,) labels; rows with the same label are one unit. None: every row is a unit
     unit : what a bundle is: "query" or "group"
 
     Examples
@@ -172,10 +168,8 @@ def state_choices(
             f"{STARTS[None]}: too few {UNITS[unit]} ({units}) have a known cost for {name}'s choice "
             f"and for always {constant} (at least {FEWEST_UNITS})."
         )
-        return Statement(
-            None, sentence, math.nan, math.nan, math.nan, None, None, rows=rows, units=units
-        )
-    # A row that knows neither cost tells nothing and must not count.
+        return Statement(None, sentence, math.nan, math.nan, math.nan, rows=rows, units=units)
+    # A row in which neither cost is known must not count.
     some = known.any(axis=1)
     level = linearised_rows(both[some])
     found = paired_interval(
@@ -195,7 +189,7 @@ def state_choices(
 
 
 def count_judged(known: Any, bundle: Any) -> tuple[int, int]:
-    """Rows and bundles behind a difference of columns: of the column that has fewer known.
+    """Rows and bundles behind a difference of columns: those of the column with fewer known rows.
 
     Examples
     --------
@@ -214,10 +208,10 @@ def _gap(estimate: float) -> str:
 
 
 def _judged(rows: int, units: int, unit: str) -> str:
-    said = _count(rows, "row")
+    text = _count(rows, "row")
     if unit == "group":
-        return f"{said} in {_count(units, unit)}"
-    return said if units == rows else f"{said} of {_count(units, unit)}"
+        return f"{text} in {_count(units, unit)}"
+    return text if units == rows else f"{text} of {_count(units, unit)}"
 
 
 def _count(number: int, unit: str) -> str:

@@ -1,13 +1,13 @@
-"""The same costs, losses, margins and decisions for torch users with their own training loop.
+"""The costs, losses, margins and decisions of ``mild.core`` as torch functions.
 
-Functions have the names and the meaning of the NumPy ones, take tensors on any device and return
-tensors there. Losses are unreduced, one value per sample, and differentiable by autograd. Scores in
-half precision (float16, bfloat16) are worked on, and losses returned, in float32; gradients come
-back in the scores' own precision.
+Functions have the names, parameters and meaning of the NumPy ones, take tensors on any device and
+return tensors there. Scores, rewards and costs are (n_samples, n_experts), labels and choices
+(n_samples,), margins (n_experts,). Losses are unreduced, one value per sample, and differentiable by
+autograd. Scores in half precision (float16, bfloat16) are converted, and losses returned, in float32;
+gradients have the scores' own precision.
 
-What a shape, a margin or an option can get wrong is refused as in NumPy. Losses do not look at the
-values of scores, rewards and labels: that would wait for the device at every step. NaN in gives NaN
-out.
+Wrong shapes, margins and options are refused as in NumPy. Losses do not check the values of scores,
+rewards and labels, which would synchronise with the device at every step: NaN gives NaN.
 """
 
 from mild.errors import MissingExtraError

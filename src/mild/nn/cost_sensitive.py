@@ -33,7 +33,6 @@ def rho_margin_loss(
 
     Examples
     --------
-    >>> import torch
     >>> rho_margin_loss(torch.zeros(1, 2), torch.tensor([0]), torch.tensor([[0.0, 2.0]]))
     tensor([2.])
     """
@@ -52,15 +51,11 @@ def cost_sensitive_loss(
     """``max (or sum) over k' of c(x, k, k') * Psi((f_k - f_k') / rho_k)``, one value per sample.
 
     ``Psi`` is the hinge ``max(0, 1 - u)`` or a comp-sum ``Phi_tau(exp(-u))``. Divided by the
-    surrogate's ``unit`` it bounds ``rho_margin_loss``.
-
-    Parameters
-    ----------
-    reduction : "max" (the algorithm) or "sum" (the appendix's upper bound)
+    surrogate's ``unit`` it bounds ``rho_margin_loss``. ``reduction`` is "max" (the algorithm) or "sum"
+    (the appendix's upper bound).
 
     Examples
     --------
-    >>> import torch
     >>> cost_sensitive_loss(torch.zeros(1, 2), torch.tensor([0]), torch.tensor([[0.0, 2.0]]))
     tensor([1.3863])
     """
@@ -84,7 +79,6 @@ def log_sum_loss(
 
     Examples
     --------
-    >>> import torch
     >>> log_sum_loss(torch.zeros(1, 2), torch.tensor([0]), torch.tensor([[0.0, 2.0]]))
     tensor([1.3863])
     """

@@ -1,4 +1,4 @@
-"""Scores to an expert, as tensors: the paper's argmax, and stationary decoding in log space."""
+"""Decisions from scores as tensors: argmax, and stationary decoding in log space."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from mild.core.arrays import invalid
 from mild.core.surrogates import Surrogate, parse_surrogate
-from mild.errors import InvalidInputError, UnsupportedError, check_option
+from mild.errors import UnsupportedError, check_option
 from mild.nn.tensors import Margins, Vector, argmax_last, check_margins, float_matrix
 
 __all__ = ["DECISIONS", "decide", "stationary_distribution"]
@@ -26,16 +27,10 @@ def decide(
 ) -> Tensor:
     """Expert of each row, ties to the highest index: an int64 tensor (n_samples,).
 
-    Parameters
-    ----------
-    scores : (n_samples, n_experts) tensor
-    margins : (n_experts,) margins the scores were trained with; None for all equal
-    rule : "stationary" (consistent) or "argmax" (the paper's)
-    surrogate : the surrogate the scores were trained with
+    ``rule`` is "stationary" (consistent) or "argmax" (the paper's).
 
     Examples
     --------
-    >>> import torch
     >>> decide(torch.tensor([[-0.2036, 0.0]]), [2 / 3, 1 / 3], rule="argmax")
     tensor([1])
     >>> decide(torch.tensor([[-0.2036, 0.0]]), [2 / 3, 1 / 3])
@@ -57,22 +52,11 @@ def stationary_distribution(
 
     The stationary distribution of the chain that leaves k for j at rate
     ``softmax_j(f / rho_k) / rho_k``, by Grassmann-Taksar-Heyman elimination on logarithms; computed
-    in float64 where the device has it. It is a decision rule, not a loss: no gradient flows through
-    it.
-
-    Parameters
-    ----------
-    scores : (n_samples, n_experts) tensor
-    margins : (n_experts,) positive; None for all ones
-    surrogate : any but the hinge and tau >= 2, which have no unique decoding and are refused
-
-    Returns
-    -------
-    (n_samples, n_experts) tensor; rows sum to 1
+    in float64 where the device has it. No gradient flows through it. The hinge and tau >= 2 have no
+    unique decoding and are refused.
 
     Examples
     --------
-    >>> import torch
     >>> stationary_distribution(torch.tensor([[-0.2036, 0.0]]), [2 / 3, 1 / 3])
     tensor([[0.5500, 0.4500]])
     """
@@ -149,5 +133,5 @@ def _bounded(values: Tensor) -> Tensor:
 def _finite_scores(scores: Tensor) -> Tensor:
     f = float_matrix("scores", scores)
     if not bool(torch.isfinite(f).all()):
-        raise InvalidInputError("scores must be finite; got NaN or infinity.")
+        raise invalid("scores", "must be finite; got NaN or infinity.")
     return f

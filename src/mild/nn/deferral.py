@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from mild.core.arrays import invalid
 from mild.core.surrogates import Surrogate, parse_surrogate
-from mild.errors import InvalidInputError
 from mild.nn.costs import unchecked_rewards
 from mild.nn.tensors import (
     Margins,
@@ -43,29 +43,15 @@ def mild_loss(
     *,
     asked: Tensor | None = None,
 ) -> Tensor:
-    """MILD loss of each sample, differentiable in scores and rewards.
+    """MILD loss of each sample, differentiable in scores and rewards, not in margins.
 
-    ``sum_k reward_k * log sum_k' exp((f_k' - f_k) / rho_k)`` for the logistic surrogate.
-
-    Parameters
-    ----------
-    scores, rewards : (n_samples, n_experts) tensors
-    margins : (n_experts,) positive; None for all ones. They are constants: no gradient reaches
-        them.
-    surrogate : "logistic", "exponential", a number tau >= 0 (comp-sum), "hinge",
-        "pairwise_logistic" or "pairwise_exponential"
-    asked : (n_samples, n_experts) boolean tensor, optional
-        False where an expert was never asked: it then takes no part in the row, whatever its score
-        and reward. A row without any asked expert has loss 0.
-
-    Returns
-    -------
-    (n_samples,) tensor: inf where the true value overflows, never NaN for finite scores. Second
-    derivatives are exact for the logistic surrogate.
+    ``sum_k reward_k * log sum_k' exp((f_k' - f_k) / rho_k)`` for the logistic surrogate. The boolean
+    tensor ``asked`` is False where an expert was never asked and takes no part in the row; a row
+    without any asked expert has loss 0. Values are inf where the true value overflows, never NaN for
+    finite scores. Second derivatives are exact for the logistic surrogate.
 
     Examples
     --------
-    >>> import torch
     >>> scores = torch.zeros(1, 2, requires_grad=True)
     >>> loss = mild_loss(scores, torch.tensor([[1.0, 3.0]]))
     >>> loss.sum().backward()
@@ -79,7 +65,7 @@ def mild_loss(
     kind = parse_surrogate(surrogate)
     if asked is not None:
         if not isinstance(asked, Tensor) or asked.dtype != torch.bool:
-            raise InvalidInputError("asked must be a boolean tensor, True where costs are known.")
+            raise invalid("asked", "must be a boolean tensor, True where costs are known.")
         check_same_shape("asked", asked, f)
         silent = ~asked.to(f.device)
         f = f.masked_fill(silent, torch.finfo(f.dtype).min)
@@ -93,14 +79,10 @@ def tdef_loss(
 ) -> Tensor:
     """TDEF (Mao, Mohri, Zhong 2023): ``complement`` rewards and all margins 1.
 
-    Parameters
-    ----------
-    scores, costs : (n_samples, n_experts) tensors; NaN costs mark experts that were never asked
-    scale : the largest possible cost of the whole problem; pass it when you work in batches
+    Pass ``scale``, the largest possible cost, when you work in batches.
 
     Examples
     --------
-    >>> import torch
     >>> tdef_loss(torch.zeros(1, 2), torch.tensor([[0.0, 1.0]]), scale=1.0)
     tensor([0.6931])
     """

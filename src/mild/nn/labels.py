@@ -1,10 +1,11 @@
-"""Label-based baselines as tensors: the cheapest expert is the label; argmax decides."""
+"""Label-based baselines as tensors: the cheapest expert is the label."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
+from mild.core.arrays import invalid
 from mild.errors import InvalidInputError
 from mild.nn.tensors import Vector, check_labels, check_vector, float_matrix
 
@@ -19,14 +20,8 @@ __all__ = [
 def cross_entropy_loss(scores: Tensor, labels: Tensor, weights: Vector | None = None) -> Tensor:
     """CE: ``-w_y log softmax_y(f)``; with inverse-frequency ``weights`` (n_experts,) it is CWCE.
 
-    Parameters
-    ----------
-    scores : (n_samples, n_experts) tensor
-    labels : (n_samples,) integer tensor
-
     Examples
     --------
-    >>> import torch
     >>> cross_entropy_loss(torch.zeros(1, 2), torch.tensor([1]))
     tensor([0.6931])
     """
@@ -46,7 +41,6 @@ def ldam_loss(
 
     Examples
     --------
-    >>> import torch
     >>> ldam_loss(torch.zeros(1, 2), torch.tensor([1]), counts=[16, 1], scale=1.0)
     tensor([0.9741])
     """
@@ -70,7 +64,6 @@ def logit_adjusted_loss(
 
     Examples
     --------
-    >>> import torch
     >>> logit_adjusted_loss(torch.zeros(1, 2), torch.tensor([1]), counts=[3, 1])
     tensor([1.3863])
     """
@@ -87,7 +80,6 @@ def class_dependent_temperature_loss(
 
     Examples
     --------
-    >>> import torch
     >>> class_dependent_temperature_loss(torch.tensor([[0.0, 1.0]]), torch.tensor([1]), [4, 1], 0.5)
     tensor([0.4741])
     """
@@ -105,7 +97,7 @@ def _counts(counts: Vector, like: Tensor) -> Tensor:
     """Counts per expert, absent ones as 1 or as the smallest positive count if that is less."""
     array = check_vector("counts", counts, like)
     if not bool((torch.isfinite(array) & (array >= 0)).all() and array.any()):
-        raise InvalidInputError(
-            f"counts must be non-negative, one per expert, not all zero; got {array.tolist()}."
+        raise invalid(
+            "counts", f"must be non-negative, one per expert, not all zero; got {array.tolist()}."
         )
     return torch.maximum(array, array[array > 0].min().clamp(max=1))

@@ -7,8 +7,9 @@ import math
 import torch
 from torch import Tensor
 
+from mild.core.arrays import invalid
 from mild.core.costs import ALL_REWARDS
-from mild.errors import InvalidInputError, check_option
+from mild.errors import check_option
 from mild.nn.costs import reward_distribution, unchecked_rewards
 from mild.nn.tensors import Vector, check_costs
 
@@ -23,19 +24,11 @@ def expert_mass(
     """Mass of each expert, in samples: the ``m_k`` of the margin bound.
 
     ``counts="reward"``: the sum over samples of the reward distribution; ``counts="best"``: how
-    often expert k is cheapest, ties to the lowest index. ``strength`` is that of ``baseline`` rewards.
-
-    Parameters
-    ----------
-    costs : (n_samples, n_experts) tensor; NaN where an expert was never asked
-
-    Returns
-    -------
-    (n_experts,) float64 tensor (float32 on devices without float64)
+    often expert k is cheapest, ties to the lowest index. Returns an (n_experts,) float64 tensor
+    (float32 on devices without float64).
 
     Examples
     --------
-    >>> import torch
     >>> expert_mass(torch.tensor([[0, 1], [0, 1], [1, 0]]), counts="best")
     tensor([2., 1.], dtype=torch.float64)
     """
@@ -59,13 +52,8 @@ def theory_margins(
 ) -> Tensor:
     """Margins ``rho_k`` proportional to ``(m_k * X_k^2)^(1/3)``, summing to ``total``.
 
-    Parameters
-    ----------
-    mass : (n_experts,) non-negative; a mass of 0 counts as one sample, or as the smallest mass if
-        that is less
-    norms : (n_experts,) positive, optional: feature norms ``X_k``
-    total : the sum of the margins; the default is the number of experts
-    share_below : experts with less than this share of the mass get one common margin
+    A mass of 0 counts as one sample, or as the smallest mass if that is less. ``total`` is the number
+    of experts by default. Experts with less than ``share_below`` of the mass get one common margin.
 
     Examples
     --------
@@ -76,16 +64,16 @@ def theory_margins(
     if not weights.is_floating_point():
         weights = weights.to(torch.get_default_dtype())
     if weights.ndim != 1 or weights.numel() == 0:
-        raise InvalidInputError(f"mass must have shape (n_experts,); got {tuple(weights.shape)}.")
+        raise invalid("mass", f"must have shape (n_experts,); got {tuple(weights.shape)}.")
     if not bool((torch.isfinite(weights) & (weights >= 0)).all() and weights.any()):
-        raise InvalidInputError(
-            f"mass must be finite, non-negative and not all zero; got {weights.tolist()}."
+        raise invalid(
+            "mass", f"must be finite, non-negative and not all zero; got {weights.tolist()}."
         )
     if not 0 <= share_below <= 1:
-        raise InvalidInputError(f"share_below must lie in [0, 1]; got {share_below}.")
+        raise invalid("share_below", f"must lie in [0, 1]; got {share_below}.")
     target = float(weights.numel() if total is None else total)
     if not (math.isfinite(target) and target > 0):
-        raise InvalidInputError(f"total must be positive and finite; got {total}.")
+        raise invalid("total", f"must be positive and finite; got {total}.")
     weights = weights.clamp(min=min(1.0, float(weights[weights > 0].min())))
     small = weights < share_below * weights.sum()
     if bool(small.any()):
@@ -99,7 +87,7 @@ def theory_margins(
 def _positive_norms(norms: Vector, like: Tensor) -> Tensor:
     array = torch.as_tensor(norms, dtype=like.dtype, device=like.device)
     if array.shape != like.shape or not bool((torch.isfinite(array) & (array > 0)).all()):
-        raise InvalidInputError(
-            f"norms must be {len(like)} positive, finite numbers; got {array.tolist()}."
+        raise invalid(
+            "norms", f"must be {len(like)} positive, finite numbers; got {array.tolist()}."
         )
     return array

@@ -1,6 +1,6 @@
-"""What a fitted router does with an input, in NumPy alone.
+"""Policies: how a fitted router decides, in NumPy alone.
 
-Estimators in ``mild.routers`` learn a policy and delegate to it; an artefact on disk is a policy.
+Estimators in ``mild.routers`` fit a policy and delegate to it; an artefact on disk is a policy.
 Loading one and deciding needs neither scikit-learn nor scipy nor torch.
 """
 

@@ -1,4 +1,4 @@
-"""The face that every policy shows."""
+"""Base classes of policies: the interface, policies that score, policies that estimate costs."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mild.core.arrays import FloatArray, IntArray
+from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.core.costs import reward_distribution
 from mild.core.costs import rewards as make_rewards
 from mild.core.decisions import argmax_last
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.policies.decoder import Decoder
 
-__all__ = ["BLOCK", "CostPolicy", "Policy", "ScorePolicy"]
+__all__ = ["BLOCK", "CostPolicy", "Policy", "ScorePolicy", "Settings", "Tensors"]
 
-# Rows per block: the block and its scores stay in cache. Scores at most that wait to be decoded.
+# Rows per block, so that the block and its scores stay in cache.
 BLOCK = 16384
+# Scores that are held at most before they are decoded.
 WAITING = 16_000_000
 
 Inspect = Callable[[Any, int], None]
@@ -30,9 +31,15 @@ Tensors = dict[str, FloatArray]
 
 
 class Policy(ABC):
-    """Decides for inputs. Inputs are not validated here: the border does that."""
+    """Decides for inputs, which are not validated here.
+
+    The state, and copies with some of it replaced, are made of the attributes in ``setting_names``
+    and ``tensor_names``, which are also the parameters of ``__init__``.
+    """
 
     kind: ClassVar[str]
+    setting_names: ClassVar[tuple[str, ...]] = ()
+    tensor_names: ClassVar[tuple[str, ...]] = ()
     n_features: int
     n_experts: int
 
@@ -50,23 +57,35 @@ class Policy(ABC):
 
     @abstractmethod
     def without(self, expert: int) -> Policy:
-        """The policy with one expert gone; the others keep their order."""
+        """The policy with one expert removed; the others keep their order."""
 
-    @abstractmethod
     def state(self) -> tuple[Settings, Tensors]:
         """JSON-ready settings and arrays from which ``from_state`` builds the policy again."""
+        settings = {name: _json_ready(getattr(self, name)) for name in self.setting_names}
+        tensors = {name: dense(getattr(self, name)) for name in self.tensor_names}
+        return settings, {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
     @classmethod
-    @abstractmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
-        """Build from what ``state`` gave."""
+        """Build the policy from what ``state`` returned."""
+        create: Any = cls
+        return create(
+            **{name: settings[name] for name in cls.setting_names},
+            **{name: tensors[name] for name in cls.tensor_names if name in tensors},
+        )
+
+    def _replace(self, **changes: Any) -> Self:
+        """A copy with some settings or tensors replaced."""
+        names = (*self.setting_names, *self.tensor_names)
+        create: Any = type(self)
+        return create(**{name: getattr(self, name) for name in names} | changes)
 
     def decide_one(self, x: FloatArray) -> int:
         """Expert for one feature vector (n_features,)."""
         return int(self.predict(x[None])[0])
 
     def expected_costs(self, X: Any) -> FloatArray:
-        """Expected cost (n, p) of each expert, where the policy has learned it."""
+        """Expected cost (n, p) of each expert, if the policy has learned it."""
         raise UnsupportedError(
             f"a {self.kind} router learned which expert is best, not what each will cost. "
             f"Use CostRegressionRouter, KNNRouter or PricedRouter for expected costs."
@@ -75,7 +94,7 @@ class Policy(ABC):
     def with_prices(
         self, betas: Sequence[float] | None = None, price_weight: float | None = None
     ) -> Policy:
-        """The policy under new prices, where error and price are separate heads."""
+        """The policy under new prices, if error and price are separate heads."""
         raise UnsupportedError(
             f"a {self.kind} router has one head, in which errors and prices are mixed: new prices "
             f"need a refit. Fit PricedRouter (mild fit --router priced), which keeps an error head and a "
@@ -84,19 +103,23 @@ class Policy(ABC):
 
     def _check_drop(self, expert: int) -> int:
         if not 0 <= expert < self.n_experts:
-            raise InvalidInputError(
-                f"expert must be an index in [0, {self.n_experts}); got {expert}."
-            )
+            raise invalid("expert", f"must be an index in [0, {self.n_experts}); got {expert}.")
         if self.n_experts == 1:
-            raise InvalidInputError("a router must keep at least one expert; this one has one.")
+            raise InvalidInputError(
+                "a router must keep at least one expert; this one has one.", parameter="expert"
+            )
         return expert
+
+    def _kept(self, expert: int) -> BoolArray:
+        """(n_experts,) mask of the other experts."""
+        return np.arange(self.n_experts) != self._check_drop(expert)
 
 
 class ScorePolicy(Policy):
-    """Scores plus a decoder."""
+    """Scores experts and decodes the scores."""
 
     decoder: Decoder
-    # Whether finite scores prove that the input was finite.
+    # Whether finite scores imply that the input was finite.
     scores_tell: ClassVar[bool] = False
 
     @abstractmethod
@@ -112,12 +135,12 @@ class ScorePolicy(Policy):
         return np.empty((0, self.n_experts)) if result is None else result
 
     def predict(self, X: Any, inspect: Inspect | None = None) -> IntArray:
-        """Expert of each row; ``inspect(block, first_row)`` sees every block that may be unsound."""
+        """Expert of each row; ``inspect(block, first_row)`` gets every block that may not be finite."""
         choose = self.decoder.choose_experts_first
 
         def score(rows: slice) -> FloatArray:
             block = X[rows]
-            # Infinities of both signs add up to NaN: that is for ``inspect`` to say, not for numpy.
+            # Infinities of both signs add up to NaN: ``inspect`` reports them, not a NumPy warning.
             with np.errstate(invalid="ignore", over="ignore"):
                 scores = self.scores_experts_first(block)
                 sound = inspect is None or (self.scores_tell and np.isfinite(scores.sum()))
@@ -130,8 +153,8 @@ class ScorePolicy(Policy):
             for rows in blocks(X):
                 result[rows] = choose(score(rows))
             return result
-        # First all scores of a span, then all its decisions: BLAS keeps its threads spinning for a
-        # while, and they would compete with ours.
+        # First all scores of a span, then all its decisions: BLAS threads spin for a while after a
+        # product and would compete with ours.
         every = blocks(X)
         size = max(1, WAITING // (BLOCK * self.n_experts))
         with ThreadPoolExecutor(thread_count()) as pool:
@@ -155,7 +178,7 @@ class ScorePolicy(Policy):
 
 
 class CostPolicy(Policy):
-    """Decides for the least expected cost; scores are minus expected costs."""
+    """Chooses the least expected cost; scores are minus expected costs."""
 
     @abstractmethod
     def expected_costs(self, X: Any) -> FloatArray: ...
@@ -164,11 +187,11 @@ class CostPolicy(Policy):
         return -self.expected_costs(X)
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Reward distribution (``others``) of the expected costs; uniform where all are 0."""
+        """Reward distribution of the expected costs; uniform where all are 0."""
         return self.distribution_of(self.expected_costs(X))
 
     def distribution_of(self, costs: FloatArray) -> FloatArray:
-        """The distribution that goes with expected costs (n, n_experts)."""
+        """Reward distribution (``others``) of expected costs (n, n_experts)."""
         distribution = reward_distribution(make_rewards(np.maximum(costs, 0), "others"))
         silent = distribution.sum(axis=1) == 0
         distribution[silent] = 1 / self.n_experts
@@ -186,8 +209,17 @@ def blocks(X: Any) -> list[slice]:
     return [slice(start, start + BLOCK) for start in range(0, X.shape[0], BLOCK)]
 
 
+def dense(X: Any) -> Any:
+    """A sparse matrix as an array; anything else as it is."""
+    return X.toarray() if hasattr(X, "toarray") else X
+
+
+def _json_ready(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
 def thread_count() -> int:
-    """Threads to decode with: OMP_NUM_THREADS if it is set, else the cores we may use."""
+    """Number of threads: OMP_NUM_THREADS if it is set, else the cores available to the process."""
     asked = os.environ.get("OMP_NUM_THREADS", "")
     if asked.isdigit() and int(asked) > 0:
         return int(asked)

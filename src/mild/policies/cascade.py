@@ -1,14 +1,14 @@
-"""A confidence cascade: ask in a fixed order, stop at the first expert trusted enough."""
+"""A confidence cascade: a fixed order of experts, stopped at the first sufficient confidence."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mild.core.arrays import FloatArray, IntArray
-from mild.policies.base import Policy
+from mild.policies.base import Policy, dense
 
 __all__ = ["CascadePolicy"]
 
@@ -17,53 +17,54 @@ class CascadePolicy(Policy):
     """Stops at the first expert in ``order`` whose confidence reaches its threshold.
 
     Confidence is a linear-logistic estimate of 'this expert is good enough here', or a column of X
-    that carries the expert's own confidence. The last expert in the order takes what is left.
+    with the expert's own confidence. The last expert in the order takes the remaining rows.
     """
 
     kind = "cascade"
+    setting_names = ("order", "columns", "n_features")
+    tensor_names = ("coef", "intercept", "thresholds")
 
     def __init__(
         self,
         coef: FloatArray,
         intercept: FloatArray,
-        order: IntArray,
+        order: ArrayLike,
         thresholds: FloatArray,
-        columns: IntArray | None,
+        columns: ArrayLike | None,
         n_features: int,
     ) -> None:
         self.coef = coef
         self.intercept = intercept
-        self.order = order
+        self.order = np.asarray(order, dtype=np.intp)
         self.thresholds = thresholds
-        self.columns = columns
+        self.columns = None if columns is None else np.asarray(columns, dtype=np.intp)
         self.n_features = n_features
-        self.n_experts = order.size
+        self.n_experts = self.order.size
 
     def confidence(self, X: Any) -> FloatArray:
         """Confidence (n, p) in each expert."""
         if self.columns is not None:
-            part = X[:, self.columns]
-            return np.asarray(part.toarray() if hasattr(part, "toarray") else part)
+            return np.asarray(dense(X[:, self.columns]))
         return np.exp(-np.logaddexp(0, -(np.asarray(X @ self.coef.T) + self.intercept)))
 
     def decision_function(self, X: Any) -> FloatArray:
-        """Confidences, the chosen expert's lifted above the rest: its argmax is the cascade's choice."""
+        """Confidences, with the chosen expert's raised above the others."""
         confidence = self.confidence(X)
-        chosen = self._walk(confidence)
+        chosen = self._choose(confidence)
         top = confidence.max(axis=1)
         scores = confidence.copy()
         scores[np.arange(len(chosen)), chosen] = top + 1 + np.abs(top)
         return scores
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Confidences divided by their sum; the choice follows the cascade, not the largest."""
+        """Confidences divided by their sum; the largest need not be the cascade's choice."""
         confidence = np.clip(self.confidence(X), 1e-12, None)
         return confidence / confidence.sum(axis=1, keepdims=True)
 
     def predict(self, X: Any) -> IntArray:
-        return self._walk(self.confidence(X))
+        return self._choose(self.confidence(X))
 
-    def _walk(self, confidence: FloatArray) -> IntArray:
+    def _choose(self, confidence: FloatArray) -> IntArray:
         chosen = np.full(len(confidence), self.order[-1], np.intp)
         for place in range(self.n_experts - 2, -1, -1):
             expert = self.order[place]
@@ -71,37 +72,12 @@ class CascadePolicy(Policy):
         return chosen
 
     def without(self, expert: int) -> CascadePolicy:
-        self._check_drop(expert)
-        keep = np.arange(self.n_experts) != expert
-        place = int(np.flatnonzero(self.order == expert)[0])
-        order = np.delete(self.order, place)
-        order = order - (order > expert)
-        thresholds = np.delete(np.append(self.thresholds, 0.0), place)[:-1]
-        columns = None if self.columns is None else self.columns[keep]
-        coef = self.coef[keep] if self.columns is None else self.coef
-        intercept = self.intercept[keep] if self.columns is None else self.intercept
-        return CascadePolicy(coef, intercept, order, thresholds, columns, self.n_features)
-
-    def state(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
-        settings = {
-            "order": self.order.tolist(),
-            "columns": None if self.columns is None else self.columns.tolist(),
-            "n_features": self.n_features,
-        }
-        return settings, {
-            "coef": self.coef,
-            "intercept": self.intercept,
-            "thresholds": self.thresholds,
-        }
-
-    @classmethod
-    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
-        columns = settings["columns"]
-        return cls(
-            tensors["coef"],
-            tensors["intercept"],
-            np.array(settings["order"], dtype=np.intp),
-            tensors["thresholds"],
-            None if columns is None else np.array(columns, dtype=np.intp),
-            int(settings["n_features"]),
+        keep = self._kept(expert)
+        position = int(np.flatnonzero(self.order == expert)[0])
+        order = np.delete(self.order, position)
+        names = ("coef", "intercept") if self.columns is None else ("columns",)
+        return self._replace(
+            order=order - (order > expert),
+            thresholds=np.delete(np.append(self.thresholds, 0.0), position)[:-1],
+            **{name: getattr(self, name)[keep] for name in names},
         )

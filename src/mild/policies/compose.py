@@ -1,4 +1,4 @@
-"""Policies made of policies: scaled inputs, a blend of costs, and a stack."""
+"""Policies made of policies: standardised inputs, a blend of costs, and a stack."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray
 from mild.errors import UnsupportedError
-from mild.policies.base import CostPolicy, Policy, blocks
+from mild.policies.base import CostPolicy, Policy, Settings, Tensors, blocks, dense
 
 __all__ = ["BlendPolicy", "StackPolicy", "StandardizedPolicy", "believed_costs"]
 
@@ -27,8 +27,7 @@ class StandardizedPolicy(Policy):
         self.n_experts = inner.n_experts
 
     def _scaled(self, X: Any) -> FloatArray:
-        dense = X.toarray() if hasattr(X, "toarray") else X
-        return (dense - self.mean) / self.scale
+        return (dense(X) - self.mean) / self.scale
 
     def _collect(self, X: Any, method: str) -> FloatArray:
         parts = [getattr(self.inner, method)(self._scaled(X[rows])) for rows in blocks(X)]
@@ -61,7 +60,7 @@ class StandardizedPolicy(Policy):
             self.mean, self.scale, self.inner.with_prices(betas, price_weight)
         )
 
-    def state(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+    def state(self) -> tuple[Settings, Tensors]:
         settings, tensors = nested([self.inner])
         return settings, {**tensors, "mean": self.mean, "scale": self.scale}
 
@@ -72,7 +71,7 @@ class StandardizedPolicy(Policy):
 
 
 class StackPolicy(Policy):
-    """Distributions of several policies, side by side, are the features of a last one."""
+    """A final policy whose features are the concatenated distributions of several policies."""
 
     kind = "stack"
 
@@ -99,10 +98,10 @@ class StackPolicy(Policy):
         return self.final.expected_costs(self.features(X))
 
     def without(self, expert: int) -> StackPolicy:
-        """The members still see every expert; only the last decision leaves one out."""
+        """The members keep every expert; only the final policy drops one."""
         return StackPolicy(self.members, self.final.without(expert))
 
-    def state(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+    def state(self) -> tuple[Settings, Tensors]:
         return nested([*self.members, self.final])
 
     @classmethod
@@ -112,7 +111,7 @@ class StackPolicy(Policy):
 
 
 def believed_costs(policy: Policy, X: Any) -> FloatArray:
-    """Expected costs (n, p) of a policy; where it knows none, minus its distribution."""
+    """Expected costs (n, p) of a policy, or minus its distribution if it has none."""
     try:
         return policy.expected_costs(X)
     except UnsupportedError:
@@ -120,7 +119,7 @@ def believed_costs(policy: Policy, X: Any) -> FloatArray:
 
 
 class BlendPolicy(CostPolicy):
-    """A weighted sum of what several policies believe about differences in cost.
+    """A weighted sum of several policies' estimates of differences in cost.
 
     ``E[c_k | x] = level(x) + sum_m weights_m (e_mk(x) - mean_j e_mj(x))`` with ``e_m`` the
     ``believed_costs`` of member m, and ``level(x) = sum_m levels_m mean_j e_mj(x)``.
@@ -128,7 +127,7 @@ class BlendPolicy(CostPolicy):
     Parameters
     ----------
     members : policies over the same features and experts
-    weights, levels : (members,) not negative
+    weights, levels : (members,) non-negative
     """
 
     kind = "blend"
@@ -154,7 +153,7 @@ class BlendPolicy(CostPolicy):
         members = [member.without(expert) for member in self.members]
         return BlendPolicy(members, self.weights, self.levels)
 
-    def state(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+    def state(self) -> tuple[Settings, Tensors]:
         settings, tensors = nested(self.members)
         return settings, {**tensors, "weights": self.weights, "levels": self.levels}
 
@@ -163,10 +162,10 @@ class BlendPolicy(CostPolicy):
         return cls(unnested(settings, tensors), tensors["weights"], tensors["levels"])
 
 
-def nested(policies: Sequence[Policy]) -> tuple[dict[str, Any], dict[str, FloatArray]]:
-    """State of several policies in one: settings in a list, tensors behind a numbered prefix."""
-    parts: list[dict[str, Any]] = []
-    tensors: dict[str, FloatArray] = {}
+def nested(policies: Sequence[Policy]) -> tuple[Settings, Tensors]:
+    """State of several policies in one: settings in a list, tensors with a numbered prefix."""
+    parts: list[Settings] = []
+    tensors: Tensors = {}
     for number, policy in enumerate(policies):
         settings, arrays = policy.state()
         parts.append({"kind": policy.kind, "settings": settings})
@@ -175,8 +174,8 @@ def nested(policies: Sequence[Policy]) -> tuple[dict[str, Any], dict[str, FloatA
 
 
 def unnested(settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> list[Policy]:
-    """Policies from what ``nested`` gave."""
-    from mild.policies import POLICIES  # the registry names this module's classes too
+    """Policies from what ``nested`` returned."""
+    from mild.policies import POLICIES  # the registry also holds the classes of this module
 
     result = []
     for number, part in enumerate(settings["parts"]):

@@ -1,30 +1,31 @@
-"""Policies that know what each expert is expected to cost, and take the least."""
+"""Policies that estimate the cost of each expert: constant, linear, and with separate prices."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from mild.core.arrays import FloatArray, expert_vector
-from mild.errors import InvalidInputError
+from mild.core.arrays import FloatArray, IntArray, check_strength, expert_vector
 from mild.policies.base import CostPolicy
 
 __all__ = ["ConstantPolicy", "LinearCostPolicy", "PricedPolicy"]
 
 
 class ConstantPolicy(CostPolicy):
-    """Always the same expert: the one of least mean cost, unless one was named."""
+    """Always the same expert: ``named``, or that of least mean cost."""
 
     kind = "constant"
+    setting_names = ("n_features", "named")
+    tensor_names = ("mean_costs",)
 
-    def __init__(self, mean_costs: FloatArray, n_features: int, expert: int | None = None) -> None:
+    def __init__(self, mean_costs: FloatArray, n_features: int, named: int | None = None) -> None:
         self.mean_costs = mean_costs
         self.n_features = n_features
         self.n_experts = mean_costs.size
-        self.named = expert
-        self.expert = int(np.argmin(mean_costs)) if expert is None else expert
+        self.named = named
+        self.expert = int(np.argmin(mean_costs)) if named is None else named
 
     def expected_costs(self, X: Any) -> FloatArray:
         return np.tile(self.mean_costs, (X.shape[0], 1))
@@ -34,7 +35,7 @@ class ConstantPolicy(CostPolicy):
         scores[:, self.expert] = scores.max(axis=1) + 1
         return scores
 
-    def predict(self, X: Any) -> np.ndarray[Any, np.dtype[np.intp]]:
+    def predict(self, X: Any) -> IntArray:
         return np.full(X.shape[0], self.expert, np.intp)
 
     def decide_one(self, x: FloatArray) -> int:
@@ -45,21 +46,14 @@ class ConstantPolicy(CostPolicy):
         named = self.named
         if named is not None:
             named = None if named == expert else named - (named > expert)
-        return ConstantPolicy(np.delete(self.mean_costs, expert), self.n_features, named)
-
-    def state(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
-        settings = {"n_features": self.n_features, "named": self.named}
-        return settings, {"mean_costs": self.mean_costs}
-
-    @classmethod
-    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
-        return cls(tensors["mean_costs"], int(settings["n_features"]), settings["named"])
+        return self._replace(mean_costs=np.delete(self.mean_costs, expert), named=named)
 
 
 class LinearCostPolicy(CostPolicy):
     """``E[c_k | x] = coef_k . x + intercept_k``."""
 
     kind = "linear_costs"
+    tensor_names = ("coef", "intercept")
 
     def __init__(self, coef: FloatArray, intercept: FloatArray) -> None:
         self.coef = coef
@@ -72,25 +66,20 @@ class LinearCostPolicy(CostPolicy):
         return costs
 
     def without(self, expert: int) -> LinearCostPolicy:
-        keep = np.arange(self.n_experts) != self._check_drop(expert)
-        return LinearCostPolicy(self.coef[keep], self.intercept[keep])
-
-    def state(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
-        return {}, {"coef": self.coef, "intercept": self.intercept}
-
-    @classmethod
-    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
-        return cls(tensors["coef"], tensors["intercept"])
+        keep = self._kept(expert)
+        return self._replace(coef=self.coef[keep], intercept=self.intercept[keep])
 
 
 class PricedPolicy(CostPolicy):
-    """Error head and price head apart: ``error_k(x) + price_weight * (price_k(x) + beta_k)``.
+    """Separate heads for error and price: ``error_k(x) + price_weight * (price_k(x) + beta_k)``.
 
     ``kind_of_error`` says how the error head's output is read: "ridge" as it is, "logistic" as
     ``error_scale`` times its sigmoid.
     """
 
     kind = "priced"
+    setting_names = ("price_weight", "kind_of_error", "error_scale")
+    tensor_names = ("error_coef", "error_intercept", "price_coef", "price_intercept", "betas")
 
     def __init__(
         self,
@@ -108,9 +97,9 @@ class PricedPolicy(CostPolicy):
         self.price_coef = price_coef
         self.price_intercept = price_intercept
         self.betas = betas
-        self.price_weight = price_weight
+        self.price_weight = float(price_weight)
         self.kind_of_error = kind_of_error
-        self.error_scale = error_scale
+        self.error_scale = float(error_scale)
         self.n_experts, self.n_features = error_coef.shape
 
     def expected_errors(self, X: Any) -> FloatArray:
@@ -132,67 +121,18 @@ class PricedPolicy(CostPolicy):
         self, betas: Sequence[float] | None = None, price_weight: float | None = None
     ) -> PricedPolicy:
         """New constant prices replace the price head; a new weight replaces the old."""
-        weight = self.price_weight if price_weight is None else float(price_weight)
-        if not (np.isfinite(weight) and weight >= 0):
-            raise InvalidInputError(
-                f"price_weight must be finite and non-negative; got {price_weight}."
-            )
+        weight = self.price_weight
+        if price_weight is not None:
+            weight = check_strength("price_weight", price_weight)
         if betas is None:
-            return self._copy(self.price_coef, self.price_intercept, self.betas, weight)
-        new = expert_vector("betas", betas, self.n_experts).astype(self.betas.dtype)
-        zero = np.zeros_like(self.price_coef)
-        return self._copy(zero, np.zeros_like(self.price_intercept), new, weight)
-
-    def _copy(
-        self, coef: FloatArray, intercept: FloatArray, betas: FloatArray, weight: float
-    ) -> PricedPolicy:
-        return PricedPolicy(
-            self.error_coef,
-            self.error_intercept,
-            coef,
-            intercept,
-            betas,
-            weight,
-            self.kind_of_error,
-            self.error_scale,
+            return self._replace(price_weight=weight)
+        return self._replace(
+            price_coef=np.zeros_like(self.price_coef),
+            price_intercept=np.zeros_like(self.price_intercept),
+            betas=expert_vector("betas", betas, self.n_experts).astype(self.betas.dtype),
+            price_weight=weight,
         )
 
     def without(self, expert: int) -> PricedPolicy:
-        keep = np.arange(self.n_experts) != self._check_drop(expert)
-        return PricedPolicy(
-            self.error_coef[keep],
-            self.error_intercept[keep],
-            self.price_coef[keep],
-            self.price_intercept[keep],
-            self.betas[keep],
-            self.price_weight,
-            self.kind_of_error,
-            self.error_scale,
-        )
-
-    def state(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
-        settings = {
-            "price_weight": self.price_weight,
-            "kind_of_error": self.kind_of_error,
-            "error_scale": self.error_scale,
-        }
-        return settings, {
-            "error_coef": self.error_coef,
-            "error_intercept": self.error_intercept,
-            "price_coef": self.price_coef,
-            "price_intercept": self.price_intercept,
-            "betas": self.betas,
-        }
-
-    @classmethod
-    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
-        return cls(
-            tensors["error_coef"],
-            tensors["error_intercept"],
-            tensors["price_coef"],
-            tensors["price_intercept"],
-            tensors["betas"],
-            float(settings["price_weight"]),
-            str(settings["kind_of_error"]),
-            float(settings["error_scale"]),
-        )
+        keep = self._kept(expert)
+        return self._replace(**{name: getattr(self, name)[keep] for name in self.tensor_names})

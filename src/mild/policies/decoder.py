@@ -1,4 +1,4 @@
-"""Margins, rule and surrogate bound together: scores to experts, for batches and for one input."""
+"""Scores to experts with fixed margins, rule and surrogate, for batches and for one input."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from mild.core.surrogates import Surrogate, parse_surrogate
 
 __all__ = ["Decoder"]
 
-# States up to which elimination on floats beats that on arrays, for one input.
+# Up to this many states, elimination on floats is faster than on arrays, for one input.
 LONGEST = 40
 
 
 class Decoder:
-    """How scores become a choice; holds what can be worked out once.
+    """Turns scores into choices and distributions; precomputes what depends on margins alone.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Decoder:
     def __init__(self, margins: FloatArray, rule: str, surrogate: object) -> None:
         self.margins = margins
         self.surrogate: Surrogate = parse_surrogate(surrogate)
-        # What has no decoding is decided by the largest score, and says so.
+        # A surrogate without stationary decoding is decided by the largest score.
         self.rule = rule if self.surrogate.decodable else "argmax"
         self.groups = margin_groups(margins)
         self.by_argmax = self.rule == "argmax" or len(self.groups) == 1
@@ -64,7 +64,7 @@ class Decoder:
         return stationary_choice(scores, self.margins, self.groups, self.surrogate)
 
     def distribution(self, scores: FloatArray) -> FloatArray:
-        """Stationary distribution (m, p); where there is none, all mass on the largest score."""
+        """Stationary distribution (m, p); if the surrogate has none, all mass on the largest score."""
         if not self.surrogate.decodable:
             result = np.zeros_like(scores)
             result[np.arange(len(scores)), argmax_last(scores)] = 1
@@ -94,7 +94,7 @@ class Decoder:
         return len(weights) - 1 - weights[::-1].index(best)
 
     def _lumped_weights(self, table: FloatArray) -> FloatArray:
-        """Unnormalised masses (p,) where experts share margins; ``table`` (G, p) as for all of them."""
+        """Unnormalised masses (p,) where experts share margins; ``table`` (G, p) holds the powers."""
         shares = table / table.sum(axis=1, keepdims=True)
         between = np.zeros((len(table), len(table)))
         np.add.at(between.T, self._home, shares.T)
@@ -106,7 +106,7 @@ class Decoder:
         return weights
 
     def without(self, expert: int) -> Decoder:
-        """The same decoder with one expert gone."""
+        """The decoder with one expert removed."""
         return Decoder(np.delete(self.margins, expert), self.rule, self.surrogate)
 
 

@@ -1,18 +1,18 @@
-"""What experts cost on the nearest stored inputs."""
+"""Mean costs of experts over the nearest stored inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray
-from mild.policies.base import CostPolicy, blocks
+from mild.policies.base import CostPolicy, blocks, dense
 
 __all__ = ["NearestPolicy", "nearest"]
 
-# Every so many distances are looked at first, to rule out most of the others.
+# Every STRIDE-th distance is looked at first, to rule out most of the others.
 STRIDE = 16
 
 
@@ -20,8 +20,8 @@ class NearestPolicy(CostPolicy):
     """Mean cost of each expert over the nearest stored inputs, by Euclidean distance.
 
     A weight stands for that many copies of a stored input: neighbours are taken until their weights
-    reach ``n_neighbors``, the last one in part. An expert that none of them asked gets its mean over
-    all stored inputs.
+    reach ``n_neighbors``, the last one in part. An expert whose cost is known for none of them gets its
+    mean over all stored inputs.
 
     Parameters
     ----------
@@ -33,6 +33,8 @@ class NearestPolicy(CostPolicy):
     """
 
     kind = "nearest"
+    setting_names = ("n_neighbors",)
+    tensor_names = ("inputs", "costs", "weights", "centre")
 
     def __init__(
         self,
@@ -75,7 +77,7 @@ class NearestPolicy(CostPolicy):
     def costs_by_neighbours(self, X: Any, counts: Sequence[int]) -> FloatArray:
         """Expected costs (len(counts), n, n_experts) for other numbers of neighbours, up to its own.
 
-        Distances, which take nearly all the time, are worked out once. Every stored input must weigh 1.
+        Distances, which take nearly all the time, are computed once. Every stored weight must be 1.
         """
         result = np.empty((len(counts), X.shape[0], self.n_experts), self._filled.dtype)
         for part in self._parts(X):
@@ -88,7 +90,7 @@ class NearestPolicy(CostPolicy):
         return result
 
     def _parts(self, X: Any) -> Iterator[slice]:
-        """Rows of X whose distances fit into the cache's reach."""
+        """Slices of X whose distances take at most 8,000,000 entries."""
         step = max(1, 8_000_000 // max(len(self.costs), self._rows * self.n_experts, 1))
         for rows in blocks(X):
             stop = min(rows.stop, X.shape[0])
@@ -112,50 +114,25 @@ class NearestPolicy(CostPolicy):
         return np.where(mass > 0, total / np.where(mass > 0, mass, 1), self._means)
 
     def _distances(self, X: Any) -> FloatArray:
-        """Half the squared distances, less half the squared norm of x: the order is the same."""
+        """Half the squared distances minus half the squared norm of x, which keeps the order."""
         shift: FloatArray | float = 0.0
         if self.centre is not None:
             if hasattr(X, "toarray"):
                 shift = self.inputs @ self.centre
             else:
                 X = X - self.centre
-        products = X @ self.inputs.T
-        dense = products.toarray() if hasattr(products, "toarray") else products
-        return self._half_norms + shift - dense
+        return self._half_norms + shift - dense(X @ self.inputs.T)
 
     def without(self, expert: int) -> NearestPolicy:
         self._check_drop(expert)
-        return NearestPolicy(
-            self.inputs,
-            np.delete(self.costs, expert, axis=1),
-            self.n_neighbors,
-            self.weights,
-            self.centre,
-        )
-
-    def state(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
-        inputs = self.inputs.toarray() if hasattr(self.inputs, "toarray") else self.inputs
-        tensors = {"inputs": inputs, "costs": self.costs, "weights": self.weights}
-        if self.centre is not None:
-            tensors["centre"] = self.centre
-        return {"n_neighbors": self.n_neighbors}, tensors
-
-    @classmethod
-    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
-        return cls(
-            tensors["inputs"],
-            tensors["costs"],
-            int(settings["n_neighbors"]),
-            tensors["weights"],
-            tensors.get("centre"),
-        )
+        return self._replace(costs=np.delete(self.costs, expert, axis=1))
 
 
 def nearest(distances: FloatArray, count: int) -> IntArray:
-    """Places (n, count) of the smallest distances of each row (n, m), in no order.
+    """Indices (n, count) of the smallest distances of each row (n, m), unordered.
 
-    A sample of each row bounds them, so that few are left to be told apart: a quarter of the time of a
-    partition of the whole row.
+    A quantile of a sample of each row bounds them, so that few are left to partition: a quarter of the
+    time of a partition of the whole row.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Policies that score experts: linear, and a multilayer perceptron served without torch."""
+"""Policies that score experts: linear, and a multilayer perceptron in NumPy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from mild.core.arrays import FloatArray
 from mild.core.surrogates import Surrogate
-from mild.policies.base import ScorePolicy
+from mild.policies.base import ScorePolicy, Settings, Tensors
 from mild.policies.decoder import Decoder
 
 __all__ = ["LinearPolicy", "PerceptronPolicy"]
@@ -44,10 +44,10 @@ class LinearPolicy(ScorePolicy):
         return self.decoder.choose_one(x @ self._columns + self.intercept)
 
     def without(self, expert: int) -> LinearPolicy:
-        keep = np.arange(self.n_experts) != self._check_drop(expert)
+        keep = self._kept(expert)
         return LinearPolicy(self.coef[keep], self.intercept[keep], self.decoder.without(expert))
 
-    def state(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+    def state(self) -> tuple[Settings, Tensors]:
         return self.decoder_settings(), {
             "coef": self.coef,
             "intercept": self.intercept,
@@ -85,14 +85,14 @@ class PerceptronPolicy(ScorePolicy):
         return np.asarray(hidden)
 
     def without(self, expert: int) -> PerceptronPolicy:
-        keep = np.arange(self.n_experts) != self._check_drop(expert)
+        keep = self._kept(expert)
         return PerceptronPolicy(
             [*self.weights[:-1], self.weights[-1][keep]],
             [*self.biases[:-1], self.biases[-1][keep]],
             self.decoder.without(expert),
         )
 
-    def state(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+    def state(self) -> tuple[Settings, Tensors]:
         tensors = {"margins": self.decoder.margins}
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             tensors[f"weight_{layer}"] = weight

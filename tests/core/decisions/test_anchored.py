@@ -11,8 +11,8 @@ from mild.core.decisions import (
     stationary_distribution,
     stationary_experts_first,
 )
-from mild.core.decisions.anchored import anchored_distribution
 from mild.core.decisions.anchors import anchors
+from mild.core.decisions.chain import anchored_distribution
 from mild.core.margins import margin_groups
 from mild.core.surrogates import Surrogate, parse_surrogate
 

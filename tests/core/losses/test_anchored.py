@@ -7,7 +7,7 @@ import pytest
 
 import oracles
 from mild.core.decisions.anchors import anchors
-from mild.core.losses import anchored, deferral, mild_loss
+from mild.core.losses import deferral, mild_loss
 from mild.core.margins import margin_groups
 from mild.core.surrogates import parse_surrogate
 
@@ -62,7 +62,7 @@ def test_single_precision_is_as_accurate_as_powers_of_every_margin(p: int, sprea
         exact = deferral._logistic(shifted.astype(np.float64), weights, groups, exact_slope)
         of = weights.astype(np.float32)
         if single:
-            got = anchored.anchored_logistic(shifted.copy(), of, groups, few, slope)
+            got = deferral._anchored_logistic(shifted.copy(), of, groups, few, slope)
         else:
             got = deferral._logistic(shifted.copy(), of, groups, slope)
         assert got.dtype == np.float32
@@ -100,7 +100,7 @@ def test_rows_are_taken_in_parts_and_do_not_influence_each_other(
 ) -> None:
     scores, rewards, margins = draw(70, 60, False, seed=5)
     values, gradient = mild_loss(scores, rewards, margins, return_gradient=True)
-    monkeypatch.setattr(anchored, "POWERS", 1)
+    monkeypatch.setattr(deferral, "POWERS", 1)
     apart, slopes = mild_loss(scores, rewards, margins, return_gradient=True)
     np.testing.assert_allclose(apart, values, rtol=1e-13)
     np.testing.assert_allclose(slopes, gradient, rtol=0, atol=1e-13)
@@ -110,7 +110,7 @@ def test_few_margins_take_powers_of_every_one(monkeypatch: pytest.MonkeyPatch) -
     def refuse(*_: object) -> None:
         raise AssertionError("anchors were used")
 
-    monkeypatch.setattr(deferral, "anchored_logistic", refuse)
+    monkeypatch.setattr(deferral, "_anchored_logistic", refuse)
     rng = np.random.default_rng(6)
     mild_loss(rng.normal(size=(4, 8)), rng.random((4, 8)), np.linspace(0.5, 1, 8))
     groups = margin_groups(np.linspace(0.5, 1, 50))

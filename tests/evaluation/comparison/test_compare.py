@@ -12,7 +12,7 @@ from mild.metrics import (
     simultaneous_intervals,
     worst_recall,
 )
-from mild.metrics.student import student_quantile
+from mild.metrics.intervals import student_quantile
 
 NAMES = ("small", "large")
 

@@ -1,10 +1,10 @@
-"""What can be promised: margin bound, Rademacher complexity, and the consistency inequality.
+"""Guarantees: margin bound, Rademacher complexity, and the consistency inequality.
 
 Derivations and proofs are in docs/theory.md.
 """
 
 from mild.core.bounds.concavity import StrongConcavity, modulus_floor, strong_concavity
-from mild.core.bounds.margin import MarginBound, margin_bound
+from mild.core.bounds.margin import MarginBound, margin_bound, router_bound
 from mild.core.bounds.minimiser import exact_minimiser, minimal_risk
 from mild.core.bounds.rademacher import (
     Estimate,
@@ -13,7 +13,6 @@ from mild.core.bounds.rademacher import (
     rademacher_monte_carlo,
 )
 from mild.core.bounds.regret import Consistency, consistency
-from mild.core.bounds.router import router_bound
 
 __all__ = [
     "Consistency",

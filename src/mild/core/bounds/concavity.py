@@ -1,4 +1,4 @@
-"""How strongly concave the minimal risk is: the constant ``mu(rho)`` of the repaired guarantee.
+"""Modulus of strong concavity of the minimal risk: the ``mu(rho)`` of the consistency inequality.
 
 ``H(q) = min over f of sum_k q_k ell_k(f)`` has, at the distribution q that scores f decode to, the
 Hessian ``-Q`` with ``Q = J M^+ J^T``, ``J_kj = d ell_k / d f_j`` and ``M = sum_k q_k Hess ell_k``.
@@ -22,9 +22,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
-from mild.core.arrays import FloatArray, check_margins
+from mild.core.arrays import FloatArray, check_margins, invalid
 from mild.core.decisions import stationary_distribution
-from mild.errors import InvalidInputError
 
 __all__ = ["StrongConcavity", "modulus_floor", "strong_concavity"]
 
@@ -38,7 +37,7 @@ ALL_SIGNS = 8
 
 @dataclass(frozen=True)
 class StrongConcavity:
-    """The modulus ``mu(rho)`` and how far it can be trusted.
+    """The modulus ``mu(rho)`` and whether it is certified.
 
     Attributes
     ----------
@@ -109,9 +108,10 @@ def modulus_floor(margins: ArrayLike) -> float:
 def _check(margins: ArrayLike) -> FloatArray:
     size = np.size(np.asarray(margins, dtype=object))
     if np.ndim(margins) != 1 or size == 0:
-        raise InvalidInputError(
-            f"margins must have shape (n_experts,) with at least one expert; got shape "
-            f"{np.shape(margins)}."
+        raise invalid(
+            "margins",
+            f"must have shape (n_experts,) with at least one expert; got shape "
+            f"{np.shape(margins)}.",
         )
     return check_margins(margins, size)
 

@@ -11,8 +11,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import FloatArray, IntArray, check_margins, check_rewards, float_matrix
-from mild.errors import InvalidInputError
+from mild.core.arrays import (
+    FloatArray,
+    IntArray,
+    check_entries,
+    check_margins,
+    check_rewards,
+)
 
 __all__ = ["exact_minimiser", "minimal_risk"]
 
@@ -38,13 +43,9 @@ def exact_minimiser(rewards: ArrayLike, margins: ArrayLike | None = None) -> Flo
     array([[-0.2036,  0.    ]])
     """
     weights, rho = _check(rewards, margins)
-    if not (weights > 0).all():
-        row, expert = np.argwhere(~(weights > 0))[0]
-        raise InvalidInputError(
-            f"rewards must be positive for a finite minimiser to exist; got "
-            f"{weights[row, expert]:g} in row {row}, expert {expert}. Use minimal_risk for the "
-            f"infimum."
-        )
+    remedy = " Use minimal_risk for the infimum."
+    rule = "be positive for a finite minimiser to exist"
+    check_entries("rewards", weights, ~(weights > 0), rule, remedy)
     scores = np.zeros_like(weights)
     for i, row_weights in enumerate(weights):
         scores[i] = _newton(row_weights / row_weights.sum(), rho)
@@ -76,8 +77,7 @@ def minimal_risk(rewards: ArrayLike, margins: ArrayLike | None = None) -> FloatA
 
 
 def _check(rewards: ArrayLike, margins: ArrayLike | None) -> tuple[FloatArray, FloatArray]:
-    matrix = float_matrix("rewards", rewards).astype(np.float64)
-    weights = check_rewards(matrix, matrix.shape)
+    weights = check_rewards(rewards).astype(np.float64)
     return weights, check_margins(margins, weights.shape[1])
 
 

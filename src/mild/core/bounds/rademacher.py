@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import FloatArray, check_margins, float_matrix
+from mild.core.arrays import FloatArray, check_margins, float_matrix, invalid
 from mild.core.margins import squared_norms
-from mild.errors import InvalidInputError, check_option
+from mild.errors import check_option
 
 __all__ = [
     "FEATURE_NORMS",
@@ -110,7 +110,7 @@ def rademacher_monte_carlo(
     rho = check_margins(margins, member.shape[1])
     check_positive("norm", norm, zero=True)
     if not (isinstance(n_draws, (int, np.integer)) and n_draws >= 2):
-        raise InvalidInputError(f"n_draws must be an integer of at least 2; got {n_draws!r}.")
+        raise invalid("n_draws", f"must be an integer of at least 2; got {n_draws!r}.")
     rng = np.random.default_rng(seed)
     p = member.shape[1]
     slope = member @ (1 / rho)
@@ -150,13 +150,13 @@ def check_features(X: Any) -> Any:
         try:
             X = np.asarray(X, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise InvalidInputError(f"X must hold numbers; got {error}.") from error
+            raise invalid("X", f"must hold numbers; got {error}.") from error
     if len(X.shape) != 2 or X.shape[0] == 0:
-        raise InvalidInputError(
-            f"X must have shape (n_samples, n_features) with at least one sample; got {X.shape}."
+        raise invalid(
+            "X", f"must have shape (n_samples, n_features) with at least one sample; got {X.shape}."
         )
     if not np.isfinite(X.data if sparse else X).all():
-        raise InvalidInputError("X must be finite; got NaN or infinity. Impute or drop such rows.")
+        raise invalid("X", "must be finite; got NaN or infinity. Impute or drop such rows.")
     return X
 
 
@@ -164,14 +164,16 @@ def check_membership(membership: ArrayLike, n_samples: int) -> FloatArray:
     """Return non-negative membership of shape (n_samples, n_experts) with row sums of at most 1."""
     array = float_matrix("membership", membership).astype(np.float64)
     if array.shape[0] != n_samples:
-        raise InvalidInputError(
-            f"membership must have shape (n_samples, n_experts) = ({n_samples}, {array.shape[1]}); "
-            f"got {array.shape}."
+        raise invalid(
+            "membership",
+            f"must have shape (n_samples, n_experts) = ({n_samples}, {array.shape[1]}); "
+            f"got {array.shape}.",
         )
     if not ((array >= 0).all() and (array.sum(axis=1) <= 1 + 1e-9).all()):
-        raise InvalidInputError(
-            "membership must be non-negative with row sums of at most 1. Use one-hot rows for "
-            "labels, reward_distribution(rewards) for deferral."
+        raise invalid(
+            "membership",
+            "must be non-negative with row sums of at most 1. Use one-hot rows for "
+            "labels, reward_distribution(rewards) for deferral.",
         )
     return array
 
@@ -180,5 +182,5 @@ def check_positive(name: str, value: float, zero: bool = False) -> float:
     """Return a finite number above 0, or at least 0 where zero is allowed."""
     if not (np.isfinite(value) and (value > 0 or (zero and value == 0))):
         rule = "non-negative" if zero else "positive"
-        raise InvalidInputError(f"{name} must be finite and {rule}; got {value!r}.")
+        raise invalid(name, f"must be finite and {rule}; got {value!r}.")
     return float(value)

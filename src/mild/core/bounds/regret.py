@@ -17,13 +17,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import FloatArray, check_margins, check_rewards, check_scores
+from mild.core.arrays import (
+    FloatArray,
+    check_margins,
+    check_rewards,
+    check_scores,
+    float_vector,
+    invalid,
+)
 from mild.core.bounds.concavity import modulus_floor, strong_concavity
 from mild.core.bounds.minimiser import minimal_risk
 from mild.core.bounds.rademacher import check_positive
 from mild.core.decisions import DECISIONS, decide
 from mild.core.losses import mild_loss
-from mild.errors import InvalidInputError, check_option
+from mild.errors import check_option
 
 __all__ = ["Consistency", "consistency"]
 
@@ -45,7 +52,7 @@ class Consistency:
     modulus : float
         The mu that was used.
     proved : bool
-        Whether the inequality is proved for this rule and this modulus.
+        Whether the inequality is proved for this rule and modulus.
     slack : float
         Rounding allowed in the surrogate regret.
     target_gap, surrogate_gap : float or None
@@ -125,7 +132,12 @@ def consistency(
     f = check_scores(scores).astype(np.float64)
     gain = check_rewards(rewards, f.shape).astype(np.float64)
     rho = check_margins(margins, f.shape[1])
-    probability = _check_weights(weights, len(f))
+    if len(f) == 0:
+        raise invalid("scores", "must have at least one row; got 0.")
+    probability = np.full(len(f), 1 / len(f))
+    if weights is not None:
+        probability = float_vector("weights", weights, len(f), nonzero=True)
+        probability = probability / probability.sum()
     target = gain.max(axis=1) - _taken(f, gain, rho, rule)
     risk = mild_loss(f, gain, rho)
     regret = float(probability @ (risk - minimal_risk(gain, rho)))
@@ -158,9 +170,10 @@ def _gaps(
 ) -> tuple[float, float]:
     tables = np.asarray(hypotheses, dtype=np.float64)
     if tables.ndim != 3 or tables.shape[1:] != gain.shape or len(tables) == 0:
-        raise InvalidInputError(
-            f"hypotheses must have shape (n_hypotheses, n_inputs, n_experts) = (at least 1, "
-            f"{gain.shape[0]}, {gain.shape[1]}); got {tables.shape}."
+        raise invalid(
+            "hypotheses",
+            f"must have shape (n_hypotheses, n_inputs, n_experts) = (at least 1, "
+            f"{gain.shape[0]}, {gain.shape[1]}); got {tables.shape}.",
         )
     total = gain.sum(axis=1)
     target = np.stack([total - _taken(check_scores(f), gain, rho, rule) for f in tables])
@@ -172,17 +185,3 @@ def _gap(conditional: FloatArray, probability: FloatArray) -> float:
     """Least risk in the set minus the expected least conditional risk; never negative."""
     best = float((conditional @ probability).min())
     return max(best - float(probability @ conditional.min(axis=0)), 0.0)
-
-
-def _check_weights(weights: ArrayLike | None, n: int) -> FloatArray:
-    if n == 0:
-        raise InvalidInputError("scores must have at least one row; got 0.")
-    if weights is None:
-        return np.full(n, 1 / n)
-    array = np.asarray(weights, dtype=np.float64)
-    if array.shape != (n,) or not (np.isfinite(array).all() and (array >= 0).all() and array.any()):
-        raise InvalidInputError(
-            f"weights must be {n} finite, non-negative numbers, one per input, not all zero; got "
-            f"{weights!r}."
-        )
-    return array / array.sum()

@@ -1,4 +1,4 @@
-"""Scores to an expert: the paper's argmax, and stationary decoding.
+"""Decisions from scores: the paper's argmax, and stationary decoding.
 
 At the minimiser of a smooth surrogate the gradient vanishes, so the reward distribution p solves
 ``sum_k p_k * grad loss_k(f) = 0``. For the logistic loss that makes p the stationary distribution
@@ -16,8 +16,8 @@ Three facts keep it cheap and exact:
   ``softmax_k(f / rho_k)^(tau - 1)``, so ``p_k`` is the logistic one times
   ``softmax_k(f / rho_k)^(1 - tau)``.
 
-Which entry is largest takes less than all entries: where margins are many, a decision solves a chain
-between a dozen or two of them (mild.core.decisions.anchored).
+To find the largest entry alone, with many margins, a chain between a few of them, the anchors, is
+enough (``chain.anchored_distribution``).
 """
 
 from mild.core.decisions.calibration import fit_temperature, relative_costs

@@ -1,14 +1,12 @@
-"""A few margins that stand in for many: ``exp(-x / rho)`` of all from that of some.
+"""Anchors: a few of many margins, from whose powers ``exp(-x / rho)`` those of all follow.
 
-As a function of x >= 0, ``exp(-x / rho)`` changes so smoothly with rho that a dozen margins tell the rest:
-there are weights with
+As a function of x >= 0, ``exp(-x / rho)`` depends so smoothly on rho that there are weights with
 
     exp(-x / rho_g) = sum_a weights[g, a] * exp(-x / rho_a)    for every x >= 0,
 
-to about the last digit that numbers carry. How many anchors it takes grows with the logarithm of the ratio
-of the largest margin to the smallest, and not with the number of margins: 11 for a ratio of 4 in single
-precision, 23 for a ratio of 100, and under twice as many in double precision. Losses and decisions that
-would raise p scores to G powers raise them to a dozen or two.
+to about the precision of the dtype. The number of anchors grows with the logarithm of the ratio of the
+largest margin to the smallest, not with the number of margins: 11 for a ratio of 4 in single precision,
+23 for a ratio of 100, and under twice as many in double precision.
 """
 
 from __future__ import annotations
@@ -33,11 +31,11 @@ WIDEST = 1e4
 
 @dataclass(frozen=True)
 class Anchors:
-    """Margins that stand in for all.
+    """A subset of the margins.
 
     Attributes
     ----------
-    members : (A,) which of the margins they are
+    members : (A,) indices of the margins
     inverse : (A,) one over each
     weights : (G, A) float64; the row of an anchor has a single 1
     """
@@ -80,7 +78,7 @@ def group_sums(values: FloatArray, groups: list[MarginGroup]) -> FloatArray:
 
 @lru_cache(maxsize=32)
 def _chosen(margins: tuple[float, ...], single: bool) -> Anchors | None:
-    """Pivoted orthogonalisation over a grid of x: the margin that is told worst becomes an anchor."""
+    """Pivoted orthogonalisation over a grid of x: the worst-approximated margin becomes an anchor."""
     accuracy = 1e-8 if single else 1e-14
     if margins[0] * WIDEST < margins[-1]:
         return None

@@ -1,12 +1,11 @@
-"""What decoded distributions and scores say about costs and chances."""
+"""Relative costs from decoded distributions, and temperature scaling of scores."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import FloatArray, check_labels, check_scores
-from mild.errors import InvalidInputError
+from mild.core.arrays import FloatArray, check_labels, check_scores, invalid
 
 __all__ = ["fit_temperature", "relative_costs"]
 
@@ -15,7 +14,7 @@ def relative_costs(distribution: ArrayLike) -> FloatArray:
     """Expected cost of each expert as a share of all experts' together.
 
     ``E c_k / E sum_j c_j = 1 - (p - 1) p_k``: for scores trained with ``others`` rewards only.
-    Clipped at 0: nothing in the model keeps it positive.
+    Clipped at 0, because the model does not enforce it.
 
     Examples
     --------
@@ -39,7 +38,7 @@ def fit_temperature(scores: ArrayLike, labels: ArrayLike) -> float:
     f = check_scores(scores).astype(np.float64)
     y = check_labels(labels, *f.shape)
     if len(f) == 0:
-        raise InvalidInputError("scores must have at least one row to fit a temperature; got 0.")
+        raise invalid("scores", "must have at least one row to fit a temperature; got 0.")
     rows = np.arange(len(f))
     f = f - f.max(axis=1, keepdims=True)
 

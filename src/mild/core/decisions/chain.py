@@ -1,20 +1,21 @@
-"""Stationary distributions of the chains that scores stand for, by elimination without subtraction."""
+"""Stationary distributions of the Markov chains defined by scores and margins."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from mild.core.arrays import FloatArray
+from mild.core.decisions.anchors import Anchors, group_sums
 from mild.core.margins import MarginGroup
 from mild.core.surrogates import Surrogate
 
-__all__ = ["stationary_experts_first"]
+__all__ = ["anchored_distribution", "stationary_experts_first"]
 
 
 def stationary_experts_first(
     scores: FloatArray, margins: FloatArray, groups: list[MarginGroup], surrogate: Surrogate
 ) -> FloatArray:
-    """Stationary distribution of scores given experts first, (p, m), without validation."""
+    """Stationary distribution (p, m) of scores (p, m) by elimination, without validation."""
     p = scores.shape[0]
     if p == 1:
         return np.ones_like(scores)
@@ -33,12 +34,67 @@ def stationary_experts_first(
         return _plain(shifted, margins, groups, surrogate.tau)
     result = np.empty_like(shifted)
     result[:, ~wide] = _plain(shifted[:, ~wide], margins, groups, surrogate.tau)
-    # What single precision cannot hold double precision often can, in a ninth of the logarithms' time.
+    # Double precision often suffices where single does not, in a ninth of the logarithms' time.
     beyond = lowest < -300.0 * groups[0].margin
     for rows, eliminate in ((wide & ~beyond, _plain), (beyond, _logarithmic)):
         if rows.any():
             doubles = shifted[:, rows].astype(np.float64)
             result[:, rows] = eliminate(doubles, margins, groups, surrogate.tau)
+    return result
+
+
+def anchored_distribution(
+    shifted: FloatArray,
+    margins: FloatArray,
+    groups: list[MarginGroup],
+    few: Anchors,
+    tau: float,
+) -> FloatArray:
+    """Stationary distribution (p, m) by a chain between a few of the margins, the anchors.
+
+    Let ``E_gj`` be the powers ``exp((f_j - max f) / rho_g)``, ``T_g`` their sums over experts, and
+    ``E_gj = sum_a C_ga E_aj`` as in ``anchors``. The masses ``q_j = p_j / rho_j`` are then ``sum_a y_a
+    E_aj``, where y is the left eigenvector, for the eigenvalue 1, of the small matrix
+
+        B_ab = sum over g of (sum of E_aj over the experts j of group g) / T_g * C_gb.
+
+    C has entries of both signs, so entries of p have an absolute accuracy of 1e-12 (1e-6 for scores
+    in single precision), not a relative one: enough to find the largest. The expert of the largest
+    score is reached from every state with a probability of at least 1/p, which keeps the system
+    well-conditioned.
+
+    Parameters
+    ----------
+    shifted : (p, m) scores, the largest of each sample being 0
+    margins : (p,)
+    groups, few : distinct margins and their anchors
+    tau : of the surrogate; at most 1, because small masses matter beyond that
+    """
+    p, m = shifted.shape
+    size = few.inverse.size
+    scores = shifted.astype(np.float64, copy=False)
+    powers = np.empty((size, p, m))
+    np.multiply(few.inverse[:, None, None], scores, out=powers)
+    np.exp(powers, out=powers)
+    sums = powers.sum(axis=1)
+    total = few.weights @ sums
+    shares = group_sums(powers, groups)
+    shares /= -total
+    chain = np.ascontiguousarray((few.weights.T @ shares).transpose(2, 1, 0))
+    chain[:, np.arange(size), np.arange(size)] += 1
+    # The chain determines masses up to scale; the rank-one term of the sums fixes the scale.
+    unit = (sums / np.square(sums).sum(axis=0)).T
+    chain += unit[:, :, None] * sums.T[:, None, :]
+    mass = np.linalg.solve(chain, unit[:, :, None])[:, :, 0].T
+    result = np.einsum("am,akm->km", mass, powers)
+    np.maximum(result, 0, out=result)
+    result *= margins[:, None]
+    if tau != 1:
+        home = np.empty(p, np.intp)
+        for g, group in enumerate(groups):
+            home[group.members] = g
+        result *= (np.exp(scores / margins[:, None]) / total[home]) ** (1 - tau)
+    result /= result.sum(axis=0)
     return result
 
 
@@ -148,8 +204,8 @@ def _logarithmic(
 def _log_gth(log_rates: FloatArray, height: FloatArray) -> FloatArray:
     """``_gth`` on logarithms of rates; ``height`` (G, m) is the best score in each state.
 
-    The lowest state is eliminated first and masses are relative to the highest: at scores of 1e20 a
-    logarithm's rounding would otherwise swallow the ratios of the states that matter.
+    The lowest state is eliminated first and masses are relative to the highest: at scores of 1e20 the
+    rounding of logarithms would otherwise swamp the ratios of the states that matter.
     """
     size, _, m = log_rates.shape
     order = np.argsort(-height, axis=0, kind="stable")

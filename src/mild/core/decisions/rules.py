@@ -1,4 +1,4 @@
-"""Scores to experts and to the distribution that they stand for, row by row or in blocks."""
+"""Decision rules: argmax, and the stationary distribution in blocks of rows."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from mild.core.arrays import FloatArray, IntArray, check_margins, check_scores
-from mild.core.decisions.anchored import anchored_distribution
 from mild.core.decisions.anchors import Anchors, anchors
-from mild.core.decisions.chain import stationary_experts_first
+from mild.core.decisions.chain import anchored_distribution, stationary_experts_first
 from mild.core.margins import MarginGroup, margin_groups
 from mild.core.surrogates import Surrogate, parse_surrogate
 from mild.errors import UnsupportedError, check_option
@@ -30,12 +29,13 @@ UNDECODABLE = (
     "hinge, nor tau >= 2. Use rule='argmax'."
 )
 
-# Rows per block in batch decoding, so that the working set stays in cache, and rates at a time.
+# Rows per block in batch decoding, so that the working set stays in cache.
 BLOCK = 8192
+# Rates that are held at a time.
 RATES = 4_000_000
-# Columns from which on whole rows are compared.
+# From this many samples on, argmax compares whole rows.
 LONG = 2048
-# Of how many margins on, and up to which share of them, anchors are the faster way to decide.
+# Anchors are faster from MANY margins on, if there are at most WORTH times as many anchors.
 MANY = 28
 WORTH = 0.5
 
@@ -52,7 +52,7 @@ def argmax_last(values: FloatArray) -> IntArray:
 
 
 def argmax_last_experts_first(values: FloatArray) -> IntArray:
-    """``argmax_last`` of values given experts first, (p, m): many are compared whole rows at once."""
+    """``argmax_last`` of values stored experts first, (p, m)."""
     if values.shape[1] < LONG:
         return len(values) - 1 - np.argmax(values[::-1], axis=0)
     best = values[0].copy()
@@ -107,7 +107,7 @@ def decide(
 def stationary_choice(
     scores: FloatArray, margins: FloatArray, groups: list[MarginGroup], surrogate: Surrogate
 ) -> IntArray:
-    """Expert of each column of scores given experts first, (p, m), without validation."""
+    """Expert of each column of scores stored experts first, (p, m), without validation."""
     p, m = scores.shape
     few = deciding_anchors(groups, surrogate, scores.dtype)
     size = rows_at_once(p, groups, surrogate)
@@ -129,7 +129,7 @@ def stationary_choice(
 def deciding_anchors(
     groups: list[MarginGroup], surrogate: Surrogate, dtype: DTypeLike
 ) -> Anchors | None:
-    """Anchors to decide with; None where the whole chain is the faster way, or the only one."""
+    """Anchors to decide with; None where the whole chain is faster, or the only way."""
     if len(groups) < MANY or surrogate.form != "comp_sum" or surrogate.tau > 1:
         return None
     few = anchors(groups, dtype)
@@ -173,6 +173,6 @@ def stationary_distribution(
 
 
 def rows_at_once(p: int, groups: list[MarginGroup], surrogate: Surrogate) -> int:
-    """Rows whose chains together stay within a bound of memory."""
+    """Number of rows whose chains together hold at most RATES entries."""
     states = p if surrogate.form == "pairwise" else len(groups)
     return max(1, RATES // (states * p))

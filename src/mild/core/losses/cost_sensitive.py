@@ -17,10 +17,11 @@ from mild.core.arrays import (
     check_margins,
     check_scores,
     float_matrix,
+    invalid,
 )
 from mild.core.decisions import argmax_last
 from mild.core.surrogates import Surrogate, parse_surrogate
-from mild.errors import InvalidInputError, check_option
+from mild.errors import check_option
 
 __all__ = [
     "check_pair_costs",
@@ -34,7 +35,7 @@ Result = FloatArray | tuple[FloatArray, FloatArray]
 
 
 def cost_sensitive_zero_one(scores: ArrayLike, labels: ArrayLike, costs: ArrayLike) -> FloatArray:
-    """``c(x, k, decision)``: what the decision of the scores costs when k was right."""
+    """``c(x, k, decision)``: cost of the argmax decision when k is the label."""
     f, _, c = check_pair_costs(scores, labels, costs)
     return c[np.arange(len(f)), argmax_last(f)]
 
@@ -126,15 +127,13 @@ def check_pair_costs(
     y = check_labels(labels, *f.shape)
     c = float_matrix("costs", costs).astype(f.dtype, copy=False)
     if c.shape != f.shape:
-        raise InvalidInputError(f"costs must have the shape of scores {f.shape}; got {c.shape}.")
+        raise invalid("costs", f"must have the shape of scores {f.shape}; got {c.shape}.")
     if not (np.isfinite(c).all() and (c >= 0).all()):
-        raise InvalidInputError("costs c(x, k, k') must be finite and non-negative.")
+        raise invalid("costs", "c(x, k, k') must be finite and non-negative.")
     own = c[np.arange(len(f)), y]
     if own.any():
         row = int(np.flatnonzero(own)[0])
-        raise InvalidInputError(
-            f"costs must be 0 where k' is the label; got {own[row]:g} in row {row}."
-        )
+        raise invalid("costs", f"must be 0 where k' is the label; got {own[row]:g} in row {row}.")
     return f, y, c
 
 

@@ -4,10 +4,10 @@ For a sample with scores f, rewards c̄ and margins rho (paper, section 5.3)
 
     loss = sum_k c̄_k * Phi_tau(sum over k' != k of exp((f_k' - f_k) / rho_k)).
 
-Arrays are worked on with experts first, (p, m), so that a sum over experts adds whole rows. Experts
-that share a margin share one log-sum-exp: the work is (number of distinct margins) x p per sample
-and no (n, p, p) array is ever made. Where there are many distinct margins, a dozen or two of them stand in
-for all of the logistic loss (mild.core.decisions.anchors), and the work grows with p alone.
+Arrays are stored experts first, (p, m), so that a sum over experts adds whole rows. Experts that share
+a margin share one log-sum-exp: the work is (number of distinct margins) x p per sample and no
+(n, p, p) array is made. With many distinct margins the logistic loss needs the powers of a few of
+them, the anchors (mild.core.decisions.anchors), and the work grows with p alone.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ from mild.core.arrays import (
     check_rewards,
     check_scores,
     float_matrix,
+    invalid,
 )
 from mild.core.costs import rewards as make_rewards
-from mild.core.decisions.anchors import anchors
-from mild.core.losses.anchored import anchored_logistic
+from mild.core.decisions.anchors import Anchors, anchors, group_sums
 from mild.core.margins import MarginGroup, margin_groups
 from mild.core.surrogates import Surrogate, parse_surrogate
-from mild.errors import InvalidInputError
 
 __all__ = ["accumulate_loss", "mild_loss", "tdef_loss"]
+
+# Powers of scores that are held at a time.
+POWERS = 100_000
 
 
 @overload
@@ -97,8 +99,8 @@ def mild_loss(
     if asked is not None:
         known = np.asarray(asked, dtype=bool)
         if known.shape != f.shape:
-            raise InvalidInputError(
-                f"asked must have shape (n_samples, n_experts) = {f.shape}; got {known.shape}."
+            raise invalid(
+                "asked", f"must have shape (n_samples, n_experts) = {f.shape}; got {known.shape}."
             )
         f_t[~known.T & known.any(axis=1)] = -np.inf
         weights = np.where(known, weights, 0)
@@ -136,7 +138,7 @@ def accumulate_loss(
     surrogate: Surrogate,
     gradient: FloatArray | None = None,
 ) -> FloatArray:
-    """Values of samples given experts first; ``scores`` is overwritten, ``gradient`` is added to.
+    """Values (m,) of arrays stored experts first; overwrites ``scores`` and adds to ``gradient``.
 
     Parameters
     ----------
@@ -153,7 +155,7 @@ def accumulate_loss(
     if surrogate.form == "comp_sum" and surrogate.tau == 1:
         few = anchors(groups, scores.dtype)
         if few is not None:
-            return anchored_logistic(scores, rewards, groups, few, gradient)
+            return _anchored_logistic(scores, rewards, groups, few, gradient)
         return _logistic(scores, rewards, groups, gradient)
     loss = _pairwise if surrogate.form == "pairwise" else _comp_sum
     with np.errstate(divide="ignore", over="ignore"):
@@ -198,6 +200,49 @@ def _logistic(
                 gradient[group.members[0]] -= own * inverse
             else:
                 gradient[group.members] -= own * inverse
+    return values
+
+
+def _anchored_logistic(
+    shifted: FloatArray,
+    rewards: FloatArray,
+    groups: list[MarginGroup],
+    few: Anchors,
+    gradient: FloatArray | None,
+) -> FloatArray:
+    """``_logistic`` from the powers of the anchors ``few`` of the margins alone.
+
+    The sum over experts of ``exp((f_j - max f) / rho)`` for any margin is a weighted sum of the
+    anchors' sums; the gradient uses the transposed weights.
+    """
+    p, m = shifted.shape
+    dtype = shifted.dtype
+    margins = np.array([[group.margin] for group in groups])
+    inverse = np.empty((p, 1), dtype)
+    for group in groups:
+        inverse[group.members] = 1 / group.margin
+    steep = few.inverse.astype(dtype)[:, None, None]
+    size = int(np.clip(POWERS // (few.inverse.size * p), 8, 1024))
+    powers = np.empty((few.inverse.size, p, min(size, m)), dtype)
+    values = np.empty(m, dtype)
+    for start in range(0, m, size):
+        rows = slice(start, start + size)
+        scores = shifted[:, rows]
+        power = powers[:, :, : scores.shape[1]]
+        np.multiply(steep, scores, out=power)
+        np.exp(power, out=power)
+        # Weights have both signs: double precision keeps the accuracy of single precision.
+        total = few.weights @ power.sum(axis=1).astype(np.float64)
+        np.maximum(total, 1, out=total)
+        weight = group_sums(rewards[:, rows], groups)
+        own = rewards[:, rows] * inverse
+        values[rows] = np.einsum("gm,gm->m", weight, np.log(total))
+        values[rows] -= np.einsum("km,km->m", own, scores)
+        if gradient is not None:
+            total *= margins
+            pull = few.weights.T @ np.divide(weight, total, out=total)
+            gradient[:, rows] += np.einsum("am,akm->km", pull.astype(dtype), power)
+            gradient[:, rows] -= own
     return values
 
 

@@ -1,4 +1,4 @@
-"""Label-based baselines: the cheapest expert is the label; costs are forgotten after that.
+"""Label-based baselines: the cheapest expert is the label, and costs play no other part.
 
 All decide by the largest score. ``labels`` is (n_samples,), ``counts`` (n_experts,): how often each
 expert is cheapest.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import FloatArray, IntArray, check_labels, check_scores, expert_vector
+from mild.core.arrays import FloatArray, IntArray, check_labels, check_scores, float_vector
 from mild.errors import InvalidInputError, check_option
 
 __all__ = [
@@ -42,7 +42,7 @@ def cross_entropy_loss(
     """
     f = check_scores(scores)
     y = check_labels(labels, *f.shape)
-    per_row = None if weights is None else expert_vector("weights", weights, f.shape[1])[y]
+    per_row = None if weights is None else float_vector("weights", weights, f.shape[1])[y]
     return _softmax_loss(f, y, per_row, return_gradient)
 
 
@@ -54,7 +54,7 @@ def class_weights(counts: ArrayLike) -> FloatArray:
     >>> class_weights([3, 1])
     array([0.66666667, 2.        ])
     """
-    n = _counts(counts)
+    n = float_vector("counts", counts, nonzero=True)
     present = n > 0
     weights = np.zeros_like(n)
     weights[present] = n.sum() / (present.sum() * n[present])
@@ -69,7 +69,7 @@ def floored_counts(counts: ArrayLike, n_experts: int | None = None) -> FloatArra
     >>> floored_counts([5, 0]), floored_counts([0.5, 0])
     (array([5., 1.]), array([0.5, 0.5]))
     """
-    n = _counts(counts, n_experts)
+    n = float_vector("counts", counts, n_experts, nonzero=True)
     return np.maximum(n, min(1.0, n[n > 0].min()))
 
 
@@ -94,7 +94,7 @@ def ldam_loss(
         raise InvalidInputError(
             f"max_margin and scale must be positive; got {max_margin} and {scale}."
         )
-    delta = ldam_margins(_counts(counts, f.shape[1]), max_margin)
+    delta = ldam_margins(floored_counts(counts, f.shape[1]), max_margin)
     shifted = f.copy()
     shifted[np.arange(len(f)), y] -= delta[y].astype(f.dtype)
     return _rescaled(_softmax_loss(shifted * f.dtype.type(scale), y, None, return_gradient), scale)
@@ -132,7 +132,9 @@ def class_dependent_temperature_loss(
     """Class-dependent temperatures (Ye et al. 2020): cross-entropy of ``f_k / T_k``."""
     f = check_scores(scores)
     y = check_labels(labels, *f.shape)
-    inverse = (1 / temperatures(_counts(counts, f.shape[1]), gamma)).astype(f.dtype)
+    inverse = (
+        1 / temperatures(float_vector("counts", counts, f.shape[1], nonzero=True), gamma)
+    ).astype(f.dtype)
     return _rescaled(_softmax_loss(f * inverse, y, None, return_gradient), inverse)
 
 
@@ -182,19 +184,3 @@ def _rescaled(result: Result, factor: float | FloatArray) -> Result:
     if isinstance(result, tuple):
         return result[0], result[1] * np.asarray(factor, dtype=result[1].dtype)
     return result
-
-
-def _counts(counts: ArrayLike, n_experts: int | None = None) -> FloatArray:
-    try:
-        array = np.asarray(counts, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"counts must be numbers; got {counts!r}.") from error
-    if array.ndim != 1 or not (np.isfinite(array).all() and (array >= 0).all() and array.any()):
-        raise InvalidInputError(
-            f"counts must be non-negative, one per expert, not all zero; got {counts!r}."
-        )
-    if n_experts is not None and array.size != n_experts:
-        raise InvalidInputError(
-            f"counts must have shape (n_experts,) = ({n_experts},); got {array.shape}."
-        )
-    return array

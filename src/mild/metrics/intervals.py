@@ -1,0 +1,480 @@
+"""Intervals of mean differences: paired bootstrap, joint intervals, repeated splits, clusters.
+
+``linearised_rows`` and ``clustered_rows`` rewrite means over known rows, and over clusters, as plain
+means of rows, so that the intervals need no special case for missing values or clusters.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mild.core.arrays import BoolArray, FloatArray, IntArray, float_matrix, invalid
+from mild.errors import check_option
+from mild.metrics.rows import check_confidence, check_draws, number_vector, row_weights
+
+__all__ = [
+    "Interval",
+    "SimultaneousIntervals",
+    "clustered_rows",
+    "linearised_rows",
+    "paired_interval",
+    "resampled_intervals",
+    "simultaneous_intervals",
+    "student_quantile",
+]
+
+SIDES = ("two-sided", "lower", "upper")
+# With fewer units the percentile interval is too short; Student's interval widens it.
+FEW_UNITS = 30
+# Beyond this many units the bootstrap draws among random pools of units.
+MAX_UNITS = 20_000
+# Entries of one block of rows or draws: about 8 MB.
+BLOCK = 1_000_000
+# Beyond this many degrees of freedom the expansion around the normal is exact to seven digits.
+MANY_DEGREES = 200
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean difference with its interval.
+
+    Attributes
+    ----------
+    estimate : mean of a - b
+    low, high : ends of the interval
+    standard_error : standard deviation of the resampled means
+    n : number of pairs
+    confidence : nominal coverage
+    """
+
+    estimate: float
+    low: float
+    high: float
+    standard_error: float
+    n: int
+    confidence: float
+
+    @property
+    def decided(self) -> bool:
+        """Whether the interval excludes 0."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True, eq=False)
+class SimultaneousIntervals:
+    """Intervals for m mean differences that all hold at once with the given confidence.
+
+    Attributes
+    ----------
+    estimate, low, high, standard_error : (m,) arrays
+    quantile : distance of the limits from the estimates, in standard errors
+    n : number of rows
+    confidence : nominal joint coverage
+    side : "two-sided", "lower" (high is infinite) or "upper" (low is minus infinite)
+    """
+
+    estimate: FloatArray
+    low: FloatArray
+    high: FloatArray
+    standard_error: FloatArray
+    quantile: float
+    n: int
+    confidence: float
+    side: str
+
+    @property
+    def decided(self) -> BoolArray:
+        """Whether each interval excludes 0; the claims hold together."""
+        return (self.low > 0) | (self.high < 0)
+
+
+def paired_interval(
+    a: ArrayLike,
+    b: ArrayLike,
+    confidence: float = 0.95,
+    n_resamples: int = 2000,
+    random_state: int | np.random.Generator | None = 0,
+    clusters: ArrayLike | None = None,
+) -> Interval:
+    """Bootstrap percentile interval of ``mean(a - b)`` over pairs, or over clusters of pairs.
+
+    Rows (or whole clusters) are drawn with replacement. A replicate is the mean difference over
+    what was drawn, ``sum_u w_u S_u / sum_u w_u n_u`` with multinomial weights w, S_u the sum and
+    n_u the number of differences in unit u. The interval runs between the quantiles
+    ``(1 - confidence) / 2`` and ``(1 + confidence) / 2`` of the replicates.
+
+    Below 30 units the interval also covers Student's, ``mean ± t * se`` with ``se^2 = U / (U - 1) *
+    sum_u (S_u - n_u * mean)^2 / n^2`` and U - 1 degrees of freedom. More than 20,000 units are first
+    assigned at random to 20,000 pools, which estimates the spread without bias and with 0.5 % of
+    noise. If all differences are equal the interval has no width.
+
+    Parameters
+    ----------
+    a, b : (n_samples,) arrays, such as ``chosen_costs`` of two routers on the same rows
+    confidence : float in (0, 1)
+    n_resamples : int, at least ``2 / (1 - confidence)``
+    random_state : int, Generator or None
+    clusters : (n_samples,) array of labels, optional
+        Rows that belong together (a user, a document, a seed) and are drawn together.
+
+    Examples
+    --------
+    >>> interval = paired_interval([0.0, 0.5, 0.0, 0.2], [1.0, 1.0, 1.0, 0.9])
+    >>> round(interval.estimate, 3), interval.decided
+    (-0.8, True)
+    """
+    first = number_vector("a", a)
+    difference = first - number_vector("b", b, len(first))
+    n_samples = len(difference)
+    check_draws("n_resamples", n_resamples, confidence)
+    units = None if clusters is None else _units(clusters, n_samples)
+    n_units = n_samples if units is None else int(units.max(initial=-1)) + 1
+    if n_units < 2:
+        parameter, verb = ("a", "have") if units is None else ("clusters", "name")
+        raise invalid(parameter, f"must {verb} at least two entries to resample; got {n_units}.")
+    if difference.min() == difference.max():
+        value = float(difference[0])
+        return Interval(value, value, value, 0.0, n_samples, confidence)
+    estimate = float(difference.mean())
+    # Centred, so that the replicates lose no digits however far the mean lies from 0.
+    centred = difference - estimate
+    replicates = _replicates(centred, units, n_resamples, np.random.default_rng(random_state))
+    tail = (1 - confidence) / 2
+    low, high = estimate + np.quantile(replicates, [tail, 1 - tail])
+    if n_units < FEW_UNITS:
+        sums = centred if units is None else _totals(units, centred)
+        error = np.sqrt(n_units / (n_units - 1) * (sums**2).sum()) / n_samples
+        reach = student_quantile(confidence, n_units - 1) * error
+        low, high = min(low, estimate - reach), max(high, estimate + reach)
+    spread = float(replicates.std(ddof=1))
+    return Interval(estimate, float(low), float(high), spread, n_samples, confidence)
+
+
+def simultaneous_intervals(
+    differences: ArrayLike,
+    confidence: float = 0.95,
+    random_state: int | np.random.Generator | None = 0,
+    side: str = "two-sided",
+    n_draws: int = 20_000,
+) -> SimultaneousIntervals:
+    """Intervals for m mean differences that hold jointly.
+
+    ``mean_j ± q * se_j`` with q the ``confidence`` quantile of ``max_j |T_j|``, where T is drawn
+    from a multivariate t distribution with n - 1 degrees of freedom and the sample correlation of
+    the columns. Exact for normal differences, asymptotic for others. Correlated candidates widen
+    the intervals less than a Bonferroni correction would.
+
+    With ``side="upper"`` or ``"lower"`` q belongs to ``max_j T_j`` and the other limit is infinite.
+    For costs, candidate minus baseline, "better" is ``high < 0`` with ``side="upper"``. A constant
+    column is known exactly: its interval has no width and it takes no part in q.
+
+    Parameters
+    ----------
+    differences : (n_samples, m) array, one column per candidate: candidate minus baseline
+    confidence : float in (0, 1), the probability that all m intervals hold
+    random_state : int, Generator or None
+    side : "two-sided", "lower" or "upper"
+    n_draws : int
+
+    Examples
+    --------
+    >>> noise = np.random.default_rng(0).normal(size=(400, 2))
+    >>> result = simultaneous_intervals(noise + [0.0, -0.5], side="upper")
+    >>> result.decided
+    array([False,  True])
+    """
+    check_option("side", side, SIDES)
+    check_draws("n_draws", n_draws, confidence)
+    array = _differences(differences, "rows")
+    n_samples, m = array.shape
+    low_value, high_value = array.min(axis=0), array.max(axis=0)
+    varies = high_value > low_value
+    mean = np.where(varies, array.mean(axis=0, dtype=np.float64), low_value)
+    covariance = np.zeros((m, m))
+    block = max(1, BLOCK // m)
+    for start in range(0, n_samples, block):
+        centred = array[start : start + block] - mean
+        covariance += centred.T @ centred
+    covariance /= n_samples - 1
+    error = np.where(varies, np.sqrt(np.diag(covariance) / n_samples), 0.0)
+    varies &= error > 0
+    quantile = 0.0
+    if varies.any():
+        scale = error[varies] * np.sqrt(n_samples)
+        correlation = covariance[np.ix_(varies, varies)] / np.outer(scale, scale)
+        rng = np.random.default_rng(random_state)
+        largest = _draw_largest(correlation, n_samples - 1, side == "two-sided", n_draws, rng)
+        quantile = float(np.quantile(largest, confidence))
+    reach = quantile * error
+    infinite = np.full(m, np.inf)
+    low = -infinite if side == "upper" else mean - reach
+    high = infinite if side == "lower" else mean + reach
+    return SimultaneousIntervals(mean, low, high, error, quantile, n_samples, confidence, side)
+
+
+def resampled_intervals(
+    differences: ArrayLike,
+    test_over_train: float,
+    confidence: float = 0.95,
+    floor: ArrayLike | None = None,
+) -> SimultaneousIntervals:
+    """Joint intervals for m mean differences from J random splits of the same rows.
+
+    Splits share rows, so the plain standard error is far too small. The corrected variance of a
+    mean over J splits (Nadeau and Bengio 2003) is
+
+        (1 / J + q / (1 - q)) * s^2
+
+    with s^2 the variance over splits and q the share of the splits in which a row is tested, so that
+    ``q / (1 - q)`` is n_test / n_train of whole splits, also where only some rows are compared. The
+    limits are ``mean ± t * se`` with t Student's two-sided quantile at J - 1 degrees of freedom and
+    level ``(1 - confidence) / m``, m the columns that vary (Bonferroni).
+
+    Splits that agree by chance make s^2 too small, down to 0. A standard error is at least ``floor``.
+
+    Parameters
+    ----------
+    differences : (n_splits, m): mean cost of a candidate minus that of the baseline, per split
+    test_over_train : ``q / (1 - q)``: rows to test on over rows to train on, compared or not
+    confidence : float in (0, 1)
+    floor : (m,) standard errors of the mean differences over the rows; 0 where a difference is known
+
+    Examples
+    --------
+    >>> found = resampled_intervals([[-0.02], [-0.03], [-0.025], [-0.03]], 0.3 / 0.7)
+    >>> bool(found.decided[0]), round(float(found.estimate[0]), 4)
+    (True, -0.0263)
+    >>> resampled_intervals([[-0.02], [-0.02]], 0.3 / 0.7, floor=[0.01]).decided
+    array([False])
+    """
+    array = _differences(differences, "splits")
+    n_splits, m = array.shape
+    if not (math.isfinite(test_over_train) and test_over_train >= 0):
+        raise invalid("test_over_train", f"must be non-negative and finite; got {test_over_train}.")
+    check_confidence(confidence)
+    varies = array.max(axis=0) > array.min(axis=0)
+    mean = np.where(varies, array.mean(axis=0), array[0])
+    error = np.where(varies, array.std(axis=0, ddof=1), 0.0)
+    error *= math.sqrt(1 / n_splits + test_over_train)
+    if floor is not None:
+        least = number_vector("floor", floor, m)
+        if (least < 0).any():
+            raise invalid("floor", f"must be non-negative; got {least.min():g}.")
+        error = np.maximum(error, least)
+    uncertain = int((error > 0).sum())
+    quantile = 0.0
+    if uncertain:
+        quantile = student_quantile(1 - (1 - confidence) / uncertain, n_splits - 1)
+    reach = quantile * error
+    return SimultaneousIntervals(
+        mean, mean - reach, mean + reach, error, quantile, n_splits, confidence, "two-sided"
+    )
+
+
+def linearised_rows(values: ArrayLike, sample_weight: ArrayLike | None = None) -> FloatArray:
+    """Rows whose plain mean is each column's weighted mean over its known rows.
+
+    ``n * w_i * known_ij / sum_i w_i known_ij * (v_ij - mean_j) + mean_j``: the values themselves when
+    all are known and have equal weights. The spread of a column gives the standard error of its mean,
+    and that of a difference of two columns the standard error of the difference, although the columns
+    miss different rows. (Rows that both columns know would favour rows on which two routers agree.)
+
+    Parameters
+    ----------
+    values : (n_samples, m) array; NaN where a value is not known
+    sample_weight : (n_samples,) optional
+
+    Returns
+    -------
+    (n_samples, m) array; a column without a known row of positive weight is all NaN
+
+    Examples
+    --------
+    >>> linearised_rows([[1.0, 0.0], [3.0, np.nan], [np.nan, 2.0]]).mean(axis=0)
+    array([2., 1.])
+    """
+    array = np.asarray(values, dtype=np.float64)
+    known = ~np.isnan(array)
+    mass = row_weights(sample_weight, len(array))[:, None] * known
+    total = mass.sum(axis=0)
+    filled = np.where(known, array, 0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = (mass * filled).sum(axis=0) / total
+        return len(array) * mass / total * (filled - mean) + mean
+
+
+def clustered_rows(rows: ArrayLike, clusters: ArrayLike) -> FloatArray:
+    """One row per cluster, with the same plain mean as the rows.
+
+    ``mean_j + U / n * (S_uj - n_u * mean_j)`` for U clusters, S the sums and n_u the sizes. The spread
+    of these rows gives the cluster-robust standard error. A constant column stays that constant.
+
+    Parameters
+    ----------
+    rows : (n_samples, m) array, such as differences of ``linearised_rows``
+    clusters : (n_samples,) labels
+
+    Returns
+    -------
+    (n_clusters, m) array
+
+    Examples
+    --------
+    >>> clustered_rows([[1.0], [1.0], [4.0]], [0, 0, 1])
+    array([[0.66666667],
+           [3.33333333]])
+    """
+    array = np.asarray(rows, dtype=np.float64)
+    labels = np.asarray(clusters)
+    order = np.argsort(labels, kind="stable")
+    starts = np.unique(labels[order], return_index=True)[1]
+    mean = array.mean(axis=0)
+    sums = np.add.reduceat(array[order] - mean, starts, axis=0)
+    same = array.min(axis=0) == array.max(axis=0)
+    result: FloatArray = np.where(same, array[:1], mean + len(starts) / len(array) * sums)
+    return result
+
+
+def student_quantile(coverage: float, freedom: int) -> float:
+    """The t with ``P(|T| <= t) = coverage`` for ``freedom`` degrees of freedom, without SciPy.
+
+    With ``theta = atan(t / sqrt(freedom))`` the probability is a finite sum of powers of cos(theta),
+    which is inverted by bisection; for many degrees of freedom an expansion around the normal serves.
+
+    Examples
+    --------
+    >>> round(student_quantile(0.95, 1), 3), round(student_quantile(0.95, 10), 3)
+    (12.706, 2.228)
+    """
+    if freedom > MANY_DEGREES:
+        z = NormalDist().inv_cdf((1 + coverage) / 2)
+        first = (z**3 + z) / (4 * freedom)
+        return z + first + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+    low, high = 0.0, math.pi / 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        if _student_coverage(middle, freedom) < coverage:
+            low = middle
+        else:
+            high = middle
+    return math.tan(low) * math.sqrt(freedom)
+
+
+def _student_coverage(theta: float, freedom: int) -> float:
+    """``P(|T| <= sqrt(freedom) * tan(theta))``."""
+    cosine, odd = math.cos(theta), freedom % 2
+    term = cosine if odd else 1.0
+    total = 0.0
+    for k in range(1 + odd, freedom, 2):
+        total += term
+        term *= k / (k + 1) * cosine**2
+    total *= math.sin(theta)
+    return 2 / math.pi * (theta + total) if odd else total
+
+
+def _differences(differences: ArrayLike, what: str) -> FloatArray:
+    """Return finite differences with at least two rows; ``what`` names the rows in messages."""
+    array = float_matrix("differences", differences)
+    if len(array) < 2:
+        raise invalid("differences", f"must have at least two {what}; got {len(array)}.")
+    if not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0]
+        raise invalid(
+            "differences",
+            f"must be finite; got {array[row, column]} in row {row}, column {column}. "
+            f"Remove these {what}, or the column.",
+        )
+    return array
+
+
+def _units(clusters: ArrayLike, n_samples: int) -> IntArray:
+    """Number the clusters from 0, one entry per row."""
+    labels = np.asarray(clusters)
+    if labels.shape != (n_samples,):
+        raise invalid(
+            "clusters", f"must have shape (n_samples,) = ({n_samples},); got {labels.shape}."
+        )
+    return np.unique(labels, return_inverse=True)[1]
+
+
+def _totals(group: IntArray, values: FloatArray) -> FloatArray:
+    """Sum of the values of each group."""
+    return np.bincount(group, values).astype(np.float64, copy=False)
+
+
+def _replicates(
+    centred: FloatArray, units: IntArray | None, n_resamples: int, rng: np.random.Generator
+) -> FloatArray:
+    """Resampled means of the centred differences, by the cheapest way of drawing them."""
+    if units is None:
+        values, counts = np.unique(centred, return_counts=True)
+        # A binomial draw costs about as much as 16 gathers.
+        if len(values) * 16 <= min(len(centred), MAX_UNITS):
+            return _draw_counts(values, counts, n_resamples, rng)
+    ones: FloatArray = np.ones(len(centred))
+    sums, sizes = centred, ones
+    if units is not None:
+        sums, sizes = _totals(units, centred), _totals(units, ones)
+    if len(sums) > MAX_UNITS:
+        pool = rng.permutation(len(sums)) % MAX_UNITS
+        sums, sizes = _totals(pool, sums), _totals(pool, sizes)
+    return _draw_units(sums, sizes, n_resamples, rng)
+
+
+def _draw_counts(
+    values: FloatArray, counts: IntArray, n_resamples: int, rng: np.random.Generator
+) -> FloatArray:
+    """Resampled means of few distinct values: how often each is drawn is multinomial."""
+    n_samples = int(counts.sum())
+    means = np.empty(n_resamples)
+    block = max(1, BLOCK // len(values))
+    for start in range(0, n_resamples, block):
+        size = min(block, n_resamples - start)
+        drawn = rng.multinomial(n_samples, counts / n_samples, size=size)
+        means[start : start + size] = drawn @ values / n_samples
+    return means
+
+
+def _draw_units(
+    sums: FloatArray, sizes: FloatArray, n_resamples: int, rng: np.random.Generator
+) -> FloatArray:
+    """Resampled means over units; equal sizes spare the second gather."""
+    n_units = len(sums)
+    equal = bool((sizes == sizes[0]).all())
+    means = np.empty(n_resamples)
+    block = max(1, BLOCK // n_units)
+    for start in range(0, n_resamples, block):
+        rows = min(block, n_resamples - start)
+        drawn = rng.integers(0, n_units, size=(rows, n_units))
+        total = sums[drawn].sum(axis=1)
+        mass = n_units * sizes[0] if equal else sizes[drawn].sum(axis=1)
+        means[start : start + rows] = total / mass
+    return means
+
+
+def _draw_largest(
+    correlation: FloatArray,
+    freedom: int,
+    two_sided: bool,
+    n_draws: int,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Draws of ``max_j T_j`` (or ``max_j |T_j|``), T multivariate t with the given correlation."""
+    # Eigenvalues rather than Cholesky: duplicated candidates make the matrix singular.
+    value, vector = np.linalg.eigh(correlation)
+    root = (vector * np.sqrt(np.clip(value, 0, None))).T
+    largest = np.empty(n_draws)
+    block = max(1, BLOCK // len(correlation))
+    for start in range(0, n_draws, block):
+        rows = min(block, n_draws - start)
+        draws = rng.standard_normal((rows, len(correlation))) @ root
+        if two_sided:
+            np.abs(draws, out=draws)
+        chi = np.sqrt(rng.chisquare(freedom, size=rows) / freedom)
+        largest[start : start + rows] = draws.max(axis=1) / chi
+    return largest
