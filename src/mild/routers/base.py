@@ -17,9 +17,9 @@ from mild.core.arrays import FloatArray, IntArray, check_costs
 from mild.core.costs import cheapest
 from mild.errors import DegenerateDataWarning, InvalidInputError
 from mild.metrics import deferral_loss
-from mild.policies import Policy
+from mild.policies import Policy, ScorePolicy
 
-__all__ = ["BaseRouter", "warn_if_degenerate"]
+__all__ = ["BaseRouter", "SurrogateRouter", "warn_if_degenerate"]
 
 
 class BaseRouter(BaseEstimator):  # type: ignore[misc]
@@ -174,6 +174,17 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         tags.target_tags.positive_only = True
         tags.input_tags.sparse = True
         return tags
+
+
+class SurrogateRouter(BaseRouter):
+    """A router whose scores are trained on a surrogate of the deferral loss."""
+
+    policy_: ScorePolicy
+
+    @property
+    def margins_(self) -> FloatArray:
+        """(n_experts,) margins the router was trained with."""
+        return self.policy_.decoder.margins
 
 
 def warn_if_degenerate(

@@ -1,14 +1,13 @@
-"""Processes that train one network together: rows are shared out, gradients added up.
+"""Processes that train one network together: each takes a share of every batch, gradients are added.
 
-Every process has all rows and the same seed, so that all agree on every batch without a word; each takes
-its share of the batch. The gradient of the mean over the batch is the sum of the gradients of the shares,
-each divided by the size of the whole batch: the network is that of one process with the same batches, up
-to rounding. What is decided or written is decided and written by the first process.
+Every process has all rows and the same seed, so that all draw the same batches. The gradient of the mean
+over a batch is the sum of the gradients of the shares, each divided by the size of the whole batch: the
+network is that of one process with the same batches, up to rounding. The first process decides when to
+stop and writes the checkpoint.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -80,16 +79,16 @@ class Group:
         """What ``action`` gives in the first process, or the error of mild that it raises, for all."""
         if self.size == 1:
             return action()
-        told: list[Any] = [None, None]
+        outcome: list[Any] = [None, None]
         if self.is_first:
             try:
-                told[0] = action()
+                outcome[0] = action()
             except MildError as error:
-                told[1] = error
-        dist.broadcast_object_list(told)
-        if told[1] is not None:
-            raise told[1]
-        result: T = told[0]
+                outcome[1] = error
+        dist.broadcast_object_list(outcome)
+        if outcome[1] is not None:
+            raise outcome[1]
+        result: T = outcome[0]
         return result
 
     def begin(self, module: nn.Module) -> None:
@@ -109,10 +108,10 @@ class Group:
         """Refuse to train together on other data, or with other options."""
         if self.size == 1:
             return
-        told: list[Any] = [None] * self.size
-        dist.all_gather_object(told, json.dumps(dict(options), sort_keys=True))
-        for rank, said in enumerate(told):
-            differ = [k for k, v in json.loads(said).items() if v != json.loads(told[0])[k]]
+        gathered: list[Any] = [None] * self.size
+        dist.all_gather_object(gathered, dict(options))
+        for rank, other in enumerate(gathered):
+            differ = [name for name in sorted(other) if other[name] != gathered[0][name]]
             if differ:
                 what = "rows" if differ[0] == "data" else differ[0]
                 raise InvalidInputError(

@@ -1,22 +1,35 @@
-"""The network: built or copied, placed on a device, started from an earlier one."""
+"""The network of a neural router: built or copied, placed on a device, and turned into a policy."""
 
 from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mild.errors import InvalidInputError, OptionError
-from mild.policies import PerceptronPolicy, Policy
-from mild.routers.neural.policy import ModulePolicy
-from mild.routers.neural.problem import Problem, check_output
+from mild.core.arrays import FloatArray, IntArray
+from mild.errors import InvalidInputError, OptionError, UnsupportedError
+from mild.policies import Decoder, PerceptronPolicy, Policy, ScorePolicy
+from mild.routers.neural.problem import Problem, as_input, check_output
 
-__all__ = ["build_module", "find_device", "perceptron", "warm_start"]
+__all__ = [
+    "ModulePolicy",
+    "build_module",
+    "find_device",
+    "perceptron",
+    "perceptron_policy",
+    "warm_start",
+]
+
+REASON = (
+    "a router around a module of your own cannot be written as JSON and safetensors: its weights "
+    "are nothing without its code. Save the weights of policy_.module yourself, or fit "
+    "NeuralRouter(module=None, hidden=...), which can be saved."
+)
 
 
 def find_device(name: Any) -> torch.device:
@@ -33,14 +46,16 @@ def find_device(name: Any) -> torch.device:
         device = torch.device(name)
     except (RuntimeError, TypeError, ValueError) as error:
         raise OptionError(
-            f"device must be 'auto' or a device of torch, such as 'cpu' or 'cuda'; got {name!r}."
+            f"device must be 'auto' or a device of torch, such as 'cpu' or 'cuda'; got {name!r}.",
+            parameter="device",
         ) from error
     try:
         # Reading a number back shows that the device is there and holds numbers.
         torch.zeros(1, device=device).tolist()
     except (RuntimeError, AssertionError, ImportError) as error:
         raise OptionError(
-            f"device {str(name)!r} is not available on this machine; use 'auto' or 'cpu'."
+            f"device {str(name)!r} is not available on this machine; use 'auto' or 'cpu'.",
+            parameter="device",
         ) from error
     return device
 
@@ -81,12 +96,14 @@ def build_module(module: Any, hidden: Sequence[int], problem: Problem) -> nn.Mod
     else:
         raise InvalidInputError(
             f"module must be a torch.nn.Module, a callable (n_features, n_experts) that returns "
-            f"one, or None; got {type(module).__name__}."
+            f"one, or None; got {type(module).__name__}.",
+            parameter="module",
         )
     if not isinstance(network, nn.Module):
         raise InvalidInputError(
             f"module must return a torch.nn.Module when called with (n_features, n_experts); "
-            f"got {type(network).__name__}."
+            f"got {type(network).__name__}.",
+            parameter="module",
         )
     network = network.to(problem.device, torch.float32)
     # One look at a few rows: lazy layers learn their sizes, and wrong shapes show at once.
@@ -110,3 +127,75 @@ def warm_start(module: nn.Module, policy: Policy) -> None:
         name: value.shape for name, value in state.items()
     }:
         module.load_state_dict(state)
+
+
+def perceptron_policy(module: nn.Module, decoder: Decoder) -> PerceptronPolicy:
+    """The built-in network as NumPy arrays: it decides without torch."""
+    layers = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
+    return PerceptronPolicy(
+        [layer.weight.detach().cpu().numpy().copy() for layer in layers],
+        [layer.bias.detach().cpu().numpy().copy() for layer in layers],
+        decoder,
+    )
+
+
+class ModulePolicy(ScorePolicy):
+    """Scores from a torch module, in batches, without gradients.
+
+    Parameters
+    ----------
+    module : network (n, n_features) -> (n, n_outputs), in evaluation mode
+    decoder : how scores become choices
+    n_features : number of features
+    batch_size : rows given to the module at once
+    device : where the module lives
+    experts : outputs of the module that are experts; None for as many as there are margins
+    """
+
+    kind = "module"
+
+    def __init__(
+        self,
+        module: nn.Module,
+        decoder: Decoder,
+        n_features: int,
+        batch_size: int,
+        device: torch.device,
+        experts: IntArray | None = None,
+    ) -> None:
+        self.module = module
+        self.decoder = decoder
+        self.n_features = n_features
+        self.n_experts = decoder.margins.size
+        self.batch_size = batch_size
+        self.device = device
+        self.experts = np.arange(self.n_experts) if experts is None else experts
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Scores (n, n_experts), in the precision of X but computed in float32."""
+        result = np.empty((X.shape[0], self.n_experts), X.dtype)
+        with torch.no_grad():
+            for start in range(0, X.shape[0], self.batch_size):
+                rows = slice(start, start + self.batch_size)
+                scores = self.module(as_input(X[rows], self.device))
+                result[rows] = scores.float().cpu().numpy()[:, self.experts]
+        return result
+
+    def without(self, expert: int) -> ModulePolicy:
+        """The module still scores every expert; the decision leaves one out."""
+        self._check_drop(expert)
+        return ModulePolicy(
+            self.module,
+            self.decoder.without(expert),
+            self.n_features,
+            self.batch_size,
+            self.device,
+            np.delete(self.experts, expert),
+        )
+
+    def state(self) -> NoReturn:
+        raise UnsupportedError(REASON)
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
+        raise UnsupportedError(REASON)

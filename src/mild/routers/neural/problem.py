@@ -87,6 +87,10 @@ class Problem:
             return self._resident[self._index(rows)]
         return as_input(self.X[rows], self.device)
 
+    def batches(self, size: int, rng: np.random.Generator) -> list[IntArray]:
+        """The training rows in random batches, whose sizes differ by at most one."""
+        return np.array_split(rng.permutation(self.train), math.ceil(len(self.train) / size))
+
     def losses(self, scores: Tensor, rows: IntArray) -> Tensor:
         """Loss of each of these rows on their scores (m, n_experts)."""
         at = self._index(rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -10,10 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mild.core.arrays import FloatArray, IntArray
 from mild.features.base import Rows
 from mild.features.tokens import Ids, batches_by_length, padded
+from mild.policies import Decoder
+from mild.routers.neural.problem import Problem
+from mild.routers.targets import Targets
 
-__all__ = ["PooledEncoder", "RoutingNetwork"]
+__all__ = ["PooledEncoder", "RoutingNetwork", "TextProblem", "batches"]
+
+# Batches among whose texts those of similar length are put together: less padding, still random.
+POOL = 16
 
 
 class PooledEncoder(nn.Module):
@@ -116,3 +124,51 @@ class RoutingNetwork(nn.Module):
         if self.precision == "float32" or device.type != "cuda":
             return nullcontext()
         return torch.autocast(device.type, torch.bfloat16)
+
+
+class TextProblem(Problem):
+    """Token numbers of texts, what the loss sees of their costs, and which of them are held out."""
+
+    def __init__(
+        self,
+        tokens: Sequence[Ids],
+        costs: FloatArray,
+        sample_weight: FloatArray | None,
+        targets: Targets,
+        decoder: Decoder,
+        held_out: float,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        # Texts have no columns of numbers.
+        nothing = np.empty((len(tokens), 0), np.float32)
+        super().__init__(nothing, costs, sample_weight, targets, decoder, held_out, seed, device)
+        self.tokens = tokens
+        self.lengths = np.array([len(row) for row in tokens])
+
+    def inputs(self, rows: IntArray) -> Any:
+        """Token numbers of some rows."""
+        return [self.tokens[row] for row in rows]
+
+    def batches(self, size: int, rng: np.random.Generator) -> list[IntArray]:
+        """The training rows in random batches of texts of similar length."""
+        return batches(self.train, self.lengths, size, rng)
+
+
+def batches(
+    rows: IntArray, lengths: IntArray, size: int, rng: np.random.Generator
+) -> list[IntArray]:
+    """All rows in batches whose sizes differ by at most one, in random order, of similar length each.
+
+    Examples
+    --------
+    >>> parts = batches(np.arange(5), np.array([9, 1, 8, 2, 3]), 2, np.random.default_rng(0))
+    >>> sorted(sorted(part.tolist()) for part in parts)
+    [[0], [1, 3], [2, 4]]
+    """
+    steps = math.ceil(len(rows) / size)
+    order = rng.permutation(rows)
+    pools = np.array_split(order, math.ceil(steps / POOL))
+    alike = np.concatenate([pool[np.argsort(lengths[pool], kind="stable")] for pool in pools])
+    parts = np.array_split(alike, steps)
+    return [parts[place] for place in rng.permutation(steps)]
