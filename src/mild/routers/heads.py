@@ -1,7 +1,6 @@
-"""Linear heads: one number estimated per expert, each from the rows on which that expert was asked.
+"""Linear heads: one number per expert, each estimated from the rows on which that expert was asked.
 
-``targets`` is (n_samples, n_experts), NaN where nothing was observed. Every head has a free intercept. A
-head whose targets have no positive weight anywhere has nothing to learn from and is refused.
+``targets`` is (n_samples, n_experts), NaN where nothing was observed. Every head has a free intercept.
 """
 
 from __future__ import annotations
@@ -36,11 +35,12 @@ def observed(name: str, targets: FloatArray, sample_weight: FloatArray | None) -
     known = (~np.isnan(targets)).astype(np.float64)
     if sample_weight is not None:
         known *= sample_weight[:, None]
-    silent = np.flatnonzero(~known.any(axis=0))
-    if silent.size:
+    unknown = np.flatnonzero(~known.any(axis=0))
+    if unknown.size:
         raise InvalidInputError(
             f"{name} must be known in at least one row of positive weight for every expert; expert "
-            f"{silent[0]} has none. Remove the column, or ask this expert."
+            f"{unknown[0]} has none. Remove the column, or ask this expert.",
+            parameter=name,
         )
     return known
 
@@ -134,7 +134,7 @@ def _same_rows(known: np.ndarray[Any, np.dtype[np.bool_]]) -> Iterator[tuple[Int
 
 
 def _ridge_solver(X: Any, penalty: FloatArray) -> dict[str, Any]:
-    """A direct solver where X is dense; without a penalty one that bears collinear features."""
+    """A direct solver where X is dense; without a penalty, one that handles collinear features."""
     if not penalty.all():
         return {"solver": "lsqr", "tol": 1e-12}
     return {"solver": "sparse_cg", "tol": 1e-10} if hasattr(X, "tocsr") else {"solver": "cholesky"}

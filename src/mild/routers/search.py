@@ -1,4 +1,4 @@
-"""Judging candidates on held-out rows: folds, tasks and what an interrupt leaves."""
+"""Cross-validation of candidates: folds and parallel tasks; an interrupt keeps what is complete."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class SearchData:
         return linearised_rows(outcome, self.sample_weight)
 
     def paid(self, chosen: IntArray) -> FloatArray:
-        """Cost of choices (n, m) row by row; NaN where nothing was chosen (-1) or the cost is unknown."""
+        """Cost of choices (n, m) row by row; NaN for -1 and where the cost is unknown."""
         found = np.take_along_axis(self.costs, np.maximum(chosen, 0), axis=1)
         return np.where(chosen < 0, np.nan, found.astype(np.float64, copy=False))
 
     def constants(self) -> IntArray:
-        """Constant (n,) that the training part of each row's fold would choose; -1 where no fold judges."""
+        """Constant (n,) of least mean cost in the training part of each row's fold; -1 without a fold."""
         result = np.full(len(self.costs), -1, dtype=np.intp)
         for train, test in self.folds:
             weight = None if self.sample_weight is None else self.sample_weight[train]
@@ -80,14 +80,14 @@ class Search:
         self.done = 0
         self.total = n_candidates * len(data.folds)
 
-    def tell(self, fits: int, message: str) -> None:
-        """Report fits that are done."""
+    def report(self, fits: int, message: str) -> None:
+        """Report progress."""
         self.done += fits
         if self.progress is not None:
             self.progress(self.done, self.total, message)
 
     def run(self, candidates: list[Candidate]) -> IntArray:
-        """Choice (n, candidates) of each candidate for rows it has not seen; -1 where not judged."""
+        """Choice (n, candidates) of each candidate for held-out rows; -1 where it was not run."""
         data = self.data
         made = np.full((len(data.costs), len(candidates)), -1, dtype=np.intp)
         judged = np.zeros(len(candidates), dtype=int)
@@ -107,7 +107,7 @@ class Search:
                 for index, values in scores.items():
                     self.scores[index][test] = values
                 judged[block] += 1
-                self.tell(len(block), f"fold {fold + 1}")
+                self.report(len(block), f"fold {fold + 1}")
         except KeyboardInterrupt:
             if not (judged == len(data.folds)).any():
                 raise
