@@ -25,14 +25,7 @@ from mild.core.surrogates import parse_surrogate
 from mild.errors import ConvergenceWarning, InvalidInputError, check_option
 from mild.routers.objective import LinearObjective, single_blas_thread
 from mild.routers.options import check_count
-from mild.routers.solver import (
-    SAMPLE,
-    Preconditioner,
-    Solution,
-    minimise,
-    sample_rows,
-    second_moments,
-)
+from mild.routers.solver import Solution, minimise, sampled_preconditioner
 
 __all__ = ["CostSensitiveClassifier"]
 
@@ -126,10 +119,9 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         return self
 
     def _solve(self, X: Any, labels: IntArray, costs: FloatArray) -> Solution:
-        rows = sample_rows(X.shape[0], SAMPLE)
         steep = float((costs.mean(axis=1) / np.square(self.margins_[labels])).mean())
-        preconditioner = Preconditioner(
-            second_moments(X[rows], np.ones(len(rows))), max(0.25 * steep, 1e-12), self.alpha
+        preconditioner = sampled_preconditioner(
+            X, np.ones(len(labels)), max(0.25 * steep, 1e-12), self.alpha
         )
 
         def best(loss: Callable[..., Any], start: FloatArray, tol: float) -> Solution:

@@ -16,7 +16,7 @@ from sklearn.linear_model import Ridge
 from mild.core.arrays import FloatArray, IntArray
 from mild.errors import ConvergenceWarning, InvalidInputError
 from mild.routers.objective import LinearObjective, single_blas_thread
-from mild.routers.solver import SAMPLE, Preconditioner, minimise, sample_rows, second_moments
+from mild.routers.solver import minimise, sampled_preconditioner
 
 __all__ = ["Heads", "LogisticLoss", "logistic_heads", "observed", "ridge_heads"]
 
@@ -89,9 +89,7 @@ def logistic_heads(
         np.ascontiguousarray((share * soft).T, dtype=X.dtype),
         np.ascontiguousarray((share * (1 - soft)).T, dtype=X.dtype),
     )
-    rows = sample_rows(X.shape[0], SAMPLE)
-    moments = second_moments(X[rows], share.mean(axis=1)[rows])
-    preconditioner = Preconditioner(moments, 0.25, alpha)
+    preconditioner = sampled_preconditioner(X, share.mean(axis=1), 0.25, alpha)
     with single_blas_thread() as threads:
         objective = LinearObjective(X, loss, alpha, threads=threads)
         solution = minimise(objective, preconditioner, np.zeros(objective.shape), tol, max_iter)

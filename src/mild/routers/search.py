@@ -22,7 +22,7 @@ from mild.routers.path import LinearPath
 __all__ = ["Progress", "Search", "SearchData"]
 
 Progress = Callable[[int, int, str], None]
-# Linear candidates of one fold that share a path.
+# Candidates of one fold per task.
 BLOCK = 16
 # Families whose candidates of one fold share work.
 SHARING = ("linear", "knn")
@@ -61,7 +61,7 @@ class SearchData:
 
 
 class Search:
-    """Runs candidates over folds; an interrupt keeps the candidates that every fold has judged."""
+    """Runs candidates over folds; an interrupt keeps those that are complete."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Search:
 
 
 def _blocks(candidates: list[Candidate]) -> list[list[int]]:
-    """Runs of linear candidates that share a path, and of those that share distances; others one by one."""
+    """Groups of neighbouring linear or k-NN candidates, which share work; others one by one."""
     blocks: list[list[int]] = []
     for index, candidate in enumerate(candidates):
         joins = (
@@ -136,7 +136,7 @@ def _blocks(candidates: list[Candidate]) -> list[list[int]]:
 def _judge_block(
     data: SearchData, fold: int, block: list[int], candidates: list[Candidate], tol: float
 ) -> tuple[int, list[int], IntArray, dict[int, FloatArray]]:
-    """Choices (n_test, len(block)) on one fold's held-out rows, and the scores that are kept."""
+    """Choices (n_test, len(block)) on one fold's held-out rows, and the scores to keep."""
     train, test = data.folds[fold]
     X, costs = data.X[train], data.costs[train]
     weight = None if data.sample_weight is None else data.sample_weight[train]
@@ -164,7 +164,7 @@ def _judge_block(
 def _nearest_choices(
     routers: list[Any], X: Any, costs: FloatArray, held_out: Any
 ) -> list[IntArray]:
-    """Choices (n_test,) of routers that differ in their number of neighbours, by the same distances."""
+    """Choices (n_test,) of routers that differ in their number of neighbours, from one set of distances."""
     largest = max(routers, key=lambda router: int(router.n_neighbors))
     policy = clone(largest).fit(X, costs).policy_
     counts = [min(int(router.n_neighbors), policy.n_neighbors) for router in routers]

@@ -39,7 +39,7 @@ _open: Any = safe_open
 
 @dataclass
 class Run:
-    """Epochs run so far, what each gave, and the weights of the best.
+    """Epochs run so far, their records, and the weights of the best.
 
     Attributes
     ----------
@@ -71,13 +71,13 @@ class Run:
         return self.epoch >= epochs or self.epoch - self.best_epoch >= patience
 
     def _merit(self, epoch: int) -> tuple[float, float]:
-        """Deferral loss first; it moves in steps, so the surrogate decides between equals."""
+        """Deferral loss; ties are broken by the surrogate."""
         record = self.history[epoch - 1]
         return record["validation_loss"], record["validation_surrogate"]
 
 
 def is_finite(module: nn.Module, record: dict[str, Any]) -> bool:
-    """Whether an epoch left nothing but finite weights and a finite loss."""
+    """Whether the loss and all weights are finite after an epoch."""
     return (
         math.isfinite(record["loss"])
         and not math.isnan(record.get("validation_loss", 0.0))
@@ -125,7 +125,7 @@ class Checkpoint:
     options : what ``run_options`` gave
     resume : whether an existing run is continued; otherwise it is replaced
     owner : class of the router, for messages
-    restart : what to do to start over, for messages
+    restart : how to start over, for messages
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Checkpoint:
         self.restart = restart
 
     def read(self, module: nn.Module, optimizer: torch.optim.Optimizer, epochs: int) -> Run:
-        """The run so far, its weights put into module and optimizer; a new run if there is none."""
+        """The stored run, with its state loaded into module and optimizer; a new run if there is none."""
         if not os.path.lexists(self.path):
             self._check_place()
             return Run()
@@ -171,7 +171,7 @@ class Checkpoint:
             ) from error
 
     def write(self, run: Run, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Replace the file: a reader, or a kill, finds the old one or the new one."""
+        """Replace the file atomically."""
         tensors = {f"module.{name}": value for name, value in module.state_dict().items()}
         if run.best is not None and run.best_epoch != run.epoch:
             tensors |= {f"best.{name}": value for name, value in run.best.items()}
@@ -179,7 +179,7 @@ class Checkpoint:
             for name, value in entries.items():
                 if isinstance(value, Tensor):
                     tensors[f"optimizer.{number}.{name}"] = value
-        # Clones: tied weights share memory, which safetensors refuses.
+        # Cloned, because safetensors refuses tied weights that share memory.
         own = {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}
         header = {
             "schema": SCHEMA,
@@ -249,7 +249,7 @@ def _restore(
         state.setdefault(int(number), {})[entry] = value
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
-    _lay_out_alike(optimizer)
+    _match_layout(optimizer)
     run = Run(int(header["epoch"]), int(header["best_epoch"]), list(header["history"]))
     if run.history and "validation_loss" in run.history[-1]:
         device = next(module.parameters()).device
@@ -258,8 +258,8 @@ def _restore(
     return run
 
 
-def _lay_out_alike(optimizer: torch.optim.Optimizer) -> None:
-    """Give the optimiser's tensors the memory layout of their weights, which fused steps rely on."""
+def _match_layout(optimizer: torch.optim.Optimizer) -> None:
+    """Give the optimiser's tensors the memory layout of their weights, as fused steps require."""
     for weight, entries in optimizer.state.items():
         for name, value in entries.items():
             if isinstance(value, Tensor) and value.shape == weight.shape:
@@ -275,7 +275,7 @@ def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray[Any, Any]]:
-    """Bytes of tensors; NumPy has not all of torch's types."""
+    """Tensors as bytes, since NumPy lacks some of torch's types."""
     return {
         f"{name} {value.dtype} {tuple(value.shape)}": (
             value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()

@@ -25,12 +25,11 @@ T = TypeVar("T")
 
 
 class Group:
-    """The process group that torch was given, or this process alone.
+    """The process group of torch, or this process alone.
 
     Attributes
     ----------
-    size : number of processes
-    rank : number of this one; the first, 0, decides and writes
+    size, rank : number of processes, and of this one; the first, 0, decides and writes
 
     Examples
     --------
@@ -50,7 +49,7 @@ class Group:
         return self.rank == 0
 
     def share(self, rows: IntArray) -> IntArray:
-        """The rows of a batch that are this process's to work on; none if there are too few."""
+        """This process's share of the rows of a batch, which may be empty."""
         return rows if self.size == 1 else np.array_split(rows, self.size)[self.rank]
 
     def add_gradients(self, module: nn.Module) -> None:
@@ -60,7 +59,7 @@ class Group:
         free = [value for value in module.parameters() if value.requires_grad]
         for value in free:
             if value.grad is None:
-                # An empty share: others have gradients to add to.
+                # An empty share has no gradient to add.
                 value.grad = torch.zeros_like(value)
         whole = torch.cat([_gradient(value).reshape(-1) for value in free])
         dist.all_reduce(whole)
@@ -76,7 +75,7 @@ class Group:
         return values
 
     def first(self, action: Callable[[], T]) -> T:
-        """What ``action`` gives in the first process, or the error of mild that it raises, for all."""
+        """Result, or MildError, of ``action`` in the first process, for all processes."""
         if self.size == 1:
             return action()
         outcome: list[Any] = [None, None]
@@ -92,7 +91,7 @@ class Group:
         return result
 
     def begin(self, module: nn.Module) -> None:
-        """Give every process the first one's weights."""
+        """Copy the weights of the first process to all."""
         if self.size == 1:
             return
         norms = [name for name, part in module.named_modules() if isinstance(part, BATCH_NORMS)]
@@ -105,7 +104,7 @@ class Group:
             dist.broadcast(value, 0)
 
     def check_same(self, options: Mapping[str, Any]) -> None:
-        """Refuse to train together on other data, or with other options."""
+        """Check that all processes have the same data and options."""
         if self.size == 1:
             return
         gathered: list[Any] = [None] * self.size
@@ -115,8 +114,8 @@ class Group:
             if differ:
                 what = "rows" if differ[0] == "data" else differ[0]
                 raise InvalidInputError(
-                    f"all processes must be given the same {what}, of which each then takes its share; "
-                    f"process {rank} was given others than process 0."
+                    f"all processes must be given the same {what}, of which each takes its share; "
+                    f"those of process {rank} differ from those of process 0."
                 )
 
 

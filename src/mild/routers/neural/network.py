@@ -27,7 +27,7 @@ __all__ = [
 
 REASON = (
     "a router around a module of your own cannot be written as JSON and safetensors: its weights "
-    "are nothing without its code. Save the weights of policy_.module yourself, or fit "
+    "need its code. Save the weights of policy_.module yourself, or fit "
     "NeuralRouter(module=None, hidden=...), which can be saved."
 )
 
@@ -50,7 +50,7 @@ def find_device(name: Any) -> torch.device:
             parameter="device",
         ) from error
     try:
-        # Reading a number back shows that the device is there and holds numbers.
+        # Reading a number back shows that the device works.
         torch.zeros(1, device=device).tolist()
     except (RuntimeError, AssertionError, ImportError) as error:
         raise OptionError(
@@ -61,9 +61,9 @@ def find_device(name: Any) -> torch.device:
 
 
 def perceptron(n_features: int, hidden: Sequence[int], n_experts: int) -> nn.Sequential:
-    """``x -> relu(W_1 x + b_1) -> ... -> W_L h + b_L``, the last layer 0 at first.
+    """``x -> relu(W_1 x + b_1) -> ... -> W_L h + b_L``, the last layer initialised to 0.
 
-    All experts then start equal, and permuting them permutes the trained network.
+    All experts start equal, so that permuting them permutes the trained network.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def perceptron(n_features: int, hidden: Sequence[int], n_experts: int) -> nn.Seq
 
 
 def build_module(module: Any, hidden: Sequence[int], problem: Problem) -> nn.Module:
-    """The network to train, in float32 on the problem's device; what was given is not touched."""
+    """The network to train, in float32 on the problem's device; a given module is copied."""
     n_features, n_experts = problem.n_features, problem.n_experts
     if module is None:
         network: Any = perceptron(n_features, hidden, n_experts)
@@ -106,7 +106,7 @@ def build_module(module: Any, hidden: Sequence[int], problem: Problem) -> nn.Mod
             parameter="module",
         )
     network = network.to(problem.device, torch.float32)
-    # One look at a few rows: lazy layers learn their sizes, and wrong shapes show at once.
+    # A forward pass on a few rows initialises lazy layers and detects wrong shapes.
     rows = problem.train[:2]
     with torch.no_grad():
         check_output(network.eval()(problem.inputs(rows)), len(rows), n_experts)
@@ -114,7 +114,7 @@ def build_module(module: Any, hidden: Sequence[int], problem: Problem) -> nn.Mod
 
 
 def warm_start(module: nn.Module, policy: Policy) -> None:
-    """Take the weights over from a policy whose network has the same names and shapes."""
+    """Copy the weights of a policy whose network has the same names and shapes."""
     state: dict[str, Tensor] = {}
     if isinstance(policy, PerceptronPolicy):
         for layer, (weight, bias) in enumerate(zip(policy.weights, policy.biases, strict=True)):
@@ -140,16 +140,9 @@ def perceptron_policy(module: nn.Module, decoder: Decoder) -> PerceptronPolicy:
 
 
 class ModulePolicy(ScorePolicy):
-    """Scores from a torch module, in batches, without gradients.
+    """Scores from a torch module (n, n_features) -> (n, n_outputs) in evaluation mode.
 
-    Parameters
-    ----------
-    module : network (n, n_features) -> (n, n_outputs), in evaluation mode
-    decoder : how scores become choices
-    n_features : number of features
-    batch_size : rows given to the module at once
-    device : where the module lives
-    experts : outputs of the module that are experts; None for as many as there are margins
+    ``experts`` are the outputs that are experts; None for all. ``batch_size`` rows are scored at once.
     """
 
     kind = "module"

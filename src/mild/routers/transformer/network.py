@@ -1,4 +1,4 @@
-"""The network: an encoder, its tokens pooled into one vector, and a linear head that scores experts."""
+"""The network: an encoder with pooling, a linear head that scores experts, and its training data."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class PooledEncoder(nn.Module):
 
 
 class RoutingNetwork(nn.Module):
-    """Lists of token numbers to scores (n, n_experts). All experts start equal: the head is 0 at first.
+    """Token numbers to scores (n, n_experts). The head is initialised to 0, so that experts start equal.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class RoutingNetwork(nn.Module):
         self.precision = precision
 
     def forward(self, rows: Sequence[Ids]) -> Tensor:
-        """Scores (n, n_experts); one batch in training, as many as it takes otherwise."""
+        """Scores (n, n_experts); in training all rows are one batch."""
         if self.training:
             with self._autocast():
                 vectors = self.encoder(*self._inputs(rows))
@@ -127,7 +127,7 @@ class RoutingNetwork(nn.Module):
 
 
 class TextProblem(Problem):
-    """Token numbers of texts, what the loss sees of their costs, and which of them are held out."""
+    """A problem whose inputs are the token numbers of texts."""
 
     def __init__(
         self,
