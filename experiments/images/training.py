@@ -26,8 +26,7 @@ from torch.nn.functional import pad
 from experiments.images.network import Network, make_network
 from experiments.records import DivergedError
 from mild.errors import ArtifactError, InvalidInputError, MildWarning, check_option
-from mild.routers.neural.checkpoint import Checkpoint
-from mild.routers.neural.run import Run
+from mild.routers.neural.checkpoint import Checkpoint, Run
 from mild.routers.neural.training import learning_rate, train_epochs
 
 __all__ = [

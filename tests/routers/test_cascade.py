@@ -157,7 +157,7 @@ def test_sparse_confidence_columns_work_in_every_order(order):
         ({"confidence_columns": [0, 1]}, "confidence_columns must be 3 column indices"),
         ({"confidence_columns": [0, 1, 4]}, r"column indices in \[0, 4\)"),
         ({"confidence_columns": [0.0, 1.0, 2.0]}, "confidence_columns must be 3 column indices"),
-        ({"n_thresholds": 0}, "n_thresholds must be an integer >= 1"),
+        ({"n_thresholds": 0}, "n_thresholds must be an integer, at least 1"),
         ({"alpha": -1}, "alpha must be finite and non-negative"),
     ],
 )

@@ -185,7 +185,7 @@ def test_costs_per_sample_pass_through_a_grid_search():
         ({"margins": [1, 2]}, r"margins must have shape \(n_experts,\) = \(3,\)"),
         ({"margins": [1, 2, 0]}, "margins must be positive and finite"),
         ({"alpha": -1}, "alpha must be finite and non-negative"),
-        ({"max_iter": 0}, "max_iter must be at least 1"),
+        ({"max_iter": 0}, "max_iter must be an integer, at least 1"),
     ],
 )
 def test_refuses_bad_options(options, message):

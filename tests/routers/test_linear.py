@@ -328,7 +328,7 @@ def test_unknown_options_are_refused_with_a_hint(options, message):
         ({"alpha": -1}, "alpha must be finite and non-negative; got -1"),
         ({"alpha": np.inf}, "alpha must be finite and non-negative"),
         ({"tol": -1e-3}, "tol must be finite and non-negative"),
-        ({"max_iter": 0}, "max_iter must be an integer of at least 1; got 0"),
+        ({"max_iter": 0}, "max_iter must be an integer, at least 1; got 0"),
         ({"max_iter": "a"}, "max_iter must be an integer"),
         ({"alpha": "a"}, "alpha must be a number"),
         ({"alpha": None}, "alpha must be a number"),

@@ -7,12 +7,11 @@ from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import KFold
 
 from mild.errors import InvalidInputError
-from mild.routers.blend import blend
 from mild.routers.constant import ConstantRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.nearest import KNNRouter
 from mild.routers.regression import CostRegressionRouter
-from mild.routers.stack import StackRouter
+from mild.routers.stack import StackRouter, blend
 
 MEMBERS = [("regression", CostRegressionRouter()), ("nearest", KNNRouter(5))]
 

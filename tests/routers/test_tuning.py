@@ -381,7 +381,7 @@ def test_one_expert_and_equal_costs_are_answered() -> None:
         ({"alphas": (-1.0,)}, "alphas must be finite and non-negative"),
         ({"alphas": []}, "alphas must hold at least one strength"),
         ({"alphas": ("x",)}, "alphas must be a number"),
-        ({"confidence": "a"}, "confidence must lie in"),
+        ({"confidence": "a"}, "confidence must be a finite number"),
         ({"n_jobs": 0}, "n_jobs must not be 0"),
         ({"search_tol": "a"}, "search_tol must be a number"),
         ({"search_tol": -1.0}, "search_tol must be finite and non-negative"),

@@ -5,7 +5,23 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-_HOMES = {
+if TYPE_CHECKING:
+    from mild.routers.base import BaseRouter as BaseRouter
+    from mild.routers.cascade import CascadeRouter as CascadeRouter
+    from mild.routers.classifier import CostSensitiveClassifier as CostSensitiveClassifier
+    from mild.routers.constant import ConstantRouter as ConstantRouter
+    from mild.routers.linear import LinearRouter as LinearRouter
+    from mild.routers.nearest import KNNRouter as KNNRouter
+    from mild.routers.neural import NeuralRouter as NeuralRouter
+    from mild.routers.oracle import OracleRouter as OracleRouter
+    from mild.routers.priced import PricedRouter as PricedRouter
+    from mild.routers.random import RandomRouter as RandomRouter
+    from mild.routers.regression import CostRegressionRouter as CostRegressionRouter
+    from mild.routers.stack import StackRouter as StackRouter
+    from mild.routers.tuning import RouterCV as RouterCV
+    from mild.routers.tuning import Verdict as Verdict
+
+_MODULES = {
     "BaseRouter": "base",
     "CascadeRouter": "cascade",
     "ConstantRouter": "constant",
@@ -19,46 +35,14 @@ _HOMES = {
     "RandomRouter": "random",
     "RouterCV": "tuning",
     "StackRouter": "stack",
-    "Verdict": "verdict",
+    "Verdict": "tuning",
 }
-
-if TYPE_CHECKING:
-    from mild.routers.base import BaseRouter
-    from mild.routers.cascade import CascadeRouter
-    from mild.routers.classifier import CostSensitiveClassifier
-    from mild.routers.constant import ConstantRouter
-    from mild.routers.linear import LinearRouter
-    from mild.routers.nearest import KNNRouter
-    from mild.routers.neural import NeuralRouter
-    from mild.routers.oracle import OracleRouter
-    from mild.routers.priced import PricedRouter
-    from mild.routers.random import RandomRouter
-    from mild.routers.regression import CostRegressionRouter
-    from mild.routers.stack import StackRouter
-    from mild.routers.tuning import RouterCV
-    from mild.routers.verdict import Verdict
-
-__all__ = [
-    "BaseRouter",
-    "CascadeRouter",
-    "ConstantRouter",
-    "CostRegressionRouter",
-    "CostSensitiveClassifier",
-    "KNNRouter",
-    "LinearRouter",
-    "NeuralRouter",
-    "OracleRouter",
-    "PricedRouter",
-    "RandomRouter",
-    "RouterCV",
-    "StackRouter",
-    "Verdict",
-]
+__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(importlib.import_module(f"mild.routers.{_HOMES[name]}"), name)
+    if name in _MODULES:
+        value = getattr(importlib.import_module(f"mild.routers.{_MODULES[name]}"), name)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'mild.routers' has no attribute {name!r}")

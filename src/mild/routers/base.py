@@ -17,9 +17,9 @@ from mild.core.arrays import FloatArray, IntArray, check_costs
 from mild.core.costs import cheapest
 from mild.errors import DegenerateDataWarning, InvalidInputError
 from mild.metrics import deferral_loss
-from mild.policies import Policy
+from mild.policies import Policy, ScorePolicy
 
-__all__ = ["BaseRouter", "warn_if_degenerate"]
+__all__ = ["BaseRouter", "SurrogateRouter", "warn_if_degenerate"]
 
 
 class BaseRouter(BaseEstimator):  # type: ignore[misc]
@@ -27,7 +27,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    policy_ : what decides; NumPy alone
+    policy_ : the learned policy, which needs NumPy alone
     n_experts_ : number of experts
     expert_names_ : list of str, from the columns of ``costs`` if it has any
     n_features_in_ : number of features
@@ -55,7 +55,8 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
     ) -> tuple[Any, FloatArray, FloatArray | None]:
         if costs is None:
             raise InvalidInputError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None."
+                f"{type(self).__name__} requires y to be passed, but the target y is None.",
+                parameter="y",
             )
         names = [str(name) for name in getattr(costs, "columns", [])]
         inputs = self._validated(X, ensure_min_samples=2, order="C")
@@ -63,7 +64,8 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         if raw.ndim == 1:
             raise InvalidInputError(
                 f"costs must have shape (n_samples, n_experts); got one dimension, shape {raw.shape}. "
-                f"Reshape your data with costs.reshape(-1, 1) if there is one expert."
+                f"Reshape your data with costs.reshape(-1, 1) if there is one expert.",
+                parameter="costs",
             )
         matrix = check_costs(raw, n_samples=inputs.shape[0])
         self.n_experts_ = matrix.shape[1]
@@ -74,7 +76,9 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
                 sample_weight, inputs, dtype=np.float64, ensure_non_negative=True
             )
             if not weight.any():
-                raise InvalidInputError("sample_weight must not be all zero.")
+                raise InvalidInputError(
+                    "sample_weight must not be all zero.", parameter="sample_weight"
+                )
         return inputs, matrix, weight
 
     def _warn_if_degenerate(self, costs: FloatArray, by_label: bool = False) -> None:
@@ -117,7 +121,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         return -deferral_loss(np.asarray(y), chosen, sample_weight, missing="skip")
 
     def without(self, expert: int | str) -> Self:
-        """The router with one expert gone, by index or name, without a refit."""
+        """The router without one expert, by index or name; no refit."""
         check_is_fitted(self, "policy_")
         index = self._expert_index(expert)
         return self._with_policy(
@@ -143,11 +147,14 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         if isinstance(expert, str):
             if expert not in self.expert_names_:
                 raise InvalidInputError(
-                    f"expert must be one of {', '.join(self.expert_names_)}; got {expert!r}."
+                    f"expert must be one of {', '.join(self.expert_names_)}; got {expert!r}.",
+                    parameter="expert",
                 )
             return self.expert_names_.index(expert)
         if isinstance(expert, bool) or not isinstance(expert, Integral):
-            raise InvalidInputError(f"expert must be an index or a name; got {expert!r}.")
+            raise InvalidInputError(
+                f"expert must be an index or a name; got {expert!r}.", parameter="expert"
+            )
         return int(expert)
 
     def _check_inputs(self, X: Any) -> Any:
@@ -155,13 +162,13 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         return self._validated(X, reset=False)
 
     def _validated(self, X: Any, **options: Any) -> Any:
-        """X as scikit-learn checks it, its errors as ours."""
+        """X as scikit-learn validates it, with our errors."""
         try:
             return validate_data(
                 self, X, accept_sparse="csr", dtype=[np.float64, np.float32], **options
             )
         except ValueError as error:
-            raise InvalidInputError(str(error)) from error
+            raise InvalidInputError(str(error), parameter="X") from error
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -174,6 +181,17 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         tags.target_tags.positive_only = True
         tags.input_tags.sparse = True
         return tags
+
+
+class SurrogateRouter(BaseRouter):
+    """A router whose scores are trained on a surrogate of the deferral loss."""
+
+    policy_: ScorePolicy
+
+    @property
+    def margins_(self) -> FloatArray:
+        """(n_experts,) margins the router was trained with."""
+        return self.policy_.decoder.margins
 
 
 def warn_if_degenerate(

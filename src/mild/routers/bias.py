@@ -1,4 +1,4 @@
-"""A bias per expert, found on scores of rows that the router has not seen."""
+"""A bias per expert, fitted on out-of-fold scores."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from mild.core.decisions import argmax_last
 
 __all__ = ["cross_fitted_bias", "find_bias"]
 
-# Values that are tried, in units of the margin: differences of log-probabilities.
+# Values that are tried, in units of the margin.
 STEPS = np.linspace(-2, 2, 33)
-# Times that every expert has its turn, at most.
+# Rounds of the coordinate search at most.
 ROUNDS = 3
-# A few numbers need no more rows than this.
+# Rows that are used at most.
 ROWS = 20_000
 
 
@@ -22,8 +22,8 @@ def find_bias(
 ) -> FloatArray:
     """Bias (n_experts,) with which the largest score costs least, by coordinate search on a grid.
 
-    The least of them is 0: only differences matter. Rows with an unknown cost take no part. Of values
-    that cost the same the one nearest to 0 is taken.
+    Its minimum is 0, as only differences matter. Rows with an unknown cost are left out. Ties go to the
+    value nearest to 0.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def find_bias(
             others = scores + bias
             others[:, k] = -np.inf
             rival = argmax_last(others)
-            # The expert is chosen from the first step on that is above this gap.
+            # The expert is chosen from the first step above this gap on.
             gap = (others[every, rival] - scores[:, k]) / margin
             change = costs[:, k] - costs[every, rival]
             place = np.searchsorted(STEPS, gap, side="right")
@@ -68,11 +68,11 @@ def cross_fitted_bias(
     folds: list[tuple[IntArray, IntArray]],
     margin: float,
 ) -> tuple[FloatArray, IntArray]:
-    """The bias that all held-out scores ask for, and choices (n,) with that of the other folds' rows.
+    """The bias from all held-out scores, and choices (n,) with the bias from the other folds.
 
-    ``scores`` are NaN in rows that no fold judges, and the choice there is -1.
+    ``scores`` are NaN in rows that no fold holds out, where the choice is -1.
     """
-    judged = np.isfinite(scores[:, 0])
+    covered = np.isfinite(scores[:, 0])
     chosen = np.full(len(scores), -1, dtype=np.intp)
 
     def found(rows: IntArray) -> FloatArray:
@@ -80,7 +80,7 @@ def cross_fitted_bias(
         return find_bias(scores[rows], costs[rows], weight, margin)
 
     for _, test in folds:
-        other = judged.copy()
+        other = covered.copy()
         other[test] = False
         chosen[test] = argmax_last(scores[test] + found(np.flatnonzero(other)))
-    return found(np.flatnonzero(judged)), chosen
+    return found(np.flatnonzero(covered)), chosen

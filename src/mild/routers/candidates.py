@@ -1,11 +1,11 @@
-"""What a search tries: margins and strengths of a linear router, and other families if asked."""
+"""Candidates of a search: margins and strengths of a linear router, and other families if asked."""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from sklearn.base import clone
@@ -30,13 +30,24 @@ __all__ = [
 ]
 
 FAMILIES = ("linear", "regression", "knn", "mlp", "stack")
-#: Rows times features, counted as 384 at least, up to which "auto" has the network: about 5,000 rows, or
-#: 40 seconds of one core. On more it takes longer than all the others together.
+#: Rows times features (at least 384) up to which "auto" includes the network: about 5,000 rows, or
+#: 40 seconds on one core.
 MLP_SIZE = 2_000_000
 GRIDS = ("ratios", "paper")
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 #: Strengths of the baseline between contrast (0) and others (1).
 BASELINES = (0.25, 0.5)
+
+
+class LinearSearch(Protocol):
+    """The parameters of RouterCV that define its linear candidates."""
+
+    alphas: Sequence[float] | None
+    margin_factors: Sequence[float]
+    margin_exponents: Sequence[float]
+    max_margins: int
+    grid: str
+    bias: bool
 
 
 @dataclass(frozen=True)
@@ -59,20 +70,16 @@ def linear_candidates(
     X: Any,
     costs: FloatArray,
     sample_weight: FloatArray | None,
-    alphas: Sequence[float] | None,
-    factors: Sequence[float],
-    max_margins: int,
-    exponents: Sequence[float],
-    grid: str,
-    bias: bool,
+    options: LinearSearch,
 ) -> tuple[list[Candidate], int]:
     """Margins around the base router's, times strengths; and how many margin vectors were dropped.
 
     Neighbours follow one another, so that each can start from the last. Margins that are powers of how
-    often an expert is cheapest come first, unless no factor moves a margin or argmax decides: it is not
-    consistent with them.
+    often an expert is cheapest come first; they need the stationary rule, as argmax is not consistent
+    with them.
     """
-    check_option("grid", grid, GRIDS)
+    grid, factors = check_option("grid", options.grid, GRIDS), options.margin_factors
+    max_margins = options.max_margins
     weight = np.ones(len(costs)) if sample_weight is None else sample_weight
     center = training_margins(base, X, costs, weight)
     vectors: list[FloatArray | None] = [None]
@@ -85,7 +92,7 @@ def linear_candidates(
         if moving and base.decision == "stationary":
             counts = (membership(costs, base.rewards, "best") * weight[:, None]).sum(axis=0)
             powers: list[FloatArray] = []
-            for exponent in exponents:
+            for exponent in options.margin_exponents:
                 power = power_margins(counts, exponent, center.sum())
                 if not any(np.allclose(power, one, rtol=1e-9, atol=0) for one in moves + powers):
                     powers.append(power)
@@ -93,7 +100,7 @@ def linear_candidates(
             first = [*moves[:1], *powers][:max_margins]
             moves = [*sorted(first, key=lambda margins: np.ptp(np.log(margins))), *moves[1:]]
         vectors = [*moves[:max_margins]] if grid == "ratios" else [*moves]
-    strengths = _strengths(alphas, ALPHAS if grid == "ratios" else (base.alpha,))
+    strengths = _strengths(options.alphas, ALPHAS if grid == "ratios" else (base.alpha,))
     candidates = []
     for place, vector in enumerate(vectors):
         distance, equal = 0.0, False
@@ -108,7 +115,9 @@ def linear_candidates(
                 params["margins"] = tuple(float(value) for value in vector)
             router = clone(base).set_params(**params)
             rank = (0.0, distance, -float(alpha))
-            candidates.append(Candidate("linear", router, params, rank, bias and moving and equal))
+            candidates.append(
+                Candidate("linear", router, params, rank, options.bias and moving and equal)
+            )
     return candidates, dropped
 
 
@@ -126,12 +135,12 @@ def power_margins(counts: FloatArray, exponent: float, total: float) -> FloatArr
 
 
 def parse_families(families: Any, shape: tuple[int, int]) -> tuple[list[str], list[str]]:
-    """Families to search, and those left out: their package is missing, or the table is too large.
+    """Families to search, and those left out: their package is missing, or the data are too large.
 
     Parameters
     ----------
     families : None, "all", "auto" or names
-    shape : (n_samples, n_features) of the table; "auto" has the network up to MLP_SIZE alone
+    shape : (n_samples, n_features); "auto" includes the network up to MLP_SIZE
 
     Examples
     --------
@@ -141,9 +150,11 @@ def parse_families(families: Any, shape: tuple[int, int]) -> tuple[list[str], li
     if families is None:
         return [], []
     whole = families in ("all", "auto")
-    asked = list(FAMILIES) if whole else list(_as_names(families))
+    asked = list(FAMILIES) if whole else [families] if isinstance(families, str) else list(families)
     if not asked:
-        raise InvalidInputError("families must name at least one family, or be None; got none.")
+        raise InvalidInputError(
+            "families must name at least one family, or be None; got none.", parameter="families"
+        )
     for name in asked:
         check_option("families", name, FAMILIES)
     large = families == "auto" and shape[0] * max(shape[1], 384) > MLP_SIZE
@@ -159,53 +170,42 @@ def family_candidates(
     found: list[Candidate] = []
     strengths = _strengths(alphas, ALPHAS)
     if "linear" in families:
-        forms: list[dict[str, Any]] = [
-            {"rewards": kind} for kind in ("others", "complement", "contrast")
+        forms: list[tuple[str, dict[str, Any]]] = [
+            ("others", {}),
+            ("complement", {}),
+            ("contrast", {}),
         ]
-        forms += [{"rewards": "baseline", "strength": strength} for strength in BASELINES]
-        for form in forms:
-            params = {**form, "margins": "uniform"}
-            found += _linear(LinearRouter("mild", **params), params, strengths, 1.0)
-        for loss in ("tdef", "ce"):
-            found += _linear(LinearRouter(loss), {"loss": loss}, strengths, 2.0)
+        forms += [("baseline", {"strength": strength}) for strength in BASELINES]
+        for kind, form in forms:
+            found += _linear({"rewards": kind, **form, "margins": "uniform"}, strengths, 1.0)
+        found += _linear({"loss": "tdef"}, strengths, 2.0)
+        found += _linear({"loss": "ce"}, strengths, 2.0)
     if "regression" in families:
         for alpha in (1.0, 1e1, 1e2, 1e3, 1e4):
-            params = {"alpha": alpha}
-            found.append(
-                Candidate("regression", CostRegressionRouter(**params), params, (1.0, 0.0, -alpha))
-            )
+            router = CostRegressionRouter(alpha)
+            found.append(Candidate("regression", router, {"alpha": alpha}, (1.0, 0.0, -alpha)))
     if "knn" in families:
-        for neighbors in (10, 40, 160, 640):
-            found.append(
-                Candidate(
-                    "knn",
-                    KNNRouter(n_neighbors=neighbors),
-                    {"n_neighbors": neighbors},
-                    (2.0, 0.0, -float(neighbors)),
-                )
-            )
+        for count in (10, 40, 160, 640):
+            rank = (2.0, 0.0, -float(count))
+            found.append(Candidate("knn", KNNRouter(count), {"n_neighbors": count}, rank))
     if "mlp" in families:
         from mild.routers.neural import NeuralRouter  # torch is an extra
 
-        settings: list[dict[str, Any]] = [{"hidden": (32,)}, {"hidden": (128,)}]
-        settings += [
-            {"hidden": (32,), "rewards": "baseline", "strength": strength}
-            for strength in (0.0, 0.5)
-        ]
-        for params in settings:
+        networks: list[dict[str, Any]] = [{"hidden": (32,)}, {"hidden": (128,)}]
+        for strength in (0.0, 0.5):
+            networks.append({"hidden": (32,), "rewards": "baseline", "strength": strength})
+        for params in networks:
             network = NeuralRouter(**params, random_state=random_state)
             rank = (3.0, float("rewards" in params), float(params["hidden"][0]))
             found.append(Candidate("mlp", network, params, rank))
     return found
 
 
-def _linear(
-    base: LinearRouter, params: dict[str, Any], alphas: Sequence[float], rank: float
-) -> list[Candidate]:
+def _linear(params: dict[str, Any], alphas: Sequence[float], rank: float) -> list[Candidate]:
     return [
         Candidate(
             "linear",
-            clone(base).set_params(alpha=float(alpha)),
+            LinearRouter(**params, alpha=float(alpha)),
             {**params, "alpha": float(alpha)},
             (0.0, rank, -float(alpha)),
         )
@@ -218,9 +218,7 @@ def _strengths(alphas: Sequence[float] | None, default: Sequence[float]) -> list
         return list(default)
     strengths = [check_strength("alphas", alpha) for alpha in alphas]
     if not strengths:
-        raise InvalidInputError("alphas must hold at least one strength; got none.")
+        raise InvalidInputError(
+            "alphas must hold at least one strength; got none.", parameter="alphas"
+        )
     return strengths
-
-
-def _as_names(families: Any) -> Sequence[str]:
-    return [families] if isinstance(families, str) else families

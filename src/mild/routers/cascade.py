@@ -15,6 +15,7 @@ from mild.policies import CascadePolicy
 from mild.routers.base import BaseRouter
 from mild.routers.constant import mean_costs
 from mild.routers.heads import logistic_heads, observed
+from mild.routers.options import check_count
 
 __all__ = ["CascadeRouter", "cascade_thresholds"]
 
@@ -28,9 +29,8 @@ class CascadeRouter(BaseRouter):
     The row goes to the first expert k in the order whose confidence reaches its threshold ``t_k``; the
     last one takes what is left. Thresholds minimise the mean cost on the training data: coordinate
     descent over quantiles of each expert's confidence, from the last place to the first, until no
-    threshold changes. A cost that is NaN stands there as the expert's mean.
-
-    Its weaknesses, by design: it depends on the order, and it never compares two experts on one input.
+    threshold changes; there NaN costs are replaced by the expert's mean. By design it depends on the
+    order and never compares two experts on one input.
 
     Parameters
     ----------
@@ -94,12 +94,11 @@ class CascadeRouter(BaseRouter):
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> CascadePolicy:
         alpha = check_strength("alpha", self.alpha)
-        if not (isinstance(self.n_thresholds, (int, np.integer)) and self.n_thresholds >= 1):
-            raise InvalidInputError(
-                f"n_thresholds must be an integer >= 1; got {self.n_thresholds!r}."
-            )
+        n_thresholds = check_count("n_thresholds", self.n_thresholds)
         p = costs.shape[1]
-        self.prices_ = self._prices(p)
+        self.prices_ = (
+            np.zeros(p) if self.prices is None else expert_vector("prices", self.prices, p)
+        )
         weights = observed("costs", costs, sample_weight)
         means = mean_costs(costs, sample_weight)
         order = self._order(means)
@@ -119,7 +118,7 @@ class CascadeRouter(BaseRouter):
             policy.confidence(X)[:, order],
             total[:, order],
             row_weights(sample_weight, len(costs)),
-            int(self.n_thresholds),
+            n_thresholds,
         ).astype(X.dtype)
         return policy
 
@@ -130,7 +129,10 @@ class CascadeRouter(BaseRouter):
         known = known_rows(costs, "skip")
         weight = row_weights(sample_weight, len(costs))[known]
         if not weight.any():
-            raise InvalidInputError("sample_weight must be positive in a row whose cost is known.")
+            raise InvalidInputError(
+                "sample_weight must be positive in a row whose cost is known.",
+                parameter="sample_weight",
+            )
         return -float(weight @ costs[known] / weight.sum())
 
     def without(self, expert: int | str) -> Self:
@@ -147,9 +149,6 @@ class CascadeRouter(BaseRouter):
             paid[order] = np.cumsum(prices) - prices
         return paid
 
-    def _prices(self, p: int) -> FloatArray:
-        return np.zeros(p) if self.prices is None else expert_vector("prices", self.prices, p)
-
     def _order(self, means: FloatArray) -> IntArray:
         if self.order is None:
             # Ties: in the order of the columns; the best constant (lowest index) is last by means.
@@ -159,7 +158,8 @@ class CascadeRouter(BaseRouter):
         order = np.array([self._expert_index(expert) for expert in self.order], dtype=np.intp)
         if sorted(order.tolist()) != list(range(self.n_experts_)):
             raise InvalidInputError(
-                f"order must name each of the {self.n_experts_} experts once; got {self.order!r}."
+                f"order must name each of the {self.n_experts_} experts once; got {self.order!r}.",
+                parameter="order",
             )
         return order
 
@@ -171,7 +171,8 @@ class CascadeRouter(BaseRouter):
         if not (good and ((columns >= 0) & (columns < n_features)).all()):
             raise InvalidInputError(
                 f"confidence_columns must be {p} column indices in [0, {n_features}), one per "
-                f"expert; got {self.confidence_columns!r}."
+                f"expert; got {self.confidence_columns!r}.",
+                parameter="confidence_columns",
             )
         return columns.astype(np.intp)
 

@@ -24,14 +24,8 @@ from mild.core.margins import theory_margins, uniform_margins
 from mild.core.surrogates import parse_surrogate
 from mild.errors import ConvergenceWarning, InvalidInputError, check_option
 from mild.routers.objective import LinearObjective, single_blas_thread
-from mild.routers.solver import (
-    SAMPLE,
-    Preconditioner,
-    Solution,
-    minimise,
-    sample_rows,
-    second_moments,
-)
+from mild.routers.options import check_count
+from mild.routers.solver import Solution, minimise, sampled_preconditioner
 
 __all__ = ["CostSensitiveClassifier"]
 
@@ -58,8 +52,7 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     alpha : float, L2 strength
     max_iter : int
     tol : float, relative suboptimality (estimated) at which the solver stops
-        "max" and the hinge have kinks, at which the estimate means nothing: there the solver goes on
-        until its line search finds no better point.
+        With "max" and the hinge, which have kinks, it stops when the line search finds no better point.
 
     Attributes
     ----------
@@ -126,10 +119,9 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         return self
 
     def _solve(self, X: Any, labels: IntArray, costs: FloatArray) -> Solution:
-        rows = sample_rows(X.shape[0], SAMPLE)
         steep = float((costs.mean(axis=1) / np.square(self.margins_[labels])).mean())
-        preconditioner = Preconditioner(
-            second_moments(X[rows], np.ones(len(rows))), max(0.25 * steep, 1e-12), self.alpha
+        preconditioner = sampled_preconditioner(
+            X, np.ones(len(labels)), max(0.25 * steep, 1e-12), self.alpha
         )
 
         def best(loss: Callable[..., Any], start: FloatArray, tol: float) -> Solution:
@@ -144,7 +136,7 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         start = np.zeros((len(self.classes_), X.shape[1] + 1))
         with single_blas_thread() as threads:
             if not smooth:
-                # At 0 all rivals tie: a smooth neighbour leads away from that kink.
+                # At 0 all scores tie, which is a kink: start from the solution of a smooth loss.
                 start = best(self._pair_loss("sum", "logistic"), start, 1e-3).W
             solution = best(self._pair_loss(self.form, self.surrogate), start, self.tol)
         if solution.n_iter >= self.max_iter or (smooth and not solution.converged):
@@ -182,7 +174,8 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise InvalidInputError(
-                f"y must hold at least two classes; got one class, {self.classes_[0]!r}."
+                f"y must hold at least two classes; got one class, {self.classes_[0]!r}.",
+                parameter="y",
             )
         return inputs, labels.astype(np.intp)
 
@@ -192,16 +185,17 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         if kind.form == "pairwise" or not kind.convex:
             raise InvalidInputError(
                 f"surrogate must be 'logistic', 'hinge', 'exponential' or tau in [0, 1]; got "
-                f"{self.surrogate!r}."
+                f"{self.surrogate!r}.",
+                parameter="surrogate",
             )
         if self.form == "log_sum" and not (kind.form == "comp_sum" and kind.tau == 1):
             raise InvalidInputError(
-                f"form='log_sum' is made of the logistic loss; got surrogate={self.surrogate!r}."
+                f"form='log_sum' is made of the logistic loss; got surrogate={self.surrogate!r}.",
+                parameter="surrogate",
             )
         check_strength("alpha", self.alpha)
         check_strength("tol", self.tol)
-        if not self.max_iter >= 1:
-            raise InvalidInputError(f"max_iter must be at least 1; got {self.max_iter!r}.")
+        check_count("max_iter", self.max_iter)
 
     def _margins(self, counts: FloatArray) -> FloatArray:
         if not isinstance(self.margins, str):
@@ -251,11 +245,14 @@ def _pair_costs(costs: Any, labels: IntArray, p: int) -> FloatArray:
     matrix = float_matrix("costs", costs)
     if matrix.shape == (p, p) and n != p:
         if np.diag(matrix).any():
-            raise InvalidInputError("costs must be 0 on the diagonal, where the decision is right.")
+            raise InvalidInputError(
+                "costs must be 0 on the diagonal, where the decision is right.", parameter="costs"
+            )
         matrix = matrix[labels]
     if matrix.shape != (n, p):
         raise InvalidInputError(
             f"costs must have shape (n_samples, n_classes) = ({n}, {p}) or (n_classes, n_classes) = "
-            f"({p}, {p}); got {matrix.shape}."
+            f"({p}, {p}); got {matrix.shape}.",
+            parameter="costs",
         )
     return check_pair_costs(np.zeros((n, p)), labels, matrix)[2]

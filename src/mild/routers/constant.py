@@ -1,4 +1,4 @@
-"""The router to beat: always the same expert."""
+"""The baseline of every comparison: always the same expert."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ class ConstantRouter(BaseRouter):
     """Sends every input to one expert: the cheapest on average, or one that is named.
 
     ``argmin_k sum_i w_i c_ik / sum_i w_i`` over the rows on which every expert was asked, if they are
-    enough (``mild.metrics.common_rows``), else over those on which k was; ties go to the lowest index. A
-    router that does not beat it has learned nothing.
+    enough (``mild.metrics.common_rows``), else over those on which k was; ties go to the lowest index.
 
     Parameters
     ----------
@@ -46,7 +45,7 @@ class ConstantRouter(BaseRouter):
 
     @property
     def expert_(self) -> int:
-        """Index of the expert that gets everything."""
+        """Index of the chosen expert."""
         return self.policy_.expert
 
     @property
@@ -58,7 +57,8 @@ class ConstantRouter(BaseRouter):
         named = None if self.expert is None else self._expert_index(self.expert)
         if named is not None and not 0 <= named < self.n_experts_:
             raise InvalidInputError(
-                f"expert must be an index in [0, {self.n_experts_}) or a name; got {named}."
+                f"expert must be an index in [0, {self.n_experts_}) or a name; got {named}.",
+                parameter="expert",
             )
         if named is None and np.isnan(costs).any():
             named = common_constant(costs, sample_weight)

@@ -1,7 +1,6 @@
-"""Linear heads: one number estimated per expert, each from the rows on which that expert was asked.
+"""Linear heads: one number per expert, each estimated from the rows on which that expert was asked.
 
-``targets`` is (n_samples, n_experts), NaN where nothing was observed. Every head has a free intercept. A
-head whose targets have no positive weight anywhere has nothing to learn from and is refused.
+``targets`` is (n_samples, n_experts), NaN where nothing was observed. Every head has a free intercept.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from sklearn.linear_model import Ridge
 from mild.core.arrays import FloatArray, IntArray
 from mild.errors import ConvergenceWarning, InvalidInputError
 from mild.routers.objective import LinearObjective, single_blas_thread
-from mild.routers.solver import SAMPLE, Preconditioner, minimise, sample_rows, second_moments
+from mild.routers.solver import minimise, sampled_preconditioner
 
 __all__ = ["Heads", "LogisticLoss", "logistic_heads", "observed", "ridge_heads"]
 
@@ -36,11 +35,12 @@ def observed(name: str, targets: FloatArray, sample_weight: FloatArray | None) -
     known = (~np.isnan(targets)).astype(np.float64)
     if sample_weight is not None:
         known *= sample_weight[:, None]
-    silent = np.flatnonzero(~known.any(axis=0))
-    if silent.size:
+    unknown = np.flatnonzero(~known.any(axis=0))
+    if unknown.size:
         raise InvalidInputError(
             f"{name} must be known in at least one row of positive weight for every expert; expert "
-            f"{silent[0]} has none. Remove the column, or ask this expert."
+            f"{unknown[0]} has none. Remove the column, or ask this expert.",
+            parameter=name,
         )
     return known
 
@@ -89,9 +89,7 @@ def logistic_heads(
         np.ascontiguousarray((share * soft).T, dtype=X.dtype),
         np.ascontiguousarray((share * (1 - soft)).T, dtype=X.dtype),
     )
-    rows = sample_rows(X.shape[0], SAMPLE)
-    moments = second_moments(X[rows], share.mean(axis=1)[rows])
-    preconditioner = Preconditioner(moments, 0.25, alpha)
+    preconditioner = sampled_preconditioner(X, share.mean(axis=1), 0.25, alpha)
     with single_blas_thread() as threads:
         objective = LinearObjective(X, loss, alpha, threads=threads)
         solution = minimise(objective, preconditioner, np.zeros(objective.shape), tol, max_iter)
@@ -134,7 +132,7 @@ def _same_rows(known: np.ndarray[Any, np.dtype[np.bool_]]) -> Iterator[tuple[Int
 
 
 def _ridge_solver(X: Any, penalty: FloatArray) -> dict[str, Any]:
-    """A direct solver where X is dense; without a penalty one that bears collinear features."""
+    """A direct solver where X is dense; without a penalty, one that handles collinear features."""
     if not penalty.all():
         return {"solver": "lsqr", "tol": 1e-12}
     return {"solver": "sparse_cg", "tol": 1e-10} if hasattr(X, "tocsr") else {"solver": "cholesky"}

@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from mild.core.arrays import FloatArray, check_strength, expert_vector
-from mild.core.decisions import DECISIONS
 from mild.core.surrogates import parse_surrogate
-from mild.errors import (
-    ConvergenceWarning,
-    InvalidInputError,
-    check_option,
-)
+from mild.errors import ConvergenceWarning, InvalidInputError
 from mild.policies import Decoder, LinearPolicy
-from mild.routers.base import BaseRouter
+from mild.routers.base import SurrogateRouter
 from mild.routers.objective import single_blas_thread
+from mild.routers.options import check_count, check_loss_options
 from mild.routers.path import LinearPath
 from mild.routers.solver import Solution
-from mild.routers.targets import LABEL_LOSSES, LOSSES, Targets, training_targets
+from mild.routers.targets import LABEL_LOSSES, Targets, training_targets
 
 __all__ = ["LinearRouter"]
 
 
-class LinearRouter(BaseRouter):
+class LinearRouter(SurrogateRouter):
     """Scores ``f(x, k) = w_k . x + b_k``, trained on a surrogate of the deferral loss.
 
     Minimises ``mean_i sum_k reward_ik * surrogate_k(f(x_i)) + alpha * sum_k ||w_k||^2``, rewards scaled
     to mean row sum 1, so that ``alpha`` means the same for every reward form. The intercept is free.
 
-    Rows with NaN costs are trained on with what is known: rewards and the softmax run over the experts
-    that were asked in that row. No row is dropped.
+    In rows with NaN costs, rewards and the softmax run over the experts that were asked.
 
     Parameters
     ----------
@@ -130,11 +124,6 @@ class LinearRouter(BaseRouter):
         """(n_experts,) intercepts."""
         return self.policy_.intercept
 
-    @property
-    def margins_(self) -> FloatArray:
-        """(n_experts,) margins the router was trained with."""
-        return self.policy_.decoder.margins
-
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> LinearPolicy:
         start = None
         if self.warm_start and hasattr(self, "policy_"):
@@ -155,7 +144,7 @@ class LinearRouter(BaseRouter):
         path: LinearPath | None = None,
         search_tol: float | None = None,
     ) -> LinearPolicy:
-        """Fit from a starting point, or as the next step of a path that a search walks."""
+        """Fit from a starting point, or as the next step of the path of a search."""
         self._check_options()
         known = None if path is None else path.reusable(self)
         targets = training_targets(self, X, costs, sample_weight, known)
@@ -178,7 +167,7 @@ class LinearRouter(BaseRouter):
     def _settle(
         self, solution: Solution, targets: Targets, dtype: Any, may_stop: bool = False
     ) -> LinearPolicy:
-        """What a solution makes of the router; a warning where it is none, unless it ``may_stop``."""
+        """The policy of a solution; warns if it has not converged, unless it ``may_stop``."""
         if not np.isfinite(solution.W).all():
             raise InvalidInputError(
                 "the fit did not stay finite: the features or margins span too many orders of "
@@ -200,21 +189,13 @@ class LinearRouter(BaseRouter):
         return LinearPolicy(W[:, :-1], W[:, -1].copy(), decoder)
 
     def _check_options(self) -> None:
-        check_option("loss", self.loss, LOSSES)
-        check_option("decision", self.decision, DECISIONS)
+        check_loss_options(self, self.decision)
         if not parse_surrogate(self.surrogate).convex:
             raise InvalidInputError(
                 f"surrogate must be convex for LinearRouter (tau <= 1); got {self.surrogate!r}. "
-                f"NeuralRouter takes any tau."
+                f"NeuralRouter takes any tau.",
+                parameter="surrogate",
             )
-        if self.sampling is not None:
-            check_option("sampling", self.sampling, ("over", "under"))
-        for name in ("alpha", "tol", "share_below", "strength"):
-            check_strength(name, getattr(self, name))
-        for name in ("total", "cost_scale"):
-            if getattr(self, name) is not None:
-                check_strength(name, getattr(self, name))
-        if not (isinstance(self.max_iter, Integral) and self.max_iter >= 1):
-            raise InvalidInputError(
-                f"max_iter must be an integer of at least 1; got {self.max_iter!r}."
-            )
+        check_strength("alpha", self.alpha)
+        check_strength("tol", self.tol)
+        check_count("max_iter", self.max_iter)

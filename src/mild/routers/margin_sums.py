@@ -1,4 +1,4 @@
-"""Theory margins from sums over rows: rows that lie in several places add up to the same margins."""
+"""Theory margins from sums over rows, which may be computed in parts and added."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["MarginOptions", "MarginSums", "fixed_margins", "margin_sums"]
 
 
 class MarginOptions(Protocol):
-    """The options of a router that say which margins it is trained with."""
+    """The parameters of a router that define its margins."""
 
     loss: str
     rewards: str
@@ -37,13 +37,13 @@ class MarginOptions(Protocol):
 
 @dataclass(frozen=True)
 class MarginSums:
-    """What theory margins take from rows; two of them add up to that of their rows together.
+    """Sums over rows that theory margins depend on; those of two sets of rows can be added.
 
     Attributes
     ----------
     mass : (p,) weight with which the rows count for each expert
     squares, tops : (p,) sum over these of the squared feature norm, and its largest; 0 without norms
-    weight, square, top : the same over all rows, whomever they count for
+    weight, square, top : the same over all rows
     """
 
     mass: FloatArray
@@ -64,7 +64,7 @@ class MarginSums:
         )
 
     def margins(self, options: MarginOptions) -> FloatArray:
-        """The margins that these sums and the options make."""
+        """Margins (p,) from these sums."""
         if not self.mass.any():
             return uniform_margins(self.mass.size, options.total)
         norms = None
@@ -80,7 +80,7 @@ class MarginSums:
 
 
 def fixed_margins(options: MarginOptions, n_experts: int) -> FloatArray | None:
-    """Margins that no data have a say in; None where they come from theory."""
+    """Margins that do not depend on the data; None for theory margins."""
     if options.loss != "mild":
         return np.ones(n_experts)
     if not isinstance(options.margins, str):

@@ -1,4 +1,4 @@
-"""Ask what each expert cost on the nearest known inputs."""
+"""Nearest neighbours: mean costs over the closest training inputs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from mild.core.arrays import FloatArray
-from mild.errors import InvalidInputError
 from mild.policies import NearestPolicy
 from mild.routers.base import BaseRouter
+from mild.routers.options import check_count
 
 __all__ = ["KNNRouter"]
 
@@ -18,11 +18,11 @@ class KNNRouter(BaseRouter):
     """Mean cost of each expert over the nearest training inputs; decides for the least.
 
     ``E[c_k | x] = sum over i in N(x) of w_i c_ik / sum over i in N(x) of w_i``, over the neighbours
-    (by Euclidean distance) on which expert k was asked. An expert that none of them asked gets its
-    mean over all rows.
+    (by Euclidean distance) on which expert k was asked. An expert that was asked on none of them
+    gets its mean over all rows.
 
     A sample weight counts as that many copies of the row: neighbours are taken until their weights
-    reach ``n_neighbors``. So weights of mean 1 are the ones to pass.
+    reach ``n_neighbors``. Pass weights of mean 1.
 
     Parameters
     ----------
@@ -55,14 +55,13 @@ class KNNRouter(BaseRouter):
         return self.policy_.n_neighbors
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> NearestPolicy:
-        wanted = self.n_neighbors
-        if isinstance(wanted, bool) or not isinstance(wanted, (int, np.integer)) or wanted < 1:
-            raise InvalidInputError(f"n_neighbors must be an integer >= 1; got {wanted!r}.")
+        most = check_count("n_neighbors", self.n_neighbors)
         weight = np.ones(X.shape[0]) if sample_weight is None else sample_weight
         kept = weight > 0
         if not kept.all():
             X, costs, weight = X[kept], costs[kept], weight[kept]
-        most = int(wanted) if sample_weight is not None else min(int(wanted), X.shape[0])
+        if sample_weight is None:
+            most = min(most, X.shape[0])
         centre = None if hasattr(X, "tocsr") else X.mean(axis=0, dtype=np.float64).astype(X.dtype)
         # A copy in either case: the caller may change X later.
         stored = X.copy() if centre is None else X - centre

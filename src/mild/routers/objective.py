@@ -2,9 +2,8 @@
 
     F(W, b) = sum_i loss_i(W x_i + b) + alpha * ||W||^2,
 
-where sample weights and the reward scale (mean row sum 1) are already in the rewards. Blocks keep the
-scores of a few hundred rows in cache between the two matrix products, so that X is read from memory once
-per evaluation and nothing of the size of X is ever allocated.
+where sample weights and the reward scale (mean row sum 1) are already in the rewards. The scores of a
+block stay in cache between the two matrix products: X is read once per evaluation and never copied.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ BLOCK = 1024
 
 
 class BlockLoss(Protocol):
-    """What the objective needs of a loss: rewards of shape (p, n), and blocks evaluated."""
+    """A loss on blocks of rows, with rewards of shape (p, n)."""
 
     @property
     def rewards(self) -> FloatArray: ...
@@ -173,7 +172,7 @@ def add_penalty(
 
 
 class _BlasLimit:
-    """How many fits of this process hold BLAS to one thread; the last to leave lets go."""
+    """Limits BLAS to one thread while any fit of this process runs; the last one restores it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -206,10 +205,9 @@ def _controller() -> ThreadpoolController:
 
 @contextmanager
 def single_blas_thread() -> Iterator[int]:
-    """Our threads each call BLAS, which must not start threads of its own meanwhile.
+    """Limit BLAS to one thread, as our own threads call it; yields the threads it would have used.
 
-    Yields how many threads BLAS would have used: this honours OMP_NUM_THREADS and enclosing limits.
-    Fits that run side by side in one process get one each.
+    That number honours OMP_NUM_THREADS and enclosing limits. Concurrent fits of one process get one each.
     """
     threads = _blas_limit.enter()
     try:

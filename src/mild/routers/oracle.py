@@ -1,4 +1,4 @@
-"""The router that knows the costs: what routing could gain at most."""
+"""The router that knows the costs: an upper bound on what routing can gain."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class OracleRouter(BaseRouter):
     """For evaluation: chooses by the true costs, ties to the lowest index.
 
     ``predict(X, costs)`` is ``argmin_k c_ik`` over the asked experts, and ``score(X, costs)`` is minus
-    the mean of the row minima. Without costs there is nothing to know: ``predict(X)``,
+    the mean of the row minima. Without costs, ``predict(X)``,
     ``decision_function(X)`` and ``predict_proba(X)`` are those of the best constant expert of the
     training data. Not a router to serve.
 
@@ -55,6 +55,7 @@ class OracleRouter(BaseRouter):
         rule = (inputs.shape[0], self.n_experts_)
         if matrix.shape != rule:
             raise InvalidInputError(
-                f"costs must have shape (n_samples, n_experts) = {rule}; got {matrix.shape}."
+                f"costs must have shape (n_samples, n_experts) = {rule}; got {matrix.shape}.",
+                parameter="costs",
             )
         return matrix

@@ -31,21 +31,21 @@ __all__ = [
     "tell_apart",
 ]
 
-# A sample is solved this well before a single fit, or ten times better than a search asks for.
+# Tolerance on the sample before a single fit; in a search it is a tenth of the search's.
 SAMPLE_TOL = 1e-4
-# More experts than this differ enough to be told apart. A rough solution, on the sample if there is one,
-# says how; then the sample is solved as well as it can tell about all rows.
+# With more experts than this the curvature between their scores is estimated at a rough solution, and
+# the sample is solved to a finer tolerance.
 MANY = 8
 ROUGH_TOL = 1e-3
 MANY_TOL = 1e-5
-# Rows, and rows times pairs of experts, that tell how experts differ.
+# Rows, and rows times pairs of experts, from which the curvature is estimated.
 LEAST_ROWS, MOST_ROWS = 64, 256
 PAIRS = 2**17
 # Tolerance of a search among few rows, where evaluations are cheap.
 FINE = 1e-5
-# How many starts a search takes unchecked after one that proved four times better than asked.
+# Starts that a search accepts unchecked after one that was four times better than required.
 TRUST = 3
-# Options that neighbours share which differ in margins alone.
+# Options that are equal for candidates that differ in margins alone.
 SHARED = (
     "loss", "rewards", "strength", "surrogate", "cost_scale", "sampling", "random_state",
 )  # fmt: skip
@@ -54,11 +54,10 @@ SHARED = (
 class LinearPath:
     """Solves linear problems on one X, one after another.
 
-    With many rows every problem is first solved on a sample of them, which costs little. A first
-    problem starts where its sample ended; a later one where the last one ended, moved as the sample's
-    solution moved from that problem to this. A neighbour in a search then needs one evaluation over all
-    rows, or none: after a start that proved four times better than asked, the next few starts of a
-    search are taken as they are.
+    With many rows every problem is first solved on a sample of them. The first problem starts at the
+    sample's solution; a later one at the last solution plus the difference between the sample's
+    solutions. A neighbour in a search then needs one evaluation over all rows, or none: after a start
+    that is four times better than required, the next few starts are accepted unchecked.
 
     Parameters
     ----------
@@ -93,8 +92,8 @@ class LinearPath:
     ) -> Solution:
         """Minimise the objective of ``targets`` to the relative tolerance ``tol``.
 
-        With ``search_tol`` it is a step of a search: among many rows the tolerance is that share of what
-        there is to learn, the distance from the value at zero weights.
+        With ``search_tol`` it is a step of a search: with many rows the tolerance is relative to the
+        distance from the value at zero weights.
         """
         loss = self._row_loss(targets)
         preconditioner = Preconditioner(self.moments, targets.curvature(), alpha, fit_intercept)
@@ -129,7 +128,7 @@ class LinearPath:
         return solution
 
     def _sample_objective(self, loss: RowLoss, every: LinearObjective) -> LinearObjective | None:
-        """The objective on the sample; None if there is no sample, or nothing in it to learn from."""
+        """The objective on the sample; None if there is no sample, or it has no rewards."""
         weight = float(loss.rewards[:, self.rows].sum()) if self.sampled else 0.0
         if weight == 0:
             return None
@@ -188,14 +187,7 @@ def row_loss(targets: Targets, dtype: Any) -> RowLoss:
 
 @dataclass(frozen=True)
 class Beginning:
-    """What a solver of all rows knows before it looks at them.
-
-    Attributes
-    ----------
-    preconditioner : that of many experts knows how they differ
-    W : where to begin, on a sample if there is one
-    spent : iterations over all rows that finding it took
-    """
+    """Preconditioner and start of a solver, and the iterations over all rows ``spent`` on finding them."""
 
     preconditioner: Preconditioner
     W: FloatArray
@@ -203,11 +195,11 @@ class Beginning:
 
     @property
     def sample_tol(self) -> float:
-        """How well a sample is solved before a single fit."""
+        """Tolerance on the sample before a single fit."""
         return SAMPLE_TOL if self.preconditioner.between is None else MANY_TOL
 
     def solve(self, every: Objective, start: FloatArray, tol: float, max_iter: int) -> Solution:
-        """Minimise over all rows from ``start``; what was spent counts as iterations."""
+        """Minimise over all rows from ``start``; ``spent`` counts as iterations."""
         solution = minimise(every, self.preconditioner, start, tol, max_iter - self.spent)
         return replace(solution, n_iter=solution.n_iter + self.spent)
 
@@ -220,7 +212,7 @@ def make_beginning(
     max_iter: int,
     whole: bool,
 ) -> Beginning:
-    """Begin at what is known, or at what ``few`` rows tell; ``whole`` if these are all there are."""
+    """Start at ``known``, or from ``few`` rows; ``whole`` if these are all rows."""
     preconditioner, W, spent = tell_apart(few, preconditioner, moments, known, max_iter)
     if W is None:
         W = first_start(few, preconditioner, max_iter)
@@ -234,10 +226,10 @@ def tell_apart(
     begin: FloatArray | None,
     max_iter: int,
 ) -> tuple[Preconditioner, FloatArray | None, int]:
-    """For many experts, a preconditioner that knows how they differ near the solution.
+    """For many experts, a preconditioner with the curvature between them near the solution.
 
-    Returns it with a start, which is a rough solution of ``few`` if none was given, and with the
-    iterations which that took. Few experts, and the hinge, which has no curvature, keep what they have.
+    Returns it with a start, a rough solution of ``few`` if none was given, and the iterations that took.
+    With few experts, and the hinge, which has no curvature, nothing changes.
     """
     loss = few.loss
     if not isinstance(loss, RowLoss) or few.shape[0] <= MANY or loss.surrogate.form == "hinge":
@@ -266,7 +258,7 @@ def curvature_between(X: Any, loss: RowLoss, W: FloatArray) -> FloatArray:
 def first_start(
     objective: LinearObjective, preconditioner: Preconditioner, max_iter: int
 ) -> FloatArray:
-    """Zero; for the hinge the logistic solution: at zero all scores tie and no step need go down."""
+    """Zero; for the hinge the logistic solution: at zero all scores tie."""
     zero = np.zeros(objective.shape)
     loss = objective.loss
     if not isinstance(loss, RowLoss) or loss.surrogate.form != "hinge":

@@ -1,4 +1,4 @@
-"""Error and price apart, so that new prices need no new training."""
+"""Separate heads for errors and prices, so that new prices need no new training."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ __all__ = ["PricedRouter"]
 
 
 class PricedRouter(BaseRouter):
-    """Two heads: what error each expert will make, and what it will charge.
+    """Two heads per expert: its expected error and its expected price.
 
-    Decides for the least ``E[error_k | x] + price_weight * E[price_k | x]``. A router with one head
-    learns from the sum and cannot take it apart again; this one re-decides under new prices or a new
-    weight through ``with_prices``, without retraining.
+    Decides for the least ``E[error_k | x] + price_weight * E[price_k | x]``. New prices or a new weight
+    (``with_prices``) need no retraining.
 
     Parameters
     ----------
@@ -110,25 +109,27 @@ class PricedRouter(BaseRouter):
         alpha: float,
     ) -> tuple[Heads, FloatArray]:
         p = shape[1]
-        silent = Heads(np.zeros((p, X.shape[1]), X.dtype), np.zeros(p, X.dtype))
+        zero = Heads(np.zeros((p, X.shape[1]), X.dtype), np.zeros(p, X.dtype))
         if prices is None:
-            return silent, np.zeros(p)
+            return zero, np.zeros(p)
         constant = np.ndim(prices) == 1
         matrix = float_matrix("prices", np.atleast_2d(np.asarray(prices)))
         if matrix.shape != ((1, p) if constant else shape):
             raise InvalidInputError(
                 f"prices must have shape (n_experts,) = ({p},) or (n_samples, n_experts) = {shape}; "
-                f"got {np.shape(prices)}."
+                f"got {np.shape(prices)}.",
+                parameter="prices",
             )
         wrong = np.isinf(matrix) | (matrix < 0) | (np.isnan(matrix) if constant else False)
         if wrong.any():
             row, expert = np.argwhere(wrong)[0]
             where = f"for expert {expert}" if constant else f"in row {row}, expert {expert}"
             raise InvalidInputError(
-                f"prices must be finite and non-negative; got {matrix[row, expert]:g} {where}."
+                f"prices must be finite and non-negative; got {matrix[row, expert]:g} {where}.",
+                parameter="prices",
             )
         if constant:
-            return silent, matrix[0]
+            return zero, matrix[0]
         weights = observed("prices", matrix, sample_weight)
         return ridge_heads(X, matrix, weights, alpha * weights.sum(axis=0)), np.zeros(p)
 

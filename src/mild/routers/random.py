@@ -1,4 +1,4 @@
-"""Route at random: what shares alone are worth."""
+"""A baseline that routes at random, with fixed shares."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ class RandomRouter(BaseRouter):
             return oracle_shares(costs, sample_weight)
         shares = expert_vector("shares", self.shares, p)
         if not shares.any():
-            raise InvalidInputError(f"shares must be positive somewhere; got {self.shares!r}.")
+            raise InvalidInputError(
+                f"shares must be positive somewhere; got {self.shares!r}.", parameter="shares"
+            )
         return shares
 
     def __sklearn_tags__(self) -> Any:
@@ -112,10 +114,10 @@ class RandomPolicy(Policy):
 
     def state(self) -> NoReturn:
         raise UnsupportedError(
-            "a random router is a yardstick and is not saved: what it decides cannot be repeated. "
+            "a random router is a baseline and is not saved: its decisions cannot be repeated. "
             "Save ConstantRouter if a baseline must be served."
         )
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
-        raise UnsupportedError("a random router is a yardstick and is not saved.")
+        raise UnsupportedError("a random router is a baseline and is not saved.")

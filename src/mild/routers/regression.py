@@ -1,4 +1,4 @@
-"""Regress what each expert costs, and take the least."""
+"""Ridge regression of the costs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ class CostRegressionRouter(BaseRouter):
 
     Minimises ``sum_i w_i (c_ik - w_k . x_i - b_k)^2 + alpha * ||w_k||^2`` for each expert k, over the
     rows on which k was asked. The intercept is free. ``alpha`` is that of scikit-learn's ``Ridge``: it
-    stands against a sum over rows, not a mean.
-
-    Expected costs are not kept from falling below 0: a linear model cannot know that costs end there.
+    is weighed against a sum over rows, not a mean. Expected costs may be negative.
 
     Parameters
     ----------

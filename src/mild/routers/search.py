@@ -1,4 +1,4 @@
-"""Judging candidates on held-out rows: folds, tasks and what an interrupt leaves."""
+"""Cross-validation of candidates: folds and parallel tasks; an interrupt keeps what is complete."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mild.routers.path import LinearPath
 __all__ = ["Progress", "Search", "SearchData"]
 
 Progress = Callable[[int, int, str], None]
-# Linear candidates of one fold that share a path.
+# Candidates of one fold per task.
 BLOCK = 16
 # Families whose candidates of one fold share work.
 SHARING = ("linear", "knn")
@@ -47,12 +47,12 @@ class SearchData:
         return linearised_rows(outcome, self.sample_weight)
 
     def paid(self, chosen: IntArray) -> FloatArray:
-        """Cost of choices (n, m) row by row; NaN where nothing was chosen (-1) or the cost is unknown."""
+        """Cost of choices (n, m) row by row; NaN for -1 and where the cost is unknown."""
         found = np.take_along_axis(self.costs, np.maximum(chosen, 0), axis=1)
         return np.where(chosen < 0, np.nan, found.astype(np.float64, copy=False))
 
     def constants(self) -> IntArray:
-        """Constant (n,) that the training part of each row's fold would choose; -1 where no fold judges."""
+        """Constant (n,) of least mean cost in the training part of each row's fold; -1 without a fold."""
         result = np.full(len(self.costs), -1, dtype=np.intp)
         for train, test in self.folds:
             weight = None if self.sample_weight is None else self.sample_weight[train]
@@ -61,7 +61,7 @@ class SearchData:
 
 
 class Search:
-    """Runs candidates over folds; an interrupt keeps the candidates that every fold has judged."""
+    """Runs candidates over folds; an interrupt keeps those that are complete."""
 
     def __init__(
         self,
@@ -80,14 +80,14 @@ class Search:
         self.done = 0
         self.total = n_candidates * len(data.folds)
 
-    def tell(self, fits: int, message: str) -> None:
-        """Report fits that are done."""
+    def report(self, fits: int, message: str) -> None:
+        """Report progress."""
         self.done += fits
         if self.progress is not None:
             self.progress(self.done, self.total, message)
 
     def run(self, candidates: list[Candidate]) -> IntArray:
-        """Choice (n, candidates) of each candidate for rows it has not seen; -1 where not judged."""
+        """Choice (n, candidates) of each candidate for held-out rows; -1 where it was not run."""
         data = self.data
         made = np.full((len(data.costs), len(candidates)), -1, dtype=np.intp)
         judged = np.zeros(len(candidates), dtype=int)
@@ -107,7 +107,7 @@ class Search:
                 for index, values in scores.items():
                     self.scores[index][test] = values
                 judged[block] += 1
-                self.tell(len(block), f"fold {fold + 1}")
+                self.report(len(block), f"fold {fold + 1}")
         except KeyboardInterrupt:
             if not (judged == len(data.folds)).any():
                 raise
@@ -117,7 +117,7 @@ class Search:
 
 
 def _blocks(candidates: list[Candidate]) -> list[list[int]]:
-    """Runs of linear candidates that share a path, and of those that share distances; others one by one."""
+    """Groups of neighbouring linear or k-NN candidates, which share work; others one by one."""
     blocks: list[list[int]] = []
     for index, candidate in enumerate(candidates):
         joins = (
@@ -136,7 +136,7 @@ def _blocks(candidates: list[Candidate]) -> list[list[int]]:
 def _judge_block(
     data: SearchData, fold: int, block: list[int], candidates: list[Candidate], tol: float
 ) -> tuple[int, list[int], IntArray, dict[int, FloatArray]]:
-    """Choices (n_test, len(block)) on one fold's held-out rows, and the scores that are kept."""
+    """Choices (n_test, len(block)) on one fold's held-out rows, and the scores to keep."""
     train, test = data.folds[fold]
     X, costs = data.X[train], data.costs[train]
     weight = None if data.sample_weight is None else data.sample_weight[train]
@@ -164,7 +164,7 @@ def _judge_block(
 def _nearest_choices(
     routers: list[Any], X: Any, costs: FloatArray, held_out: Any
 ) -> list[IntArray]:
-    """Choices (n_test,) of routers that differ in their number of neighbours, by the same distances."""
+    """Choices (n_test,) of routers that differ in their number of neighbours, from one set of distances."""
     largest = max(routers, key=lambda router: int(router.n_neighbors))
     policy = clone(largest).fit(X, costs).policy_
     counts = [min(int(router.n_neighbors), policy.n_neighbors) for router in routers]

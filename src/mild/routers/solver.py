@@ -2,11 +2,10 @@
 
 Near the start the Hessian of the objective is close to ``kappa * A + 2 alpha I`` for every expert, where A
 is the second-moment matrix of the features with a constant 1. Its Cholesky factor, from a sample of the
-rows, turns the variables round so that L-BFGS sees an almost round bowl. Further on experts differ, the
-more so the more their margins do, and kappa becomes a matrix K between their scores: the Hessian is close
-to the Kronecker product of K and A. A first solution on the same sample is the starting point for all
-rows. The stopping rule is the estimated suboptimality ``||L^-1 gradient||^2 / 2`` relative to the value: it
-means the same whatever the scale of the features.
+rows, is the preconditioner. Near the solution experts differ, and kappa becomes a matrix K between their
+scores: the Hessian is close to the Kronecker product of K and A. The stopping rule is the estimated
+suboptimality ``||L^-1 gradient||^2 / 2`` relative to the value, which does not depend on the scale of the
+features.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ __all__ = [
     "Solution",
     "minimise",
     "sample_rows",
+    "sampled_preconditioner",
     "second_moments",
 ]
 
@@ -40,7 +40,7 @@ FLATTEST = 0.01
 
 
 class Objective(Protocol):
-    """Value and gradient at W, (p, d + 1), wherever the rows are."""
+    """Value and gradient at W, (p, d + 1)."""
 
     @property
     def shape(self) -> tuple[int, int]: ...
@@ -60,9 +60,9 @@ class Solution:
 
 
 class Preconditioner:
-    """Turned variables ``V = W F`` with ``F F^T = curvature * moments + 2 alpha I``.
+    """Preconditioned variables ``V = W F`` with ``F F^T = curvature * moments + 2 alpha I``.
 
-    Dense: weights act on centred features, so that offsets of the features do no harm. With mean m and
+    Dense: weights act on centred features. With mean m and
     ``L L^T = curvature * covariance + 2 alpha I``, ``V = (W L, (W m + b) sqrt(curvature))``.
 
     Parameters
@@ -84,13 +84,13 @@ class Preconditioner:
         self.between: tuple[FloatArray, FloatArray] | None = None
         if isinstance(curvature, np.ndarray):
             spread = np.diag(moments) if self.dense else moments
-            # The penalty bends every direction as much; none may seem flat for want of rows.
+            # The penalty curves every direction equally; none may seem flat for lack of rows.
             curvature, self.between = _matrix_roots(
                 curvature, 2 * alpha / max(spread.mean(), 1e-300)
             )
         self.root = float(np.sqrt(curvature))
         if self.dense:
-            # A coupled intercept would move with the weights, so there must be one to move.
+            # Centring moves the intercept with the weights, so it needs a free intercept.
             self.mean = moments[-1, :-1] if fit_intercept else np.zeros(len(moments) - 1)
             spread = curvature * (moments[:-1, :-1] - np.outer(self.mean, self.mean))
             diagonal = np.diag_indices_from(spread)
@@ -143,12 +143,12 @@ def minimise(
     max_iter: int,
     reference: float = 0.0,
 ) -> Solution:
-    """L-BFGS in the turned variables until the estimated relative suboptimality is below ``tol``.
+    """L-BFGS in the preconditioned variables until the estimated relative suboptimality is below ``tol``.
 
     Relative to the value, or to its distance from ``reference``, such as the value at zero weights.
 
-    The first trial step is 1, which the preconditioner makes about right: a good start costs one
-    evaluation, a fair one two. A weak Wolfe search keeps the hinge's kinks from trapping it.
+    The first trial step is 1, which fits the preconditioner: a good start costs one evaluation. The weak
+    Wolfe line search also works at the kinks of the hinge.
     """
     shape = objective.shape
 
@@ -174,7 +174,7 @@ def minimise(
         direction = _direction(gradient, pairs)
         step = _search(evaluate, v, value, gradient, direction)
         if step is None:
-            # In float32 rounding ends the search first: nothing is left to gain.
+            # In float32 rounding can end the search before the tolerance is met.
             converged = gap <= 1e-3 * max(abs(value), 1e-12)
             break
         v_new, value, new_gradient = step
@@ -235,7 +235,7 @@ def _search(
 
 
 def sample_rows(n: int, size: int) -> np.ndarray[Any, np.dtype[np.intp]]:
-    """A fixed, spread-out choice of rows: the same for the same n."""
+    """A fixed random sample of rows: the same for the same n."""
     if n <= size:
         return np.arange(n)
     return np.sort(np.random.default_rng(0).choice(n, size, replace=False))
@@ -260,13 +260,21 @@ def second_moments(X: Any, weights: FloatArray) -> FloatArray:
     return moments / total
 
 
+def sampled_preconditioner(
+    X: Any, weights: FloatArray, curvature: float, alpha: float
+) -> Preconditioner:
+    """Preconditioner from the second moments of a sample of the rows, weighted by ``weights`` (n,)."""
+    rows = sample_rows(X.shape[0], SAMPLE)
+    return Preconditioner(second_moments(X[rows], weights[rows]), curvature, alpha)
+
+
 def _matrix_roots(
     curvature: FloatArray, penalty: float
 ) -> tuple[float, tuple[FloatArray, FloatArray]]:
     """Mean curvature, and the root of the matrix in its units with that root's inverse."""
     p = len(curvature)
     mean = max(float(np.trace(curvature)) / max(p - 1, 1), 1e-12)
-    # Moving all scores together changes nothing: that direction gets the mean.
+    # The loss is constant along equal scores: that direction gets the mean.
     sizes, turns = np.linalg.eigh(curvature / mean + 1 / p)
     roots = np.sqrt(np.maximum(sizes, FLATTEST) + penalty / mean)
     roots /= np.sqrt(1 + penalty / mean)
@@ -274,7 +282,7 @@ def _matrix_roots(
 
 
 def _lower_factor(moments: FloatArray) -> FloatArray:
-    """Cholesky factor, in units of each feature; a growing ridge if collinear features spoil it."""
+    """Cholesky factor, in units of each feature; a growing ridge for collinear features."""
     diagonal = np.diag_indices_from(moments)
     scale = np.sqrt(moments[diagonal])
     scale[scale == 0] = 1

@@ -1,4 +1,4 @@
-"""Several routers, and how far to believe each of them."""
+"""A stack of routers: blended expected costs, or a final router on the members' distributions."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from typing import Any, Self
 
 import numpy as np
 from joblib import Parallel, delayed
+from scipy.optimize import lsq_linear, nnls
 from sklearn.base import clone
 from sklearn.model_selection import KFold, check_cv
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import _BaseComposition
 
 from mild.core.arrays import FloatArray, IntArray
-from mild.errors import InvalidInputError
+from mild.errors import InvalidInputError, UnsupportedError
 from mild.policies import BlendPolicy, ConstantPolicy, Policy, StackPolicy, believed_costs
 from mild.routers.base import BaseRouter
-from mild.routers.blend import blend, level_weights
+from mild.routers.constant import mean_costs
 from mild.routers.linear import LinearRouter
 from mild.routers.nearest import KNNRouter
 from mild.routers.regression import CostRegressionRouter
 
-__all__ = ["StackRouter"]
+__all__ = ["StackRouter", "blend"]
 
 
 class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
-    """Several routers and how far to believe each.
+    """Combines several routers by what they predict for rows they were not fitted on.
 
-    Every member is fitted on all folds but one and judges the rows of that one, so that it is weighed
-    by what it knows of new inputs. Then the members are fitted once more, on everything.
+    Every member is fitted on all folds but one and predicts the rows of that one; then it is fitted again
+    on all rows.
 
     By default the members' expected costs are blended: differences in cost between experts are a sum
-    of the members' differences and the mean costs', with weights that are not negative and minimise the
-    squared error on the held-out rows. A few weights for all experts cannot overfit, and the mean
-    costs pull towards the best constant where the members know little. A member that learned no
-    costs takes part with minus its distribution. With a ``final_estimator`` the members'
-    distributions, side by side, are the features of that router instead.
+    of the members' differences and those of the mean costs, with non-negative weights that minimise the
+    squared error on the held-out rows. The mean costs pull towards the best constant where the members
+    know little. A member that has learned no costs takes part with minus its distribution. With a
+    ``final_estimator`` the members' distributions, side by side, are the features of that router.
 
     Parameters
     ----------
@@ -129,31 +129,32 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         sample_weight: FloatArray | None,
         blends: bool,
     ) -> FloatArray:
-        """What each member says (members, n, experts) about rows that it has not seen."""
-        said = np.empty((len(members), *costs.shape), X.dtype)
+        """Predictions (members, n, experts) of each member for rows it was not fitted on."""
+        result = np.empty((len(members), *costs.shape), X.dtype)
         tasks = [(number, fold) for fold in folds for number in range(len(members))]
-        found = Parallel(n_jobs=self.n_jobs)(
-            delayed(_judge)(members[number], fold, X, costs, sample_weight, blends)
+        predictions = Parallel(n_jobs=self.n_jobs)(
+            delayed(_predict_fold)(members[number], fold, X, costs, sample_weight, blends)
             for number, fold in tasks
         )
-        for (number, (_, held)), part in zip(tasks, found, strict=True):
-            said[number, held] = part
-        return said
+        for (number, (_, held)), part in zip(tasks, predictions, strict=True):
+            result[number, held] = part
+        return result
 
     def _folds(self, costs: FloatArray, sample_weight: FloatArray | None) -> list[Any]:
         folds = list(self._splitter(len(costs)).split(costs))
         held = np.concatenate([fold[1] for fold in folds])
         if np.bincount(held, minlength=len(costs)).max() > 1:
-            raise InvalidInputError("cv must not hold out a row more than once.")
+            raise InvalidInputError("cv must not hold out a row more than once.", parameter="cv")
         known = ~np.isnan(costs)
         if sample_weight is not None:
             known &= (sample_weight > 0)[:, None]
         for seen, _ in folds:
-            silent = np.flatnonzero(~known[seen].any(axis=0))
-            if silent.size:
+            unknown = np.flatnonzero(~known[seen].any(axis=0))
+            if unknown.size:
                 raise InvalidInputError(
                     f"every expert must be asked in the rows outside of each fold; expert "
-                    f"{silent[0]} is not. Ask it about more rows, remove it, or change cv."
+                    f"{unknown[0]} is not. Ask it about more rows, remove it, or change cv.",
+                    parameter="costs",
                 )
         return folds
 
@@ -162,10 +163,11 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
             return check_cv(self.cv)
         if n < 3:
             raise InvalidInputError(
-                f"StackRouter needs at least 3 rows, so that members see 2 of them; got {n} samples."
+                f"StackRouter needs at least 3 rows, so that members see 2 of them; got {n} samples.",
+                parameter="X",
             )
         if self.cv < 2:
-            raise InvalidInputError(f"cv must be at least 2; got {self.cv}.")
+            raise InvalidInputError(f"cv must be at least 2; got {self.cv}.", parameter="cv")
         rng = check_random_state(self.random_state)
         return KFold(min(int(self.cv), n), shuffle=True, random_state=rng)
 
@@ -173,24 +175,29 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         if self.estimators is None:
             return [LinearRouter(), CostRegressionRouter(), KNNRouter()]
         if len(self.estimators) == 0:
-            raise InvalidInputError("estimators must hold at least one (name, router); got none.")
+            raise InvalidInputError(
+                "estimators must hold at least one (name, router); got none.",
+                parameter="estimators",
+            )
         try:
             names, members = zip(*self.estimators, strict=True)
             self._validate_names(names)
         except (TypeError, ValueError) as error:
             raise InvalidInputError(
                 f"estimators must be a list of (name, router), names unique; got "
-                f"{self.estimators!r} ({error})."
+                f"{self.estimators!r} ({error}).",
+                parameter="estimators",
             ) from error
         for name, member in self.estimators:
             if not isinstance(member, BaseRouter):
                 raise InvalidInputError(
-                    f"estimators must be routers of mild; {name!r} is a {type(member).__name__}."
+                    f"estimators must be routers of mild; {name!r} is a {type(member).__name__}.",
+                    parameter="estimators",
                 )
         return list(members)
 
 
-def _judge(
+def _predict_fold(
     member: BaseRouter,
     fold: tuple[IntArray, IntArray],
     X: Any,
@@ -198,8 +205,129 @@ def _judge(
     sample_weight: FloatArray | None,
     blends: bool,
 ) -> FloatArray:
-    """Costs or distributions (n_held, experts) of a member for the rows outside of what it saw."""
+    """Costs or distributions (n_held, experts) of a member fitted without the held-out rows."""
     seen, held = fold
     weight = None if sample_weight is None else sample_weight[seen]
     policy = clone(member).fit(X[seen], costs[seen], weight).policy_
     return believed_costs(policy, X[held]) if blends else policy.predict_proba(X[held])
+
+
+def blend(
+    predictions: FloatArray,
+    costs: FloatArray,
+    sample_weight: FloatArray | None,
+    folds: Sequence[tuple[IntArray, IntArray]],
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Weights (members + 1,) of the members and the mean costs, these costs, and held-out choices (n,).
+
+    Minimises ``sum_ik w_i (c_ik - sum_m v_m e_mik)^2`` over ``v >= 0``, with costs c and predictions e as
+    differences to their row's mean over the experts that were asked. With missing costs the means are
+    over different rows, and an expert that was asked about easy ones alone looks cheap: then an offset
+    ``b_k`` per expert is fitted with the weights instead of means.
+
+    Parameters
+    ----------
+    predictions : (members, n, p) expected costs of rows that the member has not seen
+    costs : (n, p), NaN where an expert was never asked
+    sample_weight : (n,) or None
+    folds : (seen, held out) rows; the choice for a fold uses weights from the other folds, or its own
+        if it is the only one; rows in no fold get -1
+
+    Examples
+    --------
+    >>> costs = np.array([[0.0, 1.0], [1.0, 0.0]] * 4)
+    >>> predictions = np.stack([0.5 * costs, 1 - costs])
+    >>> halves = [(np.arange(4), np.arange(4, 8)), (np.arange(4, 8), np.arange(4))]
+    >>> weights, means, chosen = blend(predictions, costs, None, halves)
+    >>> weights.round(6).tolist(), means.tolist(), chosen.tolist()
+    ([2.0, 0.0, 0.0], [0.5, 0.5], [0, 1, 0, 1, 0, 1, 0, 1])
+    """
+    weight = np.ones(len(costs)) if sample_weight is None else sample_weight
+    fit = _with_means if not np.isnan(costs).any() else _with_differences
+    covered = np.sort(np.concatenate([held for _, held in folds]))
+    chosen = np.full(len(costs), -1, np.intp)
+    for _, held in folds:
+        others = np.setdiff1d(covered, held) if len(folds) > 1 else held
+        found, means = fit(predictions[:, others], costs[others], weight[others])
+        expected = np.tensordot(found[:-1], _differences(predictions[:, held]), 1)
+        chosen[held] = (expected + found[-1] * (means - means.mean())).argmin(axis=1)
+    weights, means = fit(predictions[:, covered], costs[covered], weight[covered])
+    return weights, means, chosen
+
+
+def level_weights(policies: Sequence[Policy], X: Any) -> FloatArray:
+    """Weights (members + 1,) of the level of the costs: equal among members that have learned costs.
+
+    If none has, the level is that of the mean costs, which come last.
+    """
+    levels = np.zeros(len(policies) + 1)
+    for number, policy in enumerate(policies):
+        try:
+            policy.expected_costs(X)
+        except UnsupportedError:
+            continue
+        levels[number] = 1.0
+    if not levels.any():
+        levels[-1] = 1.0
+    return levels / levels.sum()
+
+
+def _differences(costs: FloatArray, known: Any = None) -> FloatArray:
+    """Costs (..., p) minus the mean over the experts that are known; 0 for the others."""
+    if known is None:
+        return costs - costs.mean(axis=-1, keepdims=True)
+    count = np.maximum(known.sum(axis=-1, keepdims=True), 1)
+    mean = np.where(known, costs, 0).sum(axis=-1, keepdims=True) / count
+    return np.where(known, costs - mean, 0)
+
+
+def _with_means(
+    members: FloatArray, costs: FloatArray, sample_weight: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Weights (members + 1,) of the members and of the mean costs, and these."""
+    means = mean_costs(costs, sample_weight)
+    everyone = np.concatenate([members, np.broadcast_to(means, (1, *costs.shape))])
+    columns, target = _problem(everyone, costs, sample_weight)
+    return _or_means(np.asarray(nnls(columns, target)[0], dtype=float)), means
+
+
+def _with_differences(
+    members: FloatArray, costs: FloatArray, sample_weight: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The same with missing costs: means whose differences are fitted within rows."""
+    count, experts = len(members), costs.shape[1]
+    means = mean_costs(costs, sample_weight)
+    offsets = np.broadcast_to(np.eye(experts)[:, None, :], (experts, *costs.shape))
+    columns, target = _problem(np.concatenate([members, offsets]), costs, sample_weight)
+    # One row's weight of ridge, for differences that no row determines.
+    ridge = np.sqrt(sample_weight.mean()) * np.eye(count + experts)[count:]
+    found = lsq_linear(
+        np.concatenate([columns, ridge]),
+        np.concatenate([target, np.zeros(experts)]),
+        (np.r_[np.zeros(count), np.full(experts, -np.inf)], np.inf),
+    ).x
+    if not columns.any():
+        return _or_means(np.zeros(count + 1)), means
+    differences = found[count:]
+    return np.append(found[:count], 1.0), differences - differences.mean() + means.mean()
+
+
+def _problem(
+    members: FloatArray, costs: FloatArray, sample_weight: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Least squares on differences, reduced by QR to as many rows as columns."""
+    known = ~np.isnan(costs)
+    root = np.sqrt(sample_weight)[:, None]
+    target = (root * _differences(costs, known)).ravel()
+    columns = np.column_stack(
+        [(root * _differences(member, known)).ravel() for member in members]
+    ).astype(float)
+    basis, triangle = np.linalg.qr(columns)
+    return triangle, basis.T @ target
+
+
+def _or_means(weights: FloatArray) -> FloatArray:
+    """The weights; the mean costs alone where all are 0."""
+    if not weights.any():
+        weights[-1] = 1.0
+    return weights

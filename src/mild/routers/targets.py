@@ -1,4 +1,4 @@
-"""What a loss is trained on: rewards, margins and score transformations, from costs and options."""
+"""Targets of a loss: rewards, margins and score transformations, from costs and options."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LDAM_SCALE = 30.0
 
 
 class LossOptions(MarginOptions, Protocol):
-    """The options of a router that say what it is trained on."""
+    """The parameters of a router that define its targets."""
 
     surrogate: Any
     cost_scale: float | None
@@ -74,7 +74,7 @@ class Targets:
         return self.curvature_of(self.rewards.sum(axis=0))
 
     def curvature_of(self, reward_sums: FloatArray) -> float:
-        """The same where these rows are some of many, whose rewards have the sums (p,)."""
+        """The same, given the sums (p,) of the rewards of all rows."""
         p = self.margins.size
         steep = 1.0 if self.scale is None else float(np.square(self.scale).mean())
         growth = float(p) ** (1 - self.surrogate.tau) if self.surrogate.form == "comp_sum" else 1.0
@@ -84,7 +84,7 @@ class Targets:
 
 @dataclass(frozen=True)
 class Whole:
-    """What the targets of a row take from all rows together.
+    """Statistics over all rows that the targets of a row depend on.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ def training_targets(
 ) -> Targets:
     """Targets of a loss; rewards scaled to mean row sum 1 over the weighted samples.
 
-    ``known`` are targets of the same data and options, margins aside: only margins are made anew.
+    ``known`` are targets of the same data and options except the margins, which are recomputed.
     """
     check_option("loss", options.loss, LOSSES)
     if known is not None:
@@ -133,7 +133,7 @@ def training_targets(
 def row_targets(
     options: LossOptions, costs: FloatArray, weight: FloatArray, whole: Whole
 ) -> Targets:
-    """Targets of some rows, given what they take from all rows."""
+    """Targets of some rows, given the statistics over all rows."""
     asked = ~np.isnan(costs)
     mask = None if asked.all() else asked
     if options.loss in LABEL_LOSSES:
@@ -169,7 +169,7 @@ def raw_rewards(
 
 
 def _within_scale(costs: FloatArray, weight: FloatArray) -> FloatArray:
-    """Costs in which rows that weigh nothing do not set the scale of those that do."""
+    """Costs in which rows of weight 0 do not set the scale of the others."""
     if weight.all():
         return costs
     largest = np.nanmax(costs[weight > 0])
@@ -179,7 +179,7 @@ def _within_scale(costs: FloatArray, weight: FloatArray) -> FloatArray:
 def training_margins(
     options: LossOptions, X: Any, costs: FloatArray, weight: FloatArray
 ) -> FloatArray:
-    """Margins that the options ask for, given the training data."""
+    """Margins (p,) of the options, given the training data."""
     fixed = fixed_margins(options, costs.shape[1])
     if fixed is not None:
         return fixed

@@ -1,11 +1,11 @@
-"""Search for a router by cross-validated deferral loss, with a guard against routing that does not pay."""
+"""Search for a router by cross-validated deferral loss, and a verdict on whether routing pays."""
 
 from __future__ import annotations
 
 import math
 import warnings
 from collections.abc import Sequence
-from numbers import Real
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,16 @@ from scipy.special import ndtri
 from sklearn.base import clone
 from sklearn.model_selection import KFold, check_cv
 
-from mild.core.arrays import FloatArray, IntArray, check_strength
+from mild.core.arrays import BoolArray, FloatArray, IntArray, check_strength
 from mild.errors import InvalidInputError, TuningInterruptedWarning
-from mild.metrics import common_constant, common_rows
+from mild.metrics import (
+    clustered_rows,
+    common_constant,
+    common_rows,
+    count_judged,
+    simultaneous_intervals,
+    state,
+)
 from mild.policies import ConstantPolicy, Policy
 from mild.routers.base import BaseRouter
 from mild.routers.bias import cross_fitted_bias
@@ -27,51 +34,115 @@ from mild.routers.candidates import (
 )
 from mild.routers.constant import mean_costs
 from mild.routers.linear import LinearRouter
+from mild.routers.options import check_number
 from mild.routers.search import Progress, Search, SearchData
 from mild.routers.stack import StackRouter
-from mild.routers.verdict import Verdict, judge
 
-__all__ = ["RouterCV"]
+__all__ = ["RouterCV", "Verdict"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The chosen router compared with the best constant, on held-out rows.
+
+    Attributes
+    ----------
+    pays : True (the interval lies below 0), False (it does not reach below 0), None (undecided)
+    sentence : the same in words
+    estimate, low, high : router minus constant in mean cost, with an interval that holds for all the
+        candidates at once
+    router_cost, constant_cost : mean costs on held-out rows
+    constant_expert : index of the best constant
+    n_candidates, n_rows, n_units, confidence : the basis of the interval; rows of one cluster are one unit
+    rows_needed : units with which a gain of this size would be significant; None if it is, or is none
+    dollars_per_1000 : price of the router minus the constant's, per 1,000 inputs; None if unknown
+    left_out : sentence about rows that were left out or are not the same; None if there are none
+    """
+
+    pays: bool | None
+    sentence: str
+    estimate: float
+    low: float
+    high: float
+    router_cost: float
+    constant_cost: float
+    constant_expert: int
+    n_candidates: int
+    n_rows: int
+    n_units: int
+    confidence: float
+    rows_needed: int | None = None
+    dollars_per_1000: float | None = None
+    left_out: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready fields."""
+        return asdict(self)
+
+    def named(self, constant: str, unit: str = "row", dollars: float | None = None) -> Verdict:
+        """The verdict with the constant's name in its sentence.
+
+        Parameters
+        ----------
+        unit : "row", "query" or "group"
+        dollars : mean price of an input by the router minus by the constant
+        """
+        several = "" if self.n_candidates == 1 else "s"
+        stated = state(
+            "the router",
+            constant,
+            (self.estimate, self.low, self.high),
+            rows=self.n_rows,
+            units=self.n_units,
+            unit=unit,
+            confidence=self.confidence,
+            notes=(f"{self.n_candidates} candidate{several}",),
+            dollars=dollars,
+        )
+        return replace(
+            self,
+            pays=stated.pays,
+            sentence=stated.sentence,
+            rows_needed=stated.rows_needed,
+            dollars_per_1000=stated.dollars_per_1000,
+        )
 
 
 class RouterCV(BaseRouter):
     """Chooses margins, strength and, if asked, the family of the router, then fits it on all rows.
 
     Every candidate is judged by the mean cost of its choices on held-out rows. The p - 1 ratios of the
-    margins are searched around the theory; their scale is redundant with alpha for linear routers. Beside
-    them, margins proportional to a power of how often each expert is cheapest, and a bias per expert for
-    equal margins: with many experts and few rows a margin says how strongly its expert is regularised,
-    which no bias can copy; with few experts the bias is often all there is to gain. Linear candidates are
-    fitted along paths, each starting from the last.
+    margins are searched around the theory; their scale is redundant with alpha for linear routers. Also
+    tried are margins proportional to a power of how often each expert is cheapest, and a bias per expert
+    with equal margins. Linear candidates are fitted along paths, each starting from the last.
 
     Parameters
     ----------
     estimator : LinearRouter to search around; None for the default one
     alphas : strengths to try; None for 1e-4 to 1 in steps of ten
     margin_factors : factors by which single margins are moved against the first one; (1.0,) keeps the
-        estimator's margins, and then neither exponents nor a bias are tried
+        estimator's margins, without exponents and bias
     margin_exponents : margins proportional to ``m_k ** exponent`` are tried, ``m_k`` how often expert k is
         cheapest (at least 1), where the stationary rule decides; () for none
-    bias : whether a bias per expert is tried with equal margins, found on held-out scores; its own cost is
-        judged with the bias that the other folds ask for
-    max_margins : margin vectors at most; beyond, the full product gives way to single moves
+    bias : whether a bias per expert is tried with equal margins, found on held-out scores and judged by
+        cross-fitting: each fold with the bias of the other folds
+    max_margins : margin vectors at most; beyond, single margins are moved instead of the full product
     grid : "ratios", or "paper": step 1 on [rho* - 5, rho* + 5] per expert, at the estimator's alpha
         unless ``alphas`` is given
     families : None (linear only), "all", "auto" (all, the network up to about 5,000 rows), or names among
         linear, regression, knn, mlp, stack; the stack blends the best of each family by the folds it is
-        then judged on, so its own cost is a little flattered
+        then judged on, so its own cost is slightly optimistic
     cv : number of folds, or a scikit-learn splitter
     clusters : (n_samples,) labels of rows that count once together in the verdict, such as equal queries;
         None if each row is alone
     one_standard_error : take the simplest candidate whose paired difference to the best is within one
-        standard error; where there is a stack, that is taken unless the best of the others beats it by
-        more than its interval, which allows for the number of candidates: a mean of beliefs is steadier
-        than the luckiest of many
+        standard error; a stack, if there is one, is taken unless the best of the others beats it by more
+        than an interval that allows for the number of candidates
     safe : route as the best constant when nothing beats it by more than its interval
     confidence : of that interval, which holds for all candidates at once
     search_tol : how well candidates are solved among many rows, as a share of what there is to learn;
         with few rows it is 1e-5 of the value, and the final fit uses the estimator's own tolerance
-    n_jobs : joblib workers (any joblib back end serves, Ray and Dask included)
+    n_jobs : joblib workers, on any joblib backend
     progress : callable(done, total, message) or None
     random_state : int
 
@@ -80,8 +151,8 @@ class RouterCV(BaseRouter):
     best_router_ : the fitted winner
     best_params_, best_family_, best_index_ : what won
     cv_results_ : dict of lists: family, params, mean_cost, standard_error, difference (to the constant)
-    held_out_, held_out_constants_ : (n_samples,) what the winner, and the best constant, would have chosen
-        for each row without having seen it; -1 where no fold judges
+    held_out_, held_out_constants_ : (n_samples,) out-of-fold choices of the winner and of the best
+        constant; -1 in rows that no fold holds out
     verdict_ : Verdict, with a sentence
     interrupted_ : whether the search was stopped early
     skipped_families_ : families left out because a package is missing, or by "auto"
@@ -128,16 +199,18 @@ class RouterCV(BaseRouter):
         self.random_state = random_state
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
-        if not (isinstance(self.confidence, Real) and 0 < self.confidence < 1):
-            raise InvalidInputError(f"confidence must lie in (0, 1); got {self.confidence!r}.")
+        check_number("confidence", self.confidence, "lie in (0, 1)")
         check_strength("search_tol", self.search_tol)
         if self.n_jobs == 0:
-            raise InvalidInputError("n_jobs must not be 0; -1 takes every core.")
+            raise InvalidInputError("n_jobs must not be 0; -1 uses every core.", parameter="n_jobs")
         if not np.size(self.margin_factors):
-            raise InvalidInputError("margin_factors must hold at least one factor; got none.")
+            raise InvalidInputError(
+                "margin_factors must hold at least one factor; got none.",
+                parameter="margin_factors",
+            )
         self._warn_if_degenerate(costs)
         if sample_weight is not None:
-            # Only ratios matter; a mean of 1 keeps families comparable that count weights as copies.
+            # Only ratios matter; with a mean of 1 a weight counts as that many copies of the row.
             sample_weight = sample_weight / sample_weight[sample_weight > 0].mean()
         data = SearchData(X, costs, sample_weight, self._folds(X, costs))
         candidates = self._candidates(X, costs, sample_weight)
@@ -148,8 +221,8 @@ class RouterCV(BaseRouter):
         )
         made = search.run(candidates)
         if biased and not search.interrupted:
-            candidate, chosen = _biased(candidates, made, data, search.scores)
-            search.tell(len(data.folds), "bias")
+            candidate, chosen = _with_bias(candidates, made, data, search.scores)
+            search.report(len(data.folds), "bias")
             candidates, made = [*candidates, candidate], np.column_stack([made, chosen])
         if stacked and not search.interrupted:
             stack = self._stack(candidates, data.paid(made), data)
@@ -158,7 +231,7 @@ class RouterCV(BaseRouter):
             except KeyboardInterrupt:
                 search.interrupted = True
             else:
-                search.tell(len(data.folds), "stack")
+                search.report(len(data.folds), "stack")
                 candidates = [*candidates, stack]
                 made = np.column_stack([made, stack.router.held_out_])
         return self._choose(candidates, made, data, search.interrupted)
@@ -167,11 +240,12 @@ class RouterCV(BaseRouter):
         cv = self.cv
         if isinstance(cv, (int, np.integer)):
             if cv < 2:
-                raise InvalidInputError(f"cv must be at least 2 folds; got {cv}.")
+                raise InvalidInputError(f"cv must be at least 2 folds; got {cv}.", parameter="cv")
             if cv > X.shape[0]:
                 raise InvalidInputError(
                     f"cv must not exceed the number of samples; got cv={cv} for "
-                    f"n_samples={X.shape[0]}."
+                    f"n_samples={X.shape[0]}.",
+                    parameter="cv",
                 )
             cv = KFold(int(cv), shuffle=True, random_state=self.random_state)
         return list(check_cv(cv).split(X, costs))
@@ -182,7 +256,8 @@ class RouterCV(BaseRouter):
         labels = np.unique(np.asarray(self.clusters), return_inverse=True)[1]
         if labels.shape != (n_samples,):
             raise InvalidInputError(
-                f"clusters must have shape (n_samples,) = ({n_samples},); got {labels.shape}."
+                f"clusters must have shape (n_samples,) = ({n_samples},); got {labels.shape}.",
+                parameter="clusters",
             )
         return labels
 
@@ -193,28 +268,19 @@ class RouterCV(BaseRouter):
         if not isinstance(base, LinearRouter):
             raise InvalidInputError(
                 f"estimator must be a LinearRouter; got {type(base).__name__}. Other routers are "
-                f"searched by families=..."
+                f"searched by families=...",
+                parameter="estimator",
             )
         self._families, self.skipped_families_ = parse_families(self.families, X.shape)
         found: list[Candidate] = []
         self.dropped_margins_ = 0
         if not self._families or "linear" in self._families:
-            found, self.dropped_margins_ = linear_candidates(
-                base,
-                X,
-                costs,
-                sample_weight,
-                self.alphas,
-                self.margin_factors,
-                self.max_margins,
-                self.margin_exponents,
-                self.grid,
-                self.bias,
-            )
+            found, self.dropped_margins_ = linear_candidates(base, X, costs, sample_weight, self)
         found += family_candidates(self._families, self.alphas, self.random_state)
         if not found:
             raise InvalidInputError(
-                "families must name at least one family besides the stack; got only 'stack'."
+                "families must name at least one family besides the stack; got only 'stack'.",
+                parameter="families",
             )
         return found
 
@@ -226,7 +292,7 @@ class RouterCV(BaseRouter):
         best: dict[str, int] = {}
         for index, candidate in enumerate(candidates):
             if "bias" in candidate.params:
-                continue  # Costs are blended, and a bias distorts what a router believes of them.
+                continue  # Costs are blended, and a bias distorts expected costs.
             name = candidate.params.get("loss", candidate.family)
             if name not in best or means[index] < means[best[name]]:
                 best[name] = index
@@ -253,7 +319,7 @@ class RouterCV(BaseRouter):
         means = rows.mean(axis=0)
         root = math.sqrt(len(rows))
         index = int(np.argmin(means))
-        # All rows have a say in the choice; what is told of it is compared on the same rows.
+        # All rows are used for the choice; results are reported on the rows that are comparable.
         common = common_rows(data.costs)
         kept = data.take(common.rows)
         if candidates[-1].family == "stack":
@@ -271,9 +337,8 @@ class RouterCV(BaseRouter):
         level = kept.rows(both)
         rows, constant = level[:, :-1], level[:, -1]
         means, root = rows.mean(axis=0), math.sqrt(len(rows))
-        self.verdict_: Verdict = judge(
-            rows,
-            constant,
+        self.verdict_ = _judge(
+            level,
             ~np.isnan(both[:, [index, -1]]),
             index,
             expert,
@@ -312,7 +377,7 @@ class RouterCV(BaseRouter):
         return router.policy_
 
 
-def _biased(
+def _with_bias(
     candidates: list[Candidate], made: IntArray, data: SearchData, scores: dict[int, FloatArray]
 ) -> tuple[Candidate, IntArray]:
     """The best of the candidates whose scores were kept, with a bias, and its held-out choices."""
@@ -327,3 +392,47 @@ def _biased(
     params = {**parent.params, "bias": tuple(bias.tolist())}
     router = clone(parent.router).set_params(bias=params["bias"])
     return Candidate("linear", router, params, (*parent.complexity, 1.0)), chosen
+
+
+def _judge(
+    level: FloatArray,
+    known: BoolArray,
+    chosen: int,
+    constant_expert: int,
+    constant_name: str,
+    confidence: float,
+    random_state: Any,
+    clusters: IntArray | None,
+    left_out: str | None,
+) -> Verdict:
+    """Verdict on candidate ``chosen``.
+
+    Parameters
+    ----------
+    level : (n, m + 1) out-of-fold costs of the candidates and, last, of the constant, as
+        ``linearised_rows`` gives them
+    known : (n, 2) whether the cost of the chosen candidate and of the constant is known
+    clusters : (n,) labels of rows that count once together; None if each row is alone
+    """
+    labels = np.arange(len(level)) if clusters is None else clusters
+    differences: FloatArray = np.asarray(level[:, :-1] - level[:, -1:], dtype=np.float64)
+    if clusters is not None:
+        differences = clustered_rows(differences, labels)
+    found = simultaneous_intervals(differences, confidence, random_state)
+    n_rows, n_units = count_judged(known, labels)
+    verdict = Verdict(
+        None,
+        "",
+        float(found.estimate[chosen]),
+        float(found.low[chosen]),
+        float(found.high[chosen]),
+        float(level[:, chosen].mean()),
+        float(level[:, -1].mean()),
+        constant_expert,
+        differences.shape[1],
+        n_rows,
+        n_units,
+        confidence,
+        left_out=left_out,
+    )
+    return verdict.named(constant_name, "row" if clusters is None else "query")

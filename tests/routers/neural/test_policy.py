@@ -14,7 +14,7 @@ from mild.artifact import load, save  # noqa: E402
 from mild.errors import UnsupportedError  # noqa: E402
 from mild.policies import PerceptronPolicy  # noqa: E402
 from mild.routers.neural import NeuralRouter  # noqa: E402
-from mild.routers.neural.policy import ModulePolicy  # noqa: E402
+from mild.routers.neural.network import ModulePolicy  # noqa: E402
 
 
 def three_experts(n=90, seed=0):

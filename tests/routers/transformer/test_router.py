@@ -183,7 +183,7 @@ def test_a_rate_beyond_reason_is_said_to_diverge(models):
         ("epochs", 0, "epochs must be an integer, at least 1"),
         ("max_length", 4, "max_length must be an integer, at least 8"),
         ("lr", 0, "lr must be positive"),
-        ("head_lr", -1, "head_lr must be positive or None"),
+        ("head_lr", -1, "head_lr must be positive"),
         ("clip", float("nan"), "clip must be a finite number"),
         ("weight_decay", -1, "weight_decay must be non-negative"),
         ("warmup", 1, r"warmup must lie in \[0, 1\)"),

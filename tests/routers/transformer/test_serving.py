@@ -13,7 +13,7 @@ from mild.artifact import load, save
 from mild.errors import ArtifactError, MissingExtraError
 from mild.features import EncoderFeatures, OnnxFeatures
 from mild.routers.linear import LinearRouter
-from mild.routers.transformer import TransformerRouter, onnx_features
+from mild.routers.transformer import TransformerRouter, onnx_features, serving
 from mild.routers.transformer.serving import exported
 from text_cases import ODD_TEXTS
 from tolerances import rounding
@@ -90,21 +90,19 @@ def test_a_loaded_router_is_saved_again_and_replaced(saved, tmp_path):
 
 
 def test_an_export_that_gives_other_vectors_is_refused(router, monkeypatch):
-    from mild.routers.transformer import export
+    from mild.routers.transformer.network import RoutingNetwork
 
-    real = export.vectors_of
-    monkeypatch.setattr(export, "vectors_of", lambda *given: real(*given) + 1e-2)
+    real = RoutingNetwork.embed
+    monkeypatch.setattr(RoutingNetwork, "embed", lambda *given: real(*given) + 1e-2)
     tokens = router._tokens
     with pytest.raises(ArtifactError, match=r"they differ by 0.01"):
         exported(router._network.encoder, router._tokenizer, tokens.max_length, tokens.pad)
 
 
 def test_an_encoder_of_two_gigabytes_is_refused(router, monkeypatch):
-    from mild.routers.transformer import export
-
-    monkeypatch.setattr(export, "MOST", 1000)
+    monkeypatch.setattr(serving, "MOST", 1000)
     with pytest.raises(ArtifactError, match="less than 2 GB of weights"):
-        export.to_onnx(router._network.encoder)
+        serving.to_onnx(router._network.encoder)
 
 
 def test_saving_without_onnx_names_the_package(router, monkeypatch):
@@ -113,10 +111,8 @@ def test_saving_without_onnx_names_the_package(router, monkeypatch):
     real = importlib.util.find_spec
     hidden = lambda name, *rest: None if name == "onnx" else real(name, *rest)  # noqa: E731
     monkeypatch.setattr(importlib.util, "find_spec", hidden)
-    from mild.routers.transformer.export import to_onnx
-
     with pytest.raises(MissingExtraError, match=r"needs the package onnx; pip install"):
-        to_onnx(router._network.encoder)
+        serving.to_onnx(router._network.encoder)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])

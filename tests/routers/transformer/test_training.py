@@ -7,10 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="networks are trained with it")
 
-from mild.routers.transformer.network import PooledEncoder, RoutingNetwork  # noqa: E402
-from mild.routers.transformer.training import Plan, _optimizer, batches, learning_rate  # noqa: E402
-
-PLAN = Plan(5, 16, 5e-5, 1e-3, 0.01, 0.1, 1.0, 0)
+from mild.routers.neural.training import make_optimizer, warmup_rate  # noqa: E402
+from mild.routers.transformer.network import PooledEncoder, RoutingNetwork, batches  # noqa: E402
 
 
 class Ramp(torch.nn.Module):
@@ -41,12 +39,12 @@ def test_texts_of_like_length_are_put_together_and_batches_are_shuffled():
 
 
 def test_the_rate_rises_then_falls_to_zero():
-    rates = [learning_rate(step, 100, 0.1) for step in range(100)]
+    rates = [warmup_rate(step, 100, 0.1) for step in range(100)]
     assert rates[9] == 1.0
     assert rates[0] == 0.1
     assert np.all(np.diff(rates[10:]) < 0)
     assert 0 < rates[-1] < 0.02
-    assert learning_rate(0, 1, 0.0) == 1.0
+    assert warmup_rate(0, 1, 0.0) == 1.0
 
 
 def test_pooling_leaves_padding_out():
@@ -67,6 +65,7 @@ def test_all_experts_start_equal_and_training_mode_scores_alike():
 
 def test_decay_spares_vectors_and_the_head_has_its_own_rate():
     network = RoutingNetwork(PooledEncoder(Ramp(), "cls", 2, True), 3, pad=0)
-    groups = _optimizer(network, PLAN).param_groups
-    found = [(g["peak"], g["weight_decay"], [v.ndim for v in g["params"]]) for g in groups]
+    parts = [(network.encoder, 5e-5), (network.head, 1e-3)]
+    groups = make_optimizer(parts, 0.01).param_groups
+    found = [(g["lr"], g["weight_decay"], [v.ndim for v in g["params"]]) for g in groups]
     assert found == [(5e-5, 0.01, [2]), (5e-5, 0.0, [1]), (1e-3, 0.01, [2]), (1e-3, 0.0, [1])]

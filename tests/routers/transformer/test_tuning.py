@@ -7,7 +7,7 @@ import pytest
 
 from mild.core.costs import cheapest
 from mild.routers.transformer import TransformerRouter
-from mild.routers.transformer.tuning import held_out_rows
+from mild.routers.transformer.router import held_out_rows
 from transformer_cases import make_task
 
 TEXTS, COSTS = make_task(120)

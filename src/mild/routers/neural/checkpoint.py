@@ -1,15 +1,17 @@
-"""A training run on disk, complete after every epoch; safetensors whose header holds JSON.
+"""A training run and its file, replaced after every epoch; safetensors whose header holds JSON.
 
-The options of the run, a digest of its data and one of its first weights are kept with it: only the same
-run is continued. A last digest covers everything, so that damage shows. Nothing is ever unpickled.
+The file holds the options of the run and digests of its data and initial weights: only the same run is
+continued. A last digest covers everything, so that damage is detected. Nothing is unpickled.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +22,14 @@ from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
 
 from mild.artifact.files import replacing
-from mild.core.arrays import FloatArray
 from mild.errors import ArtifactError
-from mild.routers.neural.run import Run
 from mild.routers.targets import Targets
 
-__all__ = ["Checkpoint", "run_options"]
+__all__ = ["Checkpoint", "Run", "is_finite", "run_options"]
 
 SCHEMA = 1
 KEY = "mild_checkpoint"
-OPTIONS = (
-    "loss", "rewards", "counts", "norms", "total", "share_below", "cost_scale", "decision",
-    "sampling", "batch_size", "lr", "weight_decay", "optimizer", "schedule", "validation_fraction",
-    "patience", "random_state",
-)  # fmt: skip
-# Options whose values say nothing to a reader.
+# Options that are digests, and how a message names a difference in them.
 DIGESTS = {"data": "other data", "network": "a network with other weights at the start"}
 
 # safetensors has no types for these.
@@ -42,34 +37,82 @@ _pack: Callable[[dict[str, Tensor], dict[str, str]], bytes] = to_safetensors
 _open: Any = safe_open
 
 
+@dataclass
+class Run:
+    """Epochs run so far, their records, and the weights of the best.
+
+    Attributes
+    ----------
+    epoch : epochs run
+    best_epoch : the best of them, counted from 1; the last where no rows are held out
+    history : one record per epoch
+    best : state of the network after the best epoch; None where no rows are held out
+    diverged : whether training ended in numbers that are not finite
+    """
+
+    epoch: int = 0
+    best_epoch: int = 0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    best: dict[str, Tensor] | None = None
+    diverged: bool = False
+
+    def add(self, record: dict[str, Any], module: nn.Module) -> None:
+        """Record one more epoch, and the network if it is the best so far."""
+        self.epoch += 1
+        self.history.append(record)
+        if "validation_loss" not in record:
+            self.best_epoch = self.epoch
+        elif self.best is None or self._merit(self.epoch) < self._merit(self.best_epoch):
+            self.best_epoch = self.epoch
+            self.best = {name: value.clone() for name, value in module.state_dict().items()}
+
+    def is_over(self, epochs: int, patience: int) -> bool:
+        """Whether all epochs are run, or none of the last ``patience`` was the best."""
+        return self.epoch >= epochs or self.epoch - self.best_epoch >= patience
+
+    def _merit(self, epoch: int) -> tuple[float, float]:
+        """Deferral loss; ties are broken by the surrogate."""
+        record = self.history[epoch - 1]
+        return record["validation_loss"], record["validation_surrogate"]
+
+
+def is_finite(module: nn.Module, record: dict[str, Any]) -> bool:
+    """Whether the loss and all weights are finite after an epoch."""
+    return (
+        math.isfinite(record["loss"])
+        and not math.isnan(record.get("validation_loss", 0.0))
+        and all(bool(value.isfinite().all()) for value in module.parameters())
+    )
+
+
 def run_options(
     router: Any,
-    X: Any,
-    costs: FloatArray,
-    sample_weight: FloatArray | None,
+    names: Sequence[str],
+    data: Mapping[str, Any],
     targets: Targets,
     module: nn.Module,
 ) -> dict[str, Any]:
-    """What must be the same for a run to be continued, JSON-ready."""
-    options: dict[str, Any] = {name: getattr(router, name) for name in OPTIONS}
+    """What must be the same for a run to be continued, JSON-ready.
+
+    Parameters
+    ----------
+    names : parameters of the router that change the run
+    data : arrays and CSR matrices that the run is trained on; None for one that is absent
+    """
+    options: dict[str, Any] = {name: getattr(router, name) for name in names}
     options["surrogate"] = [targets.surrogate.form, targets.surrogate.tau]
     options["margins"] = targets.margins.tolist()
     if router.rewards == "baseline":
         options["strength"] = router.strength
-    if router.schedule is not None:
-        options["epochs"] = router.epochs
-    parts = ("data", "indices", "indptr") if hasattr(X, "tocsr") else ()
-    arrays = {name: getattr(X, name) for name in parts} or {"X": X}
-    arrays["costs"] = costs
-    if sample_weight is not None:
-        arrays["weight"] = sample_weight
-    options["data"] = _digest(arrays, str(X.shape))
+    arrays: dict[str, Any] = {}
+    for name, value in data.items():
+        if hasattr(value, "tocsr"):
+            arrays |= {part: getattr(value, part) for part in ("data", "indices", "indptr")}
+        elif value is not None:
+            arrays[name] = value
+    options["data"] = _digest(arrays, str(data["X"].shape))
     options["network"] = _digest(_arrays(module.state_dict()))
-    plain = {
-        name: value.item() if isinstance(value, np.generic) else value
-        for name, value in options.items()
-    }
-    result: dict[str, Any] = json.loads(json.dumps(plain))
+    result: dict[str, Any] = json.loads(json.dumps(options, default=np.generic.item))
     return result
 
 
@@ -80,9 +123,9 @@ class Checkpoint:
     ----------
     path : file to read and replace
     options : what ``run_options`` gave
-    resume : whether a run that is there is continued; if not it is replaced
-    owner : whose checkpoints these are, for messages
-    restart : what to do to start over, for messages
+    resume : whether an existing run is continued; otherwise it is replaced
+    owner : class of the router, for messages
+    restart : how to start over, for messages
     """
 
     def __init__(
@@ -100,7 +143,7 @@ class Checkpoint:
         self.restart = restart
 
     def read(self, module: nn.Module, optimizer: torch.optim.Optimizer, epochs: int) -> Run:
-        """The run so far, its weights put into module and optimizer; a new run if there is none."""
+        """The stored run, with its state loaded into module and optimizer; a new run if there is none."""
         if not os.path.lexists(self.path):
             self._check_place()
             return Run()
@@ -128,7 +171,7 @@ class Checkpoint:
             ) from error
 
     def write(self, run: Run, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Replace the file: a reader, or a kill, finds the old one or the new one."""
+        """Replace the file atomically."""
         tensors = {f"module.{name}": value for name, value in module.state_dict().items()}
         if run.best is not None and run.best_epoch != run.epoch:
             tensors |= {f"best.{name}": value for name, value in run.best.items()}
@@ -136,7 +179,7 @@ class Checkpoint:
             for name, value in entries.items():
                 if isinstance(value, Tensor):
                     tensors[f"optimizer.{number}.{name}"] = value
-        # Clones: tied weights share memory, which safetensors refuses.
+        # Cloned, because safetensors refuses tied weights that share memory.
         own = {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}
         header = {
             "schema": SCHEMA,
@@ -171,7 +214,7 @@ class Checkpoint:
             )
 
     def _check_place(self) -> None:
-        """Say before the first epoch what writing would say after it."""
+        """Raise before the first epoch what writing would raise after it."""
         folder = self.path.parent
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -185,7 +228,7 @@ class Checkpoint:
 
     def _replace(self, content: bytes) -> None:
         try:
-            # Another process may have removed the folder with the last checkpoint but ours.
+            # Another process may have removed the folder in the meantime.
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(self.path) as file:
                 file.write(content)
@@ -206,7 +249,7 @@ def _restore(
         state.setdefault(int(number), {})[entry] = value
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
-    _lay_out_alike(optimizer)
+    _match_layout(optimizer)
     run = Run(int(header["epoch"]), int(header["best_epoch"]), list(header["history"]))
     if run.history and "validation_loss" in run.history[-1]:
         device = next(module.parameters()).device
@@ -215,8 +258,8 @@ def _restore(
     return run
 
 
-def _lay_out_alike(optimizer: torch.optim.Optimizer) -> None:
-    """Give the optimiser's tensors the memory layout of their weights, which fused steps rely on."""
+def _match_layout(optimizer: torch.optim.Optimizer) -> None:
+    """Give the optimiser's tensors the memory layout of their weights, as fused steps require."""
     for weight, entries in optimizer.state.items():
         for name, value in entries.items():
             if isinstance(value, Tensor) and value.shape == weight.shape:
@@ -232,7 +275,7 @@ def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray[Any, Any]]:
-    """Bytes of tensors; NumPy has not all of torch's types."""
+    """Tensors as bytes, since NumPy lacks some of torch's types."""
     return {
         f"{name} {value.dtype} {tuple(value.shape)}": (
             value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()

@@ -1,14 +1,13 @@
-"""Processes that train one network together: rows are shared out, gradients added up.
+"""Processes that train one network together: each takes a share of every batch, gradients are added.
 
-Every process has all rows and the same seed, so that all agree on every batch without a word; each takes
-its share of the batch. The gradient of the mean over the batch is the sum of the gradients of the shares,
-each divided by the size of the whole batch: the network is that of one process with the same batches, up
-to rounding. What is decided or written is decided and written by the first process.
+Every process has all rows and the same seed, so that all draw the same batches. The gradient of the mean
+over a batch is the sum of the gradients of the shares, each divided by the size of the whole batch: the
+network is that of one process with the same batches, up to rounding. The first process decides when to
+stop and writes the checkpoint.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -26,12 +25,11 @@ T = TypeVar("T")
 
 
 class Group:
-    """The process group that torch was given, or this process alone.
+    """The process group of torch, or this process alone.
 
     Attributes
     ----------
-    size : number of processes
-    rank : number of this one; the first, 0, decides and writes
+    size, rank : number of processes, and of this one; the first, 0, decides and writes
 
     Examples
     --------
@@ -51,7 +49,7 @@ class Group:
         return self.rank == 0
 
     def share(self, rows: IntArray) -> IntArray:
-        """The rows of a batch that are this process's to work on; none if there are too few."""
+        """This process's share of the rows of a batch, which may be empty."""
         return rows if self.size == 1 else np.array_split(rows, self.size)[self.rank]
 
     def add_gradients(self, module: nn.Module) -> None:
@@ -61,7 +59,7 @@ class Group:
         free = [value for value in module.parameters() if value.requires_grad]
         for value in free:
             if value.grad is None:
-                # An empty share: others have gradients to add to.
+                # An empty share has no gradient to add.
                 value.grad = torch.zeros_like(value)
         whole = torch.cat([_gradient(value).reshape(-1) for value in free])
         dist.all_reduce(whole)
@@ -77,23 +75,23 @@ class Group:
         return values
 
     def first(self, action: Callable[[], T]) -> T:
-        """What ``action`` gives in the first process, or the error of mild that it raises, for all."""
+        """Result, or MildError, of ``action`` in the first process, for all processes."""
         if self.size == 1:
             return action()
-        told: list[Any] = [None, None]
+        outcome: list[Any] = [None, None]
         if self.is_first:
             try:
-                told[0] = action()
+                outcome[0] = action()
             except MildError as error:
-                told[1] = error
-        dist.broadcast_object_list(told)
-        if told[1] is not None:
-            raise told[1]
-        result: T = told[0]
+                outcome[1] = error
+        dist.broadcast_object_list(outcome)
+        if outcome[1] is not None:
+            raise outcome[1]
+        result: T = outcome[0]
         return result
 
     def begin(self, module: nn.Module) -> None:
-        """Give every process the first one's weights."""
+        """Copy the weights of the first process to all."""
         if self.size == 1:
             return
         norms = [name for name, part in module.named_modules() if isinstance(part, BATCH_NORMS)]
@@ -106,18 +104,18 @@ class Group:
             dist.broadcast(value, 0)
 
     def check_same(self, options: Mapping[str, Any]) -> None:
-        """Refuse to train together on other data, or with other options."""
+        """Check that all processes have the same data and options."""
         if self.size == 1:
             return
-        told: list[Any] = [None] * self.size
-        dist.all_gather_object(told, json.dumps(dict(options), sort_keys=True))
-        for rank, said in enumerate(told):
-            differ = [k for k, v in json.loads(said).items() if v != json.loads(told[0])[k]]
+        gathered: list[Any] = [None] * self.size
+        dist.all_gather_object(gathered, dict(options))
+        for rank, other in enumerate(gathered):
+            differ = [name for name in sorted(other) if other[name] != gathered[0][name]]
             if differ:
                 what = "rows" if differ[0] == "data" else differ[0]
                 raise InvalidInputError(
-                    f"all processes must be given the same {what}, of which each then takes its share; "
-                    f"process {rank} was given others than process 0."
+                    f"all processes must be given the same {what}, of which each takes its share; "
+                    f"those of process {rank} differ from those of process 0."
                 )
 
 

@@ -1,4 +1,4 @@
-"""What a network is trained and judged on: rows, their loss on scores, and the rows held out."""
+"""Training data of a network: rows, their loss on scores, and the rows held out."""
 
 from __future__ import annotations
 
@@ -18,31 +18,24 @@ from mild.routers.targets import Targets
 
 __all__ = ["Problem", "as_input", "check_output"]
 
-# Dense rows up to this many bytes live on an accelerator; more than that is sent batch by batch.
+# Dense rows up to this many bytes are kept on an accelerator; more is sent batch by batch.
 RESIDENT = 4 << 30
 # Rows per block when rows that are held out are scored.
 BLOCK = 4096
 
 
 class Problem:
-    """Rows of X, what the loss sees of their costs, and which of them are held out.
+    """Rows of X with their targets, split into ``train`` and ``validation`` (row indices).
 
-    Rows of weight 0 take no part. Rewards are scaled to mean row sum 1 over the training rows.
+    Rows of weight 0 are left out. Rewards are scaled to mean row sum 1 over the training rows.
 
     Parameters
     ----------
     X : (n_samples, n_features) dense or CSR
-    costs : (n_samples, n_experts) array; NaN where an expert was never asked
-    sample_weight : (n_samples,) array or None
-    targets : rewards, margins and score transformations of the loss
-    decoder : how scores become choices, for the rows held out
-    held_out : share of the rows held out
-    seed : of the choice of these rows
-    device : where tensors live
-
-    Attributes
-    ----------
-    train, validation : row indices
+    costs : (n_samples, n_experts), NaN where an expert was never asked
+    sample_weight : (n_samples,) or None
+    decoder : turns scores into choices, for the rows held out
+    held_out, seed : share of the rows held out, and the seed of their choice
     """
 
     def __init__(
@@ -87,6 +80,10 @@ class Problem:
             return self._resident[self._index(rows)]
         return as_input(self.X[rows], self.device)
 
+    def batches(self, size: int, rng: np.random.Generator) -> list[IntArray]:
+        """The training rows in random batches, whose sizes differ by at most one."""
+        return np.array_split(rng.permutation(self.train), math.ceil(len(self.train) / size))
+
     def losses(self, scores: Tensor, rows: IntArray) -> Tensor:
         """Loss of each of these rows on their scores (m, n_experts)."""
         at = self._index(rows)
@@ -101,7 +98,7 @@ class Problem:
         return mild_loss(scores, rewards, self._margins, self._surrogate, asked=asked)
 
     def validate(self, module: nn.Module, group: Group | None = None) -> dict[str, float]:
-        """Deferral loss and mean surrogate on the rows held out; a group shares out their scoring.
+        """Deferral loss and mean surrogate on the rows held out; shared among the processes of a group.
 
         Rows whose chosen expert was never asked are left out of the deferral loss; if that leaves
         none it is infinite. Both are NaN for scores that are not finite.
@@ -139,13 +136,13 @@ class Problem:
 def as_input(rows: Any, device: torch.device) -> Tensor:
     """Dense or CSR rows as a float32 tensor on the device; always a copy."""
     dense = rows.toarray() if hasattr(rows, "toarray") else rows
-    # What is too large for float32 becomes infinite, and training says so.
+    # Overflow to infinity is reported by training.
     with np.errstate(over="ignore"):
         return torch.from_numpy(np.array(dense, dtype=np.float32)).to(device)
 
 
 def check_output(scores: Any, n_rows: int, n_experts: int) -> None:
-    """Refuse what a module returned unless it is scores (n_rows, n_experts)."""
+    """Check that a module returned scores (n_rows, n_experts)."""
     if isinstance(scores, Tensor) and scores.shape == (n_rows, n_experts):
         if scores.is_floating_point():
             return
@@ -154,14 +151,15 @@ def check_output(scores: Any, n_rows: int, n_experts: int) -> None:
         got = str(tuple(scores.shape)) if isinstance(scores, Tensor) else type(scores).__name__
     raise InvalidInputError(
         f"module must return float scores of shape (n_rows, n_experts) = ({n_rows}, {n_experts}); "
-        f"got {got}."
+        f"got {got}.",
+        parameter="module",
     )
 
 
 def _split(
     weight: FloatArray, training_weight: FloatArray, held_out: float, seed: int
 ) -> tuple[IntArray, IntArray]:
-    """Rows to train on and rows held out; resampling bears on the former alone."""
+    """Rows to train on and rows held out; resampling applies to the former alone."""
     rows = np.flatnonzero(weight > 0)
     order = np.random.default_rng([seed, 0]).permutation(rows)
     count = int(held_out * len(rows))

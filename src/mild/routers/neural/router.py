@@ -5,23 +5,40 @@ from __future__ import annotations
 import importlib
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mild.core.arrays import FloatArray
-from mild.errors import ConvergenceWarning, MissingExtraError
+from mild.errors import (
+    ConvergenceWarning,
+    InvalidInputError,
+    MissingExtraError,
+    check_option,
+)
 from mild.policies import Decoder, ScorePolicy
-from mild.routers.base import BaseRouter
-from mild.routers.neural.options import check_options, check_together
+from mild.routers.base import SurrogateRouter
+from mild.routers.options import check_count, check_training_options
 from mild.routers.targets import LABEL_LOSSES, Targets, training_targets
 
 if TYPE_CHECKING:
-    from mild.routers.neural.run import Run
+    from mild.routers.neural.checkpoint import Run
 
 __all__ = ["NeuralRouter"]
 
+OPTIMIZERS = ("adamw", "adam", "sgd")
+SCHEDULES = ("onecycle",)
+# Parameters that must be the same for a run to be continued, with its data, margins and first weights.
+RUN_OPTIONS = (
+    "loss", "rewards", "counts", "norms", "total", "share_below", "cost_scale", "decision",
+    "sampling", "batch_size", "lr", "weight_decay", "optimizer", "schedule", "validation_fraction",
+    "patience", "random_state",
+)  # fmt: skip
 
-class NeuralRouter(BaseRouter):
+
+class NeuralRouter(SurrogateRouter):
     """Scores ``f(x, k)`` of a network, trained on a surrogate of the deferral loss.
 
     Minimises ``mean_i sum_k reward_ik * surrogate_k(f(x_i))``, rewards scaled to mean row sum 1, in
@@ -44,19 +61,10 @@ class NeuralRouter(BaseRouter):
         callable is called as ``module(n_features, n_experts)`` and returns the network. None builds
         a ReLU perceptron with ``hidden``.
     hidden : tuple of int, widths of the hidden layers if ``module`` is None; () is a linear router
-    loss : "mild", "tdef", "ce", "cwce", "ldam", "logit_adjusted" or "temperature"
-    rewards : "others", "complement", "contrast" or "baseline"; for ``loss="mild"``
-    strength : float >= 0, of ``baseline`` rewards: 0 is contrast, 1 is others
+    loss, rewards, strength, margins, counts, norms, total, share_below, cost_scale, decision, sampling :
+        as for LinearRouter
     surrogate : "logistic", "exponential", tau >= 0, "hinge" or "pairwise_..."; for mild and tdef
         From tau = 2 on no distribution can be read from the scores: the largest score decides.
-    margins : "theory", "uniform", or (n_experts,) numbers; for ``loss="mild"``
-    counts : "reward" or "best", the mass that theory margins use
-    norms : "none", "max" or "rms", the feature norms that theory margins use
-    total : float, sum of theory or uniform margins; None for the number of experts
-    share_below : float, experts with a smaller share of the mass share one theory margin
-    cost_scale : float, largest possible cost for complement rewards; None for the largest present
-    decision : "stationary" or "argmax"
-    sampling : None, "over" or "under": resample rows by their cheapest expert
     epochs : int, passes over the training rows at most
     batch_size : int, rows per step at most
     lr : float, learning rate; with a schedule its largest value
@@ -95,8 +103,6 @@ class NeuralRouter(BaseRouter):
     >>> router.predict(X)
     array([0, 1, 1, 0])
     """
-
-    policy_: ScorePolicy
 
     def __init__(
         self,
@@ -159,11 +165,6 @@ class NeuralRouter(BaseRouter):
         self.warm_start = warm_start
         self.progress = progress
 
-    @property
-    def margins_(self) -> FloatArray:
-        """(n_experts,) margins the router was trained with."""
-        return self.policy_.decoder.margins
-
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> ScorePolicy:
         try:
             importlib.import_module("torch")
@@ -172,7 +173,7 @@ class NeuralRouter(BaseRouter):
                 "NeuralRouter needs torch, which is not installed; "
                 'run: pip install "mild-learn[neural]".'
             ) from error
-        seed = check_options(self)
+        seed = self._check_options()
         self._warn_if_degenerate(costs, by_label=self.loss in LABEL_LOSSES)
         targets = training_targets(self, X, costs, sample_weight)
         policy, run = self._train(X, costs, sample_weight, targets, seed)
@@ -196,38 +197,73 @@ class NeuralRouter(BaseRouter):
         targets: Targets,
         seed: int,
     ) -> tuple[ScorePolicy, Run]:
-        # Here and not above: these import torch.
-        from mild.routers.neural.checkpoint import Checkpoint, run_options
-        from mild.routers.neural.group import Group
-        from mild.routers.neural.network import build_module, find_device, warm_start
-        from mild.routers.neural.policy import ModulePolicy, perceptron_policy
+        # Imported here: these modules import torch.
+        from mild.routers.neural import network
+        from mild.routers.neural.checkpoint import Run
         from mild.routers.neural.problem import Problem
-        from mild.routers.neural.run import Run
-        from mild.routers.neural.training import Settings, own_randomness, train
+        from mild.routers.neural.training import (
+            learning_rate,
+            make_optimizer,
+            own_randomness,
+            train_router,
+        )
 
-        group = Group()
-        check_together(self, group.size)
-        device = find_device(self.device)
+        device = network.find_device(self.device)
         decoder = Decoder(targets.margins, self.decision, targets.surrogate)
         held_out = float(self.validation_fraction)
         problem = Problem(X, costs, sample_weight, targets, decoder, held_out, seed, device)
         with own_randomness(device) as reseed:
             reseed(seed)
-            module = build_module(self.module, self.hidden, problem)
+            module = network.build_module(self.module, self.hidden, problem)
             if self.warm_start and hasattr(self, "policy_"):
-                warm_start(module, self.policy_)
+                network.warm_start(module, self.policy_)
             run = Run()
             if costs.shape[1] > 1:
-                settings = Settings.of(self, seed)
-                store = None
-                group.begin(module)
-                if self.checkpoint is not None or group.size > 1:
-                    options = run_options(self, X, costs, sample_weight, targets, module)
-                    group.check_same(options)
-                if self.checkpoint is not None:
-                    store = Checkpoint(self.checkpoint, options, bool(self.resume))
-                run = train(module, problem, settings, reseed, store, self.progress, group)
+                run = train_router(
+                    self,
+                    module,
+                    problem,
+                    targets,
+                    make_optimizer(
+                        [(module, float(self.lr))], float(self.weight_decay), self.optimizer
+                    ),
+                    seed,
+                    reseed,
+                    options=RUN_OPTIONS if self.schedule is None else (*RUN_OPTIONS, "epochs"),
+                    data={"X": X, "costs": costs, "weight": sample_weight},
+                    schedule=None if self.schedule is None else learning_rate,
+                    patience=int(self.patience),
+                    progress=self.progress,
+                    remedy=", or scale the features",
+                )
         module.eval()
         if self.module is None:
-            return perceptron_policy(module, decoder), run
-        return ModulePolicy(module, decoder, X.shape[1], int(self.batch_size), device), run
+            return network.perceptron_policy(module, decoder), run
+        batch_size = int(self.batch_size)
+        return network.ModulePolicy(module, decoder, X.shape[1], batch_size, device), run
+
+    def _check_options(self) -> int:
+        """Check the parameters and return the seed of this fit."""
+        check_training_options(self)
+        check_option("optimizer", self.optimizer, OPTIMIZERS)
+        if self.schedule is not None:
+            check_option("schedule", self.schedule, SCHEDULES)
+        check_count("patience", self.patience)
+        if isinstance(self.hidden, str) or not isinstance(self.hidden, (Sequence, np.ndarray)):
+            raise InvalidInputError(
+                f"hidden must be a sequence of layer widths, such as (64,); got {self.hidden!r}.",
+                parameter="hidden",
+            )
+        for width in self.hidden:
+            check_count("every width in hidden", width)
+        state = self.random_state
+        if state is None:
+            return int(np.random.SeedSequence().generate_state(1)[0])
+        if isinstance(state, np.random.RandomState):
+            return int(state.randint(2**31 - 1))
+        if isinstance(state, bool) or not isinstance(state, Integral) or state < 0:
+            raise InvalidInputError(
+                f"random_state must be a non-negative integer, a RandomState or None; got {state!r}.",
+                parameter="random_state",
+            )
+        return int(state)

@@ -1,4 +1,4 @@
-"""Minibatch training with early stopping on the deferral loss.
+"""Minibatch training: the loop of every torch model, optimisers and learning-rate schedules.
 
 All randomness of an epoch (the order of the rows, dropout) comes from the seed and the number of the
 epoch: a run continued from a checkpoint needs no generator state to repeat itself.
@@ -7,86 +7,134 @@ epoch: a run continued from a checkpoint needs no generator state to repeat itse
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from numbers import Integral
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from mild.errors import InvalidInputError
-from mild.routers.neural.checkpoint import Checkpoint
+from mild.routers.neural.checkpoint import Checkpoint, Run, is_finite, run_options
 from mild.routers.neural.group import Group
 from mild.routers.neural.problem import Problem, check_output
-from mild.routers.neural.run import Run, is_finite
+from mild.routers.targets import Targets
 
-__all__ = ["Settings", "learning_rate", "own_randomness", "train", "train_epochs"]
+__all__ = [
+    "learning_rate",
+    "make_optimizer",
+    "own_randomness",
+    "train_epochs",
+    "train_router",
+    "warmup_rate",
+]
 
 MOMENTUM = 0.9
 # One cycle: up for this share of the steps, from and down to these fractions of the largest rate.
 RISE, START, END = 0.3, 1 / 25, 1 / 25e4
 
-
-@dataclass(frozen=True)
-class Settings:
-    """How a network is trained; the meaning is NeuralRouter's."""
-
-    epochs: int
-    batch_size: int
-    lr: float
-    weight_decay: float
-    optimizer: str
-    schedule: str | None
-    patience: int
-    seed: int
-
-    @classmethod
-    def of(cls, router: Any, seed: int) -> Self:
-        """Settings of a router, as plain numbers."""
-        return cls(
-            int(router.epochs),
-            int(router.batch_size),
-            float(router.lr),
-            float(router.weight_decay),
-            router.optimizer,
-            router.schedule,
-            int(router.patience),
-            seed,
-        )
+Progress = Callable[[int, int, str], Any]
 
 
-def train(
+def train_router(
+    router: Any,
     module: nn.Module,
     problem: Problem,
-    settings: Settings,
+    targets: Targets,
+    optimizer: torch.optim.Optimizer,
+    seed: int,
     reseed: Callable[[int], None],
-    store: Checkpoint | None = None,
-    progress: Callable[[int, int, str], Any] | None = None,
-    group: Group | None = None,
+    *,
+    options: Sequence[str],
+    data: Mapping[str, Any],
+    schedule: Callable[[int, int], float] | None = None,
+    clip: float | None = None,
+    patience: int | None = None,
+    progress: Progress | None = None,
+    step_progress: Progress | None = None,
+    remedy: str = "",
 ) -> Run:
-    """Train the module in place and leave it at its best epoch.
+    """Train the module of a router in place and leave it at its best epoch.
+
+    ``epochs``, ``batch_size``, ``checkpoint`` and ``resume`` are read from the router. In a process
+    group of torch the processes train together.
 
     Parameters
     ----------
     reseed : seeds the generators that the module draws from
-    store : where every epoch is written to, and where the run may continue from
-    group : processes that train it together, from the same weights; None for those that torch knows of
+    options, data : what identifies the run, as for ``run_options``
+    schedule : factor of the learning rates at a step, given the number of steps; None for constant rates
+    clip : largest norm of a step's gradient; None for no limit
+    progress, step_progress : called after every epoch, after every step
     """
-    group = Group() if group is None else group
-    optimizer = _optimizer(module, settings)
+    epochs = int(router.epochs)
+    group = Group()
+    if group.size > 1 and not isinstance(router.random_state, Integral):
+        raise InvalidInputError(
+            f"random_state must be an integer where several processes train together, so that they "
+            f"agree; got {router.random_state!r}.",
+            parameter="random_state",
+        )
+    group.begin(module)
+    store = None
+    if router.checkpoint is not None or group.size > 1:
+        identity = run_options(router, options, data, targets, module)
+        group.check_same(identity)
+        if router.checkpoint is not None:
+            owner = type(router).__name__
+            store = Checkpoint(router.checkpoint, identity, bool(router.resume), owner)
+    rates = [options["lr"] for options in optimizer.param_groups]
+
+    def run_epoch(epoch: int) -> dict[str, Any]:
+        rng = np.random.default_rng([seed, epoch])
+        batches = problem.batches(int(router.batch_size), rng)
+        # Dropout must differ between the shares of the processes.
+        reseed((int(rng.integers(2**63)) + group.rank) % 2**63)
+        module.train()
+        losses = []
+        for step, rows in enumerate(batches, (epoch - 1) * len(batches)):
+            steps = epochs * len(batches)
+            if schedule is not None:
+                for values, rate in zip(optimizer.param_groups, rates, strict=True):
+                    values["lr"] = rate * schedule(step, steps)
+            optimizer.zero_grad()
+            share = group.share(rows)
+            if len(share):
+                scores = module(problem.inputs(share))
+                check_output(scores, len(share), problem.n_experts)
+                loss = problem.losses(scores, share).sum() / len(rows)
+                loss.backward()  # type: ignore[no-untyped-call]
+                losses.append(loss.detach() * len(rows))
+            group.add_gradients(module)
+            if clip is not None:
+                nn.utils.clip_grad_norm_(module.parameters(), clip)
+            optimizer.step()
+            if step_progress is not None and group.is_first:
+                message = f"epoch {epoch} of {epochs}, loss {loss.detach():.4f}"
+                step_progress(step + 1, steps, message)
+        total = torch.stack(losses).sum() if losses else torch.zeros((), device=problem.device)
+        record: dict[str, Any] = {
+            "epoch": epoch,
+            "loss": float(group.add(total)) / sum(map(len, batches)),
+            "learning_rate": optimizer.param_groups[0]["lr"],
+        }
+        if len(problem.validation):
+            record.update(problem.validate(module, group))
+        return record
+
     return train_epochs(
         module,
         optimizer,
-        lambda epoch: _epoch(module, problem, settings, optimizer, epoch, reseed, group),
-        settings.epochs,
-        patience=settings.patience,
+        run_epoch,
+        epochs,
+        patience=patience,
         store=store,
         progress=progress,
         group=group,
-        remedy=f"Lower lr={settings.lr:g}, or scale the features.",
+        remedy=f"Lower lr={float(router.lr):g}{remedy}.",
     )
 
 
@@ -98,7 +146,7 @@ def train_epochs(
     *,
     patience: int | None = None,
     store: Checkpoint | None = None,
-    progress: Callable[[int, int, str], Any] | None = None,
+    progress: Progress | None = None,
     group: Group | None = None,
     remedy: str = "Lower the learning rate.",
 ) -> Run:
@@ -110,24 +158,24 @@ def train_epochs(
         "validation_surrogate" where rows are held out
     epochs : how many to run
     patience : stop after so many epochs without a better validation loss; None to run all
-    store : where every epoch is written to, and where the run may continue from
+    store : checkpoint to continue from and to write after every epoch
     progress : called with epochs done, epochs in all and a message
     group : processes that train the module together
-    remedy : what to do about a training that diverges, for the error
+    remedy : advice in the error that says that training diverged
     """
     group = Group() if group is None else group
     run = Run() if store is None else _continued(store, module, optimizer, epochs, group)
     with torch.enable_grad():
         while not run.is_over(epochs, epochs if patience is None else patience):
-            record = epoch(run.epoch + 1)
-            # One process decides for all: a last digit that differs must not part them.
-            record, finite = group.first(partial(_judged, record, module))
+            own = epoch(run.epoch + 1)
+            # The first process decides for all, which may differ in the last digit.
+            record, finite = group.first(partial(_with_check, own, module))
             if not finite:
                 run.diverged = True
                 break
             run.add(record, module)
             if store is not None:
-                _write(store, run, module, optimizer, group)
+                group.first(partial(store.write, run, module, optimizer))
             if progress is not None and group.is_first:
                 progress(run.epoch, epochs, _message(record))
     if run.diverged and run.best is None:
@@ -137,10 +185,6 @@ def train_epochs(
     if run.best is not None:
         module.load_state_dict(run.best)
     return run
-
-
-def _judged(record: dict[str, Any], module: nn.Module) -> tuple[dict[str, Any], bool]:
-    return record, is_finite(module, record)
 
 
 def _continued(
@@ -162,59 +206,8 @@ def _continued(
     return run
 
 
-def _write(
-    store: Checkpoint,
-    run: Run,
-    module: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    group: Group,
-) -> None:
-    """Write an epoch down, once, and have everybody know if that failed."""
-    group.first(lambda: store.write(run, module, optimizer))
-
-
-def _epoch(
-    module: nn.Module,
-    problem: Problem,
-    settings: Settings,
-    optimizer: torch.optim.Optimizer,
-    epoch: int,
-    reseed: Callable[[int], None],
-    group: Group,
-) -> dict[str, Any]:
-    """One pass over the training rows in batches whose sizes differ by at most one."""
-    rng = np.random.default_rng([settings.seed, epoch])
-    order = rng.permutation(problem.train)
-    # Dropout must not strike the same places of every process's share.
-    reseed((int(rng.integers(2**63)) + group.rank) % 2**63)
-    steps = math.ceil(len(order) / settings.batch_size)
-    module.train()
-    rate = settings.lr
-    parts = []
-    for step, rows in enumerate(np.array_split(order, steps)):
-        if settings.schedule is not None:
-            rate = settings.lr * learning_rate((epoch - 1) * steps + step, settings.epochs * steps)
-            for options in optimizer.param_groups:
-                options["lr"] = rate
-        optimizer.zero_grad()
-        share = group.share(rows)
-        if len(share):
-            scores = module(problem.inputs(share))
-            check_output(scores, len(share), problem.n_experts)
-            loss = problem.losses(scores, share).sum() / len(rows)
-            loss.backward()  # type: ignore[no-untyped-call]
-            parts.append(loss.detach() * len(rows))
-        group.add_gradients(module)
-        optimizer.step()
-    total = torch.stack(parts).sum() if parts else torch.zeros((), device=problem.device)
-    record: dict[str, Any] = {
-        "epoch": epoch,
-        "loss": float(group.add(total)) / len(order),
-        "learning_rate": rate,
-    }
-    if len(problem.validation):
-        record.update(problem.validate(module, group))
-    return record
+def _with_check(record: dict[str, Any], module: nn.Module) -> tuple[dict[str, Any], bool]:
+    return record, is_finite(module, record)
 
 
 def learning_rate(step: int, steps: int) -> float:
@@ -232,6 +225,20 @@ def learning_rate(step: int, steps: int) -> float:
         return _between(START, 1.0, step / peak)
     peak = max(peak, 0.0)
     return _between(1.0, END, (step - peak) / max(steps - 1 - peak, 1.0))
+
+
+def warmup_rate(step: int, steps: int, warmup: float) -> float:
+    """Linear warm-up and decay: the rate of a step, counted from 0, as a share of the largest.
+
+    Examples
+    --------
+    >>> [round(warmup_rate(step, 10, 0.2), 3) for step in (0, 1, 2, 9)]
+    [0.5, 1.0, 1.0, 0.125]
+    """
+    rise = round(warmup * steps)
+    if step < rise:
+        return (step + 1) / rise
+    return (steps - step) / max(1, steps - rise)
 
 
 def _between(start: float, end: float, part: float) -> float:
@@ -258,23 +265,27 @@ def own_randomness(device: torch.device) -> Iterator[Callable[[int], None]]:
             generator.set_state(state)
 
 
-def _optimizer(module: nn.Module, settings: Settings) -> torch.optim.Optimizer:
-    """Weight decay on matrices alone: biases are as free as a linear router's intercept."""
-    free = [value for value in module.parameters() if value.requires_grad]
-    if not free:
-        raise InvalidInputError("module must have parameters to train; got none.")
-    groups: list[dict[str, Any]] = [
-        {"params": [value for value in free if value.ndim >= 2]},
-        {"params": [value for value in free if value.ndim < 2], "weight_decay": 0.0},
-    ]
-    groups = [group for group in groups if group["params"]]
+def make_optimizer(
+    parts: Sequence[tuple[nn.Module, float]], weight_decay: float, kind: str = "adamw"
+) -> torch.optim.Optimizer:
+    """Optimiser of modules, each with its learning rate; weight decay on matrices alone."""
+    groups: list[dict[str, Any]] = []
+    for part, rate in parts:
+        free = [value for value in part.parameters() if value.requires_grad]
+        matrices = [value for value in free if value.ndim >= 2]
+        vectors = [value for value in free if value.ndim < 2]
+        for values, decay in ((matrices, weight_decay), (vectors, 0.0)):
+            if values:
+                groups.append({"params": values, "lr": rate, "weight_decay": decay})
+    if not groups:
+        raise InvalidInputError(
+            "module must have parameters to train; got none.", parameter="module"
+        )
     # One kernel for all parameters, where torch has one.
-    fused = all(value.device.type in ("cpu", "cuda") for value in free)
-    lr, decay = settings.lr, settings.weight_decay
-    if settings.optimizer == "sgd":
-        return torch.optim.SGD(groups, lr, momentum=MOMENTUM, weight_decay=decay, fused=fused)
-    kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
-    return kind(groups, lr, weight_decay=decay, fused=fused)
+    fused = all(v.device.type in ("cpu", "cuda") for group in groups for v in group["params"])
+    if kind == "sgd":
+        return torch.optim.SGD(groups, momentum=MOMENTUM, fused=fused)
+    return (torch.optim.Adam if kind == "adam" else torch.optim.AdamW)(groups, fused=fused)
 
 
 def _message(record: dict[str, Any]) -> str:

@@ -1,7 +1,8 @@
-"""The network: an encoder, its tokens pooled into one vector, and a linear head that scores experts."""
+"""The network: an encoder with pooling, a linear head that scores experts, and its training data."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -10,10 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mild.core.arrays import FloatArray, IntArray
 from mild.features.base import Rows
 from mild.features.tokens import Ids, batches_by_length, padded
+from mild.policies import Decoder
+from mild.routers.neural.problem import Problem
+from mild.routers.targets import Targets
 
-__all__ = ["PooledEncoder", "RoutingNetwork"]
+__all__ = ["PooledEncoder", "RoutingNetwork", "TextProblem", "batches"]
+
+# Batches among whose texts those of similar length are put together: less padding, still random.
+POOL = 16
 
 
 class PooledEncoder(nn.Module):
@@ -55,7 +63,7 @@ class PooledEncoder(nn.Module):
 
 
 class RoutingNetwork(nn.Module):
-    """Lists of token numbers to scores (n, n_experts). All experts start equal: the head is 0 at first.
+    """Token numbers to scores (n, n_experts). The head is initialised to 0, so that experts start equal.
 
     Parameters
     ----------
@@ -84,7 +92,7 @@ class RoutingNetwork(nn.Module):
         self.precision = precision
 
     def forward(self, rows: Sequence[Ids]) -> Tensor:
-        """Scores (n, n_experts); one batch in training, as many as it takes otherwise."""
+        """Scores (n, n_experts); in training all rows are one batch."""
         if self.training:
             with self._autocast():
                 vectors = self.encoder(*self._inputs(rows))
@@ -116,3 +124,51 @@ class RoutingNetwork(nn.Module):
         if self.precision == "float32" or device.type != "cuda":
             return nullcontext()
         return torch.autocast(device.type, torch.bfloat16)
+
+
+class TextProblem(Problem):
+    """A problem whose inputs are the token numbers of texts."""
+
+    def __init__(
+        self,
+        tokens: Sequence[Ids],
+        costs: FloatArray,
+        sample_weight: FloatArray | None,
+        targets: Targets,
+        decoder: Decoder,
+        held_out: float,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        # Texts have no columns of numbers.
+        nothing = np.empty((len(tokens), 0), np.float32)
+        super().__init__(nothing, costs, sample_weight, targets, decoder, held_out, seed, device)
+        self.tokens = tokens
+        self.lengths = np.array([len(row) for row in tokens])
+
+    def inputs(self, rows: IntArray) -> Any:
+        """Token numbers of some rows."""
+        return [self.tokens[row] for row in rows]
+
+    def batches(self, size: int, rng: np.random.Generator) -> list[IntArray]:
+        """The training rows in random batches of texts of similar length."""
+        return batches(self.train, self.lengths, size, rng)
+
+
+def batches(
+    rows: IntArray, lengths: IntArray, size: int, rng: np.random.Generator
+) -> list[IntArray]:
+    """All rows in batches whose sizes differ by at most one, in random order, of similar length each.
+
+    Examples
+    --------
+    >>> parts = batches(np.arange(5), np.array([9, 1, 8, 2, 3]), 2, np.random.default_rng(0))
+    >>> sorted(sorted(part.tolist()) for part in parts)
+    [[0], [1, 3], [2, 4]]
+    """
+    steps = math.ceil(len(rows) / size)
+    order = rng.permutation(rows)
+    pools = np.array_split(order, math.ceil(steps / POOL))
+    alike = np.concatenate([pool[np.argsort(lengths[pool], kind="stable")] for pool in pools])
+    parts = np.array_split(alike, steps)
+    return [parts[place] for place in rng.permutation(steps)]

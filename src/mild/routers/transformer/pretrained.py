@@ -1,4 +1,4 @@
-"""A pretrained encoder: found by folder, package or name, loaded with its tokenizer."""
+"""Loading of a pretrained encoder and its tokenizer by folder, package or name."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from mild.features.model_places import model_folder
 __all__ = ["Pretrained", "find_folder", "load_pretrained"]
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
-# What is fetched of a model on the hub.
+# Files that are fetched from the hub.
 PATTERNS = ["*.json", "*.safetensors", "*.model", "*.txt", "pytorch_model.bin", "1_Pooling/*"]
-# Models that count positions from beyond the padding token's.
+# Models whose positions start after that of the padding token.
 SHIFTED = ("roberta", "camembert", "mpnet", "esm", "longformer")
 
 
@@ -32,12 +32,12 @@ class Pretrained:
 
     Attributes
     ----------
-    folder : where its files lie
+    folder : folder of its files
     model : module of transformers: input_ids, attention_mask -> last_hidden_state
     tokenizer : JSON for the ``tokenizers`` library
     pad : number of the padding token
-    pooling : "cls" or "mean", what suits it
-    longest : tokens that it can read
+    pooling : "cls" or "mean"
+    longest : tokens that it can read at most
     width : numbers per token
     """
 
@@ -71,7 +71,7 @@ def load_pretrained(name: str, download: bool = False) -> Pretrained:
     weights alone, which builds tensors and nothing else.
     """
     try:
-        # By name: without the extra these packages have no types, and none are needed here.
+        # Imported by name: without the extra these packages have no types.
         importlib.import_module("torch")
         transformers = importlib.import_module("transformers")
     except ImportError as error:
@@ -116,7 +116,7 @@ def load_pretrained(name: str, download: bool = False) -> Pretrained:
             f"{type(tokenizer).__name__}."
         )
     if getattr(model, "pooler", None) is not None:
-        # Its own pooling is not used: without it there is nothing idle to train and to write.
+        # Its own pooling is not used.
         model.pooler = None
     return Pretrained(
         folder,
@@ -149,7 +149,7 @@ def _pooling(folder: Path, config: Any) -> str:
 
 
 def _hub_folder(name: str, download: bool) -> Path | None:
-    """Folder of a model of the hub: in its cache, or fetched into it if that was asked for."""
+    """Folder of a model in the cache of the hub, or fetched if ``download``."""
     try:
         hub = importlib.import_module("huggingface_hub")
     except ImportError:
@@ -166,14 +166,13 @@ def _hub_folder(name: str, download: bool) -> Path | None:
 
 @contextmanager
 def _quiet(transformers: Any) -> Iterator[None]:
-    """No bars and no reports of weights that are not needed, while a model is loaded."""
+    """Silence progress bars and reports while a model is loaded."""
     log = transformers.utils.logging
     bars, level = log.is_progress_bar_enabled(), log.get_verbosity()
     log.disable_progress_bar()
     log.set_verbosity_error()
     try:
         with warnings.catch_warnings():
-            # What packages say to each other about their ways of doing things.
             warnings.simplefilter("ignore", DeprecationWarning)
             warnings.simplefilter("ignore", FutureWarning)
             yield

