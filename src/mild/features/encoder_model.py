@@ -1,24 +1,23 @@
-"""A sentence encoder on disk: which files, how its tokens become one vector, and the running of it."""
+"""A sentence encoder: its files, how its token vectors become one, and the model in memory."""
 
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
 
-from mild.errors import DataFileError, MissingExtraError
+from mild.errors import DataFileError
 from mild.features.base import Rows
-from mild.features.model_places import digest_files, model_folder
+from mild.features.model_files import digest_files, import_extra, model_folder, read_json
+from mild.features.tokens import cut_texts
 
 __all__ = ["EncoderFiles", "RunningEncoder", "find_encoder"]
 
-# What decides which vector a text gets.
+# Files that determine the vectors.
 FILES = (
     "config.json",
     "model.safetensors",
@@ -30,22 +29,20 @@ FILES = (
     "1_Pooling/config.json",
 )
 POOLINGS = ("mean", "cls")
-# Characters read for each token that is kept: bounds the time of a text of a million characters.
-CHARACTERS_PER_TOKEN = 16
 
 
 @dataclass(frozen=True)
 class EncoderFiles:
-    """A folder with a sentence encoder, and how it is meant to be used.
+    """A folder with a sentence encoder, and its settings.
 
     Attributes
     ----------
     folder : where the files lie
-    digest : SHA-256 over those that matter
-    pooling : "mean" of the tokens' vectors, or that of the first token ("cls")
+    digest : SHA-256 over ``FILES``
+    pooling : "mean" of the token vectors, or the vector of the first token ("cls")
     normalize : whether vectors are scaled to norm 1
     max_length : tokens that are read of a text
-    width : numbers per vector
+    width : length of a vector
     """
 
     folder: Path
@@ -70,17 +67,18 @@ def find_encoder(name: str, hint: str | None = None, *, download: bool = False) 
             f"the encoder in {folder} must have its weights in model.safetensors; other files may be "
             f"pickles, which could run any code."
         )
-    config = _json(folder, "config.json")
-    pooling = _json(folder, "1_Pooling/config.json")
-    modules = _json(folder, "modules.json")
+    config = read_json(folder / "config.json")
+    pooling = read_json(folder / "1_Pooling/config.json")
+    modules = read_json(folder / "modules.json")
     types = [str(entry.get("type", "")) for entry in modules] if isinstance(modules, list) else []
+    sentences = read_json(folder / "sentence_bert_config.json")
     longest = min(config.get("max_position_embeddings", 512), 512)
     return EncoderFiles(
         folder=folder,
         digest=digest_files(folder, FILES),
         pooling="cls" if pooling.get("pooling_mode_cls_token") else "mean",
         normalize=any(name.endswith("Normalize") for name in types),
-        max_length=int(_json(folder, "sentence_bert_config.json").get("max_seq_length", longest)),
+        max_length=int(sentences.get("max_seq_length", longest)),
         width=int(config["hidden_size"]),
     )
 
@@ -89,15 +87,8 @@ class RunningEncoder:
     """The encoder in memory: batches of texts in, float32 vectors out. Needs transformers and torch."""
 
     def __init__(self, files: EncoderFiles, max_length: int, device: str | None = None) -> None:
-        try:
-            # By name: without the extra these packages have no types, and none are needed here.
-            self.torch = importlib.import_module("torch")
-            transformers = importlib.import_module("transformers")
-        except ImportError as error:
-            raise MissingExtraError(
-                "sentence encoders need the packages torch and transformers; pip install "
-                "'mild-learn[encoder]'."
-            ) from error
+        packages = ("torch", "transformers")
+        self.torch, transformers = import_extra("sentence encoders", "encoder", *packages)
         self.files = files
         self.max_length = max_length
         self.device = device or ("cuda" if self.torch.cuda.is_available() else "cpu")
@@ -118,18 +109,18 @@ class RunningEncoder:
         finally:
             if bars:
                 log.enable_progress_bar()
-        # Weights may be kept in 16 bits; sums are taken in 32.
+        # Weights may be stored in 16 bits; compute in 32.
         self.model.float().eval().to(self.device)
 
     def encode(self, texts: Sequence[str]) -> Rows:
         """Vectors (n_texts, width) of one batch."""
         torch = self.torch
-        cut = [
-            text[: self.max_length * CHARACTERS_PER_TOKEN].encode("utf-8", "replace").decode()
-            for text in texts
-        ]
         inputs = self.tokenizer(
-            cut, padding=True, truncation=True, max_length=self.max_length, return_tensors="pt"
+            cut_texts(texts, self.max_length),
+            padding=True,
+            truncation=True,
+            max_length=self.max_length,
+            return_tensors="pt",
         ).to(self.device)
         with torch.inference_mode():
             hidden = self.model(**inputs).last_hidden_state.float()
@@ -143,18 +134,8 @@ class RunningEncoder:
         return np.asarray(rows.cpu().numpy(), np.float32)
 
 
-def _json(folder: Path, name: str) -> Any:
-    path = folder / name
-    if not path.is_file():
-        return {}
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataFileError(f"{path} must be JSON ({error}).") from error
-
-
 def _hub_folder(name: str, download: bool) -> Path | None:
-    """Folder of a model of the hub: in its cache, or fetched into it if that was asked for."""
+    """Folder of a model in the hub's cache; with ``download`` it is fetched first."""
     try:
         hub = importlib.import_module("huggingface_hub")
     except ImportError:
