@@ -1,4 +1,4 @@
-"""Experts by the name that a person types: whole, or short where only one can be meant."""
+"""Experts by full name, or by an unambiguous short name."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from mild.errors import InvalidInputError, listed
 
 __all__ = ["match_expert", "match_experts"]
 
-# "0.5B" is one part of "Qwen2.5-0.5B-Instruct": a dot does not end a part.
+# "0.5B" is one part of "Qwen2.5-0.5B-Instruct": a dot does not separate parts.
 PART = re.compile(r"[^\w.]|_")
 
 
 def match_expert(name: str, experts: Sequence[str]) -> str:
-    """The expert that ``name`` means.
+    """The expert that ``name`` refers to.
 
-    The whole name, then the whole name in other case, then one of its parts (``7B`` in
-    ``Qwen2.5-7B-Instruct``), then its end, then any piece of it. The first of these that holds
-    decides, and must hold for one expert only.
+    Tried in this order: the full name, the full name in other case, a part (``7B`` in
+    ``Qwen2.5-7B-Instruct``), the end, any substring. The first rule that matches must match one expert
+    only.
 
     Examples
     --------
