@@ -10,7 +10,7 @@ import pytest
 
 from mild.errors import ArtifactError, DataFileError, InvalidInputError, MissingExtraError
 from mild.features import EncoderFeatures
-from mild.features.encoder_model import RunningEncoder, find_encoder
+from mild.features.encoder import RunningEncoder, find_encoder
 from text_cases import make_texts
 
 torch = pytest.importorskip("torch")

@@ -45,10 +45,14 @@ def match_expert(name: str, experts: Sequence[str]) -> str:
         if len(found) == 1:
             return found[0]
         if found:
-            raise InvalidInputError(f"{name!r} must mean one expert; it fits {listed(found)}.")
+            raise InvalidInputError(
+                f"{name!r} must mean one expert; it fits {listed(found)}.", parameter="experts"
+            )
     close = difflib.get_close_matches(name, experts, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
-    raise InvalidInputError(f"{name!r} is none of the experts {listed(experts)}.{hint}")
+    raise InvalidInputError(
+        f"{name!r} is none of the experts {listed(experts)}.{hint}", parameter="experts"
+    )
 
 
 def match_experts(wanted: str | Sequence[str], experts: Sequence[str]) -> list[str]:
@@ -64,7 +68,9 @@ def match_experts(wanted: str | Sequence[str], experts: Sequence[str]) -> list[s
     else:
         names = list(wanted)
     if not names:
-        raise InvalidInputError(f"experts must name at least one expert; got {wanted!r}.")
+        raise InvalidInputError(
+            f"experts must name at least one expert; got {wanted!r}.", parameter="experts"
+        )
     chosen: dict[str, None] = {}
     for name in names:
         by_pattern = (

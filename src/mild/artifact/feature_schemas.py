@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mild.artifact.state import State
 from mild.errors import ArtifactError
 from mild.features import FEATURES, OnnxFeatures
-from mild.features.encoder_model import POOLINGS
+from mild.features.encoder import POOLINGS
 from mild.features.hashing.features import LIMITS, VERSION
 from mild.features.hashing.terms import NUMBER_NAMES
 

@@ -63,8 +63,6 @@ def model_folder(name: str, hint: str | None, file: str) -> Path | None:
 
 def file_digest(path: Path) -> str:
     """SHA-256 of a file."""
-    if not path.is_file():
-        raise DataFileError(f"{path} must be a file; there is none.")
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

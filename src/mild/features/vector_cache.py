@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -67,18 +67,15 @@ class VectorCache:
             rows.setdefault(text_key(text), []).append(i)
         keys = list(rows)
         found: dict[int, Rows] = {}
-        try:
-            with closing(self._open()) as store:
-                for start in range(0, len(keys), KEYS_PER_QUERY):
-                    some = keys[start : start + KEYS_PER_QUERY]
-                    marks = ",".join("?" * len(some))
-                    query = f"SELECT key, vector FROM vectors WHERE key IN ({marks})"
-                    for key, blob in store.execute(query, some):
-                        vector = np.frombuffer(blob, "<f4")
-                        if vector.size == self.width and np.isfinite(vector).all():
-                            found |= dict.fromkeys(rows[key], vector)
-        except sqlite3.Error as error:
-            raise self._unreadable(error) from error
+        with self._open() as store:
+            for start in range(0, len(keys), KEYS_PER_QUERY):
+                some = keys[start : start + KEYS_PER_QUERY]
+                marks = ",".join("?" * len(some))
+                query = f"SELECT key, vector FROM vectors WHERE key IN ({marks})"
+                for key, blob in store.execute(query, some):
+                    vector = np.frombuffer(blob, "<f4")
+                    if vector.size == self.width and np.isfinite(vector).all():
+                        found |= dict.fromkeys(rows[key], vector)
         return found
 
     def put(self, texts: Sequence[str], rows: Rows) -> None:
@@ -87,13 +84,11 @@ class VectorCache:
             (text_key(text), row.astype("<f4").tobytes())
             for text, row in zip(texts, rows, strict=True)
         ]
-        try:
-            with closing(self._open()) as store, store:
-                store.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", content)
-        except sqlite3.Error as error:
-            raise self._unreadable(error) from error
+        with self._open() as store, store:
+            store.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", content)
 
-    def _open(self) -> sqlite3.Connection:
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -101,17 +96,14 @@ class VectorCache:
                 f"cannot create the folder {self.path.parent} for vectors: "
                 f"{error.strerror or error}; name another one in ${CACHE_VARIABLE}."
             ) from error
-        store = sqlite3.connect(self.path, timeout=60)
         try:
-            store.execute(
-                "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID"
-            )
-        except sqlite3.Error:
-            store.close()
-            raise
-        return store
-
-    def _unreadable(self, error: sqlite3.Error) -> DataFileError:
-        return DataFileError(
-            f"the file of encoded vectors {self.path} cannot be used ({error}); delete it."
-        )
+            with closing(sqlite3.connect(self.path, timeout=60)) as store:
+                store.execute(
+                    "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB) "
+                    "WITHOUT ROWID"
+                )
+                yield store
+        except sqlite3.Error as error:
+            raise DataFileError(
+                f"the file of encoded vectors {self.path} cannot be used ({error}); delete it."
+            ) from error

@@ -69,16 +69,22 @@ class VectorFeatures(TextFeatures):
         try:
             rows = np.asarray(given, np.float32)
         except (TypeError, ValueError) as error:
-            raise InvalidInputError(f"vectors must be rows of numbers; got {error}.") from error
+            raise InvalidInputError(
+                f"vectors must be rows of numbers; got {error}.", parameter="vectors"
+            ) from error
         if rows.ndim != 2 or rows.shape[1] == 0:
-            raise InvalidInputError(f"vectors must have shape (n, width); got shape {rows.shape}.")
+            raise InvalidInputError(
+                f"vectors must have shape (n, width); got shape {rows.shape}.", parameter="vectors"
+            )
         if not np.isfinite(rows).all():
             row, column = np.argwhere(~np.isfinite(rows))[0]
             raise InvalidInputError(
-                f"vectors must be finite; got {rows[row, column]} in row {row}, column {column}."
+                f"vectors must be finite; got {rows[row, column]} in row {row}, column {column}.",
+                parameter="vectors",
             )
         if self.n_features and rows.shape[1] != self.n_features:
             raise InvalidInputError(
-                f"vectors{where} must have {self.n_features} numbers each; got {rows.shape[1]}."
+                f"vectors{where} must have {self.n_features} numbers each; got {rows.shape[1]}.",
+                parameter="vectors",
             )
         return rows

@@ -8,7 +8,7 @@ import numpy as np
 
 from mild.errors import ArtifactError
 from mild.features import EncoderFeatures, OnnxFeatures
-from mild.features.encoder_model import RunningEncoder, find_encoder
+from mild.features.encoder import RunningEncoder, find_encoder
 from mild.features.onnx import ENCODER_FILE
 from mild.features.tokens import Tokens
 
