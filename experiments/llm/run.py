@@ -28,7 +28,7 @@ from mild.data.splits import Split, bundles, folds, random_splits
 from mild.errors import DataFileError, InvalidInputError, check_option
 from mild.features import make_features
 from mild.features.embedding import flat_scale
-from mild.features.model_places import digest_files, model_folder
+from mild.features.model_files import digest_files, model_folder
 from mild.metrics import shuffled_control
 from mild.routers.linear import LinearRouter
 from mild.routers.targets import LDAM_SCALE

@@ -24,6 +24,7 @@ from mild.policies import (
     StackPolicy,
     StandardizedPolicy,
 )
+from text_router_cases import folders  # noqa: F401
 
 N_FEATURES, N_EXPERTS = 4, 3
 NAMES = ["small", "medium", "large"]

@@ -185,7 +185,7 @@ def test_parameters_are_plain_json(data, tmp_path):
 REFUSED = [
     (make_pipeline(PCA(2), LinearRouter()), r"step 'pca' \(PCA\)\. Save the router alone"),
     (RandomRouter(), "a random router is a yardstick and is not saved"),
-    (OracleRouter(), "OracleRouter decides by costs that nobody knows"),
+    (OracleRouter(), "OracleRouter decides by costs that are not known"),
 ]
 
 

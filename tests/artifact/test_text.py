@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mild.artifact import LoadedRouter, load, save
-from mild.artifact.text_kinds import CHECKS
+from mild.artifact.feature_schemas import CHECKS
 from mild.errors import ArtifactError, InvalidInputError, UnsupportedError
 from mild.features import FEATURES, HashingFeatures, StaticFeatures, VectorFeatures
 from mild.policies import Decoder, LinearPolicy, PricedPolicy
@@ -257,15 +257,15 @@ TENSOR_CHANGES = [
     ("terms", lambda a: shaken(a, -1, 1 << 20), "must hold ascending buckets"),
     ("terms", lambda a: shaken(a, 1, -2_000_000_000), "must hold ascending buckets"),
     ("terms", lambda a: shaken(a, 1, a[0]), "must hold ascending buckets"),
-    ("terms", lambda a: a[:-1].copy(), "tensor 'text.weights' must be float32 of shape"),
+    ("terms", lambda a: a[:-1].copy(), "tensor 'text.weights' must have shape (n_terms"),
     ("terms", lambda a: a.astype(np.float32), "tensor 'text.terms' must be int32"),
-    ("terms", lambda a: a[None], "tensor 'text.terms' must be int32 of shape"),
+    ("terms", lambda a: a[None], "tensor 'text.terms' must have shape (n_terms"),
     ("terms", lambda a: a.astype(np.int64), "tensor 'text.terms' must be one of F16"),
     ("projection", lambda a: a.astype(np.float16), "tensor 'text.projection' must be int8"),
-    ("projection", lambda a: a[:, :-1].copy(), "tensor 'text.projection' must be int8 of shape"),
+    ("projection", lambda a: a[:, :-1].copy(), "tensor 'text.projection' must have shape"),
     ("weights", lambda a: shaken(a, 3, np.nan), "tensor 'text.weights' must be finite"),
     ("centre", lambda a: shaken(a, 3, np.inf), "tensor 'text.centre' must be finite"),
-    ("centre", lambda a: a[:-1].copy(), "tensor 'text.centre' must be float32 of shape (15,)"),
+    ("centre", lambda a: a[:-1].copy(), "tensor 'text.centre' must have shape (n_features = 15)"),
     ("centre", lambda a: a.astype(float), "tensor 'text.centre' must be one of F16"),
     ("scale", lambda a: shaken(a, 3, 0), "tensor 'text.scale' must be positive; got 0"),
     ("scale", lambda a: shaken(a, 3, -1), "tensor 'text.scale' must be positive; got -1"),
@@ -298,7 +298,7 @@ def test_an_extra_tensor_is_named(folder, damage):
     change = damage(folder)
     change.tensors["text.extra"] = np.zeros(2, np.float32)
     change.write()
-    assert "tensor 'text.extra' does not belong to features of this kind" in refusal(folder)
+    assert "tensor 'text.extra' does not belong to a router of this kind" in refusal(folder)
 
 
 def test_a_router_without_features_may_have_no_tensors_of_them(saved, damage):
@@ -395,7 +395,7 @@ class TestStatic:
         folder = save(LoadedRouter(linear(5), NAMES, text=features), tmp_path / "router")
         rows = len(damage(folder).tensors["text.table"])
         for array, sentence in (
-            (np.zeros((rows, 4), np.float16), "tensor 'text.table' must be float16 of shape"),
+            (np.zeros((rows, 4), np.float16), "tensor 'text.table' must have shape"),
             (np.zeros((0, 5), np.float16), "tensor 'text.table' must have at least one row"),
             (np.zeros((rows, 5), np.float32), "tensor 'text.table' must be float16"),
             (np.full((rows, 5), np.nan, np.float16), "tensor 'text.table' must be finite"),

@@ -83,8 +83,9 @@ def test_what_is_no_list_is_refused():
 
 @pytest.mark.parametrize("wrong", [None, 3, b"x", float("nan")])
 def test_a_text_that_is_no_string_is_named_by_its_place(wrong):
-    with pytest.raises(InvalidInputError, match=f"got {type(wrong).__name__} at place 1"):
+    with pytest.raises(InvalidInputError, match=f"got {type(wrong).__name__} at place 1") as caught:
         check_texts(["good", wrong])
+    assert caught.value.code == "invalid_texts"
 
 
 @pytest.mark.parametrize("features", [HashingFeatures(), StaticFeatures(), VectorFeatures()])

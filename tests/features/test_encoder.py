@@ -10,7 +10,7 @@ import pytest
 
 from mild.errors import ArtifactError, DataFileError, InvalidInputError, MissingExtraError
 from mild.features import EncoderFeatures
-from mild.features.encoder_model import RunningEncoder, find_encoder
+from mild.features.encoder import RunningEncoder, find_encoder
 from text_cases import make_texts
 
 torch = pytest.importorskip("torch")
@@ -213,7 +213,7 @@ def test_a_missing_package_is_named(folder, monkeypatch):
             raise ImportError(name)
         return real(name, package)
 
-    monkeypatch.setattr("mild.features.encoder_model.importlib.import_module", without)
+    monkeypatch.setattr("mild.features.model_files.importlib.import_module", without)
     with pytest.raises(MissingExtraError, match="torch and transformers"):
         RunningEncoder(find_encoder(str(folder)), 16)
 

@@ -116,5 +116,5 @@ def test_a_model_that_lacks_tokens_of_its_tokenizer_is_refused_in_a_sentence():
 
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(MissingExtraError, match=r"onnxruntime and tokenizers; pip install"):
+    with pytest.raises(MissingExtraError, match=r"onnxruntime; pip install"):
         build_features().fit(TEXTS)

@@ -12,7 +12,7 @@ from safetensors.numpy import save as pack
 
 from mild.errors import ArtifactError, DataFileError, MissingExtraError
 from mild.features import StaticFeatures
-from mild.features.static_model import find_static, read_table, read_tokenizer
+from mild.features.static import find_static, read_table, read_tokenizer
 
 pytest.importorskip("tokenizers")
 
@@ -134,7 +134,7 @@ def test_a_folder_without_a_model_is_refused(tmp_path):
 
 
 def test_wordllama_that_is_not_installed_is_asked_for(monkeypatch):
-    monkeypatch.setattr("mild.features.static_model.package_folder", lambda name: None)
+    monkeypatch.setattr("mild.features.static.package_folder", lambda name: None)
     with pytest.raises(MissingExtraError, match="pip install wordllama"):
         StaticFeatures().fit(["text"])
 

@@ -1,4 +1,4 @@
-"""A router on disk: a folder with ``router.json`` and ``tensors.safetensors``. Never a pickle.
+"""Routers on disk: a folder with ``router.json`` and ``tensors.safetensors``, never a pickle.
 
 Saving works for every fitted router. Loading gives a :class:`LoadedRouter`, which decides with
 NumPy alone: neither scikit-learn nor scipy nor torch is imported.

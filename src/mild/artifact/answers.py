@@ -1,4 +1,4 @@
-"""Decisions as JSON lines, written by a template: a tenth of what a general writer takes."""
+"""Decisions as JSON lines, written by a template: ten times as fast as ``json.dumps``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Answers", "error_line"]
 
 
 class Answers:
-    """Writes decisions of one router.
+    """Writes the decisions of one router.
 
     Parameters
     ----------
@@ -59,19 +59,14 @@ class Answers:
 
 
 def error_line(number: int, reason: str) -> str:
-    """What stands in the output for a line that could not be read."""
+    """Output for a line that could not be read."""
     return _json({"line": number, "error": reason})
 
 
 def _json(value: Any) -> str:
-    # A lone surrogate has no UTF-8; as an escape it is JSON.
     text = json.dumps(value, ensure_ascii=False)
-    return text if text.isascii() or _encodes(text) else json.dumps(value)
-
-
-def _encodes(text: str) -> bool:
     try:
         text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    except UnicodeEncodeError:  # a lone surrogate must be escaped
+        return json.dumps(value)
+    return text

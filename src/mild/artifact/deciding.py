@@ -1,4 +1,4 @@
-"""Choice, probabilities and expected costs in one pass: what is costly is worked out once."""
+"""Choice, probabilities and expected costs of a policy in one pass."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["Decisions", "decide_all"]
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """What a router makes of n inputs.
+    """Decisions for n inputs.
 
     Attributes
     ----------
     chosen : (n,) index of the expert
     probabilities : (n, n_experts) estimate of each expert's share of the expected reward
     costs : (n, n_experts) expected costs; None where the router has not learned them
-    values : (n, n_experts) what the choice is the largest of
-    by : what the values are: "expected cost" (with a minus), "probability", "score", "confidence"
+    values : (n, n_experts) the quantity that the choice maximises
+    by : name of that quantity: "expected cost" (negated), "probability", "score" or "confidence"
     """
 
     chosen: IntArray
@@ -34,7 +34,7 @@ class Decisions:
 
 
 def decide_all(policy: Policy, X: Any) -> Decisions:
-    """Decide for every row of X (n, n_features), float and finite.
+    """Decide for every row of X (n, n_features), float and finite. Scores are computed once.
 
     Examples
     --------
@@ -50,28 +50,18 @@ def decide_all(policy: Policy, X: Any) -> Decisions:
     if isinstance(policy, StackPolicy):
         return decide_all(policy.final, policy.features(X))
     if isinstance(policy, ScorePolicy):
-        return _by_scores(policy, X)
+        scores = policy.decision_function(X)
+        shares = policy.decoder.distribution(scores)
+        values, by = (scores, "score") if policy.decoder.by_argmax else (shares, "probability")
+        return Decisions(argmax_last(values), shares, None, values, by)
     if isinstance(policy, CostPolicy):
-        return _by_costs(policy, X)
-    chosen, shares = policy.predict(X), policy.predict_proba(X)
-    try:
         costs = policy.expected_costs(X)
+        # A constant policy may choose an expert by name.
+        least = type(policy).predict is CostPolicy.predict
+        chosen = argmax_last(-costs) if least else policy.predict(X)
+        return Decisions(chosen, policy.distribution_of(costs), costs, -costs, "expected cost")
+    chosen, shares, values = policy.predict(X), policy.predict_proba(X), policy.decision_function(X)
+    try:
+        return Decisions(chosen, shares, policy.expected_costs(X), values, "expected cost")
     except UnsupportedError:
-        return Decisions(chosen, shares, None, policy.decision_function(X), "confidence")
-    return Decisions(chosen, shares, costs, policy.decision_function(X), "expected cost")
-
-
-def _by_costs(policy: CostPolicy, X: Any) -> Decisions:
-    costs = policy.expected_costs(X)
-    # A constant may be told whom to ask.
-    own = type(policy).predict is not CostPolicy.predict
-    chosen = policy.predict(X) if own else argmax_last(-costs)
-    return Decisions(chosen, policy.distribution_of(costs), costs, -costs, "expected cost")
-
-
-def _by_scores(policy: ScorePolicy, X: Any) -> Decisions:
-    scores = policy.decision_function(X)
-    shares = policy.decoder.distribution(scores)
-    if policy.decoder.by_argmax:
-        return Decisions(argmax_last(scores), shares, None, scores, "score")
-    return Decisions(argmax_last(shares), shares, None, shares, "probability")
+        return Decisions(chosen, shares, None, values, "confidence")

@@ -1,4 +1,4 @@
-"""Experts by the name that a person types: whole, or short where only one can be meant."""
+"""Experts by full name, or by an unambiguous short name."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from mild.errors import InvalidInputError, listed
 
 __all__ = ["match_expert", "match_experts"]
 
-# "0.5B" is one part of "Qwen2.5-0.5B-Instruct": a dot does not end a part.
+# "0.5B" is one part of "Qwen2.5-0.5B-Instruct": a dot does not separate parts.
 PART = re.compile(r"[^\w.]|_")
 
 
 def match_expert(name: str, experts: Sequence[str]) -> str:
-    """The expert that ``name`` means.
+    """The expert that ``name`` refers to.
 
-    The whole name, then the whole name in other case, then one of its parts (``7B`` in
-    ``Qwen2.5-7B-Instruct``), then its end, then any piece of it. The first of these that holds
-    decides, and must hold for one expert only.
+    Tried in this order: the full name, the full name in other case, a part (``7B`` in
+    ``Qwen2.5-7B-Instruct``), the end, any substring. The first rule that matches must match one expert
+    only.
 
     Examples
     --------
@@ -45,10 +45,14 @@ def match_expert(name: str, experts: Sequence[str]) -> str:
         if len(found) == 1:
             return found[0]
         if found:
-            raise InvalidInputError(f"{name!r} must mean one expert; it fits {listed(found)}.")
+            raise InvalidInputError(
+                f"{name!r} must mean one expert; it fits {listed(found)}.", parameter="experts"
+            )
     close = difflib.get_close_matches(name, experts, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
-    raise InvalidInputError(f"{name!r} is none of the experts {listed(experts)}.{hint}")
+    raise InvalidInputError(
+        f"{name!r} is none of the experts {listed(experts)}.{hint}", parameter="experts"
+    )
 
 
 def match_experts(wanted: str | Sequence[str], experts: Sequence[str]) -> list[str]:
@@ -64,7 +68,9 @@ def match_experts(wanted: str | Sequence[str], experts: Sequence[str]) -> list[s
     else:
         names = list(wanted)
     if not names:
-        raise InvalidInputError(f"experts must name at least one expert; got {wanted!r}.")
+        raise InvalidInputError(
+            f"experts must name at least one expert; got {wanted!r}.", parameter="experts"
+        )
     chosen: dict[str, None] = {}
     for name in names:
         by_pattern = (

@@ -1,4 +1,4 @@
-"""Files that others look at, too: replaced as a whole, held by one process at a time."""
+"""Files shared between processes: replaced atomically, locked."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ try:
 except ImportError:  # Windows has no such locks
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["KERNEL_LOCKS", "FileLock", "check_free", "left_behind", "replacing"]
+__all__ = ["KERNEL_LOCKS", "FileLock", "check_free", "left_behind", "replacing", "sync_folder"]
 
 #: Whether the system has locks that end with the process that holds them.
 KERNEL_LOCKS = fcntl is not None
 
 
 def check_free(target: Path, overwrite: bool) -> Path:
-    """Refuse, before any work, a file that could not be written at the end."""
+    """Refuse, before any work, a file that cannot be written."""
     if target.is_dir():
         raise OutputExistsError(f"{target} must be a file; a folder is there.")
     if target.exists() and not overwrite:
@@ -39,10 +39,10 @@ def check_free(target: Path, overwrite: bool) -> Path:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write to, under another name in the same folder; made durable and renamed at the end.
+    """Replace a file atomically: write to a temporary file in the same folder, fsync, rename.
 
-    Whatever goes wrong leaves the old file, and nothing beside it: a reader, or a kill, finds the old one
-    or the new one. The new one has the mode of the old one. Errors are the system's.
+    On an error the old file stays and the temporary one is deleted. The new file has the mode of the old
+    one. Raises OSError.
 
     Examples
     --------
@@ -59,35 +59,33 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        # The system of a shared disk may not let us: the content matters more.
+        # Some network file systems do not allow it.
         with suppress(OSError):
             os.chmod(fresh, stat.S_IMODE(path.stat().st_mode))
         os.replace(fresh, path)
     finally:
         fresh.unlink(missing_ok=True)
-    if os.name == "posix":
-        _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def left_behind(path: Path) -> list[Path]:
-    """What kills while ``replacing`` a file have left beside it."""
+    """Temporary files of ``replacing`` that killed processes have left."""
     name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.new")
     return [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name)]
 
 
 class FileLock:
-    """A lock that the system holds for this process, and gives up when that ends, however it does.
+    """A lock of the operating system, released when the process ends, even if it is killed.
 
-    A file that a kill left behind is taken over: such a lock is never stale. Where the system has none, it
-    is always ours.
+    A lock file left by a killed process is taken over. On systems without such locks it is always free.
 
     Parameters
     ----------
-    place : of the lock file; it is there as long as the lock is held
+    place : path of the lock file, which exists while the lock is held
 
     Attributes
     ----------
-    holder : what another process, which has it, wrote into the file; empty before that is known
+    holder : what the process that holds the lock wrote into the file; empty before that is known
 
     Examples
     --------
@@ -104,9 +102,9 @@ class FileLock:
         self._descriptor: int | None = None
 
     def take(self, name: bytes = b"", wait: bool = False) -> bool:
-        """Whether it is ours now; with ``wait`` always, once the others have let go of it.
+        """Whether the lock was acquired; with ``wait``, block until it is.
 
-        ``name`` is what others find in ``holder``. Errors are the system's.
+        Others find ``name`` in ``holder``. Raises OSError.
         """
         if fcntl is None:
             return True
@@ -115,7 +113,7 @@ class FileLock:
             descriptor = os.open(self.place, os.O_RDWR | os.O_CREAT, 0o644)
             try:
                 fcntl.flock(descriptor, how)
-                # Its last holder may have removed the file meanwhile: then it guards nothing.
+                # The last holder may have removed the file meanwhile: then try again.
                 if self._is_there(descriptor):
                     self._descriptor = descriptor
             except BlockingIOError:
@@ -124,16 +122,16 @@ class FileLock:
             finally:
                 if self._descriptor is None:
                     os.close(descriptor)
-        with suppress(OSError):  # a full disk: it is held without a name
+        with suppress(OSError):  # on a full disk it is held without a name
             os.ftruncate(self._descriptor, 0)
             os.write(self._descriptor, name)
         return True
 
     def release(self) -> None:
-        """Give it up, if it is ours; the file is gone then."""
+        """Release the lock, if it is held, and remove the file."""
         if self._descriptor is None:
             return
-        # Removed while it is held: who waits for it will look again.
+        # Removed while held: a waiting process will open a new file.
         with suppress(OSError):
             if self._is_there(self._descriptor):
                 self.place.unlink()
@@ -141,7 +139,7 @@ class FileLock:
         self._descriptor = None
 
     def _is_there(self, descriptor: int) -> bool:
-        """Whether an open file is the one that is at the place now."""
+        """Whether an open file is still the one at ``place``."""
         try:
             return os.path.samestat(os.fstat(descriptor), os.stat(self.place))
         except FileNotFoundError:
@@ -154,8 +152,10 @@ class FileLock:
         self.release()
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the new name durable, too, on file systems that can."""
+def sync_folder(folder: Path) -> None:
+    """Make renames in a folder durable, where the system can."""
+    if os.name != "posix":
+        return
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""Which data was a router fitted on? One short answer that can be compared."""
+"""Fingerprint of the training data."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _add_dense(digest: Any, name: str, array: np.ndarray[Any, Any]) -> None:
 
 
 def _add_sparse(digest: Any, name: str, matrix: Any) -> None:
-    # Two CSR matrices with the same entries may store them in another order.
+    # The same entries may be stored in another order.
     matrix = matrix.copy()
     matrix.sum_duplicates()
     digest.update(f"{name} sparse {matrix.shape};".encode())

@@ -1,4 +1,4 @@
-"""A router that was read from disk: decides with NumPy alone."""
+"""A loaded router: decides with NumPy alone."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mild.artifact.deciding import Decisions, decide_all
 from mild.core.arrays import FloatArray, IntArray
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.features import TextFeatures
@@ -23,16 +24,16 @@ TEXT_BLOCK = 4096
 
 
 class LoadedRouter:
-    """A policy with the names and the history that were saved with it.
+    """A policy with the names and the metadata that were saved with it.
 
     Attributes
     ----------
-    policy : what decides
+    policy : the policy
     expert_names : names of the experts, in the order of the indices that ``predict`` gives
     feature_names : names of the features, or None if they had none
     metadata : read-only content of ``router.json`` as it was loaded
-    text : step from texts to features, or None if the router was fitted on numbers
-    marks : (n,) uint64, ascending: hashes by which training queries are recognised; None if not saved
+    text : text features, or None if the router was fitted on numbers
+    marks : (n,) uint64, ascending: hashes of the training queries; None if not saved
 
     Examples
     --------
@@ -93,6 +94,12 @@ class LoadedRouter:
         """Expected cost (n_samples, n_experts) of each expert, where the router has learned it."""
         return self._collect("expected_costs", X)
 
+    def decide(self, X: Any) -> Decisions:
+        """Choice, probabilities and expected costs of each row of X, in one pass."""
+        inputs = self._check_inputs(X)
+        self._check_finite(inputs, 0)
+        return decide_all(self.policy, inputs)
+
     def decide_one(self, x: FloatArray) -> int:
         """Expert for one float vector (n_features,). Nothing is checked: this is the fast path."""
         return self.policy.decide_one(x)
@@ -104,7 +111,7 @@ class LoadedRouter:
     def route(self, texts: Iterable[str]) -> IntArray:
         """Index of the chosen expert for each text.
 
-        Texts are taken block by block: a generator of any length goes through in constant memory.
+        Texts are read block by block, so a generator of any length takes constant memory.
         """
         step = self._text_step()
         chosen = [self.predict(step.transform(block)) for block in _text_blocks(texts)]
@@ -115,8 +122,16 @@ class LoadedRouter:
         return self.policy.decide_one(self._text_step().transform_one(text))
 
     def without(self, expert: int | str) -> LoadedRouter:
-        """The router with one expert gone, by index or name."""
-        index = self._expert_index(expert)
+        """The router without one expert, given by index or name."""
+        if not isinstance(expert, str):
+            index = int(expert)
+        elif expert in self.expert_names:
+            index = self.expert_names.index(expert)
+        else:
+            raise InvalidInputError(
+                f"expert must be one of {', '.join(self.expert_names)}; got {expert!r}.",
+                parameter="expert",
+            )
         policy = self.policy.without(index)
         names = [name for k, name in enumerate(self.expert_names) if k != index]
         return self._copy(policy, names)
@@ -149,7 +164,7 @@ class LoadedRouter:
         return self.text
 
     def _collect(self, method: str, X: Any) -> Any:
-        """Check and decide block by block, so that the check and the decision share the cache."""
+        """Check and decide block by block, so that a block stays in cache."""
         inputs = self._check_inputs(X)
         decide = getattr(self.policy, method)
         if inputs.shape[0] == 0:
@@ -168,42 +183,46 @@ class LoadedRouter:
         inputs = X.tocsr() if sparse else np.asarray(X)
         if inputs.dtype.kind not in "fiubO":
             example = "" if inputs.size == 0 else f" such as {np.ravel(inputs)[0]!r}"
-            raise InvalidInputError(f"X must hold numbers; got {inputs.dtype}{example}.")
+            raise InvalidInputError(
+                f"X must hold numbers; got {inputs.dtype}{example}.", parameter="X"
+            )
         if inputs.ndim != 2:
             raise InvalidInputError(
                 f"X must have shape (n_samples, n_features) = (n_samples, {self.n_features}); got "
                 f"{inputs.ndim} dimension(s), shape {inputs.shape}. For one input use "
-                f"X.reshape(1, -1)."
+                f"X.reshape(1, -1).",
+                parameter="X",
             )
         if inputs.shape[1] != self.n_features:
             raise InvalidInputError(
                 f"X must have the {self.n_features} feature(s) that the router was fitted with; "
-                f"got {inputs.shape[1]}."
+                f"got {inputs.shape[1]}.",
+                parameter="X",
             )
         if inputs.dtype not in (np.float32, np.float64):
             try:
                 inputs = inputs.astype(np.float64)
             except (TypeError, ValueError) as error:
-                raise InvalidInputError(f"X must hold numbers; got {error}.") from error
+                raise InvalidInputError(
+                    f"X must hold numbers; got {error}.", parameter="X"
+                ) from error
         return inputs
 
     def _check_names(self, X: Any) -> None:
         columns = getattr(X, "columns", None)
         if columns is None or self.feature_names is None:
             return
-        names = [str(name) for name in columns]
-        if names == self.feature_names:
-            return
-        for place, (name, got) in enumerate(zip(self.feature_names, names, strict=False)):
+        for i, (name, got) in enumerate(zip(self.feature_names, map(str, columns), strict=False)):
             if name != got:
                 raise InvalidInputError(
                     f"X must have the columns that the router was fitted with, in that order; "
-                    f"column {place} must be {name!r}, got {got!r}."
+                    f"column {i} must be {name!r}, got {got!r}.",
+                    parameter="X",
                 )
 
     def _check_finite(self, part: Any, first_row: int) -> None:
         values = part.data if hasattr(part, "tocsr") else part
-        # Faster than isfinite, and exact: squares add up to a finite number only if all are finite.
+        # Faster than isfinite: a sum of squares is finite only if every number is.
         with np.errstate(over="ignore", invalid="ignore"):
             flat = values.ravel(order="K")
             if np.isfinite(np.dot(flat, flat)):
@@ -215,21 +234,13 @@ class LoadedRouter:
         name = "" if self.feature_names is None else f" ({self.feature_names[column]!r})"
         raise InvalidInputError(
             f"X must be finite; got {dense[row, column]} in row {first_row + row}, "
-            f"column {column}{name}."
+            f"column {column}{name}.",
+            parameter="X",
         )
-
-    def _expert_index(self, expert: int | str) -> int:
-        if not isinstance(expert, str):
-            return int(expert)
-        if expert not in self.expert_names:
-            raise InvalidInputError(
-                f"expert must be one of {', '.join(self.expert_names)}; got {expert!r}."
-            )
-        return self.expert_names.index(expert)
 
 
 def _text_blocks(texts: Iterable[Any]) -> Iterator[Any]:
-    """Lists of at most TEXT_BLOCK texts; one string is passed on whole, to be refused by its reader."""
+    """Lists of at most TEXT_BLOCK texts; a single string is passed on, for ``transform`` to refuse."""
     if isinstance(texts, (str, bytes)):
         yield texts
         return

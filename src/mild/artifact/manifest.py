@@ -1,4 +1,4 @@
-"""``router.json``: what the folder says about itself, and the rules it must keep."""
+"""``router.json``: its content and its rules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mild.errors import ArtifactError
 __all__ = ["FORMAT", "MANIFEST_FILE", "SCHEMA_VERSION", "TENSORS_FILE", "Manifest", "names_problem"]
 
 FORMAT = "mild-router"
-# What is written is the oldest schema that can say it: 2 where there are a feature step or notes, else 1.
+# The oldest schema that fits is written: 2 where there are text features or notes, else 1.
 SCHEMA_VERSION = 2
 PLAIN_SCHEMA = 1
 # Keys that schema 1 does not have.
@@ -42,9 +42,9 @@ class Manifest:
     data : fingerprint and rows of the training data, or None
     tensors : shape and dtype of each tensor
     sha256 : of the tensors file
-    text : kind and settings of the step from texts to features, or None; schema 2
-    notes : what whoever saved it wants to know later (what counted as a cost, which table), or None;
-        information only; schema 2
+    text : kind and settings of the text features, or None; schema 2
+    notes : facts kept with the router (what counted as a cost, which table), or None; information only;
+        schema 2
     """
 
     mild_version: str
@@ -65,7 +65,7 @@ class Manifest:
 
     @property
     def schema_version(self) -> int:
-        """The oldest schema that can say this."""
+        """The oldest schema that has all the keys."""
         return PLAIN_SCHEMA if self.text is None and self.notes is None else SCHEMA_VERSION
 
     def as_dict(self) -> dict[str, Any]:
@@ -95,23 +95,18 @@ class Manifest:
             raise ArtifactError(
                 f"{MANIFEST_FILE} has the key {name!r}, unknown to schema {version}."
             )
-        manifest = cls(**content)
-        _check_fields(manifest)
-        if "text" in content:
-            _check_text(manifest.text)
-        if "notes" in content and not isinstance(manifest.notes, dict):
-            raise ArtifactError(f"notes must be an object; got {manifest.notes!r}.")
-        return manifest
+        _check_fields(content)
+        return cls(**content)
 
 
 def names_problem(what: str, names: object, count: int) -> str | None:
-    """What is wrong with a list of names, as a sentence; None if nothing is."""
+    """Why a list of names is refused, as a sentence; None if it is not."""
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         return f"{what} must be a list of non-empty strings; got {names!r}."
     if len(names) != count:
         return f"{what} must have {count} name(s), one each; got {len(names)}."
-    for place, name in enumerate(names):
-        if name in names[:place]:
+    for i, name in enumerate(names):
+        if name in names[:i]:
             return f"{what} must differ from each other; {name!r} appears twice."
     return None
 
@@ -175,44 +170,45 @@ def _check_format(content: dict[str, Any]) -> None:
         )
 
 
-def _check_fields(manifest: Manifest) -> None:
+def _check_fields(content: dict[str, Any]) -> None:
     for name in ("mild_version", "created", "kind"):
-        if not isinstance(getattr(manifest, name), str):
-            raise ArtifactError(f"{name} must be a string; got {getattr(manifest, name)!r}.")
-    for name in ("settings", "estimator", "tensors"):
-        if not isinstance(getattr(manifest, name), dict):
-            raise ArtifactError(f"{name} must be an object; got {getattr(manifest, name)!r}.")
+        _check(name, content[name], isinstance(content[name], str), "be a string")
+    for name in ("settings", "estimator", "tensors", *({"notes"} & set(content))):
+        _check(name, content[name], isinstance(content[name], dict), "be an object")
     for name in ("n_features", "n_experts"):
-        value = getattr(manifest, name)
-        if type(value) is not int or value < 1:
-            raise ArtifactError(f"{name} must be a positive integer; got {value!r}.")
-    if not {"class", "params"} <= set(manifest.estimator):
+        _check(name, content[name], _is_count(content[name]), "be a positive integer")
+    if not {"class", "params"} <= set(content["estimator"]):
         raise ArtifactError("estimator must have the keys class and params.")
-    problem = names_problem("expert_names", manifest.expert_names, manifest.n_experts)
-    if problem is None and manifest.feature_names is not None:
-        problem = names_problem("feature_names", manifest.feature_names, manifest.n_features)
+    problem = names_problem("expert_names", content["expert_names"], content["n_experts"])
+    if problem is None and content["feature_names"] is not None:
+        problem = names_problem("feature_names", content["feature_names"], content["n_features"])
     if problem is not None:
         raise ArtifactError(problem)
-    _check_data(manifest.data)
-    if not isinstance(manifest.sha256, str) or not _SHA256.fullmatch(manifest.sha256):
-        raise ArtifactError(f"sha256 must be 64 hexadecimal digits; got {manifest.sha256!r}.")
+    data = content["data"]
+    if data is not None:
+        right = isinstance(data, dict) and set(data) == {"fingerprint", "rows"}
+        _check("data", data, right, "be null or have fingerprint and rows")
+        _check_digest("data.fingerprint", data["fingerprint"])
+        _check("data.rows", data["rows"], _is_count(data["rows"]), "be a positive integer")
+    _check_digest("sha256", content["sha256"])
+    if "text" in content:
+        text = content["text"]
+        right = isinstance(text, dict) and set(text) == {"kind", "settings"}
+        right = right and isinstance(text["kind"], str)
+        _check("text", text, right, "have kind, a string, and settings")
+        settings = text["settings"]
+        _check("text.settings", settings, isinstance(settings, dict), "be an object")
 
 
-def _check_text(text: object) -> None:
-    right = isinstance(text, dict) and set(text) == {"kind", "settings"}
-    if not right or not isinstance(text, dict) or not isinstance(text["kind"], str):
-        raise ArtifactError(f"text must have kind, a string, and settings; got {text!r}.")
-    if not isinstance(text["settings"], dict):
-        raise ArtifactError(f"text.settings must be an object; got {text['settings']!r}.")
+def _check(name: str, value: object, right: bool, rule: str) -> None:
+    if not right:
+        raise ArtifactError(f"{name} must {rule}; got {value!r}.")
 
 
-def _check_data(data: object) -> None:
-    if data is None:
-        return
-    if not isinstance(data, dict) or set(data) != {"fingerprint", "rows"}:
-        raise ArtifactError(f"data must be null or have fingerprint and rows; got {data!r}.")
-    mark, rows = data["fingerprint"], data["rows"]
-    if not isinstance(mark, str) or not _SHA256.fullmatch(mark):
-        raise ArtifactError(f"data.fingerprint must be 64 hexadecimal digits; got {mark!r}.")
-    if type(rows) is not int or rows < 1:
-        raise ArtifactError(f"data.rows must be a positive integer; got {rows!r}.")
+def _check_digest(name: str, value: object) -> None:
+    right = isinstance(value, str) and _SHA256.fullmatch(value) is not None
+    _check(name, value, right, "be 64 hexadecimal digits")
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 1

@@ -1,4 +1,4 @@
-"""New prices for a router that keeps errors and prices apart."""
+"""New prices for a router with separate heads for errors and prices."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mild.artifact import LoadedRouter
 from mild.artifact.expert_names import match_expert
+from mild.artifact.loaded import LoadedRouter
 from mild.errors import InvalidInputError
 from mild.policies import PricedPolicy, StandardizedPolicy
 
@@ -16,7 +16,7 @@ __all__ = ["Prices", "is_priced", "new_prices"]
 
 @dataclass(frozen=True)
 class Prices:
-    """Prices to decide under: one per expert in their order, or a weight; None keeps the router's."""
+    """New prices: one per expert, in their order, or a weight; None keeps the router's."""
 
     betas: tuple[float, ...] | None = None
     weight: float | None = None
@@ -29,7 +29,7 @@ class Prices:
 
 
 def is_priced(router: LoadedRouter) -> bool:
-    """Whether a router keeps errors and prices apart, so that prices can be changed."""
+    """Whether a router has separate heads for errors and prices, so that prices can be changed."""
     policy = router.policy
     while isinstance(policy, StandardizedPolicy):
         policy = policy.inner
@@ -41,14 +41,14 @@ def new_prices(
     beta: Mapping[str, float] | None = None,
     price_weight: float | None = None,
 ) -> Prices:
-    """Prices to decide under from now on; none if nothing is said.
+    """Check new prices and bring them into the order of the router's experts.
 
     Parameters
     ----------
-    router : loaded router; one that keeps no prices apart is refused, with its reason
-    beta : expert -> what asking it costs, in wrong answers, by name or short name: replaces all prices;
+    router : loaded router; one without a price head is refused
+    beta : expert name, or short name -> its price in units of one wrong answer. Replaces all prices;
         experts that are not named cost nothing
-    price_weight : wrong answers that one dollar is worth, where that alone was the price in fitting
+    price_weight : wrong answers per dollar, if the router was fitted with a price weight alone
     """
     if beta is None and price_weight is None:
         return Prices()
@@ -57,16 +57,18 @@ def new_prices(
         if price_weight is not None:
             raise InvalidInputError(
                 "beta and price_weight cannot both be changed after fitting: new betas replace all "
-                "prices. Give one of them."
+                "prices. Give one of them.",
+                parameter="price_weight",
             )
         named = {match_expert(name, router.expert_names): value for name, value in beta.items()}
         prices = Prices(tuple(named.get(name, 0.0) for name in router.expert_names), 1.0)
     elif is_priced(router) and not _fitted_on_dollars(router):
         raise InvalidInputError(
             "price_weight can be changed after fitting only if the router was fitted with price_weight "
-            "alone; give beta, or fit again."
+            "alone; give beta, or fit again.",
+            parameter="price_weight",
         )
-    prices.on(router)  # a router without prices of its own says so here
+    prices.on(router)  # raises if the router has no price head
     return prices
 
 

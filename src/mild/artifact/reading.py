@@ -1,4 +1,4 @@
-"""Folder to router: everything is checked before it is used, and nothing is ever unpickled."""
+"""Loading: everything is checked before it is used, and nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, deserialize
 
-from mild.artifact.kinds import check_policy_state
+from mild.artifact.feature_schemas import TEXT_DTYPES, TEXT_PREFIX, check_text_state
 from mild.artifact.loaded import LoadedRouter
 from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE, Manifest
-from mild.artifact.marks import MARKS_DTYPES, MARKS_TENSOR, check_marks
-from mild.artifact.rules import split
-from mild.artifact.text_kinds import TEXT_DTYPES, TEXT_PREFIX, check_text_state
+from mild.artifact.policy_schemas import check_policy_state
+from mild.artifact.query_hashes import HASHES_DTYPES, HASHES_TENSOR, check_query_hashes
+from mild.artifact.state import split
 from mild.errors import ArtifactError, DataFileError
 from mild.features import FEATURES, TextFeatures
 from mild.policies import POLICIES
@@ -26,7 +26,7 @@ __all__ = ["load"]
 
 PICKLE_SUFFIXES = (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".ckpt", ".dill")
 BINARY_PICKLE = re.compile(rb"\x80[\x02-\x05]")
-# Text pickles open with a global's module and name, or with a container, and end with a full stop.
+# Text pickles start with a global's module and name, or with a container, and end with a full stop.
 TEXT_PICKLE = re.compile(rb"c[A-Za-z_][\w.]*\n[A-Za-z_]\w*\n|[(][dlti][p\n0-9(]")
 DTYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
 
@@ -35,11 +35,11 @@ _unpack: Callable[[bytes], list[tuple[str, dict[str, Any]]]] = deserialize
 
 
 def load(folder: str | os.PathLike[str]) -> LoadedRouter:
-    """Read a router that ``save`` wrote; refuse, with a sentence, whatever is not one.
+    """Read a router that ``save`` wrote.
 
-    Nothing in the folder is executed or unpickled. scikit-learn, scipy and torch are not imported. A router
-    saved with features that live outside it (static embeddings by reference, a sentence encoder) looks for
-    them and checks that they are those it was fitted with; an encoder when it is first used.
+    Nothing in the folder is executed or unpickled. scikit-learn, scipy and torch are not imported. Models
+    outside the folder (static embeddings by reference, a sentence encoder) are looked up and must be those
+    that the router was fitted with; an encoder is looked up on first use.
 
     Parameters
     ----------
@@ -76,15 +76,15 @@ def _load(path: Path) -> LoadedRouter:
         if not (path / name).is_file():
             raise ArtifactError(f"{name} is missing.")
     manifest = Manifest.from_json(_text(path / MANIFEST_FILE))
-    tensors = _tensors((path / TENSORS_FILE).read_bytes(), manifest)
+    tensors = _tensors(_checked(path / TENSORS_FILE, manifest.sha256), manifest)
     sizes = {"n_features": manifest.n_features, "n_experts": manifest.n_experts}
-    marks = check_marks(tensors.pop(MARKS_TENSOR, None))
+    hashes = check_query_hashes(tensors.pop(HASHES_TENSOR, None))
     of_text, of_policy = ({}, tensors) if manifest.text is None else split(tensors, TEXT_PREFIX)
     check_policy_state(manifest.kind, manifest.settings, of_policy, sizes)
     policy = POLICIES[manifest.kind].from_state(manifest.settings, of_policy)
     text = None if manifest.text is None else _text_features(path, manifest, of_text)
     return LoadedRouter(
-        policy, manifest.expert_names, manifest.feature_names, manifest.as_dict(), text, marks
+        policy, manifest.expert_names, manifest.feature_names, manifest.as_dict(), text, hashes
     )
 
 
@@ -92,7 +92,11 @@ def _text_features(path: Path, manifest: Manifest, tensors: Mapping[str, Any]) -
     described = manifest.text or {}
     kind, settings = described["kind"], described["settings"]
     check_text_state(kind, settings, tensors, manifest.n_features)
-    files = {name: _beside(path, name, settings[key]) for name, key in FEATURES[kind].FILES.items()}
+    files = {}
+    for name, key in FEATURES[kind].FILES.items():
+        if not (path / name).is_file():
+            raise ArtifactError(f"{name} is missing.")
+        files[name] = _checked(path / name, settings[key])
     try:
         step = FEATURES[kind].from_state(settings, tensors)
     except DataFileError as error:
@@ -101,15 +105,13 @@ def _text_features(path: Path, manifest: Manifest, tensors: Mapping[str, Any]) -
     return step
 
 
-def _beside(path: Path, name: str, sha256: str) -> bytes:
-    """Content of a file of the feature step, if it is the one that was saved."""
-    if not (path / name).is_file():
-        raise ArtifactError(f"{name} is missing.")
-    content = (path / name).read_bytes()
+def _checked(file: Path, sha256: str) -> bytes:
+    """Content of a file, if it is the one that was saved."""
+    content = file.read_bytes()
     if hashlib.sha256(content).hexdigest() != sha256:
         raise ArtifactError(
-            f"{name} does not match the checksum in {MANIFEST_FILE}: one of them was changed or cut "
-            f"off."
+            f"{file.name} does not match the checksum in {MANIFEST_FILE}: one of them was changed or "
+            f"cut off."
         )
     return content
 
@@ -144,11 +146,6 @@ def _text(file: Path) -> str:
 
 
 def _tensors(content: bytes, manifest: Manifest) -> dict[str, np.ndarray[Any, Any]]:
-    if hashlib.sha256(content).hexdigest() != manifest.sha256:
-        raise ArtifactError(
-            f"{TENSORS_FILE} does not match the checksum in {MANIFEST_FILE}: one of them was "
-            f"changed or cut off."
-        )
     try:
         entries = _unpack(content)
     except SafetensorError as error:
@@ -156,20 +153,13 @@ def _tensors(content: bytes, manifest: Manifest) -> dict[str, np.ndarray[Any, An
     tensors = {}
     for name, entry in entries:
         of_text = manifest.text is not None and name.startswith(TEXT_PREFIX)
-        dtypes = TEXT_DTYPES if of_text else MARKS_DTYPES if name == MARKS_TENSOR else DTYPES
+        dtypes = TEXT_DTYPES if of_text else HASHES_DTYPES if name == HASHES_TENSOR else DTYPES
         if entry["dtype"] not in dtypes:
             rule = "float32 or float64" if dtypes is DTYPES else f"one of {', '.join(dtypes)}"
             raise ArtifactError(f"tensor {name!r} must be {rule}; got {entry['dtype']}.")
         array = np.frombuffer(entry["data"], dtype=dtypes[entry["dtype"]])
         tensors[name] = array.reshape(entry["shape"])
-    _check_listed(tensors, manifest.tensors)
-    return tensors
-
-
-def _check_listed(
-    tensors: dict[str, np.ndarray[Any, Any]], listed: dict[str, dict[str, Any]]
-) -> None:
-    """The list of tensors in the manifest and the tensors themselves must agree."""
+    listed = manifest.tensors
     for name in sorted(set(listed) - set(tensors)):
         raise ArtifactError(f"tensor {name!r} is listed in {MANIFEST_FILE} but missing.")
     for name in sorted(set(tensors) - set(listed)):
@@ -180,3 +170,4 @@ def _check_listed(
             raise ArtifactError(
                 f"tensor {name!r} must be {listed[name]} as {MANIFEST_FILE} says; got {found}."
             )
+    return tensors

@@ -5,61 +5,27 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mild.artifact.loaded import LoadedRouter
 from mild.errors import InvalidInputError, UnsupportedError
-from mild.features import TextFeatures
 from mild.policies import POLICIES, Policy, StandardizedPolicy
 
-__all__ = ["Source", "source_of"]
+__all__ = ["source_of"]
 
 # Longer arrays among the parameters are only counted.
 MOST_VALUES = 64
 
 
-@dataclass(frozen=True)
-class Source:
-    """What is written to disk of a router.
+def source_of(router: Any) -> LoadedRouter:
+    """The policy of any fitted router, with its names, its text features and its description.
 
-    Attributes
-    ----------
-    policy : what decides
-    expert_names : names of the experts
-    feature_names : names of the features, or None
-    estimator : class and parameters of what was fitted, JSON-ready
-    data : fingerprint and rows of the training data, if already known
-    text : step from texts to features, if the router already has one
-    notes, marks : of a router that was saved before
+    ``metadata["estimator"]`` holds the class and the parameters of what was fitted, JSON-ready.
     """
-
-    policy: Policy
-    expert_names: list[str]
-    feature_names: list[str] | None
-    estimator: dict[str, Any]
-    data: dict[str, Any] | None = None
-    text: TextFeatures | None = None
-    notes: dict[str, Any] | None = None
-    marks: NDArray[np.uint64] | None = None
-
-
-def source_of(router: Any) -> Source:
-    """Find the policy in whatever was fitted; say what to do where there is none to be found."""
     if isinstance(router, LoadedRouter):
-        return Source(
-            router.policy,
-            router.expert_names,
-            router.feature_names,
-            router.metadata.get("estimator") or {"class": "LoadedRouter", "params": {}},
-            router.metadata.get("data"),
-            router.text,
-            router.metadata.get("notes"),
-            router.marks,
-        )
+        return router
     if hasattr(router, "steps"):
         return _pipeline_source(router)
     policy = getattr(router, "policy_", None)
@@ -70,33 +36,38 @@ def source_of(router: Any) -> Source:
         if not hasattr(router, "fit") or not hasattr(router, "without"):
             raise UnsupportedError(
                 f"router must be a fitted router of mild, a Pipeline that ends in one, or a loaded "
-                f"router; got {name}."
+                f"router; got {name}.",
+                parameter="router",
             )
         raise InvalidInputError(
             f"router must be fitted before it is saved; this {name} is not. "
-            f"Call fit(X, costs) first."
+            f"Call fit(X, costs) first.",
+            parameter="router",
         )
     if name == "OracleRouter":
         raise UnsupportedError(
-            "OracleRouter decides by costs that nobody knows in advance, so there is nothing to save. "
-            "Save a ConstantRouter for the best constant."
+            "OracleRouter decides by costs that are not known in advance, so it cannot be saved. "
+            "Save a ConstantRouter for the best constant.",
+            parameter="router",
         )
     if not isinstance(policy, Policy) or POLICIES.get(policy.kind) is not type(policy):
         if isinstance(policy, Policy):
-            # A policy that cannot be written knows best why.
-            policy.state()
+            policy.state()  # a policy that cannot be saved may raise its own error
         raise UnsupportedError(
             f"{name} decides by {type(policy).__name__}, which cannot be written as JSON and "
-            f"safetensors. Routers of the kinds {', '.join(sorted(POLICIES))} can."
+            f"safetensors. Routers of the kinds {', '.join(sorted(POLICIES))} can.",
+            parameter="router",
         )
-    # A router over texts brings the step from texts to what its policy decides on.
-    text = router.text_features() if hasattr(router, "text_features") else None
-    return Source(
-        policy, list(router.expert_names_), _feature_names(router), _described(router), text=text
+    return LoadedRouter(
+        policy,
+        router.expert_names_,
+        _feature_names(router),
+        {"estimator": _described(router)},
+        router.text_features() if hasattr(router, "text_features") else None,
     )
 
 
-def _pipeline_source(pipeline: Any) -> Source:
+def _pipeline_source(pipeline: Any) -> LoadedRouter:
     *before, (_, last) = pipeline.steps
     source = source_of(last)
     policy = source.policy
@@ -107,18 +78,22 @@ def _pipeline_source(pipeline: Any) -> Source:
             raise UnsupportedError(
                 f"a Pipeline can be saved if its steps before the router are StandardScaler; got "
                 f"step {name!r} ({type(step).__name__}). Save the router alone and apply this step "
-                f"to X before it."
+                f"to X before it.",
+                parameter="router",
             )
         policy = _standardized(name, step, policy)
     names = _feature_names(before[0][1]) if before else source.feature_names
-    return dataclasses.replace(source, policy=policy, feature_names=names)
+    return LoadedRouter(
+        policy, source.expert_names, names, source.metadata, source.text, source.marks
+    )
 
 
 def _standardized(name: str, scaler: Any, inner: Policy) -> Policy:
     width = getattr(scaler, "n_features_in_", None)
     if width is None:
         raise InvalidInputError(
-            f"router must be fitted before it is saved; step {name!r} of the Pipeline is not."
+            f"router must be fitted before it is saved; step {name!r} of the Pipeline is not.",
+            parameter="router",
         )
     mean = scaler.mean_ if scaler.with_mean else np.zeros(width)
     scale = scaler.scale_ if scaler.with_std else np.ones(width)
@@ -141,7 +116,7 @@ def _described(router: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """JSON-ready; what JSON has no word for becomes its name."""
+    """JSON-ready; objects become the name of their type."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, np.generic):
@@ -151,7 +126,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, np.ndarray) and value.size > MOST_VALUES:
-        # Rows of folds and the like: as long as the data, and of no use without them.
         return f"{value.size} values"
     if isinstance(value, (list, tuple, set, range, np.ndarray)):
         return [_plain(entry) for entry in value]

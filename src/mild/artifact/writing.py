@@ -1,4 +1,4 @@
-"""Router to folder: never half of one."""
+"""Saving: a folder appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save as to_safetensors
 
+from mild.artifact.feature_schemas import TEXT_PREFIX, check_text_state
+from mild.artifact.files import sync_folder
 from mild.artifact.fingerprints import fingerprint
-from mild.artifact.kinds import check_policy_state
 from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE, Manifest, names_problem
-from mild.artifact.marks import MARKS_TENSOR, check_marks
+from mild.artifact.policy_schemas import check_policy_state
+from mild.artifact.query_hashes import HASHES_TENSOR, check_query_hashes
 from mild.artifact.sources import source_of
-from mild.artifact.text_kinds import TEXT_PREFIX, check_text_state
 from mild.errors import ArtifactError, InvalidInputError, OutputExistsError
 from mild.features import FEATURES, TextFeatures
 from mild.policies import Policy
 
 __all__ = ["COMPANIONS", "check_target", "save"]
 
-#: What mild puts beside a router about it; it goes when the router is replaced.
+#: Other files of mild in a router's folder; they are deleted when the router is replaced.
 COMPANIONS = ("evaluation.json",)
 
 
@@ -47,24 +48,22 @@ def save(
 ) -> Path:
     """Write a fitted router to a folder, as JSON and safetensors.
 
-    The folder appears complete or not at all: it is written beside its place and then renamed. On
-    ``overwrite`` the old one is first renamed away, so that for a moment neither is in place; a
-    process killed there leaves the old router complete beside it, as ``.NAME.MARK.old`` (NAME the
-    folder's, MARK eight random digits), and the new one as ``.NAME.MARK.new``.
+    The folder is written under a temporary name beside the target and then renamed. On ``overwrite`` the
+    old one is first renamed away; a process killed between the two renames leaves the old router as
+    ``.NAME.MARK.old`` (MARK is eight random digits) and the new one as ``.NAME.MARK.new``.
 
     Parameters
     ----------
     router : fitted router, Pipeline of StandardScaler steps and a router, RouterCV, LoadedRouter
-    folder : where to; must not exist or be empty, unless ``overwrite``
-    expert_names : one name per expert; None for those the router knows
-    feature_names : one name per feature; None for those the router knows, if any
-    data : (X, costs) the router was fitted on, for the fingerprint, or a mapping of "fingerprint" and
-        "rows" where they are known; None to leave it out
-    text : fitted step from texts to the router's features, saved with it; None for the one that a loaded
-        router already has, if any
+    folder : target; must not exist or be empty, unless ``overwrite``
+    expert_names : one name per expert; None for those of the router
+    feature_names : one name per feature; None for those of the router, if any
+    data : (X, costs) of the training data, for the fingerprint, or a mapping with "fingerprint" and "rows";
+        None to leave it out
+    text : fitted text features, saved with the router; None for those of the router, if any
     notes : JSON-ready facts to keep with the router, such as what counted as a cost
-    marks : (n,) uint64, ascending, different: hashes of the training queries, to recognise them later
-    overwrite : whether a router that is there may be replaced
+    marks : (n,) uint64, ascending, distinct: hashes of the training queries, to recognise them later
+    overwrite : whether an existing router may be replaced
 
     Returns
     -------
@@ -89,29 +88,29 @@ def save(
     settings, tensors = _state(source.policy)
     step = source.text if text is None else text
     described = _text_state(step, source.policy, tensors)
-    seen = check_marks(source.marks if marks is None else marks)
-    if seen is not None:
-        tensors[MARKS_TENSOR] = seen
+    hashes = check_query_hashes(source.marks if marks is None else marks)
+    if hashes is not None:
+        tensors[HASHES_TENSOR] = hashes
     packed = to_safetensors(tensors)
     manifest = Manifest(
-        # Imported by name: the root package knows every room, this room must not.
+        # Imported by name: the root package imports every other one.
         mild_version=importlib.import_module("mild").__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         kind=source.policy.kind,
         settings=settings,
-        estimator=source.estimator,
+        estimator=source.metadata.get("estimator") or {"class": "LoadedRouter", "params": {}},
         expert_names=names or [],
         feature_names=features,
         n_features=source.policy.n_features,
         n_experts=source.policy.n_experts,
-        data=source.data if data is None else _described_data(data),
+        data=source.metadata.get("data") if data is None else _described_data(data),
         tensors={
             name: {"shape": list(array.shape), "dtype": array.dtype.name}
             for name, array in tensors.items()
         },
         sha256=hashlib.sha256(packed).hexdigest(),
         text=described,
-        notes=source.notes if notes is None else dict(notes),
+        notes=source.metadata.get("notes") if notes is None else dict(notes),
     )
     try:
         beside = {} if step is None else step.files()
@@ -127,11 +126,12 @@ def save(
 def check_target(folder: str | os.PathLike[str], overwrite: bool) -> Path:
     """Resolve a folder to write to: a new one, an empty one, or with ``overwrite`` a router's.
 
-    Call it before a long fit: it says at once what ``save`` would say at the end.
+    Called before a long fit, it raises the errors that ``save`` would raise at the end.
     """
     if not os.fspath(folder).strip():
         raise InvalidInputError(
-            f"the folder to write to must have a name; got {os.fspath(folder)!r}."
+            f"the folder to write to must have a name; got {os.fspath(folder)!r}.",
+            parameter="folder",
         )
     target = Path(os.path.realpath(folder))
     if not os.path.lexists(target):
@@ -145,7 +145,7 @@ def check_target(folder: str | os.PathLike[str], overwrite: bool) -> Path:
         present = {entry.name for entry in target.iterdir()}
     except OSError as error:
         raise ArtifactError(f"cannot write to {target}: {error.strerror or error}.") from error
-    # Whoever stands in a folder that is replaced is left in one that is gone.
+    # Replacing the working directory would leave the process in a deleted one.
     usable = not present and target != Path(os.path.realpath(os.curdir))
     if not overwrite and not usable:
         raise OutputExistsError(
@@ -154,10 +154,10 @@ def check_target(folder: str | os.PathLike[str], overwrite: bool) -> Path:
     if not os.access(target.parent, os.W_OK | os.X_OK):
         raise ArtifactError(f"cannot write to {target}: {target.parent} is not a writable folder.")
     beside = {name for features in FEATURES.values() for name in features.FILES}
-    strangers = sorted(present - {MANIFEST_FILE, TENSORS_FILE, *beside, *COMPANIONS})
-    if strangers:
+    foreign = sorted(present - {MANIFEST_FILE, TENSORS_FILE, *beside, *COMPANIONS})
+    if foreign:
         raise OutputExistsError(
-            f"{target} holds more than a router ({strangers[0]!r}), and replacing it would delete "
+            f"{target} holds more than a router ({foreign[0]!r}), and replacing it would delete "
             f"that; choose another folder."
         )
     return target
@@ -169,12 +169,12 @@ def _names(
     names = known if given is None else list(given)
     problem = None if names is None else names_problem(what, names, count)
     if problem is not None:
-        raise InvalidInputError(problem)
+        raise InvalidInputError(problem, parameter=what)
     return names
 
 
 def _state(policy: Policy) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
-    """State of the policy, held to the rules that loading will hold it to."""
+    """State of the policy, checked as loading will check it."""
     settings, arrays = policy.state()
     tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     sizes = {"n_features": policy.n_features, "n_experts": policy.n_experts}
@@ -188,19 +188,21 @@ def _state(policy: Policy) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, An
 def _text_state(
     text: TextFeatures | None, policy: Policy, tensors: dict[str, np.ndarray[Any, Any]]
 ) -> dict[str, Any] | None:
-    """Kind and settings of the feature step; its arrays join the router's, behind a prefix."""
+    """Kind and settings of the text features; their arrays join ``tensors``, behind a prefix."""
     if text is None:
         return None
     if not isinstance(text, TextFeatures) or FEATURES.get(text.kind) is not type(text):
         raise InvalidInputError(
             f"text must be a feature step of mild.features ({', '.join(FEATURES)}); got "
-            f"{type(text).__name__}."
+            f"{type(text).__name__}.",
+            parameter="text",
         )
     settings, arrays = text.state()
     if text.n_features != policy.n_features:
         raise InvalidInputError(
             f"text must give the {policy.n_features} feature(s) that the router was fitted with; these "
-            f"{text.kind} features are {text.n_features}."
+            f"{text.kind} features are {text.n_features}.",
+            parameter="text",
         )
     own = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     try:
@@ -219,11 +221,7 @@ def _described_data(data: tuple[Any, Any] | Mapping[str, Any]) -> dict[str, Any]
 
 
 def _write(target: Path, files: Mapping[str, bytes]) -> None:
-    """Write beside the target, make it durable, then rename.
-
-    Readers see the old router, for a moment between two renames none, then the new one. A kill in
-    that moment leaves the old one as ``.NAME.MARK.old`` and the new one as ``.NAME.MARK.new``.
-    """
+    """Write beside the target, make it durable, then rename."""
     target.parent.mkdir(parents=True, exist_ok=True)
     mark = secrets.token_hex(4)
     fresh = target.with_name(f".{target.name}.{mark}.new")
@@ -235,7 +233,7 @@ def _write(target: Path, files: Mapping[str, bytes]) -> None:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-        _sync_folder(fresh)
+        sync_folder(fresh)
         if os.path.lexists(target):
             target.rename(old)
         try:
@@ -244,18 +242,8 @@ def _write(target: Path, files: Mapping[str, bytes]) -> None:
             if old.exists():
                 old.rename(target)
             raise
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
         if os.path.lexists(target):
             shutil.rmtree(old, ignore_errors=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make renames in a folder durable, where the system can open folders."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

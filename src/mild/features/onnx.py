@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -11,9 +10,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mild.errors import ArtifactError, InvalidInputError, MissingExtraError
+from mild.errors import ArtifactError, InvalidInputError
 from mild.features.base import Rows, Settings, Tensors
 from mild.features.embedding import EmbeddingFeatures
+from mild.features.model_files import import_extra
 from mild.features.tokens import Ids, Tokens, batches_by_length, padded
 from mild.policies.base import thread_count
 
@@ -27,16 +27,16 @@ INPUTS = ("input_ids", "attention_mask")
 class OnnxFeatures(EmbeddingFeatures):
     """Vectors of an encoder that was fine-tuned or exported. Serving needs onnxruntime and tokenizers.
 
-    A saved router carries both files, ``encoder.onnx`` and ``tokenizer.json``, with their SHA-256: nothing
-    has to be found elsewhere. The files are opened when the first text is read. Threads are as many as
-    ``OMP_NUM_THREADS`` says, or as there are cores.
+    A saved router contains both files, ``encoder.onnx`` and ``tokenizer.json``, with their SHA-256. They
+    are opened when the first text is read. ``OMP_NUM_THREADS`` sets the number of threads; the default is
+    the number of cores.
 
     Parameters
     ----------
     encoder : ONNX model with inputs input_ids and attention_mask (n, length) and one output (n, width)
     tokenizer : JSON of a tokenizer of the ``tokenizers`` library
     max_length : int, tokens that are read of a text
-    pad : int, number of the token that fills up shorter texts
+    pad : int, number of the padding token
     """
 
     kind = "onnx"
@@ -55,7 +55,7 @@ class OnnxFeatures(EmbeddingFeatures):
         self._running: tuple[int, Tokens, Any] | None = None
 
     def fit(self, texts: Iterable[str]) -> Self:
-        """Learn the scale; the encoder is as it was made."""
+        """Learn the scale; the encoder does not change."""
         if not self._encoder:
             raise InvalidInputError(
                 "onnx features come with an encoder: fine-tune one with TransformerRouter "
@@ -85,24 +85,23 @@ class OnnxFeatures(EmbeddingFeatures):
         self._running = None
 
     def take_scale(self, centre: NDArray[Any], scale: NDArray[Any]) -> None:
-        """Take the mean (width,) and the common scale (1,) from elsewhere, instead of ``fit``."""
+        """Set the mean (width,) and the common scale (1,), in place of ``fit``."""
         self._set_scale(centre, scale)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A session cannot be pickled; it is opened again.
+        # A session cannot be pickled; it is opened again on first use.
         return {**self.__dict__, "_running": None}
 
     def _embed(self, texts: Sequence[str]) -> Rows:
         tokens, session = self._open()
         ids = tokens.ids(texts)
-        parts: list[tuple[list[int], Rows]] = [
-            (places, self._run(session, [ids[place] for place in places]))
-            for places in batches_by_length(ids)
+        parts = [
+            (batch, self._run(session, [ids[i] for i in batch])) for batch in batches_by_length(ids)
         ]
         width = parts[0][1].shape[1] if parts else self.n_features
         rows = np.empty((len(texts), width), np.float32)
-        for places, vectors in parts:
-            rows[places] = vectors
+        for batch, vectors in parts:
+            rows[batch] = vectors
         return rows
 
     def _run(self, session: Any, ids: Sequence[Ids]) -> Rows:
@@ -124,7 +123,7 @@ class OnnxFeatures(EmbeddingFeatures):
         return np.array(vectors, np.float32)
 
     def _open(self) -> tuple[Tokens, Any]:
-        """Tokenizer and session, opened when first needed, again after a fork, which no thread survives."""
+        """Tokenizer and session, opened on first use and again after a fork, which ends their threads."""
         if self._running is None or self._running[0] != os.getpid():
             tokens = Tokens(self._tokenizer, self.max_length, self.pad)
             self._running = os.getpid(), tokens, open_session(self._encoder)
@@ -133,18 +132,11 @@ class OnnxFeatures(EmbeddingFeatures):
 
 def open_session(content: bytes) -> Any:
     """A session of onnxruntime on the CPU."""
-    try:
-        # By name: without the extra the package has no types.
-        runtime = importlib.import_module("onnxruntime")
-    except ImportError as error:
-        raise MissingExtraError(
-            "onnx features need the packages onnxruntime and tokenizers; pip install "
-            "'mild-learn[onnx]'."
-        ) from error
+    (runtime,) = import_extra("onnx features", "onnx", "onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = thread_count()
     options.log_severity_level = 3
-    # Threads that wait must not take the cores of other requests.
+    # Waiting threads must not use the cores that other requests need.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])

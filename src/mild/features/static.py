@@ -1,21 +1,26 @@
-"""Static embeddings: every token has a vector, a text the mean of its tokens' vectors."""
+"""Static embeddings: every token has a vector; a text has the mean of its tokens' vectors."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as unpack
 
-from mild.errors import ArtifactError
+from mild.errors import ArtifactError, DataFileError, MissingExtraError
 from mild.features.base import Rows, Settings, Tensors
 from mild.features.embedding import EmbeddingFeatures
-from mild.features.hashing.buffer import shorten
-from mild.features.static_model import WORDLLAMA, find_static, read_table, read_tokenizer
+from mild.features.hashing.terms import shorten
+from mild.features.model_files import file_digest, model_folder, package_folder, read_json
+from mild.features.tokens import open_tokenizer
 
-__all__ = ["StaticFeatures"]
+__all__ = ["StaticFeatures", "StaticFiles", "find_static", "read_table", "read_tokenizer"]
 
 # Characters that are kept of longer texts, as for hashing.
 FIRST, LAST = 6144, 2048
@@ -23,19 +28,31 @@ FIRST, LAST = 6144, 2048
 BATCH = 512
 REFERENCE = ("name", "path", "normalize", "table_sha256", "tokenizer_sha256")
 
+WORDLLAMA = "wordllama"
+# Table and tokenizer, in the order in which they are looked for.
+LAYOUTS = (
+    (
+        "weights/l2_supercat_256.safetensors",
+        "tokenizers/l2_supercat_tokenizer_config.json",
+    ),
+    ("model.safetensors", "tokenizer.json"),
+    ("0_StaticEmbedding/model.safetensors", "0_StaticEmbedding/tokenizer.json"),
+)
+TABLE_NAMES = ("embeddings", "embedding.weight")
+
 
 class StaticFeatures(EmbeddingFeatures):
     """Mean of token embeddings. Serving needs NumPy and the ``tokenizers`` library, no torch.
 
-    A saved router names the table by its SHA-256 and says where it was; loading looks there, in the folder
-    ``$MILD_MODELS`` and, for wordllama, in the installed package, and checks the digest. With ``embed`` the
-    table (as float16) and the tokenizer are copied into the artefact, which then needs neither.
+    A saved router holds the folder and the SHA-256 of the table. Loading looks in that folder, in
+    ``$MILD_MODELS`` and, for wordllama, in the installed package, and checks the digest. With ``embed``
+    the table (as float16) and the tokenizer are copied into the artefact, which then needs neither.
 
     Parameters
     ----------
     source : "wordllama" (``pip install wordllama``), or a folder with model.safetensors and
         tokenizer.json, as model2vec and sentence-transformers write them
-    embed : bool, whether a saved router carries the table
+    embed : bool, whether a saved router contains the table
     """
 
     kind = "static"
@@ -50,12 +67,11 @@ class StaticFeatures(EmbeddingFeatures):
 
     def state(self) -> tuple[Settings, Tensors]:
         self._check_fitted()
-        settings = {**self._reference, "embedded": self.embed}
         tensors = self._scale_tensors()
         if self.embed and self._table is not None:
             tensors["table"] = self._table.astype(np.float16)
             tensors["tokenizer"] = np.frombuffer(self._tokenizer_json, np.uint8)
-        return settings, tensors
+        return {**self._reference, "embedded": self.embed}, tensors
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Self:
@@ -65,12 +81,12 @@ class StaticFeatures(EmbeddingFeatures):
             features._table = tensors["table"].astype(np.float32)
             features._tokenizer_json = tensors["tokenizer"].tobytes()
         else:
-            features._find(settings)
+            features._read(settings)
         features._take_scale(tensors)
         return features
 
-    def _find(self, expected: Mapping[str, Any] | None) -> NDArray[np.float32]:
-        """Read the files; with a reference to an earlier reading, only if they are the same."""
+    def _read(self, expected: Mapping[str, Any] | None) -> NDArray[np.float32]:
+        """Read the files; those of a saved router must be the ones that it was fitted with."""
         files = find_static(self.source, None if expected is None else expected["path"])
         digests = files.digests()
         if expected is not None and any(expected[key] != digests[key] for key in digests):
@@ -95,7 +111,7 @@ class StaticFeatures(EmbeddingFeatures):
         return table
 
     def _embed(self, texts: Sequence[str]) -> Rows:
-        table = self._find(None) if self._table is None else self._table
+        table = self._read(None) if self._table is None else self._table
         if self._tokenizer is None:
             self._tokenizer, self._unknown = read_tokenizer(self._tokenizer_json, len(table))
         rows = np.zeros((len(texts), table.shape[1]), np.float32)
@@ -105,8 +121,8 @@ class StaticFeatures(EmbeddingFeatures):
                 for text in texts[start : start + BATCH]
             ]
             encoded = self._tokenizer.encode_batch_fast(batch, add_special_tokens=False)
-            for place, tokens in enumerate(encoded, start):
-                self._pool(table, np.array(tokens.ids, np.intp), rows[place])
+            for i, tokens in enumerate(encoded, start):
+                self._pool(table, np.array(tokens.ids, np.intp), rows[i])
         if self._reference["normalize"]:
             norms = np.linalg.norm(rows, axis=1, keepdims=True)
             rows /= np.maximum(norms, np.float32(1e-12))
@@ -119,3 +135,86 @@ class StaticFeatures(EmbeddingFeatures):
         if tokens.size:
             weights = np.full(tokens.size, 1 / tokens.size, np.float32)
             np.dot(weights, table.take(tokens, axis=0), out=row)
+
+
+@dataclass(frozen=True)
+class StaticFiles:
+    """The two files of a static model, and whether it scales its embeddings to norm 1."""
+
+    folder: Path
+    table: Path
+    tokenizer: Path
+    normalize: bool
+
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of both files."""
+        return {
+            "table_sha256": file_digest(self.table),
+            "tokenizer_sha256": file_digest(self.tokenizer),
+        }
+
+
+def find_static(name: str, hint: str | None = None) -> StaticFiles:
+    """Files of "wordllama" or of a folder of model2vec or sentence-transformers."""
+    for table, tokenizer in LAYOUTS:
+        folder = model_folder(name, hint, table)
+        if folder is None and name == WORDLLAMA:
+            folder = package_folder(WORDLLAMA)
+        if folder is not None and (folder / table).is_file() and (folder / tokenizer).is_file():
+            config = read_json(folder / "config.json")
+            if not isinstance(config, dict):
+                raise DataFileError(f"{folder / 'config.json'} must be a JSON object.")
+            normalize = config.get("normalize") is True
+            return StaticFiles(folder, folder / table, folder / tokenizer, normalize)
+    if name == WORDLLAMA:
+        raise MissingExtraError(
+            "static features use the embeddings of the package wordllama, which is not installed; "
+            "pip install wordllama, or name a folder with model.safetensors and tokenizer.json."
+        )
+    raise DataFileError(
+        f"static features need a folder with model.safetensors and tokenizer.json; found none at "
+        f"{hint or name!r}."
+    )
+
+
+def read_table(path: Path) -> NDArray[np.float32]:
+    """Embeddings (n_tokens, width); the weights and the mapping of model2vec are applied."""
+    try:
+        tensors = unpack(path.read_bytes())
+    except (SafetensorError, OSError, KeyError) as error:
+        raise DataFileError(f"{path} must be a safetensors file of numbers ({error}).") from error
+    table = next((tensors[name] for name in TABLE_NAMES if name in tensors), None)
+    if table is None or table.ndim != 2 or table.dtype.kind not in "fi" or 0 in table.shape:
+        raise DataFileError(
+            f"{path} must hold a matrix of numbers named {' or '.join(TABLE_NAMES)}; got "
+            f"{', '.join(sorted(tensors)) or 'nothing'}."
+        )
+    mapping, weights = tensors.get("mapping"), tensors.get("weights")
+    if mapping is not None:
+        if mapping.dtype.kind not in "iu" or mapping.min() < 0 or mapping.max() >= len(table):
+            raise DataFileError(f"{path}: mapping must hold rows of the table.")
+        table = table[mapping]
+    result = table.astype(np.float32)
+    if weights is not None:
+        if weights.shape != (len(result),):
+            raise DataFileError(f"{path}: weights must have one number per token.")
+        result *= weights[:, None]
+    if not np.isfinite(result).all():
+        raise DataFileError(f"{path} must hold finite embeddings.")
+    return result
+
+
+def read_tokenizer(content: bytes, n_tokens: int) -> tuple[Any, int | None]:
+    """Tokenizer from its JSON, and the number of its unknown token if it has one.
+
+    Every token must have a row in a table of ``n_tokens`` rows.
+    """
+    tokenizer = open_tokenizer(content, "static features", "text")
+    largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+    if largest >= n_tokens:
+        raise DataFileError(
+            f"the tokenizer must have at most the {n_tokens} token(s) of the table; got token "
+            f"{largest}."
+        )
+    unknown = json.loads(content).get("model", {}).get("unk_token")
+    return tokenizer, tokenizer.token_to_id(unknown) if isinstance(unknown, str) else None

@@ -1,61 +1,66 @@
-"""Texts to token numbers, alike where an encoder is trained and where it serves."""
+"""Texts to token numbers, the same in training and in serving."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mild.errors import DataFileError, MissingExtraError
+from mild.errors import DataFileError
+from mild.features.model_files import import_extra
 
-__all__ = ["Ids", "Tokens", "batches_by_length", "padded"]
+__all__ = ["Ids", "Tokens", "batches_by_length", "cut_texts", "open_tokenizer", "padded"]
 
 # Characters read for each token that is kept: bounds the time of a text of a million characters.
 CHARACTERS_PER_TOKEN = 16
-# Numbers of tokens in a batch, the padding included.
+# Tokens in a batch, padding included.
 BATCH_TOKENS = 8192
 
 Ids: TypeAlias = NDArray[np.int64]
 
 
 class Tokens:
-    """A tokenizer of the ``tokenizers`` library: special tokens added, cut to a length.
+    """A tokenizer of the ``tokenizers`` library: special tokens added, truncated.
 
     Parameters
     ----------
     content : its JSON
     max_length : tokens that are read of a text, special ones included
-    pad : number of the token that fills up shorter texts
+    pad : number of the padding token
     """
 
     def __init__(self, content: bytes, max_length: int, pad: int = 0) -> None:
-        try:
-            # By name: without the extra the package has no types.
-            tokenizers = importlib.import_module("tokenizers")
-        except ImportError as error:
-            raise MissingExtraError(
-                "onnx features need the packages onnxruntime and tokenizers; pip install "
-                "'mild-learn[onnx]'."
-            ) from error
-        try:
-            self._tokenizer: Any = tokenizers.Tokenizer.from_str(content.decode())
-            self._tokenizer.no_padding()
-            self._tokenizer.enable_truncation(max_length)
-        except Exception as error:  # tokenizers raises nothing narrower
-            raise DataFileError(f"the tokenizer cannot be read ({error}).") from error
+        self._tokenizer = open_tokenizer(content, "onnx features", "onnx")
+        self._tokenizer.enable_truncation(max_length)
         self.max_length = max_length
         self.pad = pad
 
     def ids(self, texts: Sequence[str]) -> list[Ids]:
         """Token numbers of each text, at least one."""
-        most = self.max_length * CHARACTERS_PER_TOKEN
-        cut = [text[:most].encode("utf-8", "replace").decode() for text in texts]
+        cut = cut_texts(texts, self.max_length)
         found = self._tokenizer.encode_batch_fast(cut, add_special_tokens=True)
-        # A tokenizer without special tokens makes nothing of an empty text.
+        # A tokenizer without special tokens gives no token for an empty text.
         return [np.array(tokens.ids or [self.pad], np.int64) for tokens in found]
+
+
+def open_tokenizer(content: bytes, user: str, extra: str) -> Any:
+    """A tokenizer from its JSON, without padding and truncation."""
+    (tokenizers,) = import_extra(user, extra, "tokenizers")
+    try:
+        tokenizer = tokenizers.Tokenizer.from_str(content.decode())
+    except Exception as error:  # tokenizers raises nothing narrower
+        raise DataFileError(f"the tokenizer cannot be read ({error}).") from error
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def cut_texts(texts: Sequence[str], max_length: int) -> list[str]:
+    """Texts cut to what ``max_length`` tokens can hold; lone surrogates become question marks."""
+    longest = max_length * CHARACTERS_PER_TOKEN
+    return [text[:longest].encode("utf-8", "replace").decode() for text in texts]
 
 
 def padded(rows: Sequence[Ids], pad: int) -> tuple[Ids, Ids]:
@@ -71,14 +76,14 @@ def padded(rows: Sequence[Ids], pad: int) -> tuple[Ids, Ids]:
     longest = max(len(row) for row in rows)
     ids = np.full((len(rows), longest), pad, np.int64)
     mask = np.zeros((len(rows), longest), np.int64)
-    for place, row in enumerate(rows):
-        ids[place, : len(row)] = row
-        mask[place, : len(row)] = 1
+    for i, row in enumerate(rows):
+        ids[i, : len(row)] = row
+        mask[i, : len(row)] = 1
     return ids, mask
 
 
 def batches_by_length(rows: Sequence[Ids], most: int = BATCH_TOKENS) -> Iterator[list[int]]:
-    """Places of rows of like length, the longest first, so many tokens at a time.
+    """Indices of rows of similar length, the longest first, at most ``most`` tokens at a time.
 
     Examples
     --------
@@ -86,7 +91,7 @@ def batches_by_length(rows: Sequence[Ids], most: int = BATCH_TOKENS) -> Iterator
     >>> list(batches_by_length(rows, most=8))
     [[1, 3], [2, 0]]
     """
-    order = sorted(range(len(rows)), key=lambda place: -len(rows[place]))
+    order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
     start = 0
     while start < len(order):
         size = max(1, most // len(rows[order[start]]))

@@ -1,12 +1,12 @@
-"""Vectors kept on disk by what they are of: a text that was encoded once is not encoded again."""
+"""Cache of encoded vectors on disk, by the SHA-256 of the text."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +17,8 @@ from mild.features.base import Rows
 __all__ = ["CACHE_VARIABLE", "VectorCache", "cache_folder", "text_key"]
 
 CACHE_VARIABLE = "MILD_CACHE"
-# SQLite takes a bounded number of variables in one question.
-ASKED = 500
+# Keys per query: SQLite bounds the number of variables.
+KEYS_PER_QUERY = 500
 
 
 def cache_folder() -> Path:
@@ -38,13 +38,13 @@ def text_key(text: str) -> bytes:
 class VectorCache:
     """Vectors of one encoder with one set of settings, in one SQLite file.
 
-    Every batch is written when it is done, so that a killed run goes on where it was; several processes
-    may share the file.
+    Every batch is written at once, so that a killed run continues where it stopped. Several processes may
+    share the file.
 
     Parameters
     ----------
-    path : file; it and its folder are made when first needed
-    width : numbers per vector
+    path : file; it and its folder are created on first use
+    width : length of a vector
 
     Examples
     --------
@@ -61,57 +61,49 @@ class VectorCache:
         self.width = width
 
     def get(self, texts: Sequence[str]) -> dict[int, Rows]:
-        """Places in ``texts`` to vectors, for those that are known."""
-        places: dict[bytes, list[int]] = {}
-        for place, text in enumerate(texts):
-            places.setdefault(text_key(text), []).append(place)
-        keys = list(places)
+        """Index in ``texts`` to vector, for those that are cached."""
+        rows: dict[bytes, list[int]] = {}
+        for i, text in enumerate(texts):
+            rows.setdefault(text_key(text), []).append(i)
+        keys = list(rows)
         found: dict[int, Rows] = {}
-        try:
-            with closing(self._open()) as store:
-                for start in range(0, len(keys), ASKED):
-                    some = keys[start : start + ASKED]
-                    marks = ",".join("?" * len(some))
-                    query = f"SELECT key, vector FROM vectors WHERE key IN ({marks})"
-                    for key, blob in store.execute(query, some):
-                        vector = np.frombuffer(blob, "<f4")
-                        if vector.size == self.width and np.isfinite(vector).all():
-                            found |= dict.fromkeys(places[key], vector)
-        except sqlite3.Error as error:
-            raise self._unreadable(error) from error
+        with self._open() as store:
+            for start in range(0, len(keys), KEYS_PER_QUERY):
+                some = keys[start : start + KEYS_PER_QUERY]
+                marks = ",".join("?" * len(some))
+                query = f"SELECT key, vector FROM vectors WHERE key IN ({marks})"
+                for key, blob in store.execute(query, some):
+                    vector = np.frombuffer(blob, "<f4")
+                    if vector.size == self.width and np.isfinite(vector).all():
+                        found |= dict.fromkeys(rows[key], vector)
         return found
 
     def put(self, texts: Sequence[str], rows: Rows) -> None:
-        """Keep the vectors of these texts."""
+        """Store the vectors of these texts."""
         content = [
             (text_key(text), row.astype("<f4").tobytes())
             for text, row in zip(texts, rows, strict=True)
         ]
-        try:
-            with closing(self._open()) as store, store:
-                store.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", content)
-        except sqlite3.Error as error:
-            raise self._unreadable(error) from error
+        with self._open() as store, store:
+            store.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", content)
 
-    def _open(self) -> sqlite3.Connection:
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DataFileError(
-                f"cannot make the folder {self.path.parent} for vectors: "
+                f"cannot create the folder {self.path.parent} for vectors: "
                 f"{error.strerror or error}; name another one in ${CACHE_VARIABLE}."
             ) from error
-        store = sqlite3.connect(self.path, timeout=60)
         try:
-            store.execute(
-                "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID"
-            )
-        except sqlite3.Error:
-            store.close()
-            raise
-        return store
-
-    def _unreadable(self, error: sqlite3.Error) -> DataFileError:
-        return DataFileError(
-            f"the file of encoded vectors {self.path} cannot be used ({error}); delete it."
-        )
+            with closing(sqlite3.connect(self.path, timeout=60)) as store:
+                store.execute(
+                    "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB) "
+                    "WITHOUT ROWID"
+                )
+                yield store
+        except sqlite3.Error as error:
+            raise DataFileError(
+                f"the file of encoded vectors {self.path} cannot be used ({error}); delete it."
+            ) from error

@@ -1,4 +1,4 @@
-"""Vectors that come with the table: nothing to learn, and at serving they must be given again."""
+"""Precomputed vectors from a column of the table: given in training and in serving."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["VectorFeatures"]
 
 
 class VectorFeatures(TextFeatures):
-    """Precomputed vectors, passed through. They are numbers already: texts are refused.
+    """Precomputed vectors, passed through. Texts are refused.
 
     Parameters
     ----------
-    n_features : int, width of the vectors; 0 to take it from those that ``fit`` sees
-    column : str, where in the table they stood, for messages; None if that has no name
+    n_features : int, width of the vectors; 0 to take it from the training vectors
+    column : str, their column in the table, for messages; or None
 
     Examples
     --------
@@ -35,20 +35,14 @@ class VectorFeatures(TextFeatures):
         self.column = column
 
     def fit(self, texts: Iterable[Any]) -> Self:
-        """Remember how wide the vectors are."""
-        rows = self._rows(texts)
-        if self.n_features and rows.shape[1] != self.n_features:
-            raise self._wrong_width(rows.shape[1])
-        self.n_features = rows.shape[1]
+        """Learn the width of the vectors."""
+        self.n_features = self._rows(texts).shape[1]
         return self
 
     def transform(self, texts: Iterable[Any]) -> Rows:
         """The vectors (n, n_features) as float32."""
         self._check_fitted()
-        rows = self._rows(texts)
-        if rows.shape[1] != self.n_features:
-            raise self._wrong_width(rows.shape[1])
-        return rows
+        return self._rows(texts)
 
     def transform_one(self, text: Any) -> Rows:
         return self.transform([text])[0]
@@ -65,29 +59,32 @@ class VectorFeatures(TextFeatures):
         return cls(settings["n_features"], settings["column"])
 
     def _rows(self, values: Iterable[Any]) -> Rows:
+        where = "" if self.column is None else f" in column {self.column!r}"
         given = values if isinstance(values, np.ndarray) else list(values)
         if isinstance(values, str) or any(isinstance(value, str) for value in given[:1]):
             raise UnsupportedError(
-                f"this router was fitted on vectors{self._place()}, so it cannot read a text; give it "
-                f"the vector of the text, made as those were."
+                f"this router was fitted on vectors{where}, so it cannot read a text; give it the vector "
+                f"of the text, made in the same way."
             )
         try:
             rows = np.asarray(given, np.float32)
         except (TypeError, ValueError) as error:
-            raise InvalidInputError(f"vectors must be rows of numbers; got {error}.") from error
+            raise InvalidInputError(
+                f"vectors must be rows of numbers; got {error}.", parameter="vectors"
+            ) from error
         if rows.ndim != 2 or rows.shape[1] == 0:
-            raise InvalidInputError(f"vectors must have shape (n, width); got shape {rows.shape}.")
+            raise InvalidInputError(
+                f"vectors must have shape (n, width); got shape {rows.shape}.", parameter="vectors"
+            )
         if not np.isfinite(rows).all():
             row, column = np.argwhere(~np.isfinite(rows))[0]
             raise InvalidInputError(
-                f"vectors must be finite; got {rows[row, column]} in row {row}, column {column}."
+                f"vectors must be finite; got {rows[row, column]} in row {row}, column {column}.",
+                parameter="vectors",
+            )
+        if self.n_features and rows.shape[1] != self.n_features:
+            raise InvalidInputError(
+                f"vectors{where} must have {self.n_features} numbers each; got {rows.shape[1]}.",
+                parameter="vectors",
             )
         return rows
-
-    def _wrong_width(self, width: int) -> InvalidInputError:
-        return InvalidInputError(
-            f"vectors{self._place()} must have {self.n_features} numbers each; got {width}."
-        )
-
-    def _place(self) -> str:
-        return "" if self.column is None else f" in column {self.column!r}"

@@ -10,16 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mild.features.hashing.buffer import lay_out, shorten
-from mild.features.hashing.counts import (
+from mild.features.hashing.terms import (
     CHUNK_CHARACTERS,
+    NUMBER_NAMES,
     chunks,
     count_buckets,
     count_known,
+    count_numbers,
+    hash_terms,
     index_of,
+    lay_out,
+    shorten,
+    term_texts,
 )
-from mild.features.hashing.numbers import NUMBER_NAMES, count_numbers
-from mild.features.hashing.terms import hash_terms, term_texts
 
 LIMITS = (6144, 2048)
 MASK = (1 << 64) - 1

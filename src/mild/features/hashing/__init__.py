@@ -1,4 +1,4 @@
-"""Hashed words, pairs of words and pieces of words, projected to a dense vector. NumPy alone serves it."""
+"""Hashed words, pairs of words and pieces of words, projected to a dense vector."""
 
 from mild.features.hashing.features import HashingFeatures
 

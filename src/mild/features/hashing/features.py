@@ -1,4 +1,4 @@
-"""The default feature step: hashed n-grams, a learned projection, and a few plain numbers."""
+"""The default features: hashed n-grams, a learned projection, and a few plain numbers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mild.errors import InvalidInputError
-from mild.features.base import Rows, Settings, Tensors, TextFeatures, check_text, check_texts
-from mild.features.hashing.buffer import Buffer, lay_out
-from mild.features.hashing.counts import chunks, count_known, index_of
-from mild.features.hashing.explain import name_terms, spread_numbers
-from mild.features.hashing.numbers import NUMBER_NAMES, count_numbers
+from mild.features.base import (
+    Rows,
+    Settings,
+    Tensors,
+    TextFeatures,
+    check_text,
+    check_texts,
+    check_training_texts,
+)
+from mild.features.hashing.terms import (
+    NUMBER_NAMES,
+    Buffer,
+    chunks,
+    count_known,
+    count_numbers,
+    index_of,
+    lay_out,
+    name_terms,
+)
 from mild.policies.base import thread_count
 
 if TYPE_CHECKING:
@@ -23,14 +37,14 @@ if TYPE_CHECKING:
 
 __all__ = ["HashingFeatures"]
 
-# Of the tokens, hashes and numbers: an artefact of another version means other features.
+# Version of the terms, hashes and numbers: an artefact of another version means other features.
 VERSION = 1
 TENSORS = ("terms", "weights", "projection", "centre", "scale")
-# The plain numbers' range; artefacts of before have none, and are not clipped.
+# Range of the plain numbers. Older artefacts do not have this tensor; their numbers are not clipped.
 LIMITS = "limits"
-# Texts that idf is learned on may be many; the projection needs no more than these.
+# All texts count for the idf; the projection is learned from at most this many of them.
 PROJECTION_TEXTS = 8_192
-# From so few texts every term is kept.
+# Below this number of texts every term is kept.
 FEW_TEXTS = 100
 TINY = np.float32(1e-12)
 
@@ -42,12 +56,12 @@ class HashingFeatures(TextFeatures):
     them, and pieces of five bytes within a word and its edges. Each is hashed to one of ``2^bits`` buckets;
     the buckets that occur in most training texts are kept. A text with term t ``n_t`` times has the weight
     ``(1 + log n_t) * idf_t``, where ``idf_t = log((1 + n) / (1 + df_t)) + 1``. The weights are projected on
-    the leading right singular vectors of the training texts and scaled to norm 1. Behind them stand nine
-    plain numbers (``mild.features.hashing.numbers``). Features are centred; each number has variance 1, the
-    projected features 1 on average, so that strong directions stay strong. A number beyond those of the
-    training texts counts as the nearest of them: nothing was learned about what lies there.
+    the leading right singular vectors of the training texts and scaled to norm 1. Nine plain numbers
+    follow (``NUMBER_NAMES``). Features are centred; each number has variance 1, the projected features 1
+    on average, so that strong directions stay strong. Numbers are clipped to the range of the training
+    texts.
 
-    A text of more than ``first + last`` characters counts by its first and last so many.
+    Of a text of more than ``first + last`` characters only the first and the last of them are read.
 
     Parameters
     ----------
@@ -94,7 +108,7 @@ class HashingFeatures(TextFeatures):
         ):
             if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
                 raise InvalidInputError(
-                    f"{name} must be an integer in [{low}, {high}]; got {value!r}."
+                    f"{name} must be an integer in [{low}, {high}]; got {value!r}.", parameter=name
                 )
         self.dimensions = dimensions
         self.max_terms = max_terms
@@ -105,29 +119,27 @@ class HashingFeatures(TextFeatures):
         self.seed = seed
 
     def fit(self, texts: Iterable[str]) -> Self:
-        """Learn terms, weights, projection and scales. Uses scipy; what is learned is used without it."""
-        known = check_texts(texts)
-        if not known:
-            raise InvalidInputError("texts must hold at least one text to learn from; got none.")
+        """Learn terms, weights, projection and scales. Needs scipy; ``transform`` does not."""
+        known = check_training_texts(texts)
         rows = self.sample_rows(len(known))
         sample = known if rows is None else [known[row] for row in rows.tolist()]
         return self.fit_counts(self.count(known), sample)
 
     def count(self, texts: Sequence[str]) -> TermCounts:
-        """What is learned from every text, apart from a sample; counts of parts of the texts add up."""
+        """Counts over texts; the counts of two parts of the texts add up."""
         from mild.features.hashing.fit import count_texts
 
         return count_texts(texts, self.bits, self.first, self.last)
 
     def sample_rows(self, n_texts: int) -> NDArray[np.intp] | None:
-        """Which of so many texts the projection is learned from, ascending; None for all."""
+        """Texts, out of ``n_texts``, from which the projection is learned, ascending; None for all."""
         if n_texts <= PROJECTION_TEXTS:
             return None
         rng = np.random.default_rng(self.seed)
         return np.sort(rng.choice(n_texts, PROJECTION_TEXTS, replace=False))
 
     def fit_counts(self, counts: TermCounts, sample: Sequence[str]) -> Self:
-        """Learn from the counts of all texts and the texts at ``sample_rows``."""
+        """Learn from the counts of all texts, and from the texts at ``sample_rows``."""
         from mild.features.hashing.fit import frequent_terms, learn_projection
 
         least = self.min_texts if counts.texts >= FEW_TEXTS else 1
@@ -158,8 +170,8 @@ class HashingFeatures(TextFeatures):
     def explain(self, text: str) -> tuple[list[str], Rows]:
         """Terms of a text, and what each adds to its features: rows that sum to ``transform_one(text)``.
 
-        The last rows are the plain numbers, in angle brackets, and ``<mean>``: what a text without any term
-        has. A linear router's score of expert k gains ``coef_k . row`` by a term.
+        The last rows are the plain numbers, in angle brackets, and ``<mean>``, the features of a text
+        without terms. A term adds ``coef_k . row`` to a linear router's score of expert k.
 
         Examples
         --------
@@ -177,27 +189,20 @@ class HashingFeatures(TextFeatures):
         parts[:, :width] = weights[:, None] * self._projection.take(counts.columns, axis=0)
         parts[:, :width] /= max(float(np.linalg.norm(parts.sum(axis=0))), float(TINY))
         parts *= self._inverse_scale
-        numbers, number_parts = spread_numbers(self.transform_one(text), width)
+        # Each plain number in a row of its own.
+        numbers = np.zeros((len(NUMBER_NAMES), self.n_features), np.float32)
+        np.fill_diagonal(numbers[:, width:], self.transform_one(text)[width:])
         mean = -self._centre * self._inverse_scale
         mean[width:] = 0
-        names = name_terms(buffer, self.bits, self._index, counts.columns)
-        return [*names, *numbers, "<mean>"], np.concatenate([parts, number_parts, mean[None]])
+        terms = name_terms(buffer, self.bits, self._index, counts.columns)
+        names = [*terms, *(f"<{name}>" for name in NUMBER_NAMES), "<mean>"]
+        return names, np.concatenate([parts, numbers, mean[None]])
 
     def state(self) -> tuple[Settings, Tensors]:
         self._check_fitted()
-        settings = {
-            "version": VERSION,
-            "bits": self.bits,
-            "first": self.first,
-            "last": self.last,
-        }
-        tensors: Tensors = {
-            "terms": self._terms,
-            "weights": self._weights,
-            "projection": self._projection,
-            "centre": self._centre,
-            "scale": self._scale,
-        }
+        settings = {"version": VERSION, "bits": self.bits, "first": self.first, "last": self.last}
+        arrays = (self._terms, self._weights, self._projection, self._centre, self._scale)
+        tensors: Tensors = dict(zip(TENSORS, arrays, strict=True))
         return settings, tensors if self._limits is None else {**tensors, LIMITS: self._limits}
 
     @classmethod
@@ -241,9 +246,9 @@ class HashingFeatures(TextFeatures):
         if workers <= 1:
             for rows in every:
                 fill(rows)
-            return result
-        with ThreadPoolExecutor(workers) as pool:
-            list(pool.map(fill, every))
+        else:
+            with ThreadPoolExecutor(workers) as pool:
+                list(pool.map(fill, every))
         return result
 
     def _fill(self, buffer: Buffer, rows: Rows) -> None:
@@ -254,9 +259,9 @@ class HashingFeatures(TextFeatures):
         weights *= self._weights.take(counts.columns)
         width = self._projection.shape[1]
         dense = rows[:, :width]
-        for place, (start, stop) in enumerate(pairwise(counts.ends.tolist())):
+        for i, (start, stop) in enumerate(pairwise(counts.ends.tolist())):
             known = self._projection.take(counts.columns[start:stop], axis=0).astype(np.float32)
-            np.dot(weights[start:stop], known, out=dense[place])
+            np.dot(weights[start:stop], known, out=dense[i])
         norms = np.sqrt(np.add.reduce(dense * dense, axis=1, keepdims=True))
         dense /= np.maximum(norms, TINY)
         numbers = count_numbers(buffer)
@@ -266,10 +271,10 @@ class HashingFeatures(TextFeatures):
 
 
 def _rounded(directions: NDArray[np.float64]) -> tuple[NDArray[np.int8], NDArray[np.float64]]:
-    """Directions as whole numbers in [-127, 127], row by row, and what to multiply each row by.
+    """Directions as integers in [-127, 127], and the factor of each row.
 
-    A quarter of the memory, and of the time to fetch it; the error is under half a percent of a row's
-    largest entry.
+    This takes a quarter of the memory of float32; the error is under half a percent of a row's largest
+    entry.
     """
     largest = np.abs(directions).max(axis=1, initial=0.0)
     factors = np.where(largest > 0, largest, 1.0) / 127
@@ -277,7 +282,7 @@ def _rounded(directions: NDArray[np.float64]) -> tuple[NDArray[np.int8], NDArray
 
 
 def _scales(rows: Rows, width: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Means, and what to divide by: one scale for all projected features, one for each number."""
+    """Means, and scales: one common to all projected features, one for each number."""
     centre = rows.mean(axis=0, dtype=np.float64)
     spread = rows.std(axis=0, dtype=np.float64)
     scale = np.where(spread > 1e-6, spread, 1.0)

@@ -1,37 +1,42 @@
-"""What hashing features learn: which terms to keep, how rare they are, and a projection."""
+"""Fitting of hashing features: which terms to keep, how rare they are, and a projection."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mild.features.hashing.buffer import lay_out
-from mild.features.hashing.counts import chunks, count_buckets, count_known, index_of
-from mild.features.hashing.numbers import NUMBER_NAMES, count_numbers
+from mild.features.hashing.terms import (
+    NUMBER_NAMES,
+    Ints,
+    chunks,
+    count_buckets,
+    count_known,
+    count_numbers,
+    index_of,
+    lay_out,
+)
 
 __all__ = ["TermCounts", "count_texts", "frequent_terms", "learn_projection"]
-
-Ints: TypeAlias = NDArray[np.signedinteger[Any]]
 
 # Directions of the random sketch beyond those wanted, and passes over the texts that sharpen it.
 EXTRA = 12
 PASSES = 2
-# Directions weaker than this part of the first one are noise of the arithmetic.
+# Directions weaker than this part of the first one are rounding noise.
 LEAST = 1e-3
 
 
 @dataclass(frozen=True)
 class TermCounts:
-    """Counts over texts; those of two lots of texts add up to those of all.
+    """Counts over texts; the counts of two parts of the texts add up to those of all.
 
     Attributes
     ----------
-    texts : how many
-    frequencies : (2^bits,) in how many texts each bucket occurs
+    texts : number of texts
+    frequencies : (2^bits,) number of texts in which each bucket occurs
     low, high : smallest and largest of each plain number
     """
 

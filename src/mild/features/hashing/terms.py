@@ -1,46 +1,262 @@
-"""Bytes to hashed terms: words and marks, pairs of neighbours, pieces of five bytes. No loop in Python.
+"""Texts to counts of hashed terms, and to a few plain numbers. No loop over terms in Python.
+
+Texts are cut to a bounded length, folded to lower case and laid end to end as UTF-8 bytes, so any
+Unicode text can be hashed, lone surrogates included. Terms are words and punctuation marks, pairs of
+neighbours, and pieces of five bytes.
 
 Bytes ``b_s`` to ``b_(e-1)`` have the polynomial hash ``sum_i b_i r^(i-s)`` modulo ``2^64``, r odd. With
-running sums ``S_e = sum_(i<e) b_i r^i`` it is ``(S_e - S_s) r^(-s)``: look-ups and a product, however long
-the term. A last mixing step spreads it over all 64 bits. The hash is fixed for good: an artefact holds
-places in a table of hashes. It is fast, not secret: whoever wants two texts to collide can have that.
+running sums ``S_e = sum_(i<e) b_i r^i`` it is ``(S_e - S_s) r^(-s)``: look-ups and a product, however
+long the term. A last mixing step spreads it over all 64 bits. The hash never changes: saved routers
+hold bucket numbers. It is not cryptographic.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mild.features.hashing.buffer import MARK, WORD, Buffer
+__all__ = [
+    "NUMBER_NAMES",
+    "Buffer",
+    "Counts",
+    "chunks",
+    "count_buckets",
+    "count_known",
+    "count_numbers",
+    "hash_terms",
+    "index_of",
+    "lay_out",
+    "name_terms",
+    "shorten",
+    "term_texts",
+]
 
-__all__ = ["PIECE", "hash_terms", "term_texts"]
-
-Hashes: TypeAlias = NDArray[np.uint64]
+Bytes: TypeAlias = NDArray[np.uint8]
 Ints: TypeAlias = NDArray[np.signedinteger[Any]]
+Hashes: TypeAlias = NDArray[np.uint64]
 
+# Classes of bytes. A word is a run of ASCII letters, digits and non-ASCII bytes; a mark is one byte of
+# ASCII punctuation. Control characters count as spaces.
+SPACE, WORD, MARK = 0, 1, 2
+
+# Characters per chunk: large enough that threads seldom wait for each other, small enough for the
+# cache. Texts per chunk bound the counters.
+CHUNK_CHARACTERS = 65_536
+CHUNK_TEXTS = 256
+
+# Bytes of a piece of a word.
 PIECE = 5
 _RATIO = 0x9E3779B97F4A7C15
 _INVERSE = pow(_RATIO, -1, 1 << 64)
 _MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)
 _PAIR = np.uint64(0xA24BAED4963EE407)
-# What keeps the piece "hello" apart from the word "hello".
+# Keeps the piece "hello" apart from the word "hello".
 _PIECE_SALT = np.uint64(0x8CB92BA72F3D8DD7)
 _HALF = np.uint64(32)
+
+NUMBER_NAMES = (
+    "log_length",
+    "log_lines",
+    "log_questions",
+    "digits",
+    "capitals",
+    "code",
+    "arithmetic",
+    "spaces",
+    "not_ascii",
+)
+# Bytes that each number counts; number 0 is the length.
+_GROUPS = {
+    1: b"\n",
+    2: b"?",
+    3: b"0123456789",
+    4: b"ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+    5: b"{}[]();_`#\\|&@~",
+    6: b"+-*/=<>^%$",
+    7: b" \t\r",
+    8: bytes(range(128, 256)),
+}
+
+
+def _fold(byte: int) -> int:
+    if byte < 33 or byte == 127:
+        return 32
+    return byte + 32 if 65 <= byte <= 90 else byte
+
+
+def _class(byte: int) -> int:
+    if byte < 33 or byte == 127:
+        return SPACE
+    return WORD if byte > 127 or chr(byte).isalnum() else MARK
+
+
+def _group(byte: int) -> int:
+    return next((group for group, members in _GROUPS.items() if byte in members), 0)
+
+
+_FOLD_OF = bytes(map(_fold, range(256)))
+_CLASS_OF = bytes(map(_class, range(256)))
+_GROUP_OF = bytes(map(_group, range(256)))
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Several texts in one run of bytes, each followed by a space, and a space before the first.
+
+    Attributes
+    ----------
+    raw : (size,) uint8, as written
+    folded : (length,) uint8, in lower case; not always as long as ``raw``
+    classes : (length,) uint8, SPACE, WORD or MARK for each folded byte
+    raw_ends, ends : (n_texts + 1,) positions of the spaces in ``raw`` and ``folded``
+    lengths : (n_texts,) characters of the whole texts, before they were cut
+    """
+
+    raw: Bytes
+    folded: Bytes
+    classes: Bytes
+    raw_ends: Ints
+    ends: Ints
+    lengths: Ints
+
+    @property
+    def n_texts(self) -> int:
+        """Number of texts."""
+        return self.lengths.size
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counts of several texts: text t has the entries ``ends[t]`` to ``ends[t + 1]``.
+
+    Attributes
+    ----------
+    columns : (n_entries,) distinct within a text, ascending
+    counts : (n_entries,) occurrences
+    ends : (n_texts + 1,)
+    """
+
+    columns: Ints
+    counts: Ints
+    ends: Ints
+
+
+def shorten(text: str, first: int, last: int) -> str:
+    """The first and the last characters of a longer text, with a space between them.
+
+    Examples
+    --------
+    >>> shorten("abcdefgh", 3, 2), shorten("abcde", 3, 2)
+    ('abc gh', 'abcde')
+    """
+    if len(text) <= first + last:
+        return text
+    return f"{text[:first]} {text[len(text) - last :]}"
+
+
+def chunks(texts: Sequence[str], longest: int) -> Iterator[slice]:
+    """Slices of neighbouring texts that together have a bounded number of characters."""
+    start = size = 0
+    for i, text in enumerate(texts):
+        length = min(len(text), longest)
+        if i > start and (size + length > CHUNK_CHARACTERS or i - start == CHUNK_TEXTS):
+            yield slice(start, i)
+            start, size = i, 0
+        size += length
+    if start < len(texts):
+        yield slice(start, len(texts))
+
+
+def lay_out(texts: Sequence[str], first: int, last: int) -> Buffer:
+    """Cut, encode and fold the texts."""
+    cut = [shorten(text, first, last) for text in texts]
+    written = [text.encode("utf-8", "surrogatepass") for text in cut]
+    joined = b" ".join((b"", *written, b""))
+    raw_ends = _ends(written)
+    if joined.isascii():
+        # The table folds ASCII as str.lower does, and faster.
+        lowered, ends = joined, raw_ends
+    else:
+        small = [text.lower().encode("utf-8", "surrogatepass") for text in cut]
+        lowered, ends = b" ".join((b"", *small, b"")), _ends(small)
+    folded = lowered.translate(_FOLD_OF)
+    return Buffer(
+        raw=np.frombuffer(joined, np.uint8),
+        folded=np.frombuffer(folded, np.uint8),
+        classes=np.frombuffer(folded.translate(_CLASS_OF), np.uint8),
+        raw_ends=raw_ends,
+        ends=ends,
+        lengths=np.array([len(text) for text in texts], np.int64),
+    )
+
+
+def count_numbers(buffer: Buffer) -> NDArray[np.float64]:
+    """Numbers (n_texts, 9): logarithms of characters, lines and question marks, then shares.
+
+    Shares are of the bytes that are left after long texts were cut, plus one space.
+    """
+    sizes = buffer.raw_ends[1:] - buffer.raw_ends[:-1]
+    groups = np.frombuffer(buffer.raw[1:].tobytes().translate(_GROUP_OF), np.uint8)
+    width = len(NUMBER_NAMES)
+    one = buffer.n_texts == 1
+    keys = groups if one else groups + (np.arange(sizes.size) * width).repeat(sizes)
+    counts = np.bincount(keys, minlength=sizes.size * width).reshape(-1, width)
+    counts[:, 0] = buffer.lengths
+    numbers = counts / sizes[:, None]
+    numbers[:, :3] = np.log1p(counts[:, :3])
+    return numbers
+
+
+def index_of(terms: Ints, bits: int) -> Ints:
+    """Column of each bucket, (2^bits,); -1 for those that are not kept."""
+    index = np.full(1 << bits, -1, np.int32)
+    index[terms] = np.arange(terms.size, dtype=np.int32)
+    return index
+
+
+def count_buckets(buffer: Buffer, bits: int) -> Counts:
+    """Counts of hash buckets in [0, 2^bits)."""
+    texts, hashes = hash_terms(buffer)
+    buckets = (hashes >> np.uint64(64 - bits)).astype(np.int32)
+    return _grouped(texts, buckets, 1 << bits, buffer.n_texts)
+
+
+def count_known(buffer: Buffer, bits: int, index: Ints, n_terms: int) -> Counts:
+    """Counts of known terms: ``index`` (2^bits,) gives the column of a bucket, or -1."""
+    texts, hashes = hash_terms(buffer)
+    hashes >>= np.uint64(64 - bits)
+    columns = index.take(hashes.view(np.int64))
+    known = (columns >= 0).nonzero()[0]
+    if texts is not None:
+        texts = texts.take(known)
+    return _grouped(texts, columns.take(known), n_terms, buffer.n_texts)
+
+
+def name_terms(buffer: Buffer, bits: int, index: Ints, columns: Ints) -> list[str]:
+    """A readable term for each column of one text; the first one where several share a bucket."""
+    _, hashes = hash_terms(buffer)
+    found = index.take((hashes >> np.uint64(64 - bits)).astype(np.intp))
+    names: dict[int, str] = {}
+    for column, name in zip(found.tolist(), term_texts(buffer), strict=True):
+        names.setdefault(column, name)
+    return [names[column] for column in columns.tolist()]
 
 
 def hash_terms(buffer: Buffer) -> tuple[Ints | None, Hashes]:
     """Text and hash of every term: ``texts`` (n_terms,) and ``hashes`` (n_terms,) uint64, unsorted.
 
-    ``texts`` is None where there is one text: the fast path has nothing to tell apart.
+    ``texts`` is None where the buffer holds one text, which is the fast path.
     """
-    starts, stops, pieces = _places(buffer)
+    starts, stops, pieces = _positions(buffer)
     sums, inverse = _running_sums(buffer)
-    # Starts are those of the byte before, ends those of the last byte: both miss by one in the sums. The
-    # power that undoes a word's start does too, which multiplies every word's hash by r.
+    # Starts are those of the byte before, stops those of the last byte: both are one too small for the
+    # sums. So is the power that undoes a word's start, which multiplies every word's hash by r.
     after = sums[1:]
     words = after.take(stops)
     words -= after.take(starts)
@@ -60,8 +276,8 @@ def hash_terms(buffer: Buffer) -> tuple[Ints | None, Hashes]:
 
 
 def term_texts(buffer: Buffer) -> list[str]:
-    """Each term of one text as a person reads it, in the order of ``hash_terms``."""
-    starts, stops, pieces = _places(buffer)
+    """Each term of one text in readable form, in the order of ``hash_terms``."""
+    starts, stops, pieces = _positions(buffer)
     content = buffer.folded.tobytes()
 
     def read(start: int, stop: int) -> str:
@@ -69,25 +285,29 @@ def term_texts(buffer: Buffer) -> list[str]:
 
     words = [read(start + 1, stop + 1) for start, stop in zip(starts, stops, strict=True)]
     pairs = [f"{a} {b}" for a, b in pairwise(words)]
-    return [*words, *pairs, *(f"…{read(place, place + PIECE)}…" for place in pieces)]
+    return [*words, *pairs, *(f"…{read(start, start + PIECE)}…" for start in pieces)]
 
 
-def _places(buffer: Buffer) -> tuple[Ints, Ints, Ints]:
+def _ends(written: Sequence[bytes]) -> Ints:
+    return np.fromiter(accumulate((len(text) + 1 for text in written), initial=0), np.int64)
+
+
+def _positions(buffer: Buffer) -> tuple[Ints, Ints, Ints]:
     """Bytes before the first of each word or mark, last bytes of each, and first bytes of pieces."""
     classes = buffer.classes
     before, after = classes[:-1], classes[1:]
     is_word, is_mark = classes == WORD, classes == MARK
-    turns = before != after
-    starts = (is_mark[1:] | (turns & is_word[1:])).nonzero()[0]
-    stops = (is_mark[:-1] | (turns & is_word[:-1])).nonzero()[0]
+    changes = before != after
+    starts = (is_mark[1:] | (changes & is_word[1:])).nonzero()[0]
+    stops = (is_mark[:-1] | (changes & is_word[:-1])).nonzero()[0]
     # A piece is five bytes whose middle three belong to a word, so it never leaves its text.
     pieces = (is_word[1:-3] & is_word[2:-2] & is_word[3:-1]).nonzero()[0]
     return starts, stops, pieces
 
 
-def _texts_of(places: Ints, buffer: Buffer) -> Ints:
-    """Number of the text that each place lies in, places ascending."""
-    ends = places.searchsorted(buffer.ends)
+def _texts_of(positions: Ints, buffer: Buffer) -> Ints:
+    """Number of the text that holds each position, positions ascending."""
+    ends = positions.searchsorted(buffer.ends)
     return np.arange(buffer.n_texts).repeat(ends[1:] - ends[:-1])
 
 
@@ -101,14 +321,6 @@ def _running_sums(buffer: Buffer) -> tuple[Hashes, Hashes]:
     return sums, inverse
 
 
-def _mixed(hashes: Hashes) -> Hashes:
-    hashes ^= hashes >> _HALF
-    hashes *= _MULTIPLIER
-    hashes ^= hashes >> _HALF
-    hashes *= _MULTIPLIER
-    return hashes
-
-
 @lru_cache(maxsize=8)
 def _powers(bits: int) -> tuple[Hashes, Hashes]:
     """Powers 0 to ``2^bits - 1`` of the ratio and of its inverse, modulo ``2^64``."""
@@ -118,3 +330,33 @@ def _powers(bits: int) -> tuple[Hashes, Hashes]:
         factors[0] = 1
         tables.append(np.multiply.accumulate(factors))
     return tables[0], tables[1]
+
+
+def _mixed(hashes: Hashes) -> Hashes:
+    hashes ^= hashes >> _HALF
+    hashes *= _MULTIPLIER
+    hashes ^= hashes >> _HALF
+    hashes *= _MULTIPLIER
+    return hashes
+
+
+def _grouped(texts: Ints | None, columns: Ints, width: int, n_texts: int) -> Counts:
+    """Count equal columns of the same text."""
+    keys = columns
+    if texts is not None:
+        # Four bytes sort faster than eight.
+        small = n_texts * width < 1 << 31
+        keys = texts.astype(np.int32 if small else np.int64)
+        keys *= width
+        keys += columns
+    keys.sort()
+    changes = np.empty(keys.size + 1, bool)
+    changes[0] = changes[-1] = True
+    np.not_equal(keys[1:], keys[:-1], out=changes[1:-1])
+    starts = changes.nonzero()[0] if keys.size else np.zeros(1, np.intp)
+    distinct = keys.take(starts[:-1])
+    counts = starts[1:] - starts[:-1]
+    if texts is None:
+        return Counts(distinct.astype(np.intp), counts, np.array((0, distinct.size)))
+    ends = distinct.searchsorted(np.arange(n_texts + 1) * width)
+    return Counts((distinct % width).astype(np.intp), counts, ends)

@@ -12,7 +12,7 @@ import numpy as np
 
 from mild.errors import ArtifactError, MissingExtraError
 from mild.features import EncoderFeatures, OnnxFeatures
-from mild.features.encoder_model import RunningEncoder, find_encoder
+from mild.features.encoder import RunningEncoder, find_encoder
 from mild.features.onnx import ENCODER_FILE, INPUTS
 from mild.features.tokens import Tokens
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from mild.artifact import LoadedRouter, load
-from mild.artifact.evidence import by_leaving_out, by_words, slopes
-from mild.artifact.explanation import explain
+from mild.artifact.explanation import by_leaving_out, by_words, explain, slopes
 from mild.errors import UnsupportedError
 from mild.policies import ConstantPolicy
 

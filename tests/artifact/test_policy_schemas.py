@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mild.artifact import LoadedRouter, load, save
-from mild.artifact.kinds import CHECKS
+from mild.artifact.policy_schemas import CHECKS
 from mild.errors import ArtifactError
 from mild.policies import POLICIES, CascadePolicy, NearestPolicy, StandardizedPolicy
 

@@ -1,0 +1,45 @@
+"""Routers on disk that read queries."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from mild.data import read_outcomes
+from mild.evaluation.tasks import CostTerms, fit_task, make_step, make_task, save_task
+from mild.routers.constant import ConstantRouter
+from mild.routers.linear import LinearRouter
+from mild.routers.nearest import KNNRouter
+from mild.routers.priced import PricedRouter
+from mild.routers.regression import CostRegressionRouter
+from mild.routers.stack import StackRouter
+from outcome_cases import make_columns
+
+ROUTERS = {
+    "linear": LinearRouter,
+    "argmax": lambda: LinearRouter(decision="argmax"),
+    "regression": CostRegressionRouter,
+    "knn": KNNRouter,
+    "priced": PricedRouter,
+    "stack": StackRouter,
+    "constant": ConstantRouter,
+}
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory):
+    """Name of a router to its folder, fitted when first asked for."""
+    made = {}
+    parent = tmp_path_factory.mktemp("routers")
+
+    def folder(name, text="hashing"):
+        if (name, text) not in made:
+            columns = make_columns(120)
+            columns["embedding"] = [[float(len(p)), float(p.count("o"))] for p in columns["prompt"]]
+            task = make_task(read_outcomes(pa.table(columns)), CostTerms({"cook": 0.2}))
+            step = make_step(task, text, {"dimensions": 16} if text == "hashing" else None)
+            fitted = fit_task(task, ROUTERS[name](), step)
+            made[name, text] = save_task(fitted, task, str(parent / f"{name}-{text}"))
+        return made[name, text]
+
+    return folder
