@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mild.core.arrays import BoolArray, FloatArray
-from mild.data.findings import Finding, counted
+from mild.data.data_quality import Finding, counted
 from mild.data.outcomes import OutcomeTable
 from mild.metrics import best_constant, constant_losses, oracle_loss, oracle_shares, share_entropy
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from mild.data.arrow import unreadable
-from mild.data.places import FoundFile, system_of
+from mild.data.location import FoundFile, system_of
 from mild.errors import DataFileError
 
 __all__ = ["READERS", "looked_at", "runs"]
