@@ -1,4 +1,4 @@
-"""How the columns of a row make its query; kept with a router, so that it is served what it was trained on."""
+"""How the columns of a row make its query; kept with a router, so that serving matches training."""
 
 from __future__ import annotations
 

@@ -44,10 +44,9 @@ __all__ = [
 def outcomes_file() -> Path:
     """A table of outcomes: 1,500 questions, asked of two small language models and of rules.
 
-    The questions are those of :mod:`mild.data.datasets.questions`. SmolLM2-135M and Gemma-3-270M, both
-    behind llama.cpp on one thread, and a rule-based solver answered each of them; ``scripts/`` has what
-    was run. Latencies were measured; prices follow from counted tokens at made-up rates, in proportion to
-    the models' sizes.
+    SmolLM2-135M and Gemma-3-270M, both behind llama.cpp on one thread, and a rule-based solver answered
+    each of them; ``scripts/`` has what was run, ``scripts/make_questions.py`` the questions. Latencies
+    were measured; prices follow from counted tokens at made-up rates, in proportion to the models' sizes.
 
     Examples
     --------
@@ -60,7 +59,7 @@ def outcomes_file() -> Path:
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded when first used: the questions and the outcomes need no scikit-learn.
+    # Loaded when first used: the facts and the outcomes need no scikit-learn.
     if name in __all__:
         for module in ("routing_data", "synthetic", "digits"):
             found = importlib.import_module(f"mild.data.datasets.{module}")
