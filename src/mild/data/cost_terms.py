@@ -51,37 +51,38 @@ def outcome_costs(
            [1. , nan]])
     """
     costs = costs_from_correctness(table.scores, expert_betas(table, beta))
-    for what, weight, values in (
-        ("price", price_weight, table.prices),
-        ("latency", latency_weight, table.latencies),
-    ):
-        if weight is None:
-            continue
-        if not (np.isfinite(weight) and weight >= 0):
-            raise InvalidInputError(
-                f"{what}_weight must be finite and not negative; got {weight}.",
-                parameter=f"{what}_weight",
-            )
-        if weight == 0:
-            continue
-        if values is None:
-            columns = {"price": "cost__<model> in dollars", "latency": "latency_ms__<model>"}[what]
-            raise InvalidInputError(
-                f"{what}_weight needs {'prices' if what == 'price' else 'latencies'}, and the table "
-                f"has none: add columns {columns}, or use beta.",
-                parameter=f"{what}_weight",
-            )
-        unknown = np.isnan(values) & ~np.isnan(costs)
-        if unknown.any():
-            row, expert = (int(index) for index in np.argwhere(unknown)[0])
-            raise InvalidInputError(
-                f"{what}_weight needs the {what} of every answer; "
-                f"{counted(int(unknown.sum()), 'is', 'are')} unknown, such as row {table.place(row)} of "
-                f"{table.expert_names[expert]!r}. Fill them in, or leave out these rows or experts.",
-                parameter=f"{what}_weight",
-            )
-        costs = costs + weight * values
+    if price_weight is not None:
+        costs = costs + _weighted(table, costs, "price", price_weight, table.prices)
+    if latency_weight is not None:
+        costs = costs + _weighted(table, costs, "latency", latency_weight, table.latencies)
     return costs
+
+
+def _weighted(
+    table: OutcomeTable, costs: FloatArray, what: str, weight: float, values: FloatArray | None
+) -> FloatArray | float:
+    """Prices or latencies times their weight; refused where they are unknown but needed."""
+
+    def refused(message: str) -> InvalidInputError:
+        return InvalidInputError(f"{what}_weight {message}", parameter=f"{what}_weight")
+
+    if not (np.isfinite(weight) and weight >= 0):
+        raise refused(f"must be finite and not negative; got {weight}.")
+    if weight == 0:
+        return 0.0
+    if values is None:
+        need = "prices" if what == "price" else "latencies"
+        columns = "cost__<model> in dollars" if what == "price" else "latency_ms__<model>"
+        raise refused(f"needs {need}, and the table has none: add columns {columns}, or use beta.")
+    unknown = np.isnan(values) & ~np.isnan(costs)
+    if unknown.any():
+        row, expert = (int(index) for index in np.argwhere(unknown)[0])
+        raise refused(
+            f"needs the {what} of every answer; {counted(int(unknown.sum()), 'is', 'are')} unknown, "
+            f"such as row {table.place(row)} of {table.expert_names[expert]!r}. Fill them in, or leave "
+            f"out these rows or experts."
+        )
+    return weight * values
 
 
 def expert_betas(table: OutcomeTable, beta: Mapping[str, float] | None) -> FloatArray:
