@@ -19,11 +19,12 @@ import sys
 from pathlib import Path
 import numpy as np
 from mild.artifact import save
-from mild.data.datasets.questions import make_questions
+from mild.data import read_outcomes
+from mild.data.datasets import outcomes_file
 from mild.routers.priced import PricedRouter
 from mild.features import HashingFeatures
 folder, dimensions, terms, *names = sys.argv[1:]
-texts = [row["query"] for row in make_questions(1500, 0)]
+texts = read_outcomes(outcomes_file()).queries
 features = HashingFeatures(dimensions=int(dimensions), max_terms=int(terms)).fit(texts)
 X = features.transform(texts)
 taste = np.random.default_rng(0).standard_normal((X.shape[1], len(names)))

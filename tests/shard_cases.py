@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from mild.data import read_outcomes
-from mild.data.outcomes import Wanted
+from mild.data.outcomes import ReadOptions
 from mild.distributed.shards.dataset import open_dataset
 from mild.distributed.shards.fitting import fit_shards
 from mild.distributed.shards.workers import local_workers
@@ -15,7 +15,7 @@ from mild.evaluation.tasks import CostTerms, fit_task, make_step, make_task
 from mild.routers.linear import LinearRouter
 
 EXPERTS = ["ant", "bee", "cat"]
-ASIS = Wanted(None, None, None, None, None, None, None, True)
+ASIS = ReadOptions(None, None, None, None, None, None, None, True)
 
 
 def make_rows(n, seed=0, d=5, missing=0.0):

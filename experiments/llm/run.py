@@ -23,7 +23,7 @@ from mild.artifact.expert_names import match_expert
 from mild.core.costs import REWARDS
 from mild.core.decisions import decide
 from mild.data import OutcomeTable
-from mild.data.duplicates import duplicate_groups
+from mild.data.data_quality import duplicate_groups
 from mild.data.splits import Split, bundles, folds, random_splits
 from mild.errors import DataFileError, InvalidInputError, check_option
 from mild.features import make_features

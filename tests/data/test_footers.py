@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mild.data.footers import looked_at, runs
-from mild.data.places import find_files
+from mild.data.location import find_files
 from mild.errors import DataFileError
 
 

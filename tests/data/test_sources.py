@@ -190,7 +190,7 @@ def test_a_query_that_looks_like_a_date_is_text(tmp_path):
         ("[1, 2]", "line 2 must be one JSON object; it is '[1, 2]'."),
         (
             b'{"prompt": "caf\xe9", "correct__x": 1}',
-            "line 2 is not UTF-8 (byte 0xe9 at position 15)",
+            "line 2 is not UTF-8 (byte 0xe9 at position 15;",
         ),
         ('{"prompt": "\\ud800", "correct__x": 1}', "line 2 holds half a character"),
         ("x" * 500, "line 2 must be one JSON object"),

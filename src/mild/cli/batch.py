@@ -61,7 +61,7 @@ def route_batch(
     """Route a dataset and say whom its rows went to."""
     from mild.artifact import load
     from mild.artifact.prices import new_prices
-    from mild.data.findings import counted
+    from mild.data.data_quality import counted
     from mild.distributed.batch import BatchOptions, route_dataset
 
     _refuse(given, OF_LINES, "is for lines; leave it out where there is --out")

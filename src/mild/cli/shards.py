@@ -44,7 +44,7 @@ def fit_streamed(
     from mild.artifact import load
     from mild.artifact.writing import check_target
     from mild.cli.description import margins_of
-    from mild.data.outcomes import Wanted
+    from mild.data.outcomes import ReadOptions
     from mild.distributed.ray_connection import check_ray
     from mild.distributed.shards.dataset import open_dataset
     from mild.distributed.shards.fitting import fit_shards
@@ -59,7 +59,7 @@ def fit_streamed(
     if engine == "ray":
         check_ray(address)
     dataset = open_dataset(
-        given.file or "", Wanted(**{name: getattr(given, name) for name in HOW_TO_READ})
+        given.file or "", ReadOptions(**{name: getattr(given, name) for name in HOW_TO_READ})
     )
     terms = given.terms()
     target = check_target(out, overwrite)

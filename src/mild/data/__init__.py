@@ -1,14 +1,12 @@
-"""Routing tables on disk: features and costs, or queries and outcomes, in; choices out."""
+"""Tables for routing: features and costs, or queries and outcomes, are read; choices are written."""
 
 from mild.artifact.expert_names import match_expert, match_experts
-from mild.data.converting import write_outcomes
-from mild.data.costs_of_outcomes import cost_words, expert_betas, outcome_costs
+from mild.data.cost_terms import cost_words, expert_betas, outcome_costs
+from mild.data.data_quality import Finding, duplicate_groups
 from mild.data.describing import describe_outcomes
-from mild.data.duplicates import duplicate_groups
-from mild.data.findings import Finding
 from mild.data.matrices import Matrices, read_matrices
 from mild.data.outcomes import FORMS, OutcomeTable, is_outcome_table, read_outcomes
-from mild.data.writing import check_output, write_columns, write_csv
+from mild.data.writing import check_output, write_columns, write_csv, write_outcomes
 
 __all__ = [
     "FORMS",

@@ -1,4 +1,4 @@
-"""A table of outcomes in figures: the experts, the oracle, the best constant, room to gain."""
+"""Figures of a table of outcomes: the experts, the oracle, the best constant, the headroom."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mild.core.arrays import BoolArray, FloatArray
-from mild.data.findings import Finding, counted
+from mild.data.data_quality import Finding, counted
 from mild.data.outcomes import OutcomeTable
 from mild.metrics import best_constant, constant_losses, oracle_loss, oracle_shares, share_entropy
 
@@ -16,12 +16,12 @@ __all__ = ["HANDFUL", "RIGHT", "describe_outcomes"]
 
 #: A soft score from here on counts as a right answer.
 RIGHT = 0.5
-#: Fewer rows in which every expert was asked say nothing about what routing could gain.
+#: The headroom is not given over fewer rows in which every expert was asked.
 HANDFUL = 5
 
 
 def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
-    """Figures of a table under a cost, JSON-ready; what cannot be said is None.
+    """Figures of a table under a cost, JSON-ready; what is unknown is None.
 
     Parameters
     ----------
@@ -69,6 +69,12 @@ def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
     complete = np.asarray(asked.all(axis=1))
     enough = bool(complete.all()) or int(complete.sum()) >= HANDFUL
     shares = oracle_shares(costs[complete] if enough else costs)
+    if enough:
+        gain = _gain(table.expert_names, scores[complete], costs[complete])
+    else:
+        unknown = {"cost": None, "accuracy": None}
+        best = {"expert": table.expert_names[int(losses.argmin())], **unknown}
+        gain = {"oracle": unknown, "best_constant": best, "headroom": None}
     prices, latencies = _means(table.prices, asked), _means(table.latencies, asked)
     accuracy = _means(scores, asked)
     all_right = float((right.sum(axis=1) == asked.sum(axis=1)).mean())
@@ -92,11 +98,7 @@ def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
             for k, name in enumerate(table.expert_names)
         ],
         "compared": {"rows": int(complete.sum()), "rule": "rows in which every expert was asked"},
-        **(
-            _gain(table.expert_names, scores[complete], costs[complete])
-            if enough
-            else _no_gain(table.expert_names[int(losses.argmin())])
-        ),
+        **gain,
         "all_right": all_right,
         "all_wrong": all_wrong,
         "some_right": 1 - all_right - all_wrong,
@@ -110,14 +112,8 @@ def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
     }
 
 
-def _no_gain(expert: str) -> dict[str, Any]:
-    """What is said where too few rows have every expert."""
-    unknown = {"cost": None, "accuracy": None}
-    return {"oracle": unknown, "best_constant": {"expert": expert, **unknown}, "headroom": None}
-
-
 def _over(complete: BoolArray) -> list[dict[str, Any]]:
-    """Which rows the gain is taken over, where that is not all of them."""
+    """The finding that the headroom is taken over some of the rows only."""
     count, rows = int(complete.sum()), len(complete)
     if count == rows:
         return []
@@ -130,7 +126,7 @@ def _over(complete: BoolArray) -> list[dict[str, Any]]:
 
 
 def _gain(names: list[str], scores: FloatArray, costs: FloatArray) -> dict[str, Any]:
-    """What routing could gain, on the rows in which every expert was asked."""
+    """Oracle, best constant and headroom; every expert was asked in every row."""
     constant, oracle = best_constant(costs), oracle_loss(costs)
     cheapest = costs.argmin(axis=1)
     return {
@@ -150,8 +146,8 @@ def _gain(names: list[str], scores: FloatArray, costs: FloatArray) -> dict[str, 
 def _cheapest_and_right(
     table: OutcomeTable, costs: FloatArray, right: BoolArray
 ) -> BoolArray | None:
-    """Who is right and costs least to ask, one expert per row at most; None if nobody costs anything."""
-    # What asking costs; rounded, or 1.6 - 1 and 0.6 would be no tie.
+    """The right expert that costs least to ask, at most one per row; None if no expert costs anything."""
+    # The cost of asking; rounded, so that 1.6 - 1 and 0.6 tie.
     asking: FloatArray = np.round(costs - (1 - table.scores), 12)
     if not np.nan_to_num(asking).any():
         if table.prices is None or not np.nan_to_num(table.prices).any():

@@ -1,4 +1,4 @@
-"""The last bytes of Parquet files, in which each says what it holds; those of many are read at a time."""
+"""Footers of Parquet files, which hold schema and row groups; those of many files are read in parallel."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from mild.data.arrow import unreadable
-from mild.data.places import FoundFile, system_of
+from mild.data.location import FoundFile, system_of
+from mild.data.sources import check_names, naming
 from mild.errors import DataFileError
 
 __all__ = ["READERS", "looked_at", "runs"]
 
-#: Files that are looked at together: on an object store each takes a tenth of a second.
+#: Files that are read in parallel: on an object store each takes a tenth of a second.
 READERS = 16
 
 T = TypeVar("T")
@@ -24,10 +25,10 @@ T = TypeVar("T")
 def looked_at(
     source: str, files: Sequence[FoundFile], look: Callable[[FoundFile, Any, Any], T]
 ) -> list[T]:
-    """What ``look(file, metadata, schema)`` makes of every file's footer, in the order of the files.
+    """``look(file, metadata, schema)`` of every file's footer, in the order of the files.
 
-    The schema is Arrow's, with categories as what they stand for: they are written down file by file. A
-    file that cannot be read, or has two columns of one name, is refused by its name.
+    The schema is Arrow's, with categories decoded. A file that cannot be read, or has two columns of one
+    name, is refused by its name.
     """
     system = system_of(source)
     with ThreadPoolExecutor(READERS) as pool:
@@ -35,7 +36,7 @@ def looked_at(
 
 
 def runs(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
-    """Neighbours, first and the one behind the last, whose sizes add up to ``most`` at most, or one alone.
+    """Ranges (start, stop) of neighbours whose sizes add up to at most ``most``, or of one alone.
 
     Examples
     --------
@@ -56,21 +57,13 @@ def _footer(system: Any, file: FoundFile) -> tuple[Any, Any]:
     try:
         with system.open_input_file(file.path) as stream:
             opened = parquet.ParquetFile(stream)
-            metadata, schema = opened.metadata, _plain(opened.schema_arrow)
+            metadata, schema = opened.metadata, opened.schema_arrow
     except (pa.ArrowException, OSError) as error:
         raise DataFileError(f"{file.path}: {unreadable('.parquet', error)}") from error
-    names = schema.names
-    if len(set(names)) < len(names):
-        twice = min(name for name in names if names.count(name) > 1)
-        raise DataFileError(
-            f"{file.path}: columns must have different names; {twice!r} appears twice."
-        )
-    return metadata, schema
-
-
-def _plain(schema: Any) -> Any:
-    kinds = [
-        field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    with naming(file.path):
+        check_names(schema.names)
+    fields = [
+        (field.name, field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
         for field in schema
     ]
-    return pa.schema([pa.field(name, kind) for name, kind in zip(schema.names, kinds, strict=True)])
+    return metadata, pa.schema(fields)

@@ -1,25 +1,38 @@
-"""A file of past inputs and what each expert cost on them, as matrices."""
+"""Features and costs from a .npz, .parquet or .csv file."""
 
 from __future__ import annotations
 
 import os
+import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
 
 from mild.core.arrays import FloatArray
+from mild.data.arrow import first_text, is_number, is_numeric, numbers, short, unreadable
+from mild.data.columns import choose_columns
+from mild.data.sources import check_file, check_names, load_file, naming
 from mild.errors import DataFileError, listed
 
 __all__ = ["Matrices", "read_matrices"]
 
 SUFFIXES = (".npz", ".parquet", ".csv")
+COST_PREFIX = "cost__"
+# Number of texts that tell a damaged column of numbers from a column of text.
+PROBE = 1000
+
+Names = str | Sequence[str] | None
 
 
 @dataclass(frozen=True, eq=False)
 class Matrices:
-    """What a file holds.
+    """Features and costs of a file.
 
     Attributes
     ----------
@@ -44,7 +57,7 @@ class Matrices:
         return len(self.X)
 
     def costs_of(self, expert_names: Sequence[str]) -> FloatArray:
-        """Costs with one column per named expert, in that order; others are left out.
+        """Costs with one column per named expert, in that order.
 
         A file that does not name its experts must have as many, in the same order.
         """
@@ -63,8 +76,8 @@ class Matrices:
 
 def read_matrices(
     path: str | os.PathLike[str],
-    features: str | Sequence[str] | None = None,
-    costs: str | Sequence[str] | None = None,
+    features: Names = None,
+    costs: Names = None,
     need_costs: bool = True,
 ) -> Matrices:
     """Read features and costs from a .npz, .parquet or .csv file.
@@ -92,49 +105,18 @@ def read_matrices(
            [ 1., nan]])
     """
     file = Path(path)
-    try:
-        matrices = _read(file, features, costs, need_costs)
+    with naming(file):
+        suffix = check_file(file, SUFFIXES)
+        read = _read_archive if suffix == ".npz" else _read_table
+        matrices = read(file, features, costs, need_costs)
         _check(matrices)
-    except DataFileError as error:
-        raise DataFileError(f"{file}: {error}") from error
     return matrices
-
-
-def _read(
-    file: Path,
-    features: str | Sequence[str] | None,
-    costs: str | Sequence[str] | None,
-    need_costs: bool,
-) -> Matrices:
-    if not file.exists():
-        raise DataFileError("there is no such file.")
-    if not file.is_file():
-        raise DataFileError("it must be a file; got a folder.")
-    suffix = file.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise DataFileError(f"the file must end in {', '.join(SUFFIXES)}; got {file.suffix!r}.")
-    try:
-        if file.stat().st_size == 0:
-            raise DataFileError("the file is empty.")
-        if suffix == ".npz":
-            from mild.data.archives import read_archive
-
-            return read_archive(file, features, costs, need_costs)
-        # pyarrow is slow to import and a .npz does without.
-        from mild.data.arrow import read_arrow
-
-        return read_arrow(file, features, costs, need_costs)
-    except OSError as error:
-        raise DataFileError(f"it cannot be read: {error.strerror or error}.") from error
 
 
 def _check(matrices: Matrices) -> None:
     if matrices.rows == 0:
         raise DataFileError("there must be at least one row; got none.")
-    for what, names in (
-        ("feature", matrices.feature_names),
-        ("expert", matrices.expert_names),
-    ):
+    for what, names in (("feature", matrices.feature_names), ("expert", matrices.expert_names)):
         twice = {name for name in names or [] if (names or []).count(name) > 1}
         if twice:
             raise DataFileError(f"{what} names must differ; {min(twice)!r} appears twice.")
@@ -142,10 +124,199 @@ def _check(matrices: Matrices) -> None:
     if bad.any():
         row, column = (int(index) for index in np.argwhere(bad)[0])
         names = matrices.feature_names
-        where = f"column {column}" if names is None else f"column {names[column]!r}"
         value = matrices.X[row, column]
-        hint = " or is empty" if np.isnan(value) else ""
         raise DataFileError(
-            f"features must be finite (only costs may be missing); {where} is {value}{hint} in row "
-            f"{row}."
+            f"features must be finite (only costs may be missing); column "
+            f"{column if names is None else repr(names[column])} is {value}"
+            f"{' or is empty' if np.isnan(value) else ''} in row {row}.",
+            parameter="features",
         )
+
+
+# .parquet and .csv
+
+
+def _read_table(file: Path, features: Names, costs: Names, need_costs: bool) -> Matrices:
+    csv_table = load_file(file, ()) if file.suffix.lower() == ".csv" else None
+    try:
+        schema = parquet.read_schema(file) if csv_table is None else csv_table.schema
+        names = list(schema.names)
+        check_names(names)
+        numeric = [field.name for field in schema if is_numeric(field.type)]
+        feature_columns, cost_columns = _split_columns(names, numeric, features, costs, need_costs)
+        chosen = [*feature_columns, *cost_columns]
+        table = csv_table
+        if table is None:
+            # Columns that are not needed, such as embeddings, are not read.
+            table = parquet.ParquetFile(file).read(columns=chosen)
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(file.suffix, error) from error
+    others = [name for name in names if name not in {*chosen, *numeric}]
+    if features is None and csv_table is not None:
+        # Parquet declares its types; those of a CSV file are inferred.
+        for name in others:
+            _refuse_damaged(name, csv_table[name])
+    return Matrices(
+        _matrix_of_columns(table, feature_columns),
+        _matrix_of_columns(table, cost_columns) if cost_columns else None,
+        feature_columns,
+        [column.removeprefix(COST_PREFIX) or column for column in cost_columns],
+        left_out=tuple(others) if features is None else (),
+    )
+
+
+def _split_columns(
+    columns: Sequence[str], numeric: Sequence[str], features: Names, costs: Names, need_costs: bool
+) -> tuple[list[str], list[str]]:
+    """Feature columns and cost columns of a table."""
+    if costs is not None:
+        cost_columns = choose_columns("costs", costs, columns)
+    else:
+        cost_columns = [name for name in columns if name.startswith(COST_PREFIX)]
+        if need_costs and not cost_columns:
+            raise DataFileError(
+                f"there must be cost columns, named {COST_PREFIX}<expert> or by --costs; found "
+                f"{listed(columns)}.",
+                parameter="costs",
+            )
+    if features is None:
+        feature_columns = [
+            name
+            for name in numeric
+            if name not in cost_columns and not name.startswith(COST_PREFIX)
+        ]
+        if not feature_columns:
+            raise DataFileError(
+                f"there must be numeric columns besides the costs, to route by; found "
+                f"{listed(columns)}.",
+                parameter="features",
+            )
+        return feature_columns, cost_columns
+    feature_columns = choose_columns("features", features, columns)
+    both = [name for name in feature_columns if name in set(cost_columns)]
+    if both:
+        raise DataFileError(
+            f"a column is either a feature or a cost; {both[0]!r} is both. Narrow the features.",
+            parameter="features",
+        )
+    return feature_columns, cost_columns
+
+
+def _matrix_of_columns(table: Any, names: list[str]) -> FloatArray:
+    """Columns side by side; float32 if all of them are."""
+    single = all(table.schema.field(name).type == pa.float32() for name in names)
+    matrix = np.empty((table.num_rows, len(names)), np.float32 if single else np.float64)
+    for place, name in enumerate(names):
+        matrix[:, place] = numbers(name, table[name])
+    return matrix
+
+
+def _refuse_damaged(name: str, column: Any) -> None:
+    """Refuse a column that is mostly numbers but was inferred as text because of a few words."""
+    if not pa.types.is_string(column.type):
+        return
+    values = column.drop_null().slice(0, PROBE).to_pylist()
+    if 2 * sum(map(is_number, values)) > len(values):
+        raise DataFileError(
+            f"column {name!r} must hold numbers; it holds some, but also text such as "
+            f"{short(first_text(column))}. Correct it, or choose the features by name."
+        )
+
+
+# .npz
+
+
+def _read_archive(file: Path, features: Names, costs: Names, need_costs: bool) -> Matrices:
+    """Matrices from arrays X, costs and, if they are there, feature_names and expert_names."""
+    arrays = _arrays(file)
+    if "X" not in arrays or (need_costs and "costs" not in arrays):
+        raise DataFileError(
+            f"a .npz must hold the arrays X{' and costs' if need_costs else ''}; found "
+            f"{listed(list(arrays))}."
+        )
+    X = _matrix("X", arrays["X"])
+    feature_names = _names("feature_names", arrays, X.shape[1])
+    if features is not None and feature_names is not None:
+        chosen = choose_columns("features", features, feature_names)
+        X, feature_names = X[:, [feature_names.index(name) for name in chosen]], chosen
+    elif features is not None and (isinstance(features, str) or len(features) != X.shape[1]):
+        # A router that names as many features as there are takes them in their order.
+        raise DataFileError(
+            f"features cannot be chosen by name: the file has {X.shape[1]} without names. Add an "
+            f"array feature_names.",
+            parameter="features",
+        )
+    if "costs" not in arrays:
+        return Matrices(X, None, feature_names, [])
+    matrix = _matrix("costs", arrays["costs"])
+    if len(matrix) != len(X):
+        raise DataFileError(
+            f"X and costs must have as many rows; got shapes {X.shape} and {matrix.shape}."
+        )
+    expert_names = _names("expert_names", arrays, matrix.shape[1])
+    names = expert_names or [f"expert_{k}" for k in range(matrix.shape[1])]
+    if costs is not None:
+        experts = _chosen_experts(names, costs)
+        matrix, names = matrix[:, experts], [names[k] for k in experts]
+    return Matrices(X, matrix, feature_names, names, expert_names is not None)
+
+
+def _arrays(file: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of an archive; pickled objects are never loaded."""
+    used = ("X", "costs", "feature_names", "expert_names")
+    name = "it"
+    try:
+        # Opened here: np.load leaves a broken archive open.
+        with open(file, "rb") as stream:
+            archive = np.load(stream, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise DataFileError(
+                    "it is a single array; a .npz with the arrays X and costs is needed (np.savez)."
+                )
+            found: dict[str, np.ndarray[Any, Any]] = {}
+            for name in archive.files:
+                # Other arrays may be anything; they are listed, not read.
+                found[name] = archive[name] if name in used else np.empty(0)
+            return found
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise DataFileError(f"it is not a .npz archive, or it is cut off ({error}).") from error
+    except DataFileError:
+        raise
+    except ValueError as error:
+        if "allow_pickle" in str(error):
+            raise DataFileError(
+                f"{name} holds Python objects (a pickle), which are never loaded; save numbers, and "
+                f"names as text (dtype str)."
+            ) from error
+        raise DataFileError(f"{name} cannot be read ({error}); the file may be cut off.") from error
+
+
+def _matrix(name: str, array: np.ndarray[Any, Any]) -> FloatArray:
+    if array.dtype.kind not in "fiub":
+        example = f" such as {array.ravel()[0]!r}" if array.size else ""
+        raise DataFileError(f"array {name} must hold numbers; got {array.dtype}{example}.")
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise DataFileError(
+            f"array {name} must have two dimensions, a row per input; got shape {array.shape}."
+        )
+    return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+
+
+def _names(key: str, arrays: dict[str, np.ndarray[Any, Any]], count: int) -> list[str] | None:
+    if key not in arrays:
+        return None
+    array = arrays[key]
+    if array.shape != (count,) or array.dtype.kind not in "US":
+        raise DataFileError(
+            f"array {key} must be {count} texts; got {array.dtype}, shape {array.shape}."
+        )
+    return [value.decode() if isinstance(value, bytes) else str(value) for value in array.tolist()]
+
+
+def _chosen_experts(names: list[str], costs: str | Sequence[str]) -> list[int]:
+    """Experts by name, or by the name that their column would have in a table."""
+    as_columns = [COST_PREFIX + name for name in names]
+    try:
+        return [names.index(name) for name in choose_columns("costs", costs, names)]
+    except DataFileError:
+        return [as_columns.index(name) for name in choose_columns("costs", costs, as_columns)]

@@ -1,33 +1,44 @@
-"""Queries, several experts, who was right, what each cost: a table of outcomes."""
+"""Tables of outcomes: queries, several experts, the score of each, and what each cost."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mild.artifact.expert_names import match_experts
 from mild.core.arrays import FloatArray, IntArray
-from mild.data.findings import Finding
+from mild.data.arrow import numbers
+from mild.data.data_quality import RESCALE, Finding, check_range, counted, examine, unasked_rows
+from mild.data.formats import FORMATS, FORMS, possible_forms, read_format
+from mild.data.formats.layout import Layout, Named, ReadOptions, seconds_per
+from mild.data.queries import choose_query, query_texts, usual_query
 from mild.data.recipe import Recipe
-from mild.errors import DataFileError, InvalidInputError, OptionError, listed
+from mild.data.sources import SUFFIXES, load_file, load_frame, naming, peek_schema
+from mild.data.vectors import find_vectors, read_vectors
+from mild.errors import DataFileError, listed
 
-if TYPE_CHECKING:
-    from mild.data.formats.layout import Named
-
-__all__ = ["FORMS", "OutcomeTable", "is_outcome_table", "read_outcomes"]
-
-FORMS = ("wide", "routerbench", "routellm", "llmrouter", "plain")
+__all__ = [
+    "FORMS",
+    "OutcomeTable",
+    "ReadOptions",
+    "build_outcomes",
+    "explanation",
+    "is_outcome_table",
+    "read_outcomes",
+]
 
 
 @dataclass(frozen=True, eq=False)
 class OutcomeTable:
-    """What each expert made of each query.
+    """The outcome of each query with each expert.
 
     Attributes
     ----------
@@ -39,11 +50,11 @@ class OutcomeTable:
     latencies : the same in seconds, to the nanosecond; None if the table has none
     columns : Arrow table of all other columns, same rows
     vectors : (n_samples, n_features) float32, or None
-    form : shape of the source, one of FORMS
+    form : format of the source, one of FORMS
     explanation : how the source was read, in one sentence
-    findings : what is odd about it
+    findings : what its user should know about it
     recipe : which columns make the query, and how; None if that is not known
-    places : (n_samples,) numbers of the rows in their file; None where they are those of the table
+    places : (n_samples,) row numbers in the file; None where they are those of the table
     """
 
     queries: list[str]
@@ -65,7 +76,7 @@ class OutcomeTable:
         return len(self.queries)
 
     def take(self, rows: ArrayLike) -> OutcomeTable:
-        """Some of the rows, by number or by a mask, in that order; findings count for the whole only."""
+        """Some of the rows, by number or by a mask, in that order, without the findings."""
         index = np.asarray(rows)
         if index.dtype == np.bool_:
             index = np.flatnonzero(index)
@@ -90,19 +101,20 @@ class OutcomeTable:
         """Values of one of the other columns."""
         if name not in self.columns.column_names:
             raise DataFileError(
-                f"there must be a column {name!r}; found {listed(self.columns.column_names)}."
+                f"there must be a column {name!r}; found {listed(self.columns.column_names)}.",
+                parameter="name",
             )
         values: list[Any] = self.columns[name].to_pylist()
         return values
 
     def place(self, row: int) -> int:
-        """Number, in the file, of one of the rows: what messages name it by."""
+        """Number of a row in the file, for messages."""
         return row if self.places is None else int(self.places[row])
 
     def fingerprint(self) -> str:
         """SHA-256 over queries, experts, scores, prices, latencies and vectors, as 64 digits.
 
-        The same outcomes have the same one whatever file they came from; other columns do not count.
+        It does not depend on the file that the outcomes came from, nor on other columns.
         """
         digest = hashlib.sha256()
         for texts in (self.expert_names, self.queries):
@@ -114,7 +126,7 @@ class OutcomeTable:
             values = getattr(self, name)
             digest.update(f"{name} {None if values is None else values.shape};".encode())
             if values is not None:
-                # One NaN is like another, and so are the zeros.
+                # All NaN are equal, and so are 0 and -0.
                 plain = np.where(np.isnan(values), np.nan, values + 0.0)
                 digest.update(plain.astype(plain.dtype.newbyteorder("<")).tobytes())
         return digest.hexdigest()
@@ -132,16 +144,16 @@ def read_outcomes(
     vectors: str | None = None,
     choices: bool = True,
 ) -> OutcomeTable:
-    """Read a table of outcomes in one of the field's shapes.
+    """Read a table of outcomes in one of the known formats.
 
     Parameters
     ----------
     source : path of a .parquet, .csv, .jsonl or .ndjson file, or a frame: anything with
         ``__arrow_c_stream__`` (pandas, polars, DuckDB, pyarrow)
-    form : one of FORMS; None finds out, and asks where two shapes fit or none
+    form : one of FORMS; None detects it, and is an error where two formats fit or none
 
-        - "wide": ``correct__<model>`` (0, 1) or ``score__<model>`` ([0, 1]; it goes first where both
-          are there), ``cost__<model>`` in dollars, ``latency_ms__<model>``
+        - "wide": ``correct__<model>`` (0, 1) or ``score__<model>`` ([0, 1]; preferred where both are
+          there), ``cost__<model>`` in dollars, ``latency_ms__<model>``
         - "routerbench": ``<model>`` holds the score, ``<model>|total_cost`` the dollars
         - "routellm": a query, and every true-or-false column is a model
         - "llmrouter": a row per query and model, with ``model_name`` and ``performance`` and perhaps
@@ -155,14 +167,13 @@ def read_outcomes(
         seconds unless ``ms`` is a part of the column's name
     vectors : column of lists of numbers, or of float32 as fixed-size binary; None takes embedding,
         embeddings, vector or vectors
-    choices : whether the choices of a column ``question``, which stand in columns A, B, C, ... or in
-        ``options`` or ``choices``, are set behind it, one per line as ``A. ...``: a router must see what
-        the experts saw
+    choices : whether the choices of a column ``question``, in columns A, B, C, ... or in ``options`` or
+        ``choices``, are appended to it, one per line as ``A. ...``: a router must see what the experts saw
 
     Raises
     ------
     DataFileError
-        Unreadable, no shape or several, no query, scores outside [0, 1], negative prices.
+        Unreadable, no format or several, no query, scores outside [0, 1], negative prices.
 
     Examples
     --------
@@ -178,55 +189,18 @@ def read_outcomes(
     array([[ 1.,  1.],
            [ 0., nan]])
     """
-    # pyarrow is slow to import, and much of mild does without.
-    from mild.data.reading import build_outcomes
-    from mild.data.sources import load_file, load_frame
-
     is_path = isinstance(source, (str, os.PathLike))
-    wanted = Wanted(form, query, experts, scores, prices, latencies, vectors, choices)
-    try:
-        table = load_file(Path(source), wanted.texts()) if is_path else load_frame(source)
-        return build_outcomes(table, wanted)
-    except (DataFileError, InvalidInputError) as error:
-        if not is_path or isinstance(error, OptionError):
-            raise
-        raise DataFileError(f"{Path(source)}: {error}") from error
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What the caller of ``read_outcomes`` asked for."""
-
-    form: str | None
-    query: str | Sequence[str] | None
-    experts: str | Sequence[str] | None
-    scores: Named
-    prices: Named
-    latencies: Named
-    vectors: str | None
-    choices: bool
-
-    def texts(self) -> set[str]:
-        """Columns that are text whatever they look like."""
-        from mild.data.formats.layout import as_pairs
-        from mild.data.queries import TEXTS
-
-        named: set[str] = set()
-        for columns in (self.scores, self.prices, self.latencies):
-            pairs = as_pairs(columns)
-            if pairs is not None:
-                named.update(pairs.values())
-            elif columns is not None:
-                named.update(columns.split(",") if isinstance(columns, str) else columns)
-        query = [self.query, *self.query.split(",")] if isinstance(self.query, str) else self.query
-        return {*TEXTS, *(name.strip() for name in query or ())} - {name.strip() for name in named}
+    options = ReadOptions(form, query, experts, scores, prices, latencies, vectors, choices)
+    with naming(Path(source)) if is_path else nullcontext():
+        table = load_file(Path(source), options.texts()) if is_path else load_frame(source)
+        return build_outcomes(table, options)
 
 
 def is_outcome_table(path: str | os.PathLike[str]) -> bool:
     """Whether a file looks like a table of outcomes, by its first lines or its schema.
 
     Otherwise it may be one of features and costs, for ``read_matrices``. A file that cannot be read counts
-    as one of outcomes: their reader says best what is wrong with it.
+    as one of outcomes: ``read_outcomes`` has the better error messages.
 
     Examples
     --------
@@ -241,27 +215,136 @@ def is_outcome_table(path: str | os.PathLike[str]) -> bool:
     """
     file = Path(path)
     suffix = file.suffix.lower()
-    if not file.is_file() or suffix not in (".parquet", ".csv", ".jsonl", ".ndjson"):
+    if not file.is_file() or suffix not in SUFFIXES:
         return False
     if suffix in (".jsonl", ".ndjson"):
-        # Features and costs are never kept as JSON lines.
+        # Features and costs are never stored as JSON lines.
         return True
-    from mild.data.formats import possible_forms
-    from mild.data.sources import peek_schema
-
     schema = peek_schema(file)
     return schema is None or (bool(possible_forms(schema)) and not _has_other_costs(schema))
 
 
 def _has_other_costs(schema: Any) -> bool:
-    """Whether there are costs, but of none of the scored: then ``score__bm25`` is a feature."""
-    from mild.data.queries import usual_query
+    """Whether there are costs, but none of a scored expert: then ``score__bm25`` is a feature."""
 
-    experts: dict[str, set[str]] = {}
-    for name in schema.names:
-        prefix, mark, expert = name.partition("__")
-        if mark:
-            experts.setdefault(prefix, set()).add(expert)
-    scored = experts.get("correct", set()) | experts.get("score", set())
-    priced = experts.get("cost", set())
+    def experts(*prefixes: str) -> set[str]:
+        parts = [name.partition("__") for name in schema.names]
+        return {expert for prefix, mark, expert in parts if mark and prefix in prefixes}
+
+    scored, priced = experts("correct", "score"), experts("cost")
     return usual_query(schema) is None and bool(priced) and bool(scored) and not scored & priced
+
+
+def build_outcomes(
+    table: Any, options: ReadOptions, first: int | None = None, contents: bool = True
+) -> OutcomeTable:
+    """Outcomes of an Arrow table.
+
+    With ``first`` the table is a piece of a larger one and ``first`` the number of its first row there:
+    experts that are asked elsewhere are kept, no row may be left, and there are no findings. Without
+    ``contents`` neither queries nor vectors are read.
+    """
+    is_piece = first is not None
+    table, layout, findings = read_format(table, options)
+    all_taken = layout.taken
+    if options.experts is not None:
+        layout = layout.of(match_experts(options.experts, list(layout.scores)))
+    scores = _cells(table, layout, layout.scores)
+    places = None if first is None else np.arange(first, first + len(scores))
+    check_range("scores", scores, list(layout.scores.values()), 0, 1, RESCALE, places)
+    if not is_piece:
+        layout, scores, silent = _asked_experts(layout, scores)
+        findings += silent
+    rows = np.asarray(~np.isnan(scores).all(axis=1))
+    if lost := len(rows) - int(rows.sum()):
+        table, scores = table.filter(rows), scores[rows]
+        places = np.flatnonzero(rows) if places is None else places[rows]
+        findings.append(unasked_rows(lost))
+    query = vectors = None
+    if contents and table.num_rows > 0:
+        query = choose_query(table.schema, options.query, options.choices, all_taken)
+        vectors = options.vectors or find_vectors(table)
+        if query is None and vectors is None:
+            raise DataFileError(
+                f"there must be a query to route by: name its column with --query, or one of vectors "
+                f"with --vectors; found {listed(list(table.column_names))}.",
+                parameter="query",
+            )
+    queries = [""] * table.num_rows if query is None else query_texts(table, query)
+    prices = _costs("prices", table, layout, layout.prices, places)
+    latencies = _costs("latencies", table, layout, layout.latencies, places)
+    if latencies is not None:
+        units = [seconds_per(layout.latencies.get(name, "")) for name in layout.scores]
+        # To the nanosecond: milliseconds that were written and read again are the same.
+        latencies = np.round(latencies * units, 9)
+    names = list(layout.scores)
+    if not is_piece:
+        findings += examine(queries, names, scores, prices, query is not None)
+    used = {*all_taken, vectors}
+    if query is not None and not query.choices and len(query.columns) == 1:
+        used.update(query.columns)
+    return OutcomeTable(
+        queries,
+        names,
+        scores,
+        prices,
+        latencies,
+        table.select([name for name in table.column_names if name not in used]),
+        None if vectors is None else read_vectors(table, vectors, places),
+        layout.form,
+        explanation(layout, len(queries), query, vectors),
+        () if is_piece else tuple(findings),
+        replace(query or Recipe(()), vectors=vectors),
+        places,
+    )
+
+
+def explanation(layout: Layout, rows: int, query: Recipe | None, vectors: str | None) -> str:
+    """How a table was read, in one sentence."""
+    costs = [name for name in ("prices", "latencies") if getattr(layout, name)]
+    parts = [
+        f"read as {FORMATS[layout.form].title}: {counted(len(layout.scores), 'expert')}, "
+        f"{counted(rows, 'query', 'queries')}{' with ' + ' and '.join(costs) if costs else ''}",
+        "there is no query, only vectors" if query is None else query.words,
+    ]
+    if vectors is not None:
+        parts.append(f"vectors are column {vectors!r}")
+    return f"{'; '.join([*parts, *layout.notes])}."
+
+
+def _cells(table: Any, layout: Layout, columns: dict[str, str]) -> FloatArray:
+    """Columns side by side, one per expert; NaN where an expert has none."""
+    matrix = np.full((table.num_rows, len(layout.scores)), np.nan)
+    for k, name in enumerate(layout.scores):
+        if name in columns:
+            matrix[:, k] = numbers(columns[name], table[columns[name]])
+    return matrix
+
+
+def _costs(
+    what: str, table: Any, layout: Layout, columns: dict[str, str], places: IntArray | None
+) -> FloatArray | None:
+    if not columns:
+        return None
+    matrix = _cells(table, layout, columns)
+    names = [columns.get(name, name) for name in layout.scores]
+    check_range(what, matrix, names, 0, np.inf, "Leave out what is unknown.", places)
+    return matrix
+
+
+def _asked_experts(layout: Layout, scores: FloatArray) -> tuple[Layout, FloatArray, list[Finding]]:
+    """Without the experts that were never asked."""
+    asked = np.asarray(~np.isnan(scores).all(axis=0))
+    if asked.all():
+        return layout, scores, []
+    if not asked.any():
+        raise DataFileError(
+            f"no score is known; columns {listed(list(layout.scores.values()))} are empty."
+        )
+    silent = [name for name, known in zip(layout.scores, asked, strict=True) if not known]
+    words = (
+        f"{counted(len(silent), 'expert was', 'experts were')} never asked and left out: "
+        f"{listed(silent, 6)}."
+    )
+    kept = layout.of([name for name in layout.scores if name not in silent])
+    return kept, scores[:, asked], [Finding("unasked_experts", len(silent), words)]

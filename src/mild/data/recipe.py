@@ -1,4 +1,4 @@
-"""How the columns of a row make its query: kept with a router, so that it is asked what it learned."""
+"""How the columns of a row make its query; kept with a router, so that serving matches training."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ CHOICES = ("options", "choices")
 
 
 class RecipeError(ValueError):
-    """An object that does not hold what the recipe needs; its message says what."""
+    """An object lacks a field that the recipe needs, or has one of the wrong type."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Fields of a query, and what is set behind it.
+    """The fields of a query.
 
-    Several columns are joined by line breaks, and so are lists of texts. Choices follow, each on a line of
-    its own as ``A. ...``; what is missing adds nothing.
+    Several columns are joined by line breaks, and so are lists of texts. Choices follow, each on its own
+    line as ``A. ...``; missing ones are left out.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Recipe:
 
     @property
     def words(self) -> str:
-        """For a person."""
+        """In words."""
         shown = " and ".join(repr(name) for name in self.columns)
         many = "columns" if len(self.columns) > 1 else "column"
         if not self.choices:
@@ -58,8 +58,11 @@ class Recipe:
         """Whether an object has the first field of the query."""
         return bool(self.columns) and self.columns[0] in fields
 
-    def text(self, fields: Mapping[str, Any]) -> str:
-        """The query of an object, as the table had it; RecipeError if a part is not there."""
+    def text(self, fields: Mapping[str, Any], required: bool = True) -> str:
+        """The query of an object; RecipeError if a part is missing.
+
+        The only field of a query may be None unless it is ``required``.
+        """
         for name in self.columns:
             if name not in fields:
                 raise RecipeError(f"no field {name!r}, which is a part of this router's queries")
@@ -69,7 +72,7 @@ class Recipe:
                 f"field {self.columns[0]!r} without its choices: this router learned it followed by "
                 f"those in {shown}"
             )
-        alone = len(self.columns) == 1
+        alone = required and len(self.columns) == 1
         parts = [_text(name, fields[name], required=alone) for name in self.columns]
         return "\n".join(parts) + "".join(_choice(name, fields.get(name)) for name in self.choices)
 
@@ -106,7 +109,7 @@ def _text(name: str, value: Any, required: bool) -> str:
 
 
 def _choice(name: str, value: Any) -> str:
-    """A choice, or a list of them, behind a query."""
+    """A choice, or a list of them, as it is appended to a query."""
     if value is None:
         return ""
     if name not in CHOICES:
@@ -130,7 +133,7 @@ def _plain(name: str, value: Any) -> str:
 
 
 def type_name(value: Any) -> str:
-    """A JSON type for people.
+    """The name of a JSON type, for messages.
 
     Examples
     --------

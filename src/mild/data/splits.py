@@ -1,8 +1,7 @@
-"""Rows to train on and rows to test on, such that no text is in both.
+"""Splits into training and test rows such that no text is in both.
 
 Rows that must stay together share a bundle: rows with the same text, rows of the same group (a
-subject, a customer), and rows that hang together through others of either kind. Splits draw
-bundles, not rows.
+subject, a customer), and rows connected through others. Splits draw bundles, not rows.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Split:
 
 
 def bundles(*labels: Sequence[Hashable] | np.ndarray[Any, Any]) -> IntArray:
-    """Number of the bundle of each row, (n_rows,): rows that share a label of any kind hang together.
+    """Number of the bundle of each row, (n_rows,): rows that share a label of any kind are in one bundle.
 
     Parameters
     ----------
@@ -93,10 +92,7 @@ def random_splits(
     True
     """
     groups = _checked(bundle)
-    if n_splits < 1:
-        raise InvalidInputError(f"n_splits must be at least 1; got {n_splits}.")
-    if not 0 < test_share < 1:
-        raise InvalidInputError(f"test_share must lie between 0 and 1; got {test_share}.")
+    _check_splits(n_splits, test_share)
     sizes = np.bincount(groups)
     _check_several(sizes)
     found = []
@@ -135,15 +131,15 @@ def time_splits(
     moments = np.asarray(times)
     if moments.shape != groups.shape:
         raise InvalidInputError(
-            f"times must be as many as rows, {len(groups)}; got shape {moments.shape}."
+            f"times must be as many as rows, {len(groups)}; got shape {moments.shape}.",
+            parameter="times",
         )
     missing = np.isnat(moments) if moments.dtype.kind in "mM" else moments != moments
     if np.any(missing):
-        raise InvalidInputError(f"times must be known in every row; {missing.sum()} are missing.")
-    if n_splits < 1:
-        raise InvalidInputError(f"n_splits must be at least 1; got {n_splits}.")
-    if not 0 < test_share < 1:
-        raise InvalidInputError(f"test_share must lie between 0 and 1; got {test_share}.")
+        raise InvalidInputError(
+            f"times must be known in every row; {missing.sum()} are missing.", parameter="times"
+        )
+    _check_splits(n_splits, test_share)
     ordered = np.sort(moments)
     n = len(ordered)
     places = [round(n * (1 - test_share + test_share * i / n_splits)) for i in range(n_splits)]
@@ -179,7 +175,7 @@ def folds(bundle: ArrayLike, n_folds: int = 5, seed: int = 0) -> list[tuple[IntA
     groups = _checked(bundle)
     sizes = np.bincount(groups)
     if n_folds < 2:
-        raise InvalidInputError(f"n_folds must be at least 2; got {n_folds}.")
+        raise InvalidInputError(f"n_folds must be at least 2; got {n_folds}.", parameter="n_folds")
     _check_several(sizes)
     n_folds = min(n_folds, len(sizes))
     order = np.random.default_rng(seed).permutation(len(sizes))
@@ -199,9 +195,21 @@ def _checked(bundle: ArrayLike) -> IntArray:
     if groups.ndim != 1 or groups.dtype.kind not in "iu" or not len(groups) or groups.min() < 0:
         raise InvalidInputError(
             f"bundle must be one number per row, from 0, of at least one row; got "
-            f"{groups.dtype} of shape {groups.shape}."
+            f"{groups.dtype} of shape {groups.shape}.",
+            parameter="bundle",
         )
     return np.unique(groups, return_inverse=True)[1].astype(np.intp)
+
+
+def _check_splits(n_splits: int, test_share: float) -> None:
+    if n_splits < 1:
+        raise InvalidInputError(
+            f"n_splits must be at least 1; got {n_splits}.", parameter="n_splits"
+        )
+    if not 0 < test_share < 1:
+        raise InvalidInputError(
+            f"test_share must lie between 0 and 1; got {test_share}.", parameter="test_share"
+        )
 
 
 def _check_several(sizes: IntArray) -> None:

@@ -1,4 +1,4 @@
-"""Vectors that stand in the table: one list of numbers per query, or their bytes."""
+"""Columns of vectors: one list of numbers per row, or float32 as fixed-size binary."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def find_vectors(table: Any) -> str | None:
 def read_vectors(table: Any, name: str, places: IntArray | None = None) -> FloatArray:
     """Vectors of equal length, finite, as (n_samples, n_features) float32.
 
-    They are lists of numbers, or float32 as fixed-size binary; a CSV holds them as JSON: ``"[0.5, 1.0]"``.
-    ``places`` are the numbers of the rows in their file, where they have others.
+    A CSV holds them as JSON: ``"[0.5, 1.0]"``. ``places`` are the row numbers in the file, where they
+    differ from those of the table.
     """
     places = np.arange(table.num_rows) if places is None else places
     choose_columns("vectors", [name], list(table.column_names))
@@ -81,14 +81,15 @@ def read_vectors(table: Any, name: str, places: IntArray | None = None) -> Float
 
 
 def no_vectors(name: str, kind: Any) -> DataFileError:
-    """What to raise where a column is of a type that cannot hold vectors."""
+    """The error for a column whose type cannot hold vectors."""
     return DataFileError(
-        f"vectors must be lists of numbers, or float32 as fixed-size binary; column {name!r} holds {kind}."
+        f"vectors must be lists of numbers, or float32 as fixed-size binary; column {name!r} holds {kind}.",
+        parameter="vectors",
     )
 
 
 def column_kind(kind: Any) -> str:
-    """What an Arrow type holds, however it is stored; files of a dataset may differ in the latter.
+    """What an Arrow type holds, however it is stored: files of a dataset may store it differently.
 
     Examples
     --------
@@ -103,12 +104,12 @@ def column_kind(kind: Any) -> str:
         return "vectors"
     if is_text(kind):
         return "lists of texts"
-    # A file in which nothing was known is like any other.
+    # A column without any value fits every kind.
     return "nothing" if pa.types.is_null(kind) else str(kind)
 
 
 def check_kind(name: str, first: tuple[str, str], other: tuple[str, str]) -> None:
-    """Refuse a column that holds another kind of thing than in the first file; pairs of file and kind."""
+    """Refuse a column of another kind than in the first file; arguments are (file, kind)."""
     (first_file, ours), (file, theirs) = first, other
     if ours != theirs and "nothing" not in (ours, theirs):
         raise DataFileError(
@@ -117,7 +118,7 @@ def check_kind(name: str, first: tuple[str, str], other: tuple[str, str]) -> Non
 
 
 def vector_lengths(array: Any) -> NDArray[Any]:
-    """How many numbers each row of a column of vectors holds; 0 where there is none.
+    """Length of each vector of a column; 0 where there is none.
 
     Examples
     --------
@@ -128,9 +129,8 @@ def vector_lengths(array: Any) -> NDArray[Any]:
     """
     if pa.types.is_fixed_size_binary(array.type):
         known = pc.is_valid(array).to_numpy(zero_copy_only=False)
-        lengths: NDArray[Any] = np.where(known, array.type.byte_width // 4, 0)
-        return lengths
-    lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+        return np.where(known, array.type.byte_width // 4, 0)
+    lengths: NDArray[Any] = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
     return lengths
 
 
@@ -152,7 +152,7 @@ def vector_matrix(array: Any, width: int, single: bool = True) -> NDArray[Any]:
     if pa.types.is_fixed_size_list(kind):
         values = array.values.slice(array.offset * width, len(array) * width)
     elif array.null_count:
-        # What is missing takes no place in a list of lists: it is given one.
+        # A null has no values in a list of lists: zeros take their place.
         values = array.fill_null(pa.scalar([0] * width, kind)).flatten()
     else:
         values = array.flatten()

@@ -1,4 +1,4 @@
-"""Choices to a file: complete or not at all, and never over another file by accident."""
+"""Writing columns and tables of outcomes to files: whole or not at all, never over another file."""
 
 from __future__ import annotations
 
@@ -8,22 +8,34 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as parquet
+
 from mild.artifact.files import check_free, replacing
+from mild.data.formats.layout import CORRECT, LATENCY, PRICE, SCORE
+from mild.data.outcomes import OutcomeTable
 from mild.errors import DataFileError
 
-__all__ = ["check_output", "write_columns", "write_csv"]
+__all__ = ["check_output", "write_columns", "write_csv", "write_outcomes"]
 
 SUFFIXES = (".csv", ".parquet", ".jsonl")
-# Lists or arrays of equal length.
+QUERY = "prompt"
+VECTORS = "embedding"
+
+#: Lists or arrays of equal length.
 Columns = Mapping[str, Any]
 
 
 def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
-    """Refuse, before any work, a file that could not be written at the end."""
+    """Refuse a path that could not be written at the end, before any work is done."""
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
         raise DataFileError(
-            f"{target}: the output must end in {', '.join(SUFFIXES)}; got {target.suffix!r}."
+            f"{target}: the output must end in {', '.join(SUFFIXES)}; got {target.suffix!r}.",
+            parameter="path",
         )
     return check_free(target, overwrite)
 
@@ -43,7 +55,7 @@ def write_columns(columns: Columns, path: str | os.PathLike[str], overwrite: boo
     target = check_output(path, overwrite)
     try:
         with replacing(target) as file:
-            _WRITERS[target.suffix.lower()](columns, file)
+            _write(columns, target.suffix.lower(), file)
     except OSError as error:
         raise DataFileError(f"cannot write to {target}: {error.strerror or error}.") from error
     return target
@@ -51,28 +63,97 @@ def write_columns(columns: Columns, path: str | os.PathLike[str], overwrite: boo
 
 def write_csv(columns: Columns, file: IO[bytes]) -> None:
     """Write columns as CSV to an open binary file."""
-    import pyarrow as pa
-    import pyarrow.csv as arrow_csv
-
     options = arrow_csv.WriteOptions(quoting_style="needed")
     arrow_csv.write_csv(pa.table(dict(columns)), file, options)
 
 
-def _write_parquet(columns: Columns, file: IO[bytes]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
-    parquet.write_table(pa.table(dict(columns)), file)
-
-
-def _write_json_lines(columns: Columns, file: IO[bytes]) -> None:
-    lists = [
-        values.tolist() if hasattr(values, "tolist") else list(values)
-        for values in columns.values()
-    ]
-    for row in zip(*lists, strict=True):
-        line = json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False)
-        file.write(line.encode() + b"\n")
+def _write(columns: Columns, suffix: str, file: IO[bytes]) -> None:
+    if suffix == ".csv":
+        write_csv(columns, file)
+    elif suffix == ".parquet":
+        parquet.write_table(pa.table(dict(columns)), file)
+    else:
+        lists = [
+            values.tolist() if hasattr(values, "tolist") else list(values)
+            for values in columns.values()
+        ]
+        for row in zip(*lists, strict=True):
+            line = json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False)
+            file.write(line.encode() + b"\n")
 
 
-_WRITERS = {".csv": write_csv, ".parquet": _write_parquet, ".jsonl": _write_json_lines}
+def write_outcomes(
+    table: OutcomeTable, path: str | os.PathLike[str], overwrite: bool = False
+) -> Path:
+    """Write outcomes to a .parquet, .csv or .jsonl file in the wide format, whole or not at all.
+
+    The query is column ``prompt``, choices included; vectors are ``embedding``; then the other columns;
+    then ``correct__<model>`` where scores are 0 and 1 and ``score__<model>`` where they are not,
+    ``cost__<model>`` in dollars and ``latency_ms__<model>``. A column of the source that is called
+    ``prompt`` or ``embedding`` but is not the query or the vectors gets ``_of_source`` behind its
+    name. Lists stand as JSON in a .csv.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pyarrow as pa
+    >>> from mild.data import read_outcomes
+    >>> table = read_outcomes(pa.table({"query": ["a"], "weak": [False], "strong": [True]}))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     print(write_outcomes(table, Path(folder) / "wide.csv").read_text(), end="")
+    "prompt","correct__weak","correct__strong"
+    "a",0,1
+    """
+    target = check_output(path, overwrite)
+    columns: dict[str, Any] = {}
+    if any(table.queries):
+        columns[QUERY] = pa.array(table.queries, pa.large_string())
+    if table.vectors is not None:
+        flat = pa.array(table.vectors.reshape(-1))
+        columns[VECTORS] = pa.FixedSizeListArray.from_arrays(flat, table.vectors.shape[1])
+    for name in table.columns.column_names:
+        columns[f"{name}_of_source" if name in (QUERY, VECTORS) else name] = table.columns[name]
+    binary = bool(np.isin(table.scores, (0, 1)).sum() == (~np.isnan(table.scores)).sum())
+    prefix = CORRECT if binary and not _has(columns, CORRECT, table) else SCORE
+    kind = pa.int8() if prefix == CORRECT else pa.float64()
+    written: list[tuple[str, Any, Any]] = [(prefix, table.scores, kind)]
+    if table.prices is not None:
+        written.append((PRICE, table.prices, pa.float64()))
+    if table.latencies is not None:
+        written.append((LATENCY, table.latencies * 1e3, pa.float64()))
+    for start, values, arrow_type in written:
+        if _has(columns, start, table):
+            raise DataFileError(
+                f"the table has columns {start}<model> of its own beside its outcomes; rename them."
+            )
+        for k, name in enumerate(table.expert_names):
+            columns[start + name] = pa.array(values[:, k], from_pandas=True).cast(arrow_type)
+    return write_columns(_plain(columns, target.suffix.lower()), target, overwrite)
+
+
+def _has(columns: dict[str, Any], prefix: str, table: OutcomeTable) -> bool:
+    return any(prefix + name in columns for name in table.expert_names)
+
+
+def _plain(columns: dict[str, Any], suffix: str) -> dict[str, Any]:
+    """Columns as the format can hold them."""
+    if suffix == ".parquet":
+        return columns
+    result: dict[str, Any] = {}
+    for name, column in columns.items():
+        test, kind = pa.types, column.type
+        if suffix == ".csv" and test.is_nested(kind):
+            column = pa.array([_as_json(value) for value in column.to_pylist()])
+        elif suffix == ".jsonl":
+            if test.is_temporal(kind) or test.is_decimal(kind):
+                column = column.cast(pa.string())
+            elif test.is_floating(kind):
+                # JSON has no NaN.
+                column = pc.if_else(pc.is_finite(column), column, None)
+            column = column.to_pylist()
+        result[name] = column
+    return result
+
+
+def _as_json(value: Any) -> str | None:
+    return None if value is None else json.dumps(value, ensure_ascii=False, default=str)

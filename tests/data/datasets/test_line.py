@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mild.data.datasets import class_densities, expert_accuracies, one_dimensional
-from mild.data.datasets.line import BETAS, CLASSES, SPAN
+from mild.data.datasets.synthetic import BETAS, CLASSES, SPAN
 from mild.errors import InvalidInputError
 
 

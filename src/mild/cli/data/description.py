@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from mild.cli.console import number, print_table, say
-from mild.data.findings import counted
+from mild.data.data_quality import counted
 from mild.metrics.money import amount
 
 __all__ = ["print_outcomes"]

@@ -1,6 +1,4 @@
-"""Small problems of our own: digits, a line, a plane, domains, questions and who answered them.
-
-They are loaded when they are first used: the questions need no scikit-learn.
+"""Embedded data sets: digits, synthetic problems, and outcomes of questions.
 
 >>> from mild.data.datasets import one_dimensional
 >>> data = one_dimensional(n_samples=500, random_state=0)
@@ -11,31 +9,20 @@ They are loaded when they are first used: the questions need no scikit-learn.
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mild.data.datasets.digits import COSTS, EXPERTS, SETUPS, DigitsScenario, digits_scenario
-    from mild.data.datasets.domains import domains
-    from mild.data.datasets.line import class_densities, expert_accuracies, one_dimensional
-    from mild.data.datasets.outcomes import outcomes_file
-    from mild.data.datasets.plane import region_of, regions
     from mild.data.datasets.routing_data import RoutingData
-
-_HOMES = {
-    "COSTS": "digits",
-    "EXPERTS": "digits",
-    "SETUPS": "digits",
-    "DigitsScenario": "digits",
-    "digits_scenario": "digits",
-    "domains": "domains",
-    "class_densities": "line",
-    "expert_accuracies": "line",
-    "one_dimensional": "line",
-    "outcomes_file": "outcomes",
-    "region_of": "plane",
-    "regions": "plane",
-    "RoutingData": "routing_data",
-}
+    from mild.data.datasets.synthetic import (
+        class_densities,
+        domains,
+        expert_accuracies,
+        one_dimensional,
+        region_of,
+        regions,
+    )
 
 __all__ = [
     "COSTS",
@@ -54,9 +41,28 @@ __all__ = [
 ]
 
 
+def outcomes_file() -> Path:
+    """A table of outcomes: 1,500 questions, asked of two small language models and of rules.
+
+    SmolLM2-135M and Gemma-3-270M, both behind llama.cpp on one thread, and a rule-based solver answered
+    each of them; ``scripts/`` has what was run, ``scripts/make_questions.py`` the questions. Latencies
+    were measured; prices follow from counted tokens at made-up rates, in proportion to the models' sizes.
+
+    Examples
+    --------
+    >>> from mild.data import read_outcomes
+    >>> table = read_outcomes(outcomes_file())
+    >>> table.rows, table.expert_names
+    (1500, ['smollm2', 'gemma3', 'rules'])
+    """
+    return Path(__file__).with_name("outcomes.parquet")
+
+
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(importlib.import_module(f"mild.data.datasets.{_HOMES[name]}"), name)
-        globals()[name] = value
-        return value
+    # Loaded when first used: the facts and the outcomes need no scikit-learn.
+    if name in __all__:
+        for module in ("routing_data", "synthetic", "digits"):
+            found = importlib.import_module(f"mild.data.datasets.{module}")
+            if name in found.__all__:
+                return getattr(found, name)
     raise AttributeError(f"module 'mild.data.datasets' has no attribute {name!r}")

@@ -7,8 +7,7 @@ real expert is a classifier trained on its own classes and 1 % of the others.
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -69,11 +68,9 @@ class DigitsScenario:
 
         def priced(data: RoutingData) -> RoutingData:
             costs = cost_matrix(data.predictions, data.labels, betas)
-            return dataclasses.replace(data, costs=costs, betas=betas)
+            return replace(data, costs=costs, betas=betas)
 
-        return dataclasses.replace(
-            self, cost=cost, train=priced(self.train), test=priced(self.test)
-        )
+        return replace(self, cost=cost, train=priced(self.train), test=priced(self.test))
 
 
 def digits_scenario(
@@ -114,7 +111,9 @@ def digits_scenario(
     check_option("experts", experts, EXPERTS)
     check_option("cost", cost, COSTS)
     if not 0 < test_size < 1:
-        raise InvalidInputError(f"test_size must lie in (0, 1); got {test_size}.")
+        raise InvalidInputError(
+            f"test_size must lie in (0, 1); got {test_size}.", parameter="test_size"
+        )
     pixels, labels = _digits()
     rng = np.random.default_rng(random_state)
     train_rows, test_rows = train_test_split(
@@ -157,13 +156,11 @@ def _digits() -> tuple[FloatArray, IntArray]:
 
 
 def _class_names(coverage: tuple[int, ...]) -> list[str]:
-    names = []
-    first = 0
-    for count in coverage:
-        last = first + count - 1
-        names.append(f"digit {first}" if count == 1 else f"digits {first}-{last}")
-        first += count
-    return names
+    ends = [int(end) for end in np.cumsum(coverage)]
+    return [
+        f"digit {end - 1}" if count == 1 else f"digits {end - count}-{end - 1}"
+        for count, end in zip(coverage, ends, strict=True)
+    ]
 
 
 def _synthetic_answers(owner: IntArray, labels: IntArray, rng: np.random.Generator) -> IntArray:
@@ -181,26 +178,16 @@ def _trained_answers(
     train_rows: IntArray,
     rng: np.random.Generator,
 ) -> IntArray:
+    """Each expert learns its own classes, and 1 % (at least one row) of every other class."""
     answers = []
     for expert in range(int(owner.max()) + 1):
-        rows = _expert_rows(owner, labels, train_rows, expert, rng)
+        kept = []
+        for digit in range(N_CLASSES):
+            rows = train_rows[labels[train_rows] == digit]
+            if owner[digit] != expert:
+                rows = rng.choice(rows, max(1, round(OTHERS_FRACTION * len(rows))), replace=False)
+            kept.append(rows)
+        chosen = np.concatenate(kept)
         model = LogisticRegression(C=10.0, max_iter=2000)
-        answers.append(model.fit(pixels[rows], labels[rows]).predict(pixels))
+        answers.append(model.fit(pixels[chosen], labels[chosen]).predict(pixels))
     return np.column_stack(answers)
-
-
-def _expert_rows(
-    owner: IntArray,
-    labels: IntArray,
-    train_rows: IntArray,
-    expert: int,
-    rng: np.random.Generator,
-) -> IntArray:
-    """Training rows of one expert: its classes, and 1 % (at least one row) of every other class."""
-    kept = []
-    for digit in range(N_CLASSES):
-        rows = train_rows[labels[train_rows] == digit]
-        if owner[digit] != expert:
-            rows = rng.choice(rows, max(1, round(OTHERS_FRACTION * len(rows))), replace=False)
-        kept.append(rows)
-    return np.concatenate(kept)

@@ -1,8 +1,8 @@
-"""What every dataset of this package hands out."""
+"""What every data set of this package returns."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ class RoutingData:
     betas : (n_experts,) what asking each expert costs
     expert_names : one name per expert
     rows : (n_samples,) index of each sample in the data it was taken from
-    expected_costs : (n_samples, n_experts) mean cost given x, where the making of the data gives it
+    expected_costs : (n_samples, n_experts) mean cost given x, where it is known
     """
 
     X: FloatArray
@@ -52,15 +52,14 @@ class RoutingData:
     def take(self, rows: NDArray[Any]) -> RoutingData:
         """Some of the samples, by index or mask."""
         expected = self.expected_costs
-        return RoutingData(
-            self.X[rows],
-            self.labels[rows],
-            self.predictions[rows],
-            self.costs[rows],
-            self.betas,
-            self.expert_names,
-            self.rows[rows],
-            None if expected is None else expected[rows],
+        return replace(
+            self,
+            X=self.X[rows],
+            labels=self.labels[rows],
+            predictions=self.predictions[rows],
+            costs=self.costs[rows],
+            rows=self.rows[rows],
+            expected_costs=None if expected is None else expected[rows],
         )
 
     def halves(self, random_state: int | None = 0) -> tuple[RoutingData, RoutingData]:

@@ -1,5 +1,12 @@
-"""The shapes in which the field writes down outcomes."""
+"""Formats of outcome tables: each has one file, ``detection`` has the registry."""
 
-from mild.data.formats.choosing import TITLES, choose_form, lay_out, possible_forms
+from mild.data.formats.detection import (
+    FORMATS,
+    FORMS,
+    choose_form,
+    lay_out,
+    possible_forms,
+    read_format,
+)
 
-__all__ = ["TITLES", "choose_form", "lay_out", "possible_forms"]
+__all__ = ["FORMATS", "FORMS", "choose_form", "lay_out", "possible_forms", "read_format"]

@@ -1,13 +1,15 @@
-"""Which columns hold the outcomes, found by their names."""
+"""Which columns of a table hold the outcomes, and how a caller names them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
+from typing import Any
 
 from mild.artifact.expert_names import match_expert
 from mild.data.columns import choose_columns
+from mild.data.queries import TEXTS
 from mild.errors import DataFileError, listed
 
 __all__ = [
@@ -15,8 +17,10 @@ __all__ = [
     "LATENCY",
     "PRICE",
     "SCORE",
+    "Format",
     "Layout",
     "Named",
+    "ReadOptions",
     "as_pairs",
     "named_columns",
     "seconds_per",
@@ -32,21 +36,49 @@ Named = str | Sequence[str] | Mapping[str, str] | None
 
 
 @dataclass(frozen=True)
+class ReadOptions:
+    """The options of ``read_outcomes``."""
+
+    form: str | None = None
+    query: str | Sequence[str] | None = None
+    experts: str | Sequence[str] | None = None
+    scores: Named = None
+    prices: Named = None
+    latencies: Named = None
+    vectors: str | None = None
+    choices: bool = True
+
+    def texts(self) -> set[str]:
+        """Columns that are read as text whatever they look like."""
+        outcomes: set[str] = set()
+        for columns in (self.scores, self.prices, self.latencies):
+            pairs = as_pairs(columns)
+            if pairs is not None:
+                outcomes.update(pairs.values())
+            elif columns is not None:
+                outcomes.update(columns.split(",") if isinstance(columns, str) else columns)
+        query = [self.query, *self.query.split(",")] if isinstance(self.query, str) else self.query
+        return {*TEXTS, *(name.strip() for name in query or ())} - {
+            name.strip() for name in outcomes
+        }
+
+
+@dataclass(frozen=True)
 class Layout:
     """Columns of a table with one row per query.
 
     Attributes
     ----------
-    form : name of the shape
+    form : name of the format
     scores, prices, latencies : expert -> column; the order of ``scores`` is that of the experts
-    words : what is worth saying about how the columns were taken
+    notes : remarks on how the columns were chosen
     """
 
     form: str
     scores: dict[str, str]
     prices: dict[str, str] = field(default_factory=dict)
     latencies: dict[str, str] = field(default_factory=dict)
-    words: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def taken(self) -> set[str]:
@@ -55,15 +87,33 @@ class Layout:
 
     def of(self, experts: Sequence[str]) -> Layout:
         """The same for some of the experts, in their order."""
-        kept = [
+        scores, prices, latencies = (
             {name: columns[name] for name in experts if name in columns}
             for columns in (self.scores, self.prices, self.latencies)
-        ]
-        return replace(self, scores=kept[0], prices=kept[1], latencies=kept[2])
+        )
+        return replace(self, scores=scores, prices=prices, latencies=latencies)
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of outcome tables.
+
+    Attributes
+    ----------
+    name, title : for options and for messages
+    rule : which columns it has
+    detect : Arrow schema -> the columns of the outcomes, or None if the schema does not fit. The layout
+        of a table with a row per query and model is empty: it is known when the table is read
+    """
+
+    name: str
+    title: str
+    rule: str
+    detect: Callable[[Any], Layout | None]
 
 
 def seconds_per(column: str) -> float:
-    """Seconds in the unit of a latency column: one thousandth where ``ms`` is a part of its name.
+    """Seconds in the unit of a latency column: 0.001 where ``ms`` is a part of its name.
 
     Examples
     --------
@@ -81,8 +131,8 @@ def named_columns(
 ) -> dict[str, str]:
     """Expert -> column, for prices or latencies that a caller named.
 
-    ``expert=column`` says it outright; otherwise there must be a column for every expert, and they go
-    together by what is left of their names without the letters that all share, or else by order.
+    Without ``expert=column`` there must be a column for every expert. Columns and experts are paired by
+    their names without the beginning and end that all share, or else by order.
 
     Examples
     --------
@@ -97,19 +147,18 @@ def named_columns(
     if len(columns) != len(experts):
         raise DataFileError(
             f"{what} must name one column per expert, or expert=column; got {len(columns)} "
-            f"({listed(columns, 4)}) for {len(experts)} experts ({listed(experts, 4)})."
+            f"({listed(columns, 4)}) for {len(experts)} experts ({listed(experts, 4)}).",
+            parameter=what,
         )
-    cores, expert_cores = _cores(columns), _cores(experts)
-    if set(cores) == set(expert_cores) and len(set(cores)) == len(cores):
-        return {
-            name: columns[cores.index(core)]
-            for name, core in zip(experts, expert_cores, strict=True)
-        }
+    by_core = dict(zip(_cores(columns), columns, strict=True))
+    expert_cores = _cores(experts)
+    if len(by_core) == len(columns) and set(by_core) == set(expert_cores):
+        columns = [by_core[core] for core in expert_cores]
     return dict(zip(experts, columns, strict=True))
 
 
 def as_pairs(wanted: Named) -> dict[str, str] | None:
-    """Expert -> column where ``wanted`` says so; None where it only names columns.
+    """Expert -> column where ``wanted`` names experts; None where it only names columns.
 
     Examples
     --------
@@ -130,11 +179,12 @@ def as_pairs(wanted: Named) -> dict[str, str] | None:
 def _cores(names: Sequence[str]) -> list[str]:
     """Names without the beginning and the end that all share."""
     start = _shared(names)
-    ends = [name[start:][::-1] for name in names]
-    end = _shared(ends)
-    return [text[end:][::-1] for text in ends]
+    backwards = [name[start:][::-1] for name in names]
+    end = _shared(backwards)
+    return [text[end:][::-1] for text in backwards]
 
 
 def _shared(names: Sequence[str]) -> int:
-    same = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
-    return sum(1 for _ in same)
+    """Number of letters with which all names begin."""
+    letters = zip(*names, strict=False)
+    return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, letters))

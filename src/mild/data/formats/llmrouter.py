@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,122 +11,148 @@ import pyarrow.compute as pc
 
 from mild.core.arrays import FloatArray, IntArray
 from mild.data.arrow import is_numeric, numbers
-from mild.data.findings import RESCALE, Finding, check_range, counted
-from mild.data.formats.layout import LATENCY, PRICE, SCORE, Layout, seconds_per
-from mild.data.queries import is_string
-from mild.errors import DataFileError
+from mild.data.columns import choose_columns
+from mild.data.data_quality import RESCALE, Finding, check_range, counted
+from mild.data.formats.layout import (
+    LATENCY,
+    PRICE,
+    SCORE,
+    Format,
+    Layout,
+    Named,
+    ReadOptions,
+    seconds_per,
+)
+from mild.data.queries import choose_query, is_string
+from mild.errors import DataFileError, listed
 
-__all__ = ["MODEL", "PERFORMANCE", "find_llmrouter", "pivot"]
+__all__ = ["LLMROUTER", "read_llmrouter"]
 
 MODEL = "model_name"
 PERFORMANCE = "performance"
 # The first of these that is there and holds numbers.
 PRICES = ("cost", "total_cost", "price")
 LATENCIES = ("response_time", "latency", "latency_s", "latency_ms")
-# Share of the queries within which a column may differ and still tell of the query.
+# A column that differs within at most this share of the queries describes the query.
 SPREAD = 0.05
 
 
-def find_llmrouter(schema: Any) -> bool:
-    """Whether there are a model's name and its performance."""
-    return {MODEL, PERFORMANCE} <= set(schema.names)
+def detect_llmrouter(schema: Any) -> Layout | None:
+    """An empty layout if there are a model's name and its performance."""
+    return Layout("llmrouter", {}) if {MODEL, PERFORMANCE} <= set(schema.names) else None
 
 
-def pivot(
-    table: Any, query: str, price: str | None = None, latency: str | None = None
-) -> tuple[Any, Layout, list[Finding]]:
-    """The table in the wide shape, its columns, and what was found on the way.
+LLMROUTER = Format(
+    "llmrouter",
+    "LLMRouter",
+    "LLMRouter (rows of query, model_name, performance)",
+    detect_llmrouter,
+)
+
+
+def read_llmrouter(table: Any, options: ReadOptions) -> tuple[Any, Layout, list[Finding]]:
+    """The table in the wide format, its layout, and findings.
 
     Models and queries keep the order of their first row. Where a (query, model) appears more than once
-    its mean counts. A column that differs within more than 5 % of the queries tells of answers and becomes
-    ``<column>__<model>``; others tell of queries and keep the value of the first row.
-
-    Parameters
-    ----------
-    table : Arrow table, one row per query and model
-    query : column of the text that tells queries apart
-    price, latency : columns of dollars and of seconds (milliseconds if ``ms`` is a part of the name);
-        None takes the first of PRICES and of LATENCIES that is there
+    its mean counts. A column that differs within more than 5 % of the queries describes answers and becomes
+    ``<column>__<model>``; others describe queries and keep the value of the first row.
     """
-    table, findings = _usable(table, query)
+    query, price, latency = _columns(table, options)
+    table, findings = _named_rows(table, query)
     texts, queries = _codes(table[query])
-    models_found, models = _codes(table[MODEL].cast(pa.large_string()))
-    experts = models_found.to_pylist()
-    cells = queries * len(experts) + models
-    order = np.argsort(cells, kind="stable")
-    grid = _Grid(order, cells[order], len(texts), len(experts))
+    models, model = _codes(table[MODEL].cast(pa.large_string()))
+    experts = models.to_pylist()
+    shape = len(texts), len(experts)
+    cells = queries * len(experts) + model
     performance = numbers(PERFORMANCE, table[PERFORMANCE]).astype(np.float64)
     check_range("scores", performance[:, None], [PERFORMANCE], 0, 1, RESCALE)
-    findings += _repeats(grid, performance)
+    findings += _repeats(cells, performance)
     columns: dict[str, Any] = {query: texts}
-    first = np.full(len(texts), table.num_rows, np.intp)
-    np.minimum.at(first, queries, np.arange(table.num_rows))
-    price = price or _first_numeric(table, PRICES)
-    latency = latency or _first_numeric(table, LATENCIES)
     for name in table.column_names:
         if name in (query, MODEL, PERFORMANCE, price, latency):
             continue
-        differing = _differing(table[name], queries)
+        column = table[name]
+        differing = _differing(column, queries)
         if differing <= SPREAD * len(texts):
-            columns[name] = table[name].take(pa.array(first))
+            columns[name] = column.take(pa.array(_first_rows(queries, len(texts))))
             if differing:
-                findings.append(_kept_first(name, differing))
-        else:
-            places = grid.first_rows()
-            for k, expert in enumerate(experts):
-                columns[f"{name}__{expert}"] = table[name].take(
-                    pa.array(places[:, k], mask=places[:, k] < 0)
+                words = (
+                    f"{counted(differing, 'query has', 'queries have')} several values of {name!r}; "
+                    f"that of the first row is kept."
                 )
-    _add(columns, SCORE, experts, grid.means(performance))
-    words = []
+                findings.append(Finding("differing_column", differing, words))
+        else:
+            rows = _first_rows(cells, shape[0] * shape[1]).reshape(shape)
+            for k, expert in enumerate(experts):
+                taken = column.take(pa.array(rows[:, k], mask=rows[:, k] < 0))
+                columns[f"{name}__{expert}"] = taken
+    outcomes = {SCORE: performance}
+    notes = []
     if price:
-        _add(columns, PRICE, experts, grid.means(numbers(price, table[price])))
-        words.append(f"prices are column {price!r}")
+        outcomes[PRICE] = numbers(price, table[price])
+        notes.append(f"prices are column {price!r}")
     if latency:
-        milliseconds = numbers(latency, table[latency]) * (seconds_per(latency) * 1e3)
-        _add(columns, LATENCY, experts, grid.means(milliseconds))
+        outcomes[LATENCY] = numbers(latency, table[latency]) * (seconds_per(latency) * 1e3)
         unit = "milliseconds" if seconds_per(latency) < 1 else "seconds"
-        words.append(f"latencies are column {latency!r}, in {unit}")
-    layout = Layout(
-        "llmrouter",
-        {name: SCORE + name for name in experts},
-        {name: PRICE + name for name in experts} if price else {},
-        {name: LATENCY + name for name in experts} if latency else {},
-        tuple(words),
+        notes.append(f"latencies are column {latency!r}, in {unit}")
+    for prefix, values in outcomes.items():
+        means = _means(cells, values, shape)
+        for k, expert in enumerate(experts):
+            columns[prefix + expert] = pa.array(means[:, k], from_pandas=True)
+    scores, prices, latencies = (
+        {name: prefix + name for name in experts if prefix in outcomes}
+        for prefix in (SCORE, PRICE, LATENCY)
     )
-    return pa.table(columns), layout, findings
+    return (
+        pa.table(columns),
+        Layout("llmrouter", scores, prices, latencies, tuple(notes)),
+        findings,
+    )
 
 
-class _Grid:
-    """Rows sorted by their cell, query times model."""
-
-    def __init__(self, order: IntArray, cells: IntArray, n_queries: int, n_experts: int) -> None:
-        self.order = order
-        self.starts = np.flatnonzero(np.diff(cells, prepend=-1))
-        self.cells = cells[self.starts]
-        self.shape = (n_queries, n_experts)
-
-    def means(self, values: FloatArray) -> FloatArray:
-        """Mean of what is known in each cell; NaN where nothing is."""
-        sorted_values = np.asarray(values, np.float64)[self.order]
-        known = ~np.isnan(sorted_values)
-        total = np.add.reduceat(np.where(known, sorted_values, 0), self.starts)
-        count = np.add.reduceat(known.astype(np.intp), self.starts)
-        result = np.full(self.shape, np.nan)
-        result.flat[self.cells] = np.divide(
-            total, count, out=np.full(len(total), np.nan), where=count > 0
+def _columns(table: Any, options: ReadOptions) -> tuple[str, str | None, str | None]:
+    """Columns of the query, the price and the latency."""
+    names = list(table.column_names)
+    for name in (MODEL, PERFORMANCE):
+        if name not in names:
+            raise DataFileError(
+                f"a row per query and model must have a column {name!r}; found {listed(names)}."
+            )
+    if options.scores is not None:
+        raise DataFileError(
+            f"a row per query and model has its scores in column {PERFORMANCE!r}; leave out --scores.",
+            parameter="scores",
         )
-        return result
+    query = choose_query(table.schema, options.query)
+    if query is None or len(query.columns) != 1:
+        raise DataFileError(
+            f"a row per query and model must have one column of the query, by --query or named query; "
+            f"found {listed(names)}.",
+            parameter="query",
+        )
+    return (
+        query.columns[0],
+        _one_column("prices", options.prices, table, PRICES),
+        _one_column("latencies", options.latencies, table, LATENCIES),
+    )
 
-    def first_rows(self) -> IntArray:
-        """First row of each cell, -1 where there is none."""
-        result = np.full(self.shape, -1, np.intp)
-        result.flat[self.cells] = self.order[self.starts]
-        return result
+
+def _one_column(what: str, named: Named, table: Any, usual: tuple[str, ...]) -> str | None:
+    """The column that all models share: the one named, or the first usual one that holds numbers."""
+    if named is None:
+        numeric = {field.name for field in table.schema if is_numeric(field.type)}
+        return next((name for name in usual if name in numeric), None)
+    columns = [] if isinstance(named, Mapping) else choose_columns(what, named, table.column_names)
+    if len(columns) != 1:
+        raise DataFileError(
+            f"{what} must be one column where there is a row per query and model; got {named!r}.",
+            parameter=what,
+        )
+    return columns[0]
 
 
-def _usable(table: Any, query: str) -> tuple[Any, list[Finding]]:
-    """Rows that name a query and a model; the others would be taken for one query."""
+def _named_rows(table: Any, query: str) -> tuple[Any, list[Finding]]:
+    """Rows that name a query and a model."""
     for name in (query, MODEL):
         if not is_string(table.schema.field(name).type):
             raise DataFileError(
@@ -139,70 +166,60 @@ def _usable(table: Any, query: str) -> tuple[Any, list[Finding]]:
         return table, []
     if nameless == table.num_rows:
         raise DataFileError(f"every row lacks {query!r} or {MODEL!r}.")
-    return table.filter(named), [
-        Finding(
-            "nameless",
-            nameless,
-            f"{counted(nameless, 'row lacks', 'rows lack')} a query or a model and "
-            f"{'was' if nameless == 1 else 'were'} dropped.",
-        )
-    ]
+    words = (
+        f"{counted(nameless, 'row lacks', 'rows lack')} a query or a model and "
+        f"{'was' if nameless == 1 else 'were'} dropped."
+    )
+    return table.filter(named), [Finding("nameless", nameless, words)]
 
 
 def _codes(column: Any) -> tuple[Any, IntArray]:
-    """Different values in the order of their first row, and which of them each row holds."""
+    """Distinct values in the order of their first row, and the code of each row."""
     coded = column.combine_chunks().dictionary_encode(null_encoding="encode")
     return coded.dictionary, coded.indices.to_numpy().astype(np.intp)
 
 
-def _repeats(grid: _Grid, performance: FloatArray) -> list[Finding]:
-    sorted_values = performance[grid.order]
-    sizes = np.diff(grid.starts, append=len(sorted_values))
-    repeated = sizes > 1
-    if not repeated.any():
+def _first_rows(codes: IntArray, count: int) -> IntArray:
+    """First row of each code, -1 where there is none."""
+    rows = np.full(count, -1, np.intp)
+    rows[codes[::-1]] = np.arange(len(codes))[::-1]
+    return rows
+
+
+def _means(cells: IntArray, values: FloatArray, shape: tuple[int, int]) -> FloatArray:
+    """Mean of the known values of each (query, model); NaN where nothing is known."""
+    known = ~np.isnan(values)
+    size = shape[0] * shape[1]
+    total = np.bincount(cells[known], values[known], size)
+    count = np.bincount(cells[known], minlength=size)
+    return np.divide(total, count, out=np.full(size, np.nan), where=count > 0).reshape(shape)
+
+
+def _repeats(cells: IntArray, performance: FloatArray) -> list[Finding]:
+    _, code, sizes = np.unique(cells, return_inverse=True, return_counts=True)
+    count = int((sizes > 1).sum())
+    if not count:
         return []
-    low = np.fmin.reduceat(sorted_values, grid.starts)
-    high = np.fmax.reduceat(sorted_values, grid.starts)
-    conflicts = int((repeated & (low < high)).sum())
-    count = int(repeated.sum())
-    apart = f"{counted(conflicts, 'of them differs', 'of them differ')} in performance"
-    return [
-        Finding(
-            "conflicts" if conflicts else "repeats",
-            conflicts or count,
-            f"{counted(count, 'pair')} of query and model {'appears' if count == 1 else 'appear'} more "
-            f"than once and {'counts' if count == 1 else 'count'} by the mean; {apart}.",
-        )
-    ]
-
-
-def _first_numeric(table: Any, names: tuple[str, ...]) -> str | None:
-    found = (n for n in names if n in table.column_names and is_numeric(table.schema.field(n).type))
-    return next(found, None)
-
-
-def _kept_first(name: str, differing: int) -> Finding:
-    return Finding(
-        "differing_column",
-        differing,
-        f"{counted(differing, 'query has', 'queries have')} several values of {name!r}; that of the "
-        f"first row is kept.",
+    low, high = np.full(len(sizes), np.nan), np.full(len(sizes), np.nan)
+    np.fmin.at(low, code, performance)
+    np.fmax.at(high, code, performance)
+    conflicts = int((low < high).sum())
+    words = (
+        f"{counted(count, 'pair')} of query and model {'appears' if count == 1 else 'appear'} more "
+        f"than once and {'counts' if count == 1 else 'count'} by the mean; "
+        f"{counted(conflicts, 'of them differs', 'of them differ')} in performance."
     )
+    return [Finding("conflicts" if conflicts else "repeats", conflicts or count, words)]
 
 
 def _differing(column: Any, queries: IntArray) -> int:
-    """How many queries have more than one value of this column."""
+    """Number of queries with more than one value in a column."""
     try:
         _, codes = _codes(column)
     except pa.ArrowException:
-        # Lists and structures cannot be compared fast; by their text they can.
+        # Arrow cannot encode lists and structures.
         texts = np.array([repr(value) for value in column.to_pylist()])
         codes = np.unique(texts, return_inverse=True)[1]
     width = codes.max() + 1
     pairs = np.unique(queries * width + codes)
     return int((np.bincount(pairs // width) > 1).sum())
-
-
-def _add(columns: dict[str, Any], prefix: str, experts: list[str], values: FloatArray) -> None:
-    for k, expert in enumerate(experts):
-        columns[prefix + expert] = pa.array(values[:, k], from_pandas=True)

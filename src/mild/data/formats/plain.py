@@ -5,29 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 from mild.data.columns import choose_columns
-from mild.data.formats.layout import CORRECT, SCORE, Layout, Named, as_pairs
+from mild.data.formats.layout import CORRECT, SCORE, Format, Layout, Named, as_pairs
 from mild.errors import DataFileError, listed
 
-__all__ = ["find_plain"]
+__all__ = ["PLAIN", "named_scores"]
 
 
-def find_plain(schema: Any, scores: Named) -> Layout:
+def named_scores(schema: Any, scores: Named) -> Layout:
     """Score columns by name or pattern, or as ``expert=column``; experts are named after them.
 
     Examples
     --------
     >>> import pyarrow as pa
     >>> schema = pa.schema([(name, pa.float64()) for name in ("id", "acc_a", "acc_b")])
-    >>> find_plain(schema, "acc_*").scores
+    >>> named_scores(schema, "acc_*").scores
     {'acc_a': 'acc_a', 'acc_b': 'acc_b'}
-    >>> find_plain(schema, {"small": "acc_a", "large": "acc_b"}).scores
+    >>> named_scores(schema, {"small": "acc_a", "large": "acc_b"}).scores
     {'small': 'acc_a', 'large': 'acc_b'}
     """
     names = list(schema.names)
     if scores is None:
         raise DataFileError(
             f"plain columns must be named: --scores NAMES, with --prices and --latencies where there "
-            f"are any; found {listed(names)}."
+            f"are any; found {listed(names)}.",
+            parameter="scores",
         )
     pairs = as_pairs(scores)
     if pairs is not None:
@@ -37,13 +38,16 @@ def find_plain(schema: Any, scores: Named) -> Layout:
     experts = {_expert(column): column for column in columns}
     if len(experts) < len(columns):
         raise DataFileError(
-            f"each expert must have one score column; got {listed(columns)} for {listed(list(experts))}."
+            f"each expert must have one score column; got {listed(columns)} for {listed(list(experts))}.",
+            parameter="scores",
         )
     return Layout("plain", experts)
 
 
 def _expert(column: str) -> str:
-    for prefix in (CORRECT, SCORE):
-        if column.startswith(prefix) and column != prefix:
-            return column.removeprefix(prefix)
-    return column
+    prefixes = (prefix for prefix in (CORRECT, SCORE) if column.startswith(prefix))
+    return column.removeprefix(next(prefixes, "")) or column
+
+
+# It has no marks of its own: it is read where scores are named.
+PLAIN = Format("plain", "plain columns", "plain columns (named with --scores)", lambda schema: None)

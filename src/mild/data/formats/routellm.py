@@ -7,24 +7,24 @@ from typing import Any
 
 import pyarrow as pa
 
-from mild.data.formats.layout import Layout
+from mild.data.formats.layout import Format, Layout
 from mild.errors import listed
 
-__all__ = ["find_routellm"]
+__all__ = ["ROUTELLM"]
 
-# Says something about the row, not about an answer.
+# Names of columns that describe the row, not an answer.
 _FLAG = re.compile(r"(is|has)_.*|.*_flag|test|train|valid|validation|dev|eval", re.IGNORECASE)
 
 
-def find_routellm(schema: Any) -> Layout | None:
-    """Every true-or-false column is a model, unless its name says that it is a flag: is_*, has_*, test
+def detect_routellm(schema: Any) -> Layout | None:
+    """Every true-or-false column is a model, unless it is named as a flag: is_*, has_*, test, ...
 
     Examples
     --------
     >>> kinds = [("prompt", pa.string()), ("weak", pa.bool_()), ("strong", pa.bool_())]
-    >>> find_routellm(pa.schema(kinds)).scores
+    >>> detect_routellm(pa.schema(kinds)).scores
     {'weak': 'weak', 'strong': 'strong'}
-    >>> find_routellm(pa.schema([*kinds, ("is_test", pa.bool_())])).words
+    >>> detect_routellm(pa.schema([*kinds, ("is_test", pa.bool_())])).notes
     ('the experts are weak, strong', 'not taken as experts, by their names: is_test')
     """
     truths = [field.name for field in schema if pa.types.is_boolean(field.type)]
@@ -32,7 +32,15 @@ def find_routellm(schema: Any) -> Layout | None:
     experts = [name for name in truths if name not in flags]
     if not experts:
         return None
-    words = [f"the experts are {listed(experts)}"]
+    notes = [f"the experts are {listed(experts)}"]
     if flags:
-        words.append(f"not taken as experts, by their names: {listed(flags)}")
-    return Layout("routellm", {name: name for name in experts}, words=tuple(words))
+        notes.append(f"not taken as experts, by their names: {listed(flags)}")
+    return Layout("routellm", {name: name for name in experts}, notes=tuple(notes))
+
+
+ROUTELLM = Format(
+    "routellm",
+    "RouteLLM",
+    "RouteLLM (a prompt and a true-or-false column per model)",
+    detect_routellm,
+)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from mild.data.formats.layout import Layout
+from mild.data.formats.layout import Format, Layout
 from mild.errors import listed
 
-__all__ = ["find_routerbench"]
+__all__ = ["ROUTERBENCH"]
 
 COST_MARK = "|total_cost"
-OTHER_MARK = "|model_response"
+RESPONSE_MARK = "|model_response"
 
 
-def find_routerbench(schema: Any) -> Layout | None:
+def detect_routerbench(schema: Any) -> Layout | None:
     """Columns by the mark behind the model's name.
 
     Examples
     --------
     >>> import pyarrow as pa
     >>> names = ["prompt", "gpt-4", "gpt-4|model_response", "gpt-4|total_cost"]
-    >>> find_routerbench(pa.schema([(name, pa.float64()) for name in names])).prices
+    >>> detect_routerbench(pa.schema([(name, pa.float64()) for name in names])).prices
     {'gpt-4': 'gpt-4|total_cost'}
     """
     names = list(schema.names)
@@ -28,16 +28,20 @@ def find_routerbench(schema: Any) -> Layout | None:
     experts = [name for name in marked if name in names]
     if not experts:
         return None
-    words = []
+    notes = []
     scoreless = [name for name in marked if name not in names]
     if scoreless:
-        words.append(f"without a score, and left as columns: {listed(scoreless, 4)}")
-    responses = sum(name.endswith(OTHER_MARK) for name in names)
+        notes.append(f"without a score, and left as columns: {listed(scoreless, 4)}")
+    responses = sum(name.endswith(RESPONSE_MARK) for name in names)
     if responses:
-        words.append(f"left as columns: <model>{OTHER_MARK} ({responses})")
-    return Layout(
-        "routerbench",
-        {name: name for name in experts},
-        {name: name + COST_MARK for name in experts},
-        words=tuple(words),
-    )
+        notes.append(f"left as columns: <model>{RESPONSE_MARK} ({responses})")
+    prices = {name: name + COST_MARK for name in experts}
+    return Layout("routerbench", {name: name for name in experts}, prices, notes=tuple(notes))
+
+
+ROUTERBENCH = Format(
+    "routerbench",
+    "RouterBench",
+    "RouterBench (columns <model> and <model>|total_cost)",
+    detect_routerbench,
+)

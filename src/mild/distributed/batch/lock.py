@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from mild.artifact.files import KERNEL_LOCKS, FileLock
-from mild.data.places import is_local, reason
+from mild.data.location import is_local, reason
 from mild.errors import DataFileError, OutputExistsError
 
 __all__ = ["LOCK_FILE", "STALE", "locked"]

@@ -25,7 +25,7 @@ from pyarrow import fs
 from threadpoolctl import threadpool_limits
 
 from mild.artifact import LoadedRouter, load
-from mild.data.places import open_system
+from mild.data.location import open_system
 from mild.distributed.batch.job import Job
 from mild.distributed.batch.partitions import Partition
 from mild.distributed.batch.routing import Done, route_partition, temporary_folder

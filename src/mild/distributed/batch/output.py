@@ -17,7 +17,7 @@ import pyarrow.parquet as parquet
 from pyarrow import fs
 
 from mild.data.footers import READERS
-from mild.data.places import open_system, reason, shown
+from mild.data.location import open_system, reason, shown
 from mild.distributed.batch.job import EXPERT
 from mild.distributed.batch.lock import LOCK_FILE
 from mild.distributed.batch.partitions import Partition

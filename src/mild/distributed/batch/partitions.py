@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from mild.data.findings import counted
+from mild.data.data_quality import counted
 from mild.data.footers import looked_at, runs
-from mild.data.places import FoundFile, find_files, shown
+from mild.data.location import FoundFile, find_files, shown
 from mild.data.vectors import check_kind, column_kind
 from mild.errors import DataFileError
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 
 from mild.artifact import LoadedRouter
-from mild.data.places import found_file, is_local, open_system, reason, shown, system_of
+from mild.data.location import found_file, is_local, open_system, reason, shown, system_of
 from mild.distributed.batch.deciding import Choices, choose
 from mild.distributed.batch.job import EXPERT, Job
 from mild.distributed.batch.partitions import PARTITION_BYTES, Partition

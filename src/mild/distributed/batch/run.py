@@ -13,8 +13,8 @@ from typing import Any
 
 from mild.artifact import LoadedRouter, load
 from mild.data.columns import choose_columns
-from mild.data.findings import counted
-from mild.data.places import covers, shown
+from mild.data.data_quality import counted
+from mild.data.location import covers, shown
 from mild.distributed.batch.job import BatchOptions, Job, output_schema, prepared
 from mild.distributed.batch.local import route_here
 from mild.distributed.batch.lock import locked

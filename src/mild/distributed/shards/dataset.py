@@ -17,10 +17,9 @@ from mild.data.arrow import unreadable
 from mild.data.footers import looked_at, runs
 from mild.data.formats import choose_form, lay_out
 from mild.data.formats.layout import Layout
-from mild.data.outcomes import Wanted
-from mild.data.places import FoundFile, find_files, found_file, shown, system_of
+from mild.data.location import FoundFile, find_files, found_file, shown, system_of
+from mild.data.outcomes import ReadOptions, build_outcomes, explanation
 from mild.data.queries import choose_query
-from mild.data.reading import build_outcomes, explanation
 from mild.data.recipe import Recipe
 from mild.data.sources import sound
 from mild.data.vectors import VECTOR_NAMES, check_kind, column_kind
@@ -91,7 +90,7 @@ class Dataset:
     source: str
     files: tuple[FoundFile, ...]
     parts: tuple[Part, ...]
-    wanted: Wanted
+    wanted: ReadOptions
     shape: Shape
 
     @property
@@ -130,7 +129,7 @@ class Dataset:
                     first += batch.num_rows
 
 
-def open_dataset(source: str, wanted: Wanted) -> Dataset:
+def open_dataset(source: str, wanted: ReadOptions) -> Dataset:
     """Look at every shard's last bytes: what it holds, and whether all hold the same.
 
     Parameters
@@ -169,14 +168,16 @@ def changed(part: Part) -> DataFileError:
     return DataFileError(f"{part.file}: it was changed since the fit began; run it again.")
 
 
-def _look(wanted: Wanted, file: FoundFile, metadata: Any, schema: Any) -> tuple[Shape, list[int]]:
+def _look(
+    wanted: ReadOptions, file: FoundFile, metadata: Any, schema: Any
+) -> tuple[Shape, list[int]]:
     """Which columns of a file are read, and the rows of its row groups."""
     groups = range(metadata.num_row_groups)
     with naming(file.path):
         return _shape(schema, wanted), [metadata.row_group(group).num_rows for group in groups]
 
 
-def _shape(schema: Any, wanted: Wanted) -> Shape:
+def _shape(schema: Any, wanted: ReadOptions) -> Shape:
     form = choose_form(schema, wanted.form, wanted.scores)
     if form == "llmrouter":
         raise DataFileError(

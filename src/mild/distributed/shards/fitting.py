@@ -13,7 +13,7 @@ import numpy as np
 
 from mild.core.arrays import IntArray
 from mild.data import OutcomeTable
-from mild.data.findings import Cells, Finding, unasked_rows
+from mild.data.data_quality import Cells, Finding, unasked_rows
 from mild.distributed.shards.dataset import Dataset
 from mild.distributed.shards.joining import joined
 from mild.distributed.shards.setup import Read, Setup, StepState

@@ -18,7 +18,7 @@ import numpy as np
 from mild.artifact import fingerprint
 from mild.core.arrays import FloatArray, IntArray
 from mild.data import OutcomeTable
-from mild.data.findings import Cells
+from mild.data.data_quality import Cells
 from mild.distributed.shards.dataset import PIECE_ROWS, Dataset, Part, changed, naming
 from mild.distributed.shards.joining import joined
 from mild.distributed.shards.setup import Read, Setup, StepState

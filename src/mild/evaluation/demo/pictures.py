@@ -19,7 +19,7 @@ from mild.data.datasets import (
     region_of,
     regions,
 )
-from mild.data.datasets.line import BETAS, SPAN
+from mild.data.datasets.synthetic import BETAS, SPAN
 from mild.evaluation.demo.cells import REGION_GAMMA, radial_features
 from mild.routers.linear import LinearRouter
 

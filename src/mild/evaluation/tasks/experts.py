@@ -9,7 +9,7 @@ import numpy as np
 
 from mild.core.arrays import FloatArray
 from mild.data import OutcomeTable
-from mild.data.findings import examine
+from mild.data.data_quality import examine
 from mild.errors import InvalidInputError, listed
 
 __all__ = ["with_experts"]

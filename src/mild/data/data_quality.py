@@ -1,4 +1,4 @@
-"""What is odd about a table of outcomes, counted and said in a sentence each."""
+"""Findings about a table of outcomes: duplicates, missing cells, ties, constant experts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.data.duplicates import duplicate_groups
+from mild.core.arrays import FloatArray, IntArray
 from mild.errors import DataFileError, listed
 
 __all__ = [
@@ -18,8 +17,8 @@ __all__ = [
     "Finding",
     "check_range",
     "counted",
+    "duplicate_groups",
     "examine",
-    "share",
     "unasked_rows",
 ]
 
@@ -31,13 +30,13 @@ LONG = 1_000_000
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that whoever uses the table should know.
+    """A property of a table that its user should know about.
 
     Attributes
     ----------
     kind : short name, for programs
-    count : how many rows, cells, pairs or experts it is about
-    sentence : the same for people
+    count : number of rows, cells, pairs or experts concerned
+    sentence : the finding in one sentence
     """
 
     kind: str
@@ -60,9 +59,28 @@ def counted(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
-def share(count: int, total: int) -> str:
-    """``count`` as a percentage of ``total``."""
-    return f"{100 * count / total:.1f} %"
+def duplicate_groups(queries: Sequence[str]) -> IntArray:
+    """First row with the same text, whitespace aside: equal numbers are equal queries.
+
+    A split that keeps equal numbers together never trains on a query that it tests on.
+
+    Examples
+    --------
+    >>> duplicate_groups(["a b", "c", " a  b\\n"])
+    array([0, 1, 0])
+    """
+    # Whitespace is normalised only where the first and last words are those of another text.
+    ends = np.fromiter(map(_ends, queries), np.int64, len(queries))
+    _, place, count = np.unique(ends, return_inverse=True, return_counts=True)
+    groups = np.arange(len(queries), dtype=np.intp)
+    first: dict[str, int] = {}
+    for row in np.flatnonzero(count[place] > 1).tolist():
+        groups[row] = first.setdefault(" ".join(queries[row].split()), row)
+    return groups
+
+
+def _ends(text: str) -> int:
+    return hash((*text.split(None, 3)[:3], *text.rsplit(None, 3)[-3:]))
 
 
 def check_range(
@@ -74,13 +92,11 @@ def check_range(
     remedy: str,
     places: IntArray | None = None,
 ) -> None:
-    """Refuse numbers outside [low, high], with their count and an example; NaN may be anywhere.
+    """Refuse numbers outside [low, high] and infinity, with their count and an example; NaN is allowed.
 
-    ``places`` are the numbers of the rows in their file, where they have others.
+    ``places`` are the row numbers in the file, where they differ from those of ``values``.
     """
-    outside = ~np.isnan(values) & ~((values >= low) & (values <= high))
-    # Infinity lies in [0, inf) to numpy, and is a price of nothing.
-    outside |= np.isinf(values)
+    outside = np.isinf(values) | (values < low) | (values > high)
     count = int(outside.sum())
     if count:
         row, expert = (int(index) for index in np.argwhere(outside)[0])
@@ -88,13 +104,14 @@ def check_range(
         rule = f"lie in [{low:g}, {high:g}]" if np.isfinite(high) else "be finite and not negative"
         raise DataFileError(
             f"{what} must {rule}; {counted(count, 'cell does', 'cells do')} not, such as "
-            f"{values[row, expert]:g} in row {place} of column {columns[expert]!r}. {remedy}"
+            f"{values[row, expert]:g} in row {place} of column {columns[expert]!r}. {remedy}",
+            parameter=what,
         )
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Scores, counted so that the counts of pieces of a table add up to those of the table.
+    """Counts over scores; the counts of the pieces of a table add up to those of the table.
 
     Attributes
     ----------
@@ -144,50 +161,38 @@ class Cells:
         )
 
     def findings(self, expert_names: Sequence[str]) -> list[Finding]:
-        """What is odd about them."""
+        """Missing cells, experts that never vary, ties."""
         found = []
         size = self.rows * len(expert_names)
         missing = size - int(self.asked.sum())
         if missing:
-            found.append(
-                Finding(
-                    "missing",
-                    missing,
-                    f"{missing:,} of {counted(size, 'cell')} ({share(missing, size)}) are missing and "
-                    f"kept as not asked; {counted(self.complete, 'row has', 'rows have')} every expert, "
-                    f"so means over different rows are not quite comparable.",
-                )
+            words = (
+                f"{missing:,} of {counted(size, 'cell')} ({100 * missing / size:.1f} %) are missing and "
+                f"kept as not asked; {counted(self.complete, 'row has', 'rows have')} every expert, "
+                f"so means over different rows are not quite comparable."
             )
-        words = {1.0: "always right", 0.0: "always wrong"}
+            found.append(Finding("missing", missing, words))
+        states = {1.0: "always right", 0.0: "always wrong"}
         constant = [
-            f"{expert_names[k]} is {words.get(low, f'at {low:g} in every row')}"
+            f"{expert_names[k]} is {states.get(low, f'at {low:g} in every row')}"
             for k, low in enumerate(self.low.tolist())
             if low == self.high[k] and self.asked[k] > 1
         ]
         if constant:
-            found.append(
-                Finding(
-                    "constant",
-                    len(constant),
-                    f"{counted(len(constant), 'expert never varies', 'experts never vary')}: "
-                    f"{listed(constant, 6)}.",
-                )
-            )
+            count = counted(len(constant), "expert never varies", "experts never vary")
+            found.append(Finding("constant", len(constant), f"{count}: {listed(constant, 6)}."))
         if self.ties:
-            found.append(
-                Finding(
-                    "ties",
-                    self.ties,
-                    f"{counted(self.ties, 'row is a tie', 'rows are ties')} "
-                    f"({share(self.ties, self.rows)}): all that were asked score the same, and only "
-                    f"what asking costs can decide.",
-                )
+            words = (
+                f"{counted(self.ties, 'row is a tie', 'rows are ties')} "
+                f"({100 * self.ties / self.rows:.1f} %): all that were asked score the same, and only "
+                f"what asking costs can decide."
             )
+            found.append(Finding("ties", self.ties, words))
         return found
 
 
 def unasked_rows(count: int) -> Finding:
-    """Rows that are no outcomes: nobody was asked."""
+    """Rows in which no expert was asked."""
     verb = "was" if count == 1 else "were"
     sentence = f"{counted(count, 'row')} in which no expert was asked {verb} dropped."
     return Finding("unasked_rows", count, sentence)
@@ -200,59 +205,40 @@ def examine(
     prices: FloatArray | None,
     has_text: bool,
 ) -> list[Finding]:
-    """Findings about queries and cells; every row has a score."""
+    """Findings about queries, cells and prices; every row has a score."""
     found = _about_queries(queries) if has_text else []
-    asked = ~np.isnan(scores)
-    cells = Cells.of(scores)
-    return [*found, *cells.findings(expert_names), *_about_prices(prices, asked)]
+    found += Cells.of(scores).findings(expert_names)
+    unknown = 0 if prices is None else int((np.isnan(prices) & ~np.isnan(scores)).sum())
+    if unknown:
+        words = (
+            f"{counted(unknown, 'answer has', 'answers have')} no price: a price weight cannot be "
+            f"used before {'it is' if unknown == 1 else 'they are'} filled in, or the rows or "
+            f"experts left out."
+        )
+        found.append(Finding("unknown_prices", unknown, words))
+    return found
 
 
 def _about_queries(queries: Sequence[str]) -> list[Finding]:
     groups = duplicate_groups(queries)
-    repeats = int((groups != np.arange(len(groups))).sum())
     lengths = np.fromiter(map(len, queries), np.intp, len(queries))
+    repeats = int((groups != np.arange(len(groups))).sum())
     empty = sum(map(str.isspace, queries)) + int((lengths == 0).sum())
     long = int((lengths > LONG).sum())
     found = []
     if repeats:
-        found.append(
-            Finding(
-                "duplicates",
-                repeats,
-                f"{counted(repeats, 'query repeats', 'queries repeat')} an earlier one, whitespace "
-                f"aside: keep equal ones on the same side of a split.",
-            )
+        words = (
+            f"{counted(repeats, 'query repeats', 'queries repeat')} an earlier one, whitespace "
+            f"aside: keep equal ones on the same side of a split."
         )
+        found.append(Finding("duplicates", repeats, words))
     if empty:
-        found.append(
-            Finding(
-                "empty_queries",
-                empty,
-                f"{counted(empty, 'query is', 'queries are')} empty: there is nothing to route by.",
-            )
-        )
+        words = f"{counted(empty, 'query is', 'queries are')} empty: there is nothing to route by."
+        found.append(Finding("empty_queries", empty, words))
     if long:
-        found.append(
-            Finding(
-                "long_queries",
-                long,
-                f"{counted(long, 'query has', 'queries have')} more than {LONG:,} characters, up to "
-                f"{lengths.max():,}.",
-            )
+        words = (
+            f"{counted(long, 'query has', 'queries have')} more than {LONG:,} characters, up to "
+            f"{lengths.max():,}."
         )
+        found.append(Finding("long_queries", long, words))
     return found
-
-
-def _about_prices(prices: FloatArray | None, asked: BoolArray) -> list[Finding]:
-    unknown = 0 if prices is None else int((np.isnan(prices) & asked).sum())
-    if not unknown:
-        return []
-    return [
-        Finding(
-            "unknown_prices",
-            unknown,
-            f"{counted(unknown, 'answer has', 'answers have')} no price: a price weight cannot be "
-            f"used before {'it is' if unknown == 1 else 'they are'} filled in, or the rows or "
-            f"experts left out.",
-        )
-    ]

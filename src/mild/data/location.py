@@ -38,6 +38,11 @@ class FoundFile:
     changed: int
 
 
+def found_file(info: Any) -> FoundFile:
+    """From what a file system reports about a file."""
+    return FoundFile(info.path, int(info.size or 0), int(info.mtime_ns or 0))
+
+
 def open_system(address: str) -> tuple[Any, str]:
     """The file system of an address, and the path on it; a plain path is a local one.
 
@@ -82,45 +87,27 @@ def find_files(source: str) -> list[FoundFile]:
         ``s3://...``, ``gs://...``, ``file://...``.
     """
     if not source.strip():
-        raise DataFileError(f"the input must be a file, a folder or a pattern; got {source!r}.")
-    try:
-        return _find(source)
-    except (pa.ArrowException, OSError) as error:
-        raise DataFileError(f"cannot read {shown(source)}: {reason(error)}.") from error
-
-
-def covers(source: str, system: Any, path: str) -> bool:
-    """Whether a file at this place would be one of ``find_files(source)``.
-
-    Examples
-    --------
-    >>> covers("/data/*.parquet", fs.LocalFileSystem(), "/data/part-00000.parquet")
-    True
-    """
-    base, pattern = _split(source)
-    own, folder = open_system(base)
-    start = f"{folder.rstrip('/')}/"
-    if not own.equals(system) or not path.startswith(start):
-        return False
-    return _wanted(path[len(start) :].split("/"), pattern)
-
-
-def _find(source: str) -> list[FoundFile]:
+        raise DataFileError(
+            f"the input must be a file, a folder or a pattern; got {source!r}.", parameter="source"
+        )
     base, pattern = _split(source)
     system, path = open_system(base)
-    info = system.get_file_info(path)
-    if info.type == fs.FileType.NotFound:
-        raise DataFileError(f"cannot read {shown(source)}: there is no such file or folder.")
-    if info.type == fs.FileType.File:
-        return [found_file(info)]
-    # A whole bucket is not listed for the files at its top.
-    deep = pattern is None or "/" in pattern or not pattern.endswith(SUFFIXES)
-    entries = system.get_file_info(fs.FileSelector(path, recursive=deep))
-    files = []
-    for entry in entries:
-        parts = entry.path[len(path) :].strip("/").split("/")
-        if entry.type == fs.FileType.File and _wanted(parts, pattern):
-            files.append(found_file(entry))
+    try:
+        info = system.get_file_info(path)
+        if info.type == fs.FileType.NotFound:
+            raise DataFileError(f"cannot read {shown(source)}: there is no such file or folder.")
+        if info.type == fs.FileType.File:
+            return [found_file(info)]
+        # A whole bucket is not listed for the files at its top.
+        deep = pattern is None or "/" in pattern or not pattern.endswith(SUFFIXES)
+        entries = system.get_file_info(fs.FileSelector(path, recursive=deep))
+    except (pa.ArrowException, OSError) as error:
+        raise DataFileError(f"cannot read {shown(source)}: {reason(error)}.") from error
+    files = [
+        found_file(entry)
+        for entry in entries
+        if entry.type == fs.FileType.File and _fits(entry.path[len(path) :].strip("/"), pattern)
+    ]
     if not files:
         what = "in the folder" if pattern is None else "that fit the pattern"
         raise DataFileError(
@@ -130,29 +117,45 @@ def _find(source: str) -> list[FoundFile]:
     return sorted(files, key=lambda file: file.path)
 
 
+def covers(source: str, system: Any, path: str) -> bool:
+    """Whether a file at this path would be one of ``find_files(source)``.
+
+    Examples
+    --------
+    >>> covers("/data/*.parquet", fs.LocalFileSystem(), "/data/part-00000.parquet")
+    True
+    """
+    base, pattern = _split(source)
+    own, folder = open_system(base)
+    start = f"{folder.rstrip('/')}/"
+    return own.equals(system) and path.startswith(start) and _fits(path[len(start) :], pattern)
+
+
 def _split(source: str) -> tuple[str, str | None]:
-    """A folder and a pattern in it; no pattern where there is nothing special, or a file of that name."""
+    """A folder and a pattern in it; no pattern without wildcards, or if there is a file of that name."""
     remote = "://" in source
-    # Behind a question mark an address has options of its file system.
+    # After a question mark an address has options of its file system.
     body, mark, options = source.partition("?") if remote else (source, "", "")
-    places = [body.find(char) for char in ("*[" if remote else "*?[") if char in body]
-    if not places or (not remote and os.path.lexists(source)):
+    wildcard = re.search(r"[*\[]" if remote else r"[*?\[]", body)
+    if wildcard is None or (not remote and os.path.lexists(source)):
         return source, None
-    cut = body.rfind("/", 0, min(places))
+    cut = body.rfind("/", 0, wildcard.start())
     base = "." if cut < 0 else body[:cut] or "/"
     return base + mark + options, body[cut + 1 :]
 
 
-def _wanted(parts: list[str], pattern: str | None) -> bool:
+def _fits(path: str, pattern: str | None) -> bool:
+    """Whether a path inside a folder is taken, by its suffix or by a pattern."""
+    parts = path.split("/")
     hidden = any(part.startswith(("_", ".")) for part in parts)
+    by_suffix = not hidden and parts[-1].lower().endswith(SUFFIXES)
     if pattern is None:
-        return not hidden and parts[-1].lower().endswith(SUFFIXES)
+        return by_suffix
     wanted = [part for part in pattern.split("/") if part]
     if _matches(parts, wanted):
         return not hidden or parts[-1] == wanted[-1]
-    # A pattern may name folders: what lies in them is taken as from a folder.
-    inside = any(_matches(parts[:depth], wanted) for depth in range(1, len(parts)))
-    return inside and not hidden and parts[-1].lower().endswith(SUFFIXES)
+    # A pattern may name folders, whose files are taken by their suffix.
+    return by_suffix and any(_matches(parts[:depth], wanted) for depth in range(1, len(parts)))
 
 
 def _matches(parts: list[str], wanted: list[str]) -> bool:
@@ -163,13 +166,8 @@ def _matches(parts: list[str], wanted: list[str]) -> bool:
     return bool(parts) and fnmatchcase(parts[0], wanted[0]) and _matches(parts[1:], wanted[1:])
 
 
-def found_file(info: Any) -> FoundFile:
-    """What a file system says of a file."""
-    return FoundFile(info.path, int(info.size or 0), int(info.mtime_ns or 0))
-
-
 def shown(address: str) -> str:
-    """An address without the name and the password that may stand in it.
+    """An address without user name and password.
 
     Examples
     --------
@@ -180,12 +178,12 @@ def shown(address: str) -> str:
 
 
 def reason(error: Exception) -> str:
-    """What went wrong, as the end of a sentence.
+    """The reason of an error, as the end of a sentence.
 
     Examples
     --------
     >>> reason(FileNotFoundError(2, "No such file or directory", "x"))
     'No such file or directory'
     """
-    said = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
-    return shown(said.splitlines()[0].rstrip(".")[:200])
+    text = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
+    return shown(text.splitlines()[0].rstrip(".")[:200])

@@ -8,8 +8,11 @@ from collections import Counter
 
 import pytest
 
-from mild.data.datasets.questions import SHARES, make_questions
 from mild.errors import InvalidInputError
+
+questions = pytest.importorskip("scripts.make_questions")
+SHARES = questions.SHARES
+make_questions = questions.make_questions
 
 
 @pytest.fixture(scope="module")

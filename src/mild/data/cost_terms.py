@@ -1,4 +1,4 @@
-"""What an outcome costs, in the user's words: errors, a fixed price per expert, dollars, seconds."""
+"""The terms of a cost: errors, a fixed cost per expert, dollars and seconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from mild.artifact.expert_names import match_expert
 from mild.core.arrays import FloatArray
 from mild.core.costs import costs_from_correctness
-from mild.data.findings import counted
+from mild.data.data_quality import counted
 from mild.data.outcomes import OutcomeTable
 from mild.errors import InvalidInputError
 
@@ -50,52 +50,60 @@ def outcome_costs(
     array([[0. , 0.5],
            [1. , nan]])
     """
-    names = table.expert_names
     costs = costs_from_correctness(table.scores, expert_betas(table, beta))
-    for what, weight, values in (
-        ("price", price_weight, table.prices),
-        ("latency", latency_weight, table.latencies),
-    ):
-        if weight is None:
-            continue
-        if not (np.isfinite(weight) and weight >= 0):
-            raise InvalidInputError(f"{what}_weight must be finite and not negative; got {weight}.")
-        if weight == 0:
-            continue
-        if values is None:
-            columns = {"price": "cost__<model> in dollars", "latency": "latency_ms__<model>"}[what]
-            raise InvalidInputError(
-                f"{what}_weight needs {'prices' if what == 'price' else 'latencies'}, and the table "
-                f"has none: add columns {columns}, or use beta."
-            )
-        unknown = np.isnan(values) & ~np.isnan(costs)
-        if unknown.any():
-            row, expert = (int(index) for index in np.argwhere(unknown)[0])
-            raise InvalidInputError(
-                f"{what}_weight needs the {what} of every answer; "
-                f"{counted(int(unknown.sum()), 'is', 'are')} unknown, such as row {table.place(row)} of "
-                f"{names[expert]!r}. Fill them in, or leave out these rows or experts."
-            )
-        costs = costs + weight * values
+    if price_weight is not None:
+        costs = costs + _weighted(table, costs, "price", price_weight, table.prices)
+    if latency_weight is not None:
+        costs = costs + _weighted(table, costs, "latency", latency_weight, table.latencies)
     return costs
+
+
+def _weighted(
+    table: OutcomeTable, costs: FloatArray, what: str, weight: float, values: FloatArray | None
+) -> FloatArray | float:
+    """Prices or latencies times their weight; refused where they are unknown but needed."""
+
+    def refused(message: str) -> InvalidInputError:
+        return InvalidInputError(f"{what}_weight {message}", parameter=f"{what}_weight")
+
+    if not (np.isfinite(weight) and weight >= 0):
+        raise refused(f"must be finite and not negative; got {weight}.")
+    if weight == 0:
+        return 0.0
+    if values is None:
+        need = "prices" if what == "price" else "latencies"
+        columns = "cost__<model> in dollars" if what == "price" else "latency_ms__<model>"
+        raise refused(f"needs {need}, and the table has none: add columns {columns}, or use beta.")
+    unknown = np.isnan(values) & ~np.isnan(costs)
+    if unknown.any():
+        row, expert = (int(index) for index in np.argwhere(unknown)[0])
+        raise refused(
+            f"needs the {what} of every answer; {counted(int(unknown.sum()), 'is', 'are')} unknown, "
+            f"such as row {table.place(row)} of {table.expert_names[expert]!r}. Fill them in, or leave "
+            f"out these rows or experts."
+        )
+    return weight * values
 
 
 def expert_betas(table: OutcomeTable, beta: Mapping[str, float] | None) -> FloatArray:
     """What asking each expert costs, in the order of the experts; 0 for those not named."""
     betas: dict[str, float] = {}
-    said: dict[str, str] = {}
+    given: dict[str, str] = {}
     for name, value in (beta or {}).items():
         try:
             expert = match_expert(name, table.expert_names)
         except InvalidInputError as error:
-            raise InvalidInputError(f"beta: {error}") from error
+            raise InvalidInputError(f"beta: {error}", parameter="beta") from error
         if expert in betas:
             raise InvalidInputError(
-                f"beta must name each expert once; {said[expert]!r} and {name!r} both mean {expert!r}."
+                f"beta must name each expert once; {given[expert]!r} and {name!r} both mean {expert!r}.",
+                parameter="beta",
             )
         if not (np.isfinite(value) and value >= 0):
-            raise InvalidInputError(f"beta must be finite and not negative; got {name}={value}.")
-        betas[expert], said[expert] = float(value), name
+            raise InvalidInputError(
+                f"beta must be finite and not negative; got {name}={value}.", parameter="beta"
+            )
+        betas[expert], given[expert] = float(value), name
     return np.array([betas.get(name, 0.0) for name in table.expert_names])
 
 
@@ -106,7 +114,7 @@ def cost_words(
     price_weight: float | None = None,
     latency_weight: float | None = None,
 ) -> str:
-    """The cost as a formula for people, with short names spelled out.
+    """The cost as a readable formula, with the full names of the experts.
 
     Examples
     --------

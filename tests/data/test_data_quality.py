@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from mild.data import read_outcomes
-from mild.data.findings import Cells
+from mild.data.data_quality import Cells
 
 
 def found(**columns):

@@ -1,0 +1,207 @@
+"""Synthetic routing problems: a line, a plane, and many domains."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mild.core.arrays import FloatArray, IntArray
+from mild.core.costs import cost_matrix
+from mild.data.datasets.routing_data import RoutingData
+from mild.errors import InvalidInputError
+
+__all__ = [
+    "BETAS",
+    "CLASSES",
+    "SPAN",
+    "class_densities",
+    "domains",
+    "expert_accuracies",
+    "one_dimensional",
+    "region_of",
+    "regions",
+]
+
+# The line: share, centre and spread of each class; inputs lie in SPAN.
+CLASSES = ((0.3, 1.6, 0.9), (0.3, 4.0, 0.8), (0.25, 6.2, 0.9), (0.15, 8.5, 0.7))
+SPAN = (0.0, 10.0)
+BETAS = (0.02, 0.10, 0.22)
+LINE_EXPERTS = ("cheap", "middling", "dear")
+# The plane.
+REGION_EXPERTS = ("the rest", "large disc", "strip", "small disc")
+N_CLASSES = 4
+# Domains.
+N_FEATURES = 20
+ELSEWHERE = 0.4
+#: Accuracy of an expert in its own region or domain.
+SKILL = 0.95
+
+
+def one_dimensional(n_samples: int = 4000, random_state: int | None = 0) -> RoutingData:
+    """The paper's one-dimensional picture: inputs on [0, 10], four classes, three experts of rising cost.
+
+    Expert k is right with probability ``a_k(x)`` (``expert_accuracies``), whatever the class; when
+    it is wrong it names one of the other three classes. ``c_k = 1[wrong] + beta_k`` with betas
+    0.02, 0.10 and 0.22, so ``E[c_k | x] = 1 - a_k(x) + beta_k``. The dear expert is the most
+    accurate on most of the line; the middling one pays around 4.6, the cheap one right of 7.
+
+    Examples
+    --------
+    >>> data = one_dimensional(n_samples=1000, random_state=0)
+    >>> data.expert_names
+    ('cheap', 'middling', 'dear')
+    >>> best = data.best_experts
+    >>> [int(best[np.argmin(abs(data.X[:, 0] - x))]) for x in (2, 4.6, 6.2, 9)]
+    [2, 1, 2, 0]
+    """
+    rng = _generator(n_samples, random_state)
+    shares, centres, spreads = np.array(CLASSES).T
+    labels = rng.choice(len(shares), size=n_samples, p=shares)
+    x = rng.normal(centres[labels], spreads[labels])
+    while (outside := (x < SPAN[0]) | (x > SPAN[1])).any():
+        x[outside] = rng.normal(centres[labels[outside]], spreads[labels[outside]])
+    accuracy = expert_accuracies(x)
+    answers = _answers(labels, len(shares), accuracy, rng)
+    return _routing_data(x[:, None], labels, answers, accuracy, np.array(BETAS), LINE_EXPERTS)
+
+
+def class_densities(x: ArrayLike) -> FloatArray:
+    """Density of each class of ``one_dimensional`` at x, times the class's share: (n, 4).
+
+    Examples
+    --------
+    >>> class_densities([1.6, 8.5]).argmax(axis=1)
+    array([0, 3])
+    """
+    shares, centres, spreads = np.array(CLASSES).T
+    z = (np.asarray(x, dtype=np.float64)[:, None] - centres) / spreads
+    return shares * np.exp(-0.5 * z**2) / (spreads * np.sqrt(2 * np.pi))
+
+
+def expert_accuracies(x: ArrayLike) -> FloatArray:
+    """Probability that each expert of ``one_dimensional`` is right at x: (n, 3), cheapest first.
+
+    Examples
+    --------
+    >>> expert_accuracies([2.0, 9.0]).round(2)
+    array([[0.45, 0.4 , 0.97],
+           [0.92, 0.4 , 0.46]])
+    """
+    points = np.asarray(x, dtype=np.float64)
+    cheap = 0.45 + 0.47 * _logistic((points - 7.2) / 0.25)
+    middling = 0.40 + 0.55 * np.exp(-0.5 * ((points - 4.6) / 0.8) ** 2)
+    dear = 0.97 - 0.52 * _logistic((points - 8.0) / 0.25)
+    return np.column_stack([cheap, middling, dear])
+
+
+def regions(n_samples: int = 4000, random_state: int | None = 0) -> RoutingData:
+    """Points of the unit square, four experts with a region each, uninformative labels.
+
+    The label is one of four classes, uniform and independent of the point. Expert k is right with
+    probability 0.95 in its own region and guesses elsewhere (right one time in four); costs are errors.
+    The regions hold about 57, 20, 15 and 8 % of the square.
+
+    Examples
+    --------
+    >>> data = regions(n_samples=1000, random_state=0)
+    >>> data.X.shape, data.costs.shape
+    ((1000, 2), (1000, 4))
+    >>> bool((data.best_experts == region_of(data.X)).all())
+    True
+    """
+    rng = _generator(n_samples, random_state)
+    X = rng.random((n_samples, 2))
+    labels = rng.integers(0, N_CLASSES, size=n_samples)
+    own = region_of(X)[:, None] == np.arange(len(REGION_EXPERTS))
+    accuracy = np.where(own, SKILL, 1 / N_CLASSES)
+    answers = _answers(labels, N_CLASSES, accuracy, rng)
+    return _routing_data(X, labels, answers, accuracy, np.zeros(own.shape[1]), REGION_EXPERTS)
+
+
+def region_of(X: ArrayLike) -> IntArray:
+    """Region of each point of the unit square: two discs, a strip, and the rest, which is 0.
+
+    Examples
+    --------
+    >>> region_of([[0.1, 0.1], [0.3, 0.7], [0.95, 0.5], [0.6, 0.2]])
+    array([0, 1, 2, 3])
+    """
+    points: FloatArray = np.asarray(X, dtype=np.float64)
+    if points.ndim != 2 or points.shape[1] != 2:
+        raise InvalidInputError(
+            f"X must have shape (n_samples, 2); got {points.shape}.", parameter="X"
+        )
+    result = np.zeros(len(points), dtype=np.intp)
+    result[np.hypot(points[:, 0] - 0.3, points[:, 1] - 0.68) < 0.25] = 1
+    result[points[:, 0] > 0.85] = 2
+    result[np.hypot(points[:, 0] - 0.6, points[:, 1] - 0.2) < 0.16] = 3
+    return result
+
+
+def domains(
+    n_samples: int = 400,
+    n_experts: int = 20,
+    separation: float = 4.0,
+    random_state: int | None = 0,
+) -> RoutingData:
+    """Gaussian domains in 20 dimensions, one per expert, domain k with a share proportional to 1 / k.
+
+    Centres are drawn from ``N(0, separation^2 I)`` and points around them from ``N(0, I)``. The expert of
+    a domain is right there with probability 0.95 and elsewhere with 0.4; costs are errors, and labels the
+    domains (a wrong answer is -1).
+
+    Examples
+    --------
+    >>> data = domains(n_samples=1000)
+    >>> data.X.shape, data.costs.shape
+    ((1000, 20), (1000, 20))
+    >>> bool((data.best_experts == data.labels).all())
+    True
+    """
+    if n_experts < 1:
+        raise InvalidInputError(
+            f"n_experts must be at least 1; got {n_experts}.", parameter="n_experts"
+        )
+    rng = _generator(n_samples, random_state)
+    shares = 1 / np.arange(1, n_experts + 1)
+    centres = separation * rng.normal(size=(n_experts, N_FEATURES))
+    labels = rng.choice(n_experts, size=n_samples, p=shares / shares.sum())
+    X = centres[labels] + rng.normal(size=(n_samples, N_FEATURES))
+    accuracy = np.where(labels[:, None] == np.arange(n_experts), SKILL, ELSEWHERE)
+    answers = np.where(rng.random(accuracy.shape) < accuracy, labels[:, None], -1)
+    names = tuple(f"domain {k}" for k in range(1, n_experts + 1))
+    return _routing_data(X, labels, answers, accuracy, np.zeros(n_experts), names)
+
+
+def _generator(n_samples: int, random_state: int | None) -> np.random.Generator:
+    if n_samples < 1:
+        raise InvalidInputError(
+            f"n_samples must be at least 1; got {n_samples}.", parameter="n_samples"
+        )
+    return np.random.default_rng(random_state)
+
+
+def _answers(
+    labels: IntArray, n_classes: int, accuracy: FloatArray, rng: np.random.Generator
+) -> IntArray:
+    """The label with the given probability, else one of the other classes."""
+    right = rng.random(accuracy.shape) < accuracy
+    wrong = (labels[:, None] + rng.integers(1, n_classes, size=accuracy.shape)) % n_classes
+    return np.where(right, labels[:, None], wrong)
+
+
+def _routing_data(
+    X: FloatArray,
+    labels: IntArray,
+    answers: IntArray,
+    accuracy: FloatArray,
+    betas: FloatArray,
+    names: tuple[str, ...],
+) -> RoutingData:
+    costs = cost_matrix(answers, labels, betas)
+    rows = np.arange(len(X))
+    return RoutingData(X, labels, answers, costs, betas, names, rows, 1 - accuracy + betas)
+
+
+def _logistic(z: FloatArray) -> FloatArray:
+    return 1 / (1 + np.exp(-z))
