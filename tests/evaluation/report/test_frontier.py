@@ -3,8 +3,8 @@ import pytest
 
 from mild.artifact import LoadedRouter
 from mild.data import outcome_costs
-from mild.evaluation.report.numbers.evidence import Evidence
-from mild.evaluation.report.numbers.frontier import efficient, frontier, mixtures, operating_points
+from mild.evaluation.report.evidence import Evidence
+from mild.evaluation.report.frontier import efficient, frontier, mixtures, operating_points
 from mild.policies import Decoder, LinearPolicy
 from report_cases import cost_router, expect, make_table, priced_router
 

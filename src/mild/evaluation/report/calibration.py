@@ -12,7 +12,7 @@ import numpy as np
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.costs import ALL_REWARDS, rewards
 from mild.errors import check_option
-from mild.evaluation.report.numbers.evidence import Evidence
+from mild.evaluation.report.evidence import Evidence
 
 __all__ = ["FORMS", "calibration", "reward_form"]
 

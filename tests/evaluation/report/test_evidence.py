@@ -3,7 +3,7 @@ import pytest
 
 from mild.data import outcome_costs
 from mild.errors import InvalidInputError
-from mild.evaluation.report.numbers.evidence import Evidence, same_experts
+from mild.evaluation.report.evidence import Evidence, same_experts
 from report_cases import NAMES, make_table
 
 SCORES = [[1, 1, 1], [0, 1, 1], [0, 0, 1], [1, 0, 0]]

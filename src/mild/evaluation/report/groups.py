@@ -9,7 +9,7 @@ import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray
 from mild.data import duplicate_groups
-from mild.evaluation.report.numbers.evidence import Evidence
+from mild.evaluation.report.evidence import Evidence
 from mild.metrics import (
     best_constant,
     chosen_costs,

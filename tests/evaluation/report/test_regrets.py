@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from mild.data import outcome_costs
-from mild.evaluation.report.numbers.evidence import Evidence
-from mild.evaluation.report.numbers.regrets import common_start, regrets
+from mild.evaluation.report.evidence import Evidence
+from mild.evaluation.report.regrets import common_start, regrets
 from report_cases import make_table
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mild.evaluation.report.numbers.evidence import Evidence
-from mild.evaluation.report.numbers.groups import find_column, groups
+from mild.evaluation.report.evidence import Evidence
+from mild.evaluation.report.groups import find_column, groups
 from mild.metrics import simultaneous_intervals
 
 

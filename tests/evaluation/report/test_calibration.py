@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from mild.errors import OptionError
-from mild.evaluation.report.numbers.calibration import calibration, reward_form
-from mild.evaluation.report.numbers.evidence import Evidence
+from mild.evaluation.report.calibration import calibration, reward_form
+from mild.evaluation.report.evidence import Evidence
 
 
 def gathered(costs, probabilities):

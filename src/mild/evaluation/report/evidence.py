@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike
 from mild.core.arrays import BoolArray, FloatArray, IntArray, check_choices
 from mild.data import OutcomeTable
 from mild.errors import InvalidInputError
-from mild.metrics import expert_shares
+from mild.metrics import common_rows, constant_losses, expert_shares, state_choices, summary
 from mild.metrics.rows import evaluated_costs
 
-__all__ = ["Evidence", "mean_known", "same_experts"]
+__all__ = ["Evidence", "judge", "mean_known", "same_experts"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +162,69 @@ def same_experts(
         latencies=ordered(table.latencies),
     )
     return same, costs[:, order]
+
+
+def judge(
+    evidence: Evidence,
+    confidence: float,
+    seed: int,
+    bundle: IntArray | None = None,
+    unit: str = "query",
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Verdict on the router against the expert that is best on these very rows, and its figures.
+
+    Both are on the rows in which all that is compared is known.
+
+    Parameters
+    ----------
+    bundle : (n_samples,) rows with the same number are drawn together; None if each is alone
+    unit : what a bundle is: "query" or "group"
+
+    Returns
+    -------
+    verdict : fields of ``mild.metrics.Statement`` (None where unknown), constant, confidence
+    figures : summary of the routing, cost of each constant, means of router, constant and oracle
+    """
+    found = summary(evidence.costs, evidence.chosen, missing="skip")
+    rows = common_rows(evidence.costs, evidence.chosen).rows
+    best, judged = found.constant_expert, evidence.take(rows)
+    costs, chosen = judged.costs, judged.chosen
+    name = judged.expert_names[best]
+    statement = state_choices(
+        costs,
+        chosen,
+        best,
+        judged.expert_names,
+        bundle=None if bundle is None else bundle[rows],
+        unit="row" if bundle is None else unit,
+        confidence=confidence,
+        seed=seed,
+        dollars=_price_difference(judged, best),
+    )
+    verdict = {
+        key: None if isinstance(value, float) and np.isnan(value) else value
+        for key, value in statement.as_dict().items()
+    }
+    verdict |= {"constant": name, "confidence": confidence}
+    figures = found.as_dict() | {
+        "constant_losses": [
+            None if np.isnan(loss) else float(loss) for loss in constant_losses(costs)
+        ],
+        "means": {
+            "router": judged.means(chosen),
+            "constant": judged.means(np.full(judged.rows, best)),
+            "oracle": judged.means(np.nanargmin(costs, axis=1)),
+        },
+    }
+    return verdict, figures
+
+
+def _price_difference(evidence: Evidence, constant: int) -> float | None:
+    """Mean price of the router's choices minus the constant's, on rows that know both."""
+    if evidence.prices is None:
+        return None
+    paid = evidence.prices[np.arange(evidence.rows), evidence.chosen]
+    return mean_known(paid - evidence.prices[:, constant])
 
 
 def mean_known(values: FloatArray) -> float | None:

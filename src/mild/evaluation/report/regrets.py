@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mild.evaluation.report.numbers.evidence import Evidence
+from mild.evaluation.report.evidence import Evidence
 from mild.metrics import chosen_costs
 
 __all__ = ["common_start", "regrets"]

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from mild.data import outcome_costs
-from mild.evaluation.report.numbers.evidence import Evidence
-from mild.evaluation.report.numbers.judgement import judge
+from mild.evaluation.report.evidence import Evidence, judge
 from report_cases import make_table
 
 # The best constant is large: two errors in eight, small and medium make four.
