@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from mild.core.arrays import IntArray
 from mild.errors import InvalidInputError
-from mild.evaluation.comparison import Inputs, MatrixInputs
+from mild.evaluation.comparison import Inputs, MatrixInputs, TextInputs
 from mild.evaluation.tasks.task import Task
 from mild.features import TextFeatures, make_features
 
-__all__ = ["StepInputs", "comparison_inputs", "contents", "make_step"]
+__all__ = ["comparison_inputs", "contents", "make_step"]
 
 
 def make_step(
@@ -61,26 +60,6 @@ def contents(task: Task, step: TextFeatures | None) -> Any:
     return task.table.vectors if of_vectors else task.table.queries
 
 
-class StepInputs:
-    """Queries of a task, for ``compare``: features are learned from the training rows.
-
-    Text features come with a scale of their own, as ``mild tune`` uses them.
-    """
-
-    def __init__(self, task: Task, make: Callable[[], TextFeatures]) -> None:
-        self.queries = task.table.queries
-        self.make = make
-
-    def __len__(self) -> int:
-        return len(self.queries)
-
-    def features(self, train: IntArray, test: IntArray) -> tuple[Any, Any]:
-        """Features (n, d) of the training and of the test rows."""
-        known = [self.queries[i] for i in train]
-        step = self.make().fit(known)
-        return step.transform(known), step.transform([self.queries[i] for i in test])
-
-
 def comparison_inputs(
     task: Task, text: str | None = None, options: Mapping[str, Any] | None = None
 ) -> tuple[Inputs, str]:
@@ -88,4 +67,4 @@ def comparison_inputs(
     step = make_step(task, text, options)
     if step.kind == "vectors":
         return MatrixInputs(task.table.vectors), step.kind
-    return StepInputs(task, lambda: make_step(task, text, options)), step.kind
+    return TextInputs(task.table.queries, lambda: make_step(task, text, options)), step.kind
