@@ -426,7 +426,7 @@ def run_methods(
         if key == "oracle":
             result[key] = Choices(cheapest(test.costs), {}, 0.0)
         elif key != "label":
-            method = Method(key, label, what, lambda _, key=key: builders[key]())
+            method = Method(key, label, what, builders[key])
             done = run_method(method, context, train.X, train.costs, test.X)
             done.found.pop("family", None)
             result[key] = done
@@ -440,7 +440,7 @@ def run_methods(
 
 def _builders(
     settings: DemoSettings, cost_scale: float, n_samples: int, done: dict[str, Choices]
-) -> dict[str, Callable[[], Any]]:
+) -> dict[str, Callable[[Context], Any]]:
     """Every trained method; all searches see the same folds of the training half.
 
     ``done`` holds the methods that have been fitted before.
@@ -466,19 +466,19 @@ def _builders(
     # Ridge sets its penalty against a sum over rows, the other methods against a mean.
     ridge_alphas = [n_samples * alpha for alpha in settings.alphas]
     return {
-        "tdef": lambda: linear("tdef", cost_scale=cost_scale),
-        "mild_uniform": lambda: linear("mild", margins="uniform"),
-        "mild_theory_argmax": lambda: linear("mild", counts="best", decision="argmax"),
-        "mild_theory_stationary": lambda: linear("mild", counts="best", decision="stationary"),
-        "mild_tuned_argmax": lambda: tuned("argmax"),
-        "mild_tuned_stationary": lambda: tuned("stationary"),
-        "mild_contrast": lambda: linear("mild", rewards="contrast", margins="uniform"),
-        "ce": lambda: linear("ce"),
-        "cwce": lambda: linear("cwce"),
-        "ldam": lambda: linear("ldam"),
-        "regression": lambda: grid(CostRegressionRouter(), alpha=ridge_alphas),
-        "knn": lambda: grid(KNNRouter(), n_neighbors=list(settings.neighbours)),
-        "constant": ConstantRouter,
+        "tdef": lambda _: linear("tdef", cost_scale=cost_scale),
+        "mild_uniform": lambda _: linear("mild", margins="uniform"),
+        "mild_theory_argmax": lambda _: linear("mild", counts="best", decision="argmax"),
+        "mild_theory_stationary": lambda _: linear("mild", counts="best", decision="stationary"),
+        "mild_tuned_argmax": lambda _: tuned("argmax"),
+        "mild_tuned_stationary": lambda _: tuned("stationary"),
+        "mild_contrast": lambda _: linear("mild", rewards="contrast", margins="uniform"),
+        "ce": lambda _: linear("ce"),
+        "cwce": lambda _: linear("cwce"),
+        "ldam": lambda _: linear("ldam"),
+        "regression": lambda _: grid(CostRegressionRouter(), alpha=ridge_alphas),
+        "knn": lambda _: grid(KNNRouter(), n_neighbors=list(settings.neighbours)),
+        "constant": lambda _: ConstantRouter(),
     }
 
 

@@ -320,9 +320,9 @@ def _seen_in_fit(router: Any, table: OutcomeTable | None) -> dict[str, int] | No
     if table is None or not isinstance(router, LoadedRouter) or router.marks is None:
         return None
     # Fitting comes with it, and scikit-learn: a saved evaluation is rendered without.
-    from mild.evaluation.tasks import Seen
+    from mild.evaluation.tasks.training_queries import TrainingQueryIndex
 
-    seen = Seen.by(router)
+    seen = TrainingQueryIndex.by(router)
     if seen is None:
         return None
     found = seen.overlap(table)

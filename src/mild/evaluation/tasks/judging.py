@@ -1,4 +1,4 @@
-"""Choices judged by known outcomes: best constant, control, oracle, interval, dollars, one sentence."""
+"""Judge choices by known outcomes: best constant, control, oracle, interval, dollars, one sentence."""
 
 from __future__ import annotations
 

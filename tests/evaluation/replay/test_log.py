@@ -5,7 +5,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from mild.errors import DataFileError
-from mild.evaluation.replay.files import read_errors, read_texts
+from mild.evaluation.replay import read_errors, read_texts
 
 
 def test_queries_are_found_by_usual_names_or_the_one_that_is_said(tmp_path):

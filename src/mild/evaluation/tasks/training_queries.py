@@ -1,4 +1,4 @@
-"""Which queries was a router trained on? Enough to recognise them, too little to read them."""
+"""Hashes of the queries that a router was trained on: enough to recognise them, not to read them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mild.artifact import LoadedRouter
 from mild.data import OutcomeTable
 
-__all__ = ["MOST_MARKS", "Overlap", "Seen"]
+__all__ = ["MOST_MARKS", "Overlap", "TrainingQueryIndex"]
 
 Marks: TypeAlias = NDArray[np.uint64]
 
@@ -41,7 +41,7 @@ class Overlap:
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class TrainingQueryIndex:
     """64 bits of a hash for each training query, whitespace aside; of very many, the smallest.
 
     Keeping the smallest marks is a fair sample of the queries, and for any other query below the
@@ -59,7 +59,7 @@ class Seen:
     >>> def table(*texts):
     ...     ones = [1] * len(texts)
     ...     return read_outcomes(pa.table({"prompt": texts, "correct__s": ones, "correct__l": ones}))
-    >>> Seen.of(table("one", "two")).overlap(table(" two ", "three"))
+    >>> TrainingQueryIndex.of(table("one", "two")).overlap(table(" two ", "three"))
     Overlap(seen=1, checked=2)
     """
 
@@ -67,13 +67,13 @@ class Seen:
     complete: bool = True
 
     @classmethod
-    def of(cls, table: OutcomeTable, most: int = MOST_MARKS) -> Seen:
+    def of(cls, table: OutcomeTable, most: int = MOST_MARKS) -> TrainingQueryIndex:
         """Marks of a table's queries."""
         marks = np.unique(_marks(table))
         return cls(marks[:most], marks.size <= most)
 
     @classmethod
-    def by(cls, router: LoadedRouter) -> Seen | None:
+    def by(cls, router: LoadedRouter) -> TrainingQueryIndex | None:
         """What a router was trained on; None if that was not written down."""
         notes = router.metadata.get("notes") or {}
         if router.marks is None:

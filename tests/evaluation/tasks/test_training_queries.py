@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from mild.data import read_outcomes
-from mild.evaluation.tasks import Seen
+from mild.evaluation.tasks import TrainingQueryIndex
 from outcome_cases import make_columns
 
 
@@ -15,14 +15,14 @@ def table_of(prompts):
 
 
 def test_what_was_seen_is_recognised_whatever_its_spaces():
-    seen = Seen.of(table_of(["one two", "three"]))
+    seen = TrainingQueryIndex.of(table_of(["one two", "three"]))
     found = seen.overlap(table_of([" one  two", "three", "four", "five"]))
     assert (found.seen, found.checked, found.share) == (2, 4, 0.5)
 
 
 def test_marks_are_the_same_in_every_process():
     # A salted hash would make every router forget at once.
-    assert Seen.of(table_of(["one", "two"])).marks.tolist() == [
+    assert TrainingQueryIndex.of(table_of(["one", "two"])).marks.tolist() == [
         218224992319827701,
         14489617718373642804,
     ]
@@ -30,7 +30,7 @@ def test_marks_are_the_same_in_every_process():
 
 def test_of_very_many_a_fair_sample_is_kept():
     prompts = [f"query {i}" for i in range(2000)]
-    seen = Seen.of(table_of(prompts), most=500)
+    seen = TrainingQueryIndex.of(table_of(prompts), most=500)
     assert not seen.complete
     assert seen.marks.size == 500
     known = seen.overlap(table_of(prompts))
@@ -45,4 +45,4 @@ def test_vectors_are_recognised_where_there_are_no_queries():
     del columns["prompt"]
     columns["embedding"] = [[0.0, 1.0], [1.0, 0.0], [2.0, 1.0]]
     table = read_outcomes(pa.table(columns))
-    assert Seen.of(table).overlap(table.take([0, 2])).seen == 2
+    assert TrainingQueryIndex.of(table).overlap(table.take([0, 2])).seen == 2
