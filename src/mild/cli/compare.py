@@ -75,8 +75,7 @@ def compare(
     from mild.evaluation.comparison import chosen_methods
     from mild.evaluation.comparison import compare as run
     from mild.evaluation.report import comparison_document, write_document
-    from mild.evaluation.tasks import comparison_inputs, make_task, task_splits
-    from mild.evaluation.tasks.folds import possible_folds
+    from mild.evaluation.tasks import comparison_inputs, make_task, possible_folds, task_splits
 
     check_engine(engine, address)
     given = Given.among(locals(), data)

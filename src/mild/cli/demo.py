@@ -12,7 +12,7 @@ from mild.cli.console import emit, note, progress_bar
 
 if TYPE_CHECKING:
     from mild.evaluation.demo.results import Draw
-    from mild.evaluation.demo.settings import DemoSettings
+    from mild.evaluation.demo.run import DemoSettings
 
 __all__ = ["demo"]
 
@@ -106,7 +106,7 @@ def _settings(
     """The settings that the options ask for."""
     from joblib import cpu_count
 
-    from mild.evaluation.demo.settings import DemoSettings
+    from mild.evaluation.demo.run import DemoSettings
 
     base = DemoSettings.quick() if quick else DemoSettings()
     return base.changed(

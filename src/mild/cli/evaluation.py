@@ -10,7 +10,7 @@ from mild.artifact import LoadedRouter
 from mild.cli.console import note
 from mild.cli.outcomes import Given
 from mild.data import OutcomeTable
-from mild.evaluation.tasks import Seen, Task, make_task, terms_of
+from mild.evaluation.tasks import Task, TrainingQueryIndex, make_task, terms_of
 
 __all__ = ["read_task", "save_evaluation", "warn_of_seen"]
 
@@ -44,7 +44,7 @@ def warn_of_seen(router: LoadedRouter, table: OutcomeTable) -> dict[str, Any]:
     trained = notes.get("table") or {}
     same = trained.get("fingerprint") == table.fingerprint()
     found: dict[str, Any] = {"same_data_as_fit": same, "seen_in_fit": None}
-    seen = Seen.by(router)
+    seen = TrainingQueryIndex.by(router)
     if seen is not None:
         overlap = seen.overlap(table)
         found["seen_in_fit"] = {"queries": overlap.seen, "checked": overlap.checked}

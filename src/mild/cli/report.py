@@ -92,7 +92,7 @@ def report(
       mild evaluate new.parquet --router router --save && mild report router
       mild compare log.parquet --out results.json && mild report results.json
     """
-    from mild.evaluation.report.parts.verdict import optimism
+    from mild.evaluation.report import optimism
     from mild.evaluation.report.writing import check_report, read_document, write_report
 
     target = check_report(out, overwrite)

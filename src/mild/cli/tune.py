@@ -97,8 +97,7 @@ def tune(
     from mild.artifact.writing import check_target
     from mild.cli.tuned import Search, note_skipped, print_tuned, tune_matrices, tune_outcomes
     from mild.errors import OptionError
-    from mild.evaluation.tasks import make_task
-    from mild.evaluation.tasks.folds import possible_folds
+    from mild.evaluation.tasks import make_task, possible_folds
     from mild.evaluation.tasks.task import check_rows
 
     check_engine(engine, address)

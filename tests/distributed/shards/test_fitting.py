@@ -227,9 +227,9 @@ def test_what_is_odd_about_the_outcomes_is_that_of_one_table(shards):
 
 
 def test_marks_are_those_of_one_table(shards):
-    from mild.evaluation.tasks.seen import Seen
+    from mild.evaluation.tasks.training_queries import TrainingQueryIndex
 
     data = shards(make_texts(500))
-    found, whole = sharded(data.folder).seen, Seen.of(read_outcomes(data.whole))
+    found, whole = sharded(data.folder).seen, TrainingQueryIndex.of(read_outcomes(data.whole))
     np.testing.assert_array_equal(found.marks, whole.marks)
     assert found.complete

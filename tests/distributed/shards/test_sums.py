@@ -10,7 +10,7 @@ from mild.distributed.shards import sums as module
 from mild.distributed.shards.dataset import Part
 from mild.distributed.shards.sums import Moments, Survey, TargetSums, merged_marks
 from mild.distributed.shards.workers import dealt
-from mild.evaluation.tasks.seen import Seen
+from mild.evaluation.tasks.training_queries import TrainingQueryIndex
 from mild.routers.linear import LinearRouter
 from tolerances import rounding
 
@@ -64,7 +64,7 @@ def test_target_sums_add_up(rows):
 
 def test_marks_keep_the_smallest(monkeypatch):
     monkeypatch.setattr(module, "MOST_MARKS", 3)
-    lots = [Seen(np.array(marks, np.uint64)) for marks in ([1, 5, 9], [2, 5])]
+    lots = [TrainingQueryIndex(np.array(marks, np.uint64)) for marks in ([1, 5, 9], [2, 5])]
     merged = merged_marks(*lots)
     assert merged.marks.tolist() == [1, 2, 5]
     assert not merged.complete

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mild.evaluation.demo.run import DemoResults, run_demo
-from mild.evaluation.demo.settings import DemoSettings
+from mild.evaluation.demo.run import DemoResults, DemoSettings, run_demo
 
 
 @pytest.fixture(scope="session")

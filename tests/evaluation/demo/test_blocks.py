@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mild.evaluation.demo.blocks import gather, verdict_of
-from mild.evaluation.demo.cells import Cell
-from mild.evaluation.demo.methods import METHODS, Routing
+from mild.evaluation.comparison.methods import Choices
+from mild.evaluation.demo.run import METHODS, Cell, gather, verdict_of
 from mild.metrics import Interval
 
 N = 400
@@ -18,17 +17,17 @@ def make_cells(right: dict[str, float], default: float = 0.5, repeats: int = 2) 
     costs = np.tile([0.0, 1.0], (N, 1))
     cells = []
     for seed in range(repeats):
-        routings = {}
-        for place, method in enumerate(METHODS):
-            if method.key == "label":
+        choices = {}
+        for place, (key, _, _) in enumerate(METHODS):
+            if key == "label":
                 continue
-            share = 1.0 if method.key == "oracle" else right.get(method.key, default)
+            share = 1.0 if key == "oracle" else right.get(key, default)
             order = np.random.default_rng([seed, place]).permutation(N)
             chosen = np.ones(N, dtype=np.intp)
             chosen[order[: round(share * N)]] = 0
-            routings[method.key] = Routing(chosen, {}, 0.1)
+            choices[key] = Choices(chosen, {}, 0.1)
         cells.append(
-            Cell("I", "synthetic", "error", seed, ("a", "b"), costs, np.arange(N), routings, ())
+            Cell("I", "synthetic", "error", seed, ("a", "b"), costs, np.arange(N), choices, ())
         )
     return cells
 
@@ -54,9 +53,9 @@ def test_a_winner_of_too_few_splits_earns_no_mark():
     cells = make_cells({"knn": 0.9}, repeats=5)
     assert gather(cells, 0.95).row("knn").best
     for cell in cells[:2]:
-        cell.routings["knn"].chosen[:] = 1
+        cell.choices["knn"].chosen[:] = 1
     for cell in cells[2:]:
-        cell.routings["knn"].chosen[:] = 0
+        cell.choices["knn"].chosen[:] = 0
     block = gather(cells, 0.95)
     # Better on the whole, but in three of five splits only.
     assert block.leader.key == "knn"
@@ -67,7 +66,7 @@ def test_a_winner_of_too_few_splits_earns_no_mark():
 def test_twins_share_the_mark():
     cells = make_cells({"knn": 0.9, "ce": 0.9})
     for cell in cells:
-        cell.routings["ce"] = cell.routings["knn"]
+        cell.choices["ce"] = cell.choices["knn"]
     block = gather(cells, 0.95)
     assert {row.key for row in block.rows if row.best} == {"knn", "ce"}
 
@@ -86,7 +85,7 @@ def test_the_best_constant_may_win():
 
 def test_losses_shares_and_spread_are_those_of_the_seeds():
     cells = make_cells({"ce": 0.7})
-    cells[1].routings["ce"].chosen[:] = 0
+    cells[1].choices["ce"].chosen[:] = 0
     row = gather(cells, 0.95).row("ce")
     assert row.losses == pytest.approx((0.3, 0.0))
     assert row.mean == pytest.approx(0.15)
@@ -118,7 +117,7 @@ def test_the_same_digit_in_several_splits_counts_once():
 def test_same_choices_as_tdef_are_told():
     cells = make_cells({})
     for cell in cells:
-        cell.routings["mild_uniform"] = cell.routings["tdef"]
+        cell.choices["mild_uniform"] = cell.choices["tdef"]
     block = gather(cells, 0.95)
     assert block.row("mild_uniform").same_as_tdef
     assert not block.row("ce").same_as_tdef

@@ -1,4 +1,4 @@
-"""Tasks and cells."""
+"""Scenarios and cells."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import warnings
 import numpy as np
 import pytest
 
-import mild.evaluation.demo.cells as cells
+import mild.evaluation.demo.run as run
 from mild.errors import ConvergenceWarning
-from mild.evaluation.demo.cells import REGION_CASE, Task, radial_features, run_task, tasks
-from mild.evaluation.demo.settings import DemoSettings
+from mild.evaluation.demo.pictures import radial_features
+from mild.evaluation.demo.run import REGION_CASE, DemoSettings, run_cells, scenarios
 
 
-def test_every_scenario_and_seed_is_a_task_and_the_longest_come_first():
-    todo = tasks(DemoSettings(seeds=3))
+def test_every_scenario_and_seed_is_there_and_the_longest_come_first():
+    todo = scenarios(DemoSettings(seeds=3))
     assert len(todo) == len(set(todo)) == 4 * 2 * 3 + 3
-    assert todo[0].setup == "III"
-    assert [task.setup for task in todo[-3:]] == [REGION_CASE] * 3
+    assert todo[0][0] == "III"
+    assert [setup for setup, _, _ in todo[-3:]] == [REGION_CASE] * 3
 
 
-def test_one_task_serves_both_cost_types_on_the_same_rows(small_settings):
-    error, priced = run_task(Task("severe", "synthetic", 1), small_settings)
+def test_one_scenario_serves_both_cost_types_on_the_same_rows(small_settings):
+    error, priced = run_cells(("severe", "synthetic", 1), small_settings)
     assert (error.cost, priced.cost) == ("error", "error+coverage")
     assert np.array_equal(error.rows, priced.rows)
     assert np.allclose(priced.costs - error.costs, [0.9, 0.1])
 
 
 def test_region_rows_of_different_seeds_are_different_rows(small_settings):
-    rows = [run_task(Task(REGION_CASE, "by region", s), small_settings)[0].rows for s in (0, 1)]
+    rows = [run_cells((REGION_CASE, "by region", s), small_settings)[0].rows for s in (0, 1)]
     assert not set(rows[0]) & set(rows[1])
 
 
@@ -37,8 +37,8 @@ def test_warnings_of_training_are_kept_in_the_cell(small_settings, monkeypatch):
         warnings.warn("stopped early", ConvergenceWarning, stacklevel=1)
         return {}
 
-    monkeypatch.setattr(cells, "route_all", warn)
-    assert run_task(Task("severe", "synthetic", 0), small_settings)[0].warned == ("stopped early",)
+    monkeypatch.setattr(run, "run_methods", warn)
+    assert run_cells(("severe", "synthetic", 0), small_settings)[0].warned == ("stopped early",)
 
 
 def test_radial_features_approximate_the_kernel():

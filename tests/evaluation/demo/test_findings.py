@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from mild.evaluation.demo.blocks import Block
 from mild.evaluation.demo.findings import caption, findings
-from mild.evaluation.demo.run import DemoResults
+from mild.evaluation.demo.run import Block, DemoResults
 
 
 def changed(results: DemoResults, **rows) -> DemoResults:

@@ -8,7 +8,7 @@ import pytest
 from mild.core.costs import cheapest
 from mild.core.margins import expert_mass, theory_margins
 from mild.data.datasets import digits_scenario, regions
-from mild.evaluation.demo.methods import METHODS, route_all
+from mild.evaluation.demo.run import METHODS, run_methods
 from mild.metrics import best_constant, deferral_loss, oracle_loss
 from mild.routers.linear import LinearRouter
 
@@ -20,11 +20,11 @@ def scenario():
 
 @pytest.fixture(scope="module")
 def routed(scenario, small_settings):
-    return route_all(scenario.train, scenario.test, small_settings, scenario.largest_cost)
+    return run_methods(scenario.train, scenario.test, small_settings, scenario.largest_cost)
 
 
 def test_every_method_of_the_table_decides_for_every_row(scenario, routed):
-    assert list(routed) == [method.key for method in METHODS if method.key != "label"]
+    assert list(routed) == [key for key, _, _ in METHODS if key != "label"]
     for routing in routed.values():
         assert routing.chosen.shape == (len(scenario.test.X),)
 
@@ -59,7 +59,7 @@ def test_argmax_and_stationary_differ_with_theory_margins_only_in_the_decision(s
 
 def test_label_row_asks_the_cheapest_expert_of_each_class(small_settings):
     train, test = regions(400, random_state=0).halves()
-    routed = route_all(train, test, small_settings, 1.0, by_label=True)
+    routed = run_methods(train, test, small_settings, 1.0, by_label=True)
     means = np.array([train.costs[train.labels == y].mean(axis=0) for y in range(4)])
     assert np.array_equal(routed["label"].chosen, cheapest(means)[test.labels])
 

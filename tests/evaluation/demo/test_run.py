@@ -7,8 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from mild.evaluation.demo.run import run_demo
-from mild.evaluation.demo.settings import DemoSettings
+from mild.evaluation.demo.run import DemoSettings, run_demo
 
 
 def test_there_is_one_block_per_scenario_in_order(small_results):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mild.errors import InvalidInputError, OptionError
-from mild.evaluation.demo.settings import DemoSettings
+from mild.evaluation.demo.run import DemoSettings
 
 
 def test_the_default_is_all_setups_both_experts_both_costs_five_seeds():

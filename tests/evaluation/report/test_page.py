@@ -12,6 +12,7 @@ import pytest
 from mild.data import outcome_costs
 from mild.errors import InvalidInputError
 from mild.evaluation.report import build_document, render
+from mild.evaluation.report.page import clean
 from report_cases import NAMES, cost_router, larger_case, make_table
 
 EVIL = [
@@ -179,3 +180,19 @@ def test_a_sentence_begins_with_a_capital_unless_with_a_name(name, start):
     document = build_document(cost_router(), *larger_case(150))
     document["verdict"]["sentence"] = f"Routing pays: {name} costs 0.1 less."
     assert f'<p class="lead">{start} 0.1 less.</p>' in render(document)
+
+
+@pytest.mark.parametrize("text", ["a\x00b", "a\x1bb", "a\ud800b", "a\x85b", "a\uffffb"])
+def test_what_html_forbids_is_replaced(text):
+    assert clean({text: [text]}) == {"a�b": ["a�b"]}
+
+
+def test_marks_that_turn_the_text_around_are_dropped():
+    assert clean("user\u202egnp.exe\u2066") == "usergnp.exe"
+    assert clean("tab\tand\nline") == "tab\tand\nline"
+
+
+def test_names_break_behind_underscores_and_markup_in_them_is_text():
+    document = build_document(cost_router(), *larger_case(150))
+    document["regrets"]["rows"][0]["group"] = "world_<b>history"
+    assert "<small>world_<wbr>&lt;b&gt;history</small>" in render(document)

@@ -12,7 +12,7 @@ from mild.artifact import load, save
 from mild.data import read_outcomes
 from mild.evaluation.tasks import (
     CostTerms,
-    Seen,
+    TrainingQueryIndex,
     asking_prices,
     evaluate_choices,
     fit_task,
@@ -53,8 +53,8 @@ def test_the_folder_says_what_counted_and_what_was_seen(tmp_path):
     notes = router.metadata["notes"]
     assert notes["cost"]["words"] == task.words
     assert notes["table"]["fingerprint"] == task.table.fingerprint()
-    assert Seen.by(router).overlap(task.table).seen == 150
-    assert Seen.by(router).overlap(task_of(1).table).seen == 0
+    assert TrainingQueryIndex.by(router).overlap(task.table).seen == 150
+    assert TrainingQueryIndex.by(router).overlap(task_of(1).table).seen == 0
 
 
 def test_notes_survive_a_second_saving(tmp_path):

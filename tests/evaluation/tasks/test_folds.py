@@ -8,8 +8,7 @@ import pytest
 
 from mild.data import read_outcomes
 from mild.errors import InvalidInputError
-from mild.evaluation.tasks import CostTerms, make_task, search_folds, task_splits
-from mild.evaluation.tasks.folds import possible_folds
+from mild.evaluation.tasks import CostTerms, make_task, possible_folds, search_folds, task_splits
 from outcome_cases import make_columns
 
 

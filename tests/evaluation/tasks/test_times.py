@@ -10,7 +10,7 @@ import pytest
 
 from mild.data import read_outcomes
 from mild.errors import DataFileError
-from mild.evaluation.tasks.times import moments
+from mild.evaluation.tasks.splitting import moments
 from outcome_cases import make_columns
 
 

@@ -81,8 +81,8 @@ def replay(
     """
     from mild.artifact import load
     from mild.artifact.prices import is_priced, new_prices
+    from mild.evaluation.replay import read_errors, read_texts
     from mild.evaluation.replay import replay as estimate
-    from mild.evaluation.replay.files import read_errors, read_texts
     from mild.gateway.ledger import ledger_reader
     from mild.gateway.ledger.places import place_of
     from mild.gateway.ledger.times import moment

@@ -22,8 +22,8 @@ from mild.distributed.shards.sums import Moments, Survey, merged_marks
 from mild.distributed.shards.workers import Workers
 from mild.errors import InvalidInputError
 from mild.evaluation.tasks import CostTerms, Task, make_task
-from mild.evaluation.tasks.inputs import contents
-from mild.evaluation.tasks.seen import Seen
+from mild.evaluation.tasks.fitting import contents
+from mild.evaluation.tasks.training_queries import TrainingQueryIndex
 from mild.features import TextFeatures, make_features
 from mild.features.embedding import scale_rows
 from mild.features.hashing import HashingFeatures
@@ -65,7 +65,7 @@ class ShardedFit:
     task: Task
     features: Any
     fingerprint: str
-    seen: Seen
+    seen: TrainingQueryIndex
     findings: tuple[Finding, ...] = ()
     settled: str | None = None
     evaluations: int = 0

@@ -26,7 +26,7 @@ from mild.distributed.shards.store import Store
 from mild.distributed.shards.sums import Moments, Survey, TargetSums, merged_marks
 from mild.errors import DataFileError
 from mild.evaluation.tasks import CostTerms
-from mild.evaluation.tasks.seen import Seen
+from mild.evaluation.tasks.training_queries import TrainingQueryIndex
 from mild.features import TextFeatures
 from mild.features.hashing import HashingFeatures
 from mild.routers.objective import LinearObjective, RowLoss, single_blas_thread
@@ -103,7 +103,9 @@ class Holder:
 
         return [found for found in self._each(pick) if found is not None]
 
-    def read(self, setup: Setup, moments: bool, rows: Rows) -> tuple[list[Read], Seen]:
+    def read(
+        self, setup: Setup, moments: bool, rows: Rows
+    ) -> tuple[list[Read], TrainingQueryIndex]:
         """Make the features of every part, and tell what a fit wants to know about them."""
         self._make_room(setup)
         seen = _Total(merged_marks(), merged_marks)
@@ -179,7 +181,7 @@ class Holder:
 
     def _read(
         self, part: Part, setup: Setup, moments: bool, rows: IntArray | None
-    ) -> tuple[Read, Seen]:
+    ) -> tuple[Read, TrainingQueryIndex]:
         step = self._built(setup.step)
         number, n = part.number, setup.rows[part.number]
         p, d = len(self.dataset.expert_names), step.n_features
@@ -188,7 +190,7 @@ class Holder:
         self._scaled.discard(number)
         picker = _Picker(rows)
         found: Moments | None = None
-        seen: list[Seen] = []
+        seen: list[TrainingQueryIndex] = []
         at = 0
         for piece in self.dataset.read(part):
             if not piece.rows:
@@ -199,7 +201,7 @@ class Holder:
                 made = _transformed(step, piece)
                 costs[at : at + piece.rows] = self.terms.costs(piece)
             X[at : at + piece.rows] = made
-            seen.append(Seen.of(piece))
+            seen.append(TrainingQueryIndex.of(piece))
             if moments:
                 here = Moments.of(made)
                 found = here if found is None else found + here

@@ -7,7 +7,7 @@ from pathlib import Path
 from mild.artifact import save
 from mild.artifact.sources import source_of
 from mild.distributed.shards.fitting import ShardedFit
-from mild.evaluation.tasks.notes import task_notes
+from mild.evaluation.tasks.task import task_notes
 from mild.metrics import expert_shares
 
 __all__ = ["save_shards"]

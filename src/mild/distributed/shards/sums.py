@@ -9,7 +9,7 @@ import numpy as np
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.costs import cheapest_of
-from mild.evaluation.tasks.seen import MOST_MARKS, Seen
+from mild.evaluation.tasks.training_queries import MOST_MARKS, TrainingQueryIndex
 from mild.routers.margin_sums import MarginSums, fixed_margins, margin_sums
 from mild.routers.targets import LABEL_LOSSES, LossOptions, raw_rewards
 
@@ -142,10 +142,10 @@ class TargetSums:
         return TargetSums(self.labels + other.labels, self.rewards + other.rewards, margins)
 
 
-def merged_marks(*lots: Seen) -> Seen:
+def merged_marks(*lots: TrainingQueryIndex) -> TrainingQueryIndex:
     """Marks of several lots of queries together."""
     if not lots:
-        return Seen(np.zeros(0, np.uint64))
+        return TrainingQueryIndex(np.zeros(0, np.uint64))
     marks = np.unique(np.concatenate([lot.marks for lot in lots]))
     whole = all(lot.complete for lot in lots) and marks.size <= MOST_MARKS
-    return Seen(marks[:MOST_MARKS], whole)
+    return TrainingQueryIndex(marks[:MOST_MARKS], whole)

@@ -1,8 +1,10 @@
-"""The methods that are compared, each as a search over its own strength."""
+"""The methods that are compared, each as a search over its own strength, and how one is run."""
 
 from __future__ import annotations
 
 import importlib.util
+import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from mild.core.arrays import IntArray
-from mild.errors import check_option
+from mild.errors import TuningInterruptedWarning, check_option
 
-__all__ = ["METHODS", "TUNED", "Context", "Method", "chosen_methods"]
+__all__ = ["METHODS", "TUNED", "Choices", "Context", "Method", "chosen_methods", "run_method"]
 
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
@@ -152,8 +154,43 @@ def chosen_methods(names: Sequence[str] | None = None) -> tuple[tuple[Method, ..
     return tuple(m for m in asked if m not in missing), [m.label for m in missing]
 
 
-def plain(value: Any) -> Any:
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """What a method did on the test rows of one split.
+
+    Attributes
+    ----------
+    chosen : (n_test,) experts
+    found : what its search settled on, JSON-ready
+    seconds : time to search, fit and decide
+    """
+
+    chosen: IntArray
+    found: dict[str, Any]
+    seconds: float
+
+
+def run_method(
+    method: Method, context: Context, X_train: Any, train_costs: Any, X_test: Any
+) -> Choices:
+    """Fit a method on training rows and let it choose on test rows."""
+    start = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            # An interrupted search keeps its best so far; an interrupted comparison ends.
+            warnings.simplefilter("error", TuningInterruptedWarning)
+            router = method.build(context).fit(X_train, train_costs)
+    except TuningInterruptedWarning as error:
+        raise KeyboardInterrupt from error
+    chosen = router.predict(X_test)
+    found = {name: _plain(value) for name, value in getattr(router, "best_params_", {}).items()}
+    if hasattr(router, "best_family_"):
+        found = {"family": router.best_family_, **found}
+    return Choices(chosen, found, time.perf_counter() - start)
+
+
+def _plain(value: Any) -> Any:
     """A parameter as JSON knows it."""
     if isinstance(value, (np.ndarray, tuple, list)):
-        return [plain(entry) for entry in value]
+        return [_plain(entry) for entry in value]
     return value.item() if isinstance(value, np.generic) else value

@@ -1,4 +1,4 @@
-"""What a comparison found, ready for a table, a file or a report."""
+"""The result of a comparison, ready for a table, a file or a report."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Comparison:
     statement : whether routing pays
     expert_names : names of the experts
     oracle : mean cost of the cheapest expert of every test row
-    oracle_shares : (n_experts,) whom it asks, ties to the lowest index
+    oracle_shares : (n_experts,) how often each expert is the cheapest, ties to the lowest index
     n_rows, n_train, n_test : rows in all, and per split on average
     n_splits, confidence : what the intervals rest on; they hold for all methods at once
     left_out : methods that lack a package

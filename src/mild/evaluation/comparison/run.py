@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mild.core.arrays import FloatArray, IntArray, check_costs
 from mild.data.splits import Split, folds
-from mild.errors import InvalidInputError, TuningInterruptedWarning
-from mild.evaluation.comparison.inputs import Inputs
-from mild.evaluation.comparison.methods import Context, Method, plain
+from mild.errors import InvalidInputError
+from mild.evaluation.comparison.methods import Choices, Context, Method, run_method
 from mild.evaluation.comparison.outcome import Comparison, Row
 from mild.metrics import (
     Statement,
@@ -35,10 +32,55 @@ from mild.metrics import (
     state,
 )
 
-__all__ = ["Progress", "compare"]
+__all__ = ["Inputs", "MatrixInputs", "Progress", "TextInputs", "compare"]
 
 #: Called with fits done, fits in all, and what was just done.
 Progress: TypeAlias = Callable[[int, int, str], Any]
+
+
+class Inputs(Protocol):
+    """Rows that can be turned into features, learned from the training rows alone."""
+
+    def __len__(self) -> int:
+        """Number of rows."""
+
+    def features(self, train: IntArray, test: IntArray) -> tuple[Any, Any]:
+        """Features (n, d) of the training and of the test rows."""
+
+
+class MatrixInputs:
+    """Given features (n_rows, n_features), standardised on the training rows."""
+
+    def __init__(self, X: Any) -> None:
+        self.X = np.asarray(X)
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def features(self, train: IntArray, test: IntArray) -> tuple[Any, Any]:
+        """Standardised features of the training and of the test rows."""
+        known = self.X[train]
+        mean = known.mean(axis=0, dtype=np.float64)
+        spread = known.std(axis=0, dtype=np.float64)
+        spread[spread == 0] = 1.0
+        return tuple(((self.X[i] - mean) / spread).astype(np.float32) for i in (train, test))
+
+
+class TextInputs:
+    """Texts, and a function that makes unfitted text features, which are used as they come."""
+
+    def __init__(self, texts: Sequence[str], make: Callable[[], Any]) -> None:
+        self.texts = texts
+        self.make = make
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def features(self, train: IntArray, test: IntArray) -> tuple[Any, Any]:
+        """Features of the training and of the test rows, fitted on the former."""
+        known = [self.texts[i] for i in train]
+        step = self.make().fit(known)
+        return step.transform(known), step.transform([self.texts[i] for i in test])
 
 
 def compare(
@@ -82,223 +124,185 @@ def compare(
     array = check_costs(costs)
     if len(inputs) != len(array):
         raise InvalidInputError(
-            f"inputs and costs must have as many rows; got {len(inputs)} and {len(array)}."
+            f"inputs and costs must have as many rows; got {len(inputs)} and {len(array)}.",
+            parameter="inputs",
         )
     if not splits:
-        raise InvalidInputError("splits must hold at least one split; got none.")
+        raise InvalidInputError(
+            "splits must hold at least one split; got none.", parameter="splits"
+        )
     if not methods or methods[0].key != "constant":
-        raise InvalidInputError("methods must begin with the best constant.")
+        raise InvalidInputError("methods must begin with the best constant.", parameter="methods")
     groups = np.arange(len(array)) if bundle is None else np.asarray(bundle)
     # Of whole splits: a row that can be compared is tested as often as one that cannot.
     ratio = float(np.mean([len(split.test) / len(split.train) for split in splits]))
-    splits, not_compared = _compared(array, splits)
+    splits, not_compared = _comparable_splits(array, splits)
     total = len(splits) * len(methods)
     report = progress or (lambda done, of, text: None)
     report(0, total, "features")
-    parts: list[dict[str, dict[str, Any]]] = []
+    choices: list[dict[str, Choices]] = []
     for number, split in enumerate(splits):
         X_train, X_test = inputs.features(split.train, split.test)
         context = Context(folds(groups[split.train], n_folds, seed), largest, seed, jobs)
-        part: dict[str, dict[str, Any]] = {}
+        part: dict[str, Choices] = {}
         for method in methods:
-            part[method.key] = _judge(
-                method, context, X_train, array[split.train], X_test, array[split.test]
-            )
+            part[method.key] = run_method(method, context, X_train, array[split.train], X_test)
             report(number * len(methods) + len(part), total, f"split {number + 1}, {method.label}")
-        parts.append(part)
-    drawn = _Drawn(array, splits, ratio, parts, groups, unit, confidence, seed)
-    return replace(
-        _gather(drawn, methods, tuple(expert_names), prices, left_out), not_compared=not_compared
+        choices.append(part)
+    run = _Run(array, splits, ratio, choices, groups, unit, confidence, seed)
+    others = [method.key for method in methods[1:]]
+    intervals = run.intervals(others) if others else {}
+    rows = tuple(run.row(method, prices, intervals.get(method.key)) for method in methods)
+    chosen = "tune" if "tune" in others else min(rows[1:] or rows, key=lambda row: row.mean).key
+    tests = [array[split.test] for split in splits]
+    return Comparison(
+        rows=rows,
+        chosen=chosen,
+        statement=run.statement(rows, chosen, expert_names),
+        expert_names=tuple(expert_names),
+        oracle=float(np.mean([oracle_loss(test) for test in tests])),
+        oracle_shares=np.mean([oracle_shares(test) for test in tests], axis=0),
+        n_rows=len(array),
+        n_train=float(np.mean([len(split.train) for split in splits])),
+        n_test=float(np.mean([len(split.test) for split in splits])),
+        n_splits=len(splits),
+        confidence=confidence,
+        left_out=tuple(left_out),
+        dropped=sum(split.dropped for split in splits),
+        not_compared=not_compared,
     )
 
 
-def _compared(costs: FloatArray, splits: Sequence[Split]) -> tuple[Sequence[Split], str | None]:
+def _comparable_splits(
+    costs: FloatArray, splits: Sequence[Split]
+) -> tuple[Sequence[Split], str | None]:
     """Splits that test on the rows that can be compared, and what was left out, in a sentence."""
     tested = np.unique(np.concatenate([split.test for split in splits]))
     common = common_rows(costs[tested])
     rows = np.zeros(len(costs), dtype=bool)
     rows[tested] = common.rows
-    held = [replace(split, test=split.test[rows[split.test]]) for split in splits]
-    if common.complete and not all(len(split.test) for split in held):
+    kept = [replace(split, test=split.test[rows[split.test]]) for split in splits]
+    if common.complete and not all(len(split.test) for split in kept):
         return splits, replace(common, complete=False).sentence
-    return held, common.sentence
+    return kept, common.sentence
 
 
 @dataclass(frozen=True, eq=False)
-class _Drawn:
-    """What was judged: rows, splits, what each method did there, and what its interval counts."""
+class _Run:
+    """Rows, splits, and what each method chose in each split."""
 
     costs: FloatArray
     splits: Sequence[Split]
     test_over_train: float
-    parts: Sequence[dict[str, dict[str, Any]]]
+    choices: Sequence[dict[str, Choices]]
     bundle: IntArray
     unit: str
     confidence: float
     seed: int
 
-    def judged(self, key: str) -> tuple[int, int]:
+    def paid(self, key: str) -> list[FloatArray]:
+        """Cost (n_test,) of a method's choices in each split, NaN where unknown."""
+        return [
+            chosen_costs(self.costs[split.test], part[key].chosen)
+            for split, part in zip(self.splits, self.choices, strict=True)
+        ]
+
+    def counts(self, key: str) -> tuple[int, int]:
         """Distinct rows and bundles, over all splits, behind a method's difference to the constant."""
         known = np.zeros((len(self.costs), 2), dtype=bool)
-        for split, part in zip(self.splits, self.parts, strict=True):
-            for column, name in enumerate((key, "constant")):
-                known[split.test, column] |= part[name]["known"]
+        for column, name in enumerate((key, "constant")):
+            for split, paid in zip(self.splits, self.paid(name), strict=True):
+                known[split.test, column] |= ~np.isnan(paid)
         return count_judged(known, self.bundle)
 
-    def differences(self, keys: Sequence[str]) -> list[FloatArray]:
-        """Rows (n_test, methods) of each split: method minus constant."""
-        return [
-            np.column_stack([part[key]["rows"] - part["constant"]["rows"] for key in keys])
-            for part in self.parts
+    def intervals(self, keys: Sequence[str]) -> dict[str, tuple[float, float, float]]:
+        """Estimate, low and high of each method's mean cost minus the best constant's."""
+        constant, others = self.linearised("constant"), [self.linearised(key) for key in keys]
+        rows = [
+            np.column_stack([other[s] - constant[s] for other in others])
+            for s in range(len(self.splits))
         ]
+        tested = self.bundle[np.concatenate([split.test for split in self.splits])]
+        pooled = clustered_rows(np.concatenate(rows), tested)
+        if len(self.splits) == 1:
+            # One bundle has no spread; the statement says that it is too few.
+            apart = pooled if len(pooled) > 1 else rows[0]
+            found = simultaneous_intervals(apart, self.confidence, self.seed)
+        else:
+            means = np.array([part.mean(axis=0) for part in rows])
+            # Splits may agree by chance; the spread over rows is a lower limit of the error.
+            floor = np.zeros(len(keys))
+            if len(pooled) > 1:
+                floor = pooled.std(axis=0, ddof=1) / np.sqrt(len(pooled))
+            found = resampled_intervals(means, self.test_over_train, self.confidence, floor)
+        return {
+            key: (float(found.estimate[j]), float(found.low[j]), float(found.high[j]))
+            for j, key in enumerate(keys)
+        }
 
+    def linearised(self, key: str) -> list[FloatArray]:
+        """Rows (n_test,) of each split whose mean is the method's mean cost."""
+        return [linearised_rows(paid[:, None])[:, 0] for paid in self.paid(key)]
 
-def _judge(
-    method: Method,
-    context: Context,
-    X_train: Any,
-    train_costs: FloatArray,
-    X_test: Any,
-    test_costs: FloatArray,
-) -> dict[str, Any]:
-    start = time.perf_counter()
-    try:
-        with warnings.catch_warnings():
-            # A search that is stopped keeps its best; whoever stops a comparison wants it to end.
-            warnings.simplefilter("error", TuningInterruptedWarning)
-            router = method.build(context).fit(X_train, train_costs)
-    except TuningInterruptedWarning as error:
-        raise KeyboardInterrupt from error
-    chosen = router.predict(X_test)
-    paid = chosen_costs(test_costs, chosen)
-    found = {name: plain(value) for name, value in getattr(router, "best_params_", {}).items()}
-    if hasattr(router, "best_family_"):
-        found = {"family": router.best_family_, **found}
-    return {
-        "chosen": chosen,
-        "rows": linearised_rows(paid[:, None])[:, 0],
-        "known": ~np.isnan(paid),
-        "seconds": time.perf_counter() - start,
-        "found": found,
-    }
+    def row(
+        self,
+        method: Method,
+        prices: FloatArray | None,
+        difference: tuple[float, float, float] | None,
+    ) -> Row:
+        own = [part[method.key] for part in self.choices]
+        tests = [self.costs[split.test] for split in self.splits]
+        judged = list(zip(tests, (one.chosen for one in own), strict=True))
+        recall = np.array([expert_recall(test, chosen) for test, chosen in judged])
+        known = (~np.isnan(recall)).sum(axis=0)
+        price = None
+        if prices is not None:
+            pairs = zip(self.splits, own, strict=True)
+            price = float(np.mean([np.nanmean(prices[s.test, o.chosen]) for s, o in pairs]))
+        rows, units = self.counts(method.key)
+        p = self.costs.shape[1]
+        return Row(
+            key=method.key,
+            label=method.label,
+            what=method.what,
+            costs=np.array([part.mean() for part in self.linearised(method.key)]),
+            shares=np.mean([expert_shares(one.chosen, p) for one in own], axis=0),
+            recall=np.where(known > 0, np.nansum(recall, axis=0) / np.maximum(known, 1), np.nan),
+            balanced=balanced_deferral_loss(
+                np.concatenate(tests), np.concatenate([one.chosen for one in own])
+            ),
+            control=float(np.mean([shuffled_control(test, chosen) for test, chosen in judged])),
+            price=price,
+            difference=difference,
+            seconds=float(np.mean([one.seconds for one in own])),
+            found=[one.found for one in own],
+            rows=rows,
+            units=units,
+            identical=all(
+                np.array_equal(part[method.key].chosen, part["constant"].chosen)
+                for part in self.choices
+            ),
+        )
 
-
-def _gather(
-    drawn: _Drawn,
-    methods: Sequence[Method],
-    expert_names: tuple[str, ...],
-    prices: FloatArray | None,
-    left_out: Sequence[str],
-) -> Comparison:
-    others = [method.key for method in methods[1:]]
-    intervals = _intervals(drawn, others) if others else {}
-    rows = tuple(_row(method, drawn, prices, intervals.get(method.key)) for method in methods)
-    chosen = "tune" if "tune" in others else min(rows[1:] or rows, key=lambda row: row.mean).key
-    costs, splits = drawn.costs, drawn.splits
-    tests = [costs[split.test] for split in splits]
-    return Comparison(
-        rows,
-        chosen,
-        _statement(rows, chosen, drawn, expert_names),
-        expert_names,
-        float(np.mean([oracle_loss(test) for test in tests])),
-        np.mean([oracle_shares(test) for test in tests], axis=0),
-        len(costs),
-        float(np.mean([len(split.train) for split in splits])),
-        float(np.mean([len(split.test) for split in splits])),
-        len(splits),
-        drawn.confidence,
-        tuple(left_out),
-        sum(split.dropped for split in splits),
-    )
-
-
-def _intervals(drawn: _Drawn, keys: Sequence[str]) -> dict[str, tuple[float, float, float]]:
-    splits, rows = drawn.splits, drawn.differences(keys)
-    tested = drawn.bundle[np.concatenate([split.test for split in splits])]
-    pooled = clustered_rows(np.concatenate(rows), tested)
-    if len(splits) == 1:
-        # One bundle has no spread; the statement says that it is too few.
-        apart = pooled if len(pooled) > 1 else rows[0]
-        found = simultaneous_intervals(apart, drawn.confidence, drawn.seed)
-    else:
-        means = np.array([part.mean(axis=0) for part in rows])
-        # Splits may agree by chance; the rows themselves say how much that means.
-        floor = np.zeros(len(keys))
-        if len(pooled) > 1:
-            floor = pooled.std(axis=0, ddof=1) / np.sqrt(len(pooled))
-        found = resampled_intervals(means, drawn.test_over_train, drawn.confidence, floor)
-    return {
-        key: (float(found.estimate[j]), float(found.low[j]), float(found.high[j]))
-        for j, key in enumerate(keys)
-    }
-
-
-def _row(
-    method: Method,
-    drawn: _Drawn,
-    prices: FloatArray | None,
-    difference: tuple[float, float, float] | None,
-) -> Row:
-    splits = drawn.splits
-    own = [part[method.key] for part in drawn.parts]
-    tests = [drawn.costs[split.test] for split in splits]
-    p = drawn.costs.shape[1]
-    recall = np.array([expert_recall(t, o["chosen"]) for t, o in zip(tests, own, strict=True)])
-    known = (~np.isnan(recall)).sum(axis=0)
-    price = None
-    if prices is not None:
-        paid = [
-            np.nanmean(prices[split.test, one["chosen"]])
-            for split, one in zip(splits, own, strict=True)
-        ]
-        price = float(np.mean(paid))
-    rows, units = drawn.judged(method.key)
-    return Row(
-        method.key,
-        method.label,
-        method.what,
-        np.array([one["rows"].mean() for one in own]),
-        np.mean([expert_shares(one["chosen"], p) for one in own], axis=0),
-        np.where(known > 0, np.nansum(recall, axis=0) / np.maximum(known, 1), np.nan),
-        balanced_deferral_loss(
-            np.concatenate(tests), np.concatenate([one["chosen"] for one in own])
-        ),
-        float(np.mean([shuffled_control(t, o["chosen"]) for t, o in zip(tests, own, strict=True)])),
-        price,
-        difference,
-        float(np.mean([one["seconds"] for one in own])),
-        [one["found"] for one in own],
-        rows,
-        units,
-        all(
-            np.array_equal(part[method.key]["chosen"], part["constant"]["chosen"])
-            for part in drawn.parts
-        ),
-    )
-
-
-def _statement(
-    rows: Sequence[Row], chosen: str, drawn: _Drawn, expert_names: tuple[str, ...]
-) -> Statement:
-    constant = rows[0]
-    row = next(row for row in rows if row.key == chosen)
-    n_splits, n_methods = len(drawn.splits), len(rows) - 1
-    dollars = None
-    if row.price is not None and constant.price is not None:
-        dollars = row.price - constant.price
-    return state(
-        row.label,
-        expert_names[int(np.argmax(constant.shares))],
-        row.difference or (0.0, 0.0, 0.0),
-        rows=row.rows,
-        units=row.units,
-        unit=drawn.unit,
-        confidence=drawn.confidence,
-        notes=(
-            "one split" if n_splits == 1 else f"{n_splits} splits",
-            f"{n_methods} method{'' if n_methods == 1 else 's'} compared",
-        ),
-        dollars=dollars,
-        identical=row.identical,
-    )
+    def statement(self, rows: Sequence[Row], chosen: str, expert_names: Sequence[str]) -> Statement:
+        constant = rows[0]
+        row = next(row for row in rows if row.key == chosen)
+        n_splits, n_methods = len(self.splits), len(rows) - 1
+        dollars = None
+        if row.price is not None and constant.price is not None:
+            dollars = row.price - constant.price
+        return state(
+            row.label,
+            expert_names[int(np.argmax(constant.shares))],
+            row.difference or (0.0, 0.0, 0.0),
+            rows=row.rows,
+            units=row.units,
+            unit=self.unit,
+            confidence=self.confidence,
+            notes=(
+                "one split" if n_splits == 1 else f"{n_splits} splits",
+                f"{n_methods} method{'' if n_methods == 1 else 's'} compared",
+            ),
+            dollars=dollars,
+            identical=row.identical,
+        )

@@ -2,7 +2,6 @@
 
 from mild.evaluation.demo.findings import findings
 from mild.evaluation.demo.results import document, write_results
-from mild.evaluation.demo.run import DemoResults, run_demo
-from mild.evaluation.demo.settings import DemoSettings
+from mild.evaluation.demo.run import DemoResults, DemoSettings, run_demo
 
 __all__ = ["DemoResults", "DemoSettings", "document", "findings", "run_demo", "write_results"]

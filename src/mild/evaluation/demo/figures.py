@@ -10,9 +10,8 @@ import numpy as np
 
 from mild.data.datasets import SETUPS, class_densities, expert_accuracies
 from mild.errors import MissingExtraError
-from mild.evaluation.demo.blocks import REFERENCE, Block
 from mild.evaluation.demo.pictures import Picture
-from mild.evaluation.demo.run import DemoResults
+from mild.evaluation.demo.run import REFERENCE, Block, DemoResults
 
 __all__ = ["check_matplotlib", "draw_overview", "draw_pictures"]
 

@@ -5,25 +5,71 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from mild.evaluation.demo.blocks import REFERENCE, Block, verdict_of
-from mild.evaluation.demo.run import DemoResults
+from mild.evaluation.demo.run import REFERENCE, Block, DemoResults, verdict_of
 
 __all__ = ["caption", "findings"]
 
+TUNED = "mild_tuned_stationary"
+THEORY = ("mild_theory_argmax", "mild_theory_stationary")
+
 
 def findings(results: DemoResults) -> list[str]:
-    """Sentences on who beats whom, counted over the digits blocks by their intervals."""
-    blocks = results.blocks
+    """Sentences on which method beats which, counted over the digits blocks by their intervals."""
+    blocks, region = results.blocks, results.region_block
+
+    def against(first: str, second: str) -> list[str]:
+        return [verdict_of(block.pairs[first, second]) for block in blocks]
+
+    def against_tdef(key: str) -> list[str]:
+        return [block.row(key).verdict for block in blocks]
+
+    first = f"MILD tuned, stationary, against TDEF: {_tally(against_tdef(TUNED))}."
+    gains = [block for block in blocks if block.row(TUNED).verdict == "better"]
+    if gains:
+        most = min(gains, key=lambda block: block.row(TUNED).mean - block.row(REFERENCE).mean)
+        first += (
+            f" The largest gain is from {most.row(REFERENCE).mean:.4f} to "
+            f"{most.row(TUNED).mean:.4f} ({_name(most)})."
+        )
+    worst = max(blocks, key=lambda block: block.pairs[THEORY].estimate)
+    behind = against("mild_theory_argmax", "constant").count("worse")
+    pays = against(TUNED, "constant").count("better")
+    leaders = Counter(block.leader.label for block in blocks).most_common()
+    marked = sum(any(row.best for row in block.rows) for block in blocks)
+    n_blocks = _count(len(blocks), "block")
+    tdef, uniform, _, theory, argmax, _ = results.tail
+    learned = [
+        f"{entry.label} asks the best expert for {100 * entry.agreement:.1f} % of the inputs "
+        f"(cost {entry.loss:.4f})"
+        for entry in results.line.learned
+    ]
     return [
-        _against_tdef(blocks),
-        _margins(blocks),
-        _argmax(blocks),
-        _tuned_argmax(blocks),
-        _constant(blocks),
-        _leaders(blocks),
-        _regions(results),
-        _tail(results),
-        _line(results),
+        first,
+        f"MILD with equal margins against TDEF: {_tally(against_tdef('mild_uniform'))}; tuning the "
+        f"margins on top of that: {_tally(against(TUNED, 'mild_uniform'))}.",
+        f"The theory's unequal margins decided by argmax, against the same loss decided by the "
+        f"stationary rule: {_tally(against(*THEORY))}. The largest gap is "
+        f"{worst.row(THEORY[0]).mean:.4f} to {worst.row(THEORY[1]).mean:.4f} ({_name(worst)}); in "
+        f"{_count(behind, 'block')} argmax is worse than the best constant.",
+        f"With margins tuned for it, argmax against the stationary rule: "
+        f"{_tally(against('mild_tuned_argmax', TUNED))}.",
+        f"Routing pays in {pays} of {n_blocks}: MILD tuned, stationary, beats the best constant "
+        f"there by its interval.",
+        f"Blocks in which a method has the least mean loss: "
+        f"{'; '.join(f'{label}: {number}' for label, number in leaders)}. In {marked} of "
+        f"{n_blocks} the leader earns the mark. MILD tuned, stationary, against kNN: "
+        f"{_tally(against(TUNED, 'knn'))}.",
+        f"Experts that specialise by region: MILD tuned, stationary, "
+        f"{region.row(TUNED).mean:.4f}, best constant {region.row('constant').mean:.4f}, a router "
+        f"told the true label {region.row('label').mean:.4f}: the label is worth nothing there, the "
+        f"input is.",
+        f"Among 20 experts with a long tail of shares and 400 rows, mean of "
+        f"{_count(len(tdef.losses), 'draw')}: TDEF {tdef.losses.mean():.4f}, MILD with equal margins "
+        f"{uniform.losses.mean():.4f}, with theory margins from best counts "
+        f"{theory.losses.mean():.4f} (by argmax {argmax.losses.mean():.4f}); the rarer half of the "
+        f"experts is found for {100 * tdef.recall.mean():.0f}, {100 * uniform.recall.mean():.0f} and "
+        f"{100 * theory.recall.mean():.0f} % of its inputs.",
+        f"On the line, where the best cost is {results.line.best_loss:.4f}: {'; '.join(learned)}.",
     ]
 
 
@@ -49,103 +95,6 @@ def caption(results: DemoResults) -> str:
         f"the two rules agree. Real experts' costs are taken on the rows they learned from, as in "
         f"the paper."
     )
-
-
-def _against_tdef(blocks: Sequence[Block]) -> str:
-    key = "mild_tuned_stationary"
-    verdicts = [block.row(key).verdict for block in blocks]
-    sentence = f"MILD tuned, stationary, against TDEF: {_tally(verdicts)}."
-    gains = [block for block in blocks if block.row(key).verdict == "better"]
-    if not gains:
-        return sentence
-    most = min(gains, key=lambda block: block.row(key).mean - block.row(REFERENCE).mean)
-    return (
-        f"{sentence} The largest gain is from {most.row(REFERENCE).mean:.4f} to "
-        f"{most.row(key).mean:.4f} ({_name(most)})."
-    )
-
-
-def _margins(blocks: Sequence[Block]) -> str:
-    uniform = [block.row("mild_uniform").verdict for block in blocks]
-    gained = [verdict_of(block.pairs["mild_tuned_stationary", "mild_uniform"]) for block in blocks]
-    return (
-        f"MILD with equal margins against TDEF: {_tally(uniform)}; tuning the margins on top of "
-        f"that: {_tally(gained)}."
-    )
-
-
-def _argmax(blocks: Sequence[Block]) -> str:
-    pair = ("mild_theory_argmax", "mild_theory_stationary")
-    verdicts = [verdict_of(block.pairs[pair]) for block in blocks]
-    worst = max(blocks, key=lambda block: block.pairs[pair].estimate)
-    behind = sum(
-        verdict_of(block.pairs["mild_theory_argmax", "constant"]) == "worse" for block in blocks
-    )
-    return (
-        f"The theory's unequal margins decided by argmax, against the same loss decided by the "
-        f"stationary rule: {_tally(verdicts)}. The largest gap is "
-        f"{worst.row(pair[0]).mean:.4f} to {worst.row(pair[1]).mean:.4f} ({_name(worst)}); in "
-        f"{_count(behind, 'block')} argmax is worse than the best constant."
-    )
-
-
-def _tuned_argmax(blocks: Sequence[Block]) -> str:
-    pair = ("mild_tuned_argmax", "mild_tuned_stationary")
-    verdicts = [verdict_of(block.pairs[pair]) for block in blocks]
-    return f"With margins tuned for it, argmax against the stationary rule: {_tally(verdicts)}."
-
-
-def _constant(blocks: Sequence[Block]) -> str:
-    verdicts = [verdict_of(block.pairs["mild_tuned_stationary", "constant"]) for block in blocks]
-    pays = sum(verdict == "better" for verdict in verdicts)
-    return (
-        f"Routing pays in {pays} of {_count(len(blocks), 'block')}: MILD tuned, stationary, beats "
-        f"the best constant there by its interval."
-    )
-
-
-def _leaders(blocks: Sequence[Block]) -> str:
-    leaders = Counter(block.leader.label for block in blocks)
-    marked = sum(any(row.best for row in block.rows) for block in blocks)
-    who = "; ".join(f"{label}: {number}" for label, number in leaders.most_common())
-    knn = [verdict_of(block.pairs["mild_tuned_stationary", "knn"]) for block in blocks]
-    return (
-        f"Blocks in which a method has the least mean loss: {who}. In {marked} of "
-        f"{_count(len(blocks), 'block')} the leader earns the mark. MILD "
-        f"tuned, stationary, against kNN: {_tally(knn)}."
-    )
-
-
-def _regions(results: DemoResults) -> str:
-    block = results.region_block
-    return (
-        f"Experts that specialise by region: MILD tuned, stationary, "
-        f"{block.row('mild_tuned_stationary').mean:.4f}, best constant "
-        f"{block.row('constant').mean:.4f}, a router told the true label "
-        f"{block.row('label').mean:.4f}: the label is worth nothing there, the input is."
-    )
-
-
-def _tail(results: DemoResults) -> str:
-    tdef, uniform, _, theory, argmax, _ = results.tail
-    return (
-        f"Among 20 experts with a long tail of shares and 400 rows, mean of "
-        f"{_count(len(tdef.losses), 'draw')}: TDEF {tdef.losses.mean():.4f}, MILD with equal margins "
-        f"{uniform.losses.mean():.4f}, with theory margins from best counts "
-        f"{theory.losses.mean():.4f} (by argmax {argmax.losses.mean():.4f}); the rarer half of the "
-        f"experts is found for {100 * tdef.recall.mean():.0f}, {100 * uniform.recall.mean():.0f} and "
-        f"{100 * theory.recall.mean():.0f} % of its inputs."
-    )
-
-
-def _line(results: DemoResults) -> str:
-    line = results.line
-    parts = [
-        f"{entry.label} asks the best expert for {100 * entry.agreement:.1f} % of the inputs "
-        f"(cost {entry.loss:.4f})"
-        for entry in line.learned
-    ]
-    return f"On the line, where the best cost is {line.best_loss:.4f}: {'; '.join(parts)}."
 
 
 def _tally(verdicts: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""The two pictures: who should serve which part of a line, and of a plane; and who does."""
+"""The two pictures: best and learned regions of a line and of a plane."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.kernel_approximation import Nystroem
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import SplineTransformer
 
@@ -20,12 +21,12 @@ from mild.data.datasets import (
     regions,
 )
 from mild.data.datasets.synthetic import BETAS, SPAN
-from mild.evaluation.demo.cells import REGION_GAMMA, radial_features
 from mild.routers.linear import LinearRouter
 
-__all__ = ["LearnedRegions", "Picture", "draw_line", "draw_plane", "segments"]
+__all__ = ["LearnedRegions", "Picture", "draw_line", "draw_plane", "radial_features", "segments"]
 
 ALPHA = 1e-4
+REGION_GAMMA = 25.0
 GRID = 1001
 SIDE = 160
 
@@ -119,6 +120,15 @@ def _picture(data: RoutingData, grid: FloatArray, best: IntArray, features: Any)
         float(expected.mean(axis=0).min()),
         tuple(learned),
     )
+
+
+def radial_features(X: FloatArray, gamma: float, n_components: int = 128) -> Nystroem:
+    """Nystroem features of the kernel ``exp(-gamma ||x - z||^2)``.
+
+    With them a linear router draws curved borders. Every method sees the same ones.
+    """
+    kept = min(n_components, len(X))
+    return Nystroem(kernel="rbf", gamma=gamma, n_components=kept, random_state=0).fit(X)
 
 
 def segments(positions: FloatArray, chosen: Sequence[int] | IntArray) -> list[dict[str, Any]]:

@@ -1,30 +1,25 @@
-"""What the demo leaves on disk: JSON with every number, CSV with one line per method and seed."""
+"""Write the demo's results: JSON with every number, CSV with one line per method and seed."""
 
 from __future__ import annotations
 
 import csv
-import dataclasses
 import json
 import os
 import platform
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 import mild
 from mild.artifact.files import left_behind, replacing
 from mild.data.datasets import SETUPS
 from mild.errors import DataFileError, OutputExistsError
-from mild.evaluation.demo.blocks import Block, Row
 from mild.evaluation.demo.findings import caption, findings
-from mild.evaluation.demo.methods import METHODS
-from mild.evaluation.demo.pictures import LearnedRegions, Picture, segments
-from mild.evaluation.demo.run import DemoResults
-from mild.metrics import Interval
+from mild.evaluation.demo.pictures import Picture, segments
+from mild.evaluation.demo.run import METHODS, Block, DemoResults, Row
 
 __all__ = ["FILES", "check_folder", "document", "write_results"]
 
@@ -64,7 +59,7 @@ def write_results(
 ) -> list[Path]:
     """Write JSON, CSV and the figures in ``draw``; each file appears whole or not at all.
 
-    Files of an earlier demo that this one does not write are removed: a folder tells of one run.
+    Files of an earlier demo that this one does not write are removed.
     """
     check_folder(folder)
     writers: dict[str, Draw] = {"results.json": _write_json, "results.csv": _write_csv}
@@ -84,7 +79,7 @@ def write_results(
 
 
 def document(results: DemoResults) -> dict[str, Any]:
-    """Everything in plain values: data, seeds, settings, versions, hardware, every number."""
+    """Data, seeds, settings, versions, hardware and every number, JSON-ready."""
     settings = results.settings
     return {
         "schema": SCHEMA,
@@ -97,11 +92,20 @@ def document(results: DemoResults) -> dict[str, Any]:
             "regions": f"{settings.region_samples} points of the unit square per seed, halves",
             "long_tail": "20 Gaussian domains with shares proportional to 1 / k, 400 rows to train on",
         },
-        "settings": dataclasses.asdict(settings),
+        "settings": asdict(settings),
         "seeds": list(range(settings.seeds)),
         "versions": _versions(),
-        "hardware": _hardware(),
-        "methods": [dataclasses.asdict(method) for method in METHODS],
+        "hardware": {
+            "machine": platform.machine(),
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "system": f"{platform.system()} {platform.release()}",
+            "byte_order": sys.byteorder,
+        },
+        "methods": [
+            {"key": key, "label": label, "what": what, "compete": key != "oracle"}
+            for key, label, what in METHODS
+        ],
         "caption": caption(results),
         "findings": findings(results),
         "warnings": results.warned,
@@ -152,10 +156,10 @@ def _block(block: Block) -> dict[str, Any]:
         "experts": block.experts,
         "cost": block.cost,
         "expert_names": list(block.expert_names),
-        "oracle_shares": _numbers(block.oracle_shares),
+        "oracle_shares": block.oracle_shares.tolist(),
         "rows": [_row(row) for row in block.rows],
         "comparisons": [
-            {"method": first, "minus": second, **_interval(interval)}
+            {"method": first, "minus": second, **asdict(interval)}
             for (first, second), interval in block.pairs.items()
         ],
     }
@@ -168,20 +172,16 @@ def _row(row: Row) -> dict[str, Any]:
         "mean": row.mean,
         "std": row.std,
         "losses": list(row.losses),
-        "mean_shares": _numbers(row.shares.mean(axis=0)),
-        "shares": [_numbers(shares) for shares in row.shares],
+        "mean_shares": row.shares.mean(axis=0).tolist(),
+        "shares": row.shares.tolist(),
         "balanced_recall": list(row.recall),
-        "minus_tdef": None if row.against_tdef is None else _interval(row.against_tdef),
+        "minus_tdef": None if row.against_tdef is None else asdict(row.against_tdef),
         "verdict_against_tdef": row.verdict,
         "same_choices_as_tdef": row.same_as_tdef,
         "best": row.best,
         "found": list(row.found),
         "seconds": [round(value, 4) for value in row.seconds],
     }
-
-
-def _interval(interval: Interval) -> dict[str, Any]:
-    return dataclasses.asdict(interval)
 
 
 def _line(picture: Picture) -> dict[str, Any]:
@@ -197,19 +197,14 @@ def _picture(picture: Picture) -> dict[str, Any]:
     return {
         "n_samples": len(picture.data.X),
         "expert_names": list(picture.data.expert_names),
-        "betas": _numbers(picture.data.betas),
+        "betas": [float(beta) for beta in picture.data.betas],
         "best_loss": picture.best_loss,
         "constant_loss": picture.constant_loss,
-        "learned": [_learned(entry) for entry in picture.learned],
+        "learned": [
+            {"label": entry.label, "loss": entry.loss, "agreement_with_best": entry.agreement}
+            for entry in picture.learned
+        ],
     }
-
-
-def _learned(entry: LearnedRegions) -> dict[str, Any]:
-    return {"label": entry.label, "loss": entry.loss, "agreement_with_best": entry.agreement}
-
-
-def _numbers(values: Any) -> list[float]:
-    return [float(value) for value in np.asarray(values)]
 
 
 def _versions() -> dict[str, str]:
@@ -222,18 +217,8 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _hardware() -> dict[str, Any]:
-    return {
-        "machine": platform.machine(),
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "system": f"{platform.system()} {platform.release()}",
-        "byte_order": sys.byteorder,
-    }
-
-
 def _processor() -> str:
-    """Name of the processor; Linux tells it in a file."""
+    """Name of the processor; on Linux from a file."""
     source = Path("/proc/cpuinfo")
     if source.exists():
         for line in source.read_text(encoding="utf-8", errors="replace").splitlines():

@@ -12,10 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from mild.data.datasets import SETUPS
-from mild.evaluation.demo.blocks import REFERENCE, Block, Row
 from mild.evaluation.demo.findings import caption, findings
 from mild.evaluation.demo.long_tail import TailRow, describe
-from mild.evaluation.demo.run import DemoResults
+from mild.evaluation.demo.run import REFERENCE, Block, DemoResults, Row
 
 __all__ = ["block_tables", "render"]
 

@@ -1,5 +1,6 @@
-"""What another router would have cost on traffic that was logged."""
+"""Off-policy estimates: what another router would have cost on logged traffic."""
 
+from mild.evaluation.replay.log import read_errors, read_texts
 from mild.evaluation.replay.run import replay
 
-__all__ = ["replay"]
+__all__ = ["read_errors", "read_texts", "replay"]

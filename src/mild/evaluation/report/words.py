@@ -1,4 +1,4 @@
-"""Numbers and names as people read them."""
+"""Format numbers and names for the page."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ __all__ = [
     "short_names",
     "shortened",
     "signed",
+    "signed_percent",
 ]
 
 DASH = "–"
@@ -59,6 +60,17 @@ def percent(value: float | None, digits: int = 1) -> str:
     if value is None or not math.isfinite(value):
         return DASH
     return f"{100 * value:.{digits}f}\u00a0%".replace("-", MINUS)
+
+
+def signed_percent(value: float) -> str:
+    """A relative change.
+
+    Examples
+    --------
+    >>> signed_percent(-0.25), signed_percent(0.1)
+    ('−25\\xa0%', '+10\\xa0%')
+    """
+    return ("+" if value > 0 else "") + percent(value, 0)
 
 
 def dollars(value: float | None) -> str:

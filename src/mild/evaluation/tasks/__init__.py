@@ -1,24 +1,37 @@
 """From a table of outcomes to a router, and to a judgement of it."""
 
-from mild.evaluation.tasks.evaluation import Evaluation, evaluate_choices, minority_recall
-from mild.evaluation.tasks.experts import with_experts
-from mild.evaluation.tasks.fitting import Fitted, fit_task, fit_texts, save_task
-from mild.evaluation.tasks.folds import search_folds, task_splits
-from mild.evaluation.tasks.inputs import comparison_inputs, contents, make_step
-from mild.evaluation.tasks.notes import task_notes, terms_of
-from mild.evaluation.tasks.pricing import asking_prices
-from mild.evaluation.tasks.seen import Overlap, Seen
-from mild.evaluation.tasks.task import Task, make_task
-from mild.evaluation.tasks.terms import CostTerms
+from mild.evaluation.tasks.fitting import (
+    Fitted,
+    comparison_inputs,
+    contents,
+    fit_task,
+    fit_texts,
+    make_step,
+    save_task,
+)
+from mild.evaluation.tasks.judging import Evaluation, evaluate_choices, minority_recall
+from mild.evaluation.tasks.splitting import possible_folds, search_folds, task_splits
+from mild.evaluation.tasks.task import (
+    CostTerms,
+    Task,
+    asking_prices,
+    check_rows,
+    make_task,
+    task_notes,
+    terms_of,
+    with_experts,
+)
+from mild.evaluation.tasks.training_queries import Overlap, TrainingQueryIndex
 
 __all__ = [
     "CostTerms",
     "Evaluation",
     "Fitted",
     "Overlap",
-    "Seen",
     "Task",
+    "TrainingQueryIndex",
     "asking_prices",
+    "check_rows",
     "comparison_inputs",
     "contents",
     "evaluate_choices",
@@ -27,6 +40,7 @@ __all__ = [
     "make_step",
     "make_task",
     "minority_recall",
+    "possible_folds",
     "save_task",
     "search_folds",
     "task_notes",

@@ -1,20 +1,91 @@
-"""A routing task: outcomes, what they cost, and which rows hang together."""
+"""A routing task: outcomes, their costs, and the rows that belong together."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from mild.artifact import LoadedRouter
 from mild.core.arrays import FloatArray, IntArray
-from mild.data import OutcomeTable, duplicate_groups
+from mild.data import OutcomeTable, cost_words, duplicate_groups, expert_betas, outcome_costs
+from mild.data.findings import examine
 from mild.data.splits import bundles
-from mild.errors import InvalidInputError
-from mild.evaluation.tasks.terms import CostTerms
+from mild.errors import InvalidInputError, listed
 
-__all__ = ["Task", "check_rows", "make_task"]
+__all__ = [
+    "CostTerms",
+    "Task",
+    "asking_prices",
+    "check_rows",
+    "make_task",
+    "task_notes",
+    "terms_of",
+    "with_experts",
+]
+
+
+@dataclass(frozen=True)
+class CostTerms:
+    """``error + beta_k + price_weight * dollars + latency_weight * seconds``.
+
+    Attributes
+    ----------
+    beta : expert -> what asking it costs, in wrong answers; None if asking costs nothing
+    price_weight : wrong answers that one dollar is worth, or None
+    latency_weight : wrong answers that one second is worth, or None
+
+    Examples
+    --------
+    >>> CostTerms(price_weight=50.0).stated
+    True
+    >>> CostTerms().stated
+    False
+    """
+
+    beta: Mapping[str, float] | None = None
+    price_weight: float | None = None
+    latency_weight: float | None = None
+
+    @property
+    def stated(self) -> bool:
+        """Whether anything but errors was mentioned."""
+        return (self.beta, self.price_weight, self.latency_weight) != (None, None, None)
+
+    def costs(self, table: OutcomeTable) -> FloatArray:
+        """Cost (n_samples, n_experts) of every outcome, NaN where an expert was never asked."""
+        return outcome_costs(table, **self._options())
+
+    def words(self, table: OutcomeTable) -> str:
+        """The cost as a formula for people."""
+        return cost_words(table, **self._options())
+
+    def spelled(self, table: OutcomeTable) -> CostTerms:
+        """The same with every expert by its full name."""
+        if self.beta is None:
+            return self
+        betas = expert_betas(table, self.beta).tolist()
+        full = dict(zip(table.expert_names, betas, strict=True))
+        return CostTerms(full, self.price_weight, self.latency_weight)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready fields."""
+        beta = None if self.beta is None else dict(self.beta)
+        return {**self._options(), "beta": beta}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> CostTerms:
+        """From what ``as_dict`` gave."""
+        return cls(fields["beta"], fields["price_weight"], fields["latency_weight"])
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "beta": self.beta,
+            "price_weight": self.price_weight,
+            "latency_weight": self.latency_weight,
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,3 +213,103 @@ def _groups(table: OutcomeTable, name: str) -> list[Hashable]:
             f"{'all rows have the same one' if known else 'it is empty'}."
         )
     return values
+
+
+def with_experts(table: OutcomeTable, names: Sequence[str]) -> OutcomeTable:
+    """The table with these experts, in this order; rows that asked none of them are left out.
+
+    Findings are those about these experts.
+
+    Raises
+    ------
+    InvalidInputError
+        if the table lacks one of them: a router can only be judged by the experts it knows
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from mild.data import read_outcomes
+    >>> table = read_outcomes(pa.table({
+    ...     "prompt": ["a"], "correct__s": [1], "correct__m": [0], "correct__l": [0],
+    ... }))
+    >>> with_experts(table, ["l", "s"]).scores
+    array([[0., 1.]])
+    """
+    if list(names) == table.expert_names:
+        return table
+    missing = [name for name in names if name not in table.expert_names]
+    if missing:
+        raise InvalidInputError(
+            f"the router was trained on {listed(list(names), 6)}; the table has no {listed(missing, 6)}, "
+            f"but {listed(table.expert_names, 6)}."
+        )
+    order = [table.expert_names.index(name) for name in names]
+
+    def picked(values: FloatArray | None) -> FloatArray | None:
+        return None if values is None else values[:, order]
+
+    chosen = replace(
+        table,
+        expert_names=list(names),
+        scores=table.scores[:, order],
+        prices=picked(table.prices),
+        latencies=picked(table.latencies),
+    )
+    asked = ~np.isnan(chosen.scores).all(axis=1)
+    if not asked.any():
+        raise InvalidInputError("the table has no row in which the router's experts were asked.")
+    if not asked.all():
+        chosen = chosen.take(asked)
+    found = examine(chosen.queries, names, chosen.scores, chosen.prices, any(chosen.queries))
+    return replace(chosen, findings=tuple(found))
+
+
+def asking_prices(task: Task) -> tuple[FloatArray, Any, float]:
+    """Errors (n_samples, n_experts), prices for ``PricedRouter.fit``, and their weight.
+
+    Dollars alone stay dollars, so that their weight can be changed; betas alone are one price per expert;
+    what is mixed is a price in wrong answers.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from mild.data import read_outcomes
+    >>> from mild.evaluation.tasks import CostTerms, make_task
+    >>> table = read_outcomes(pa.table({
+    ...     "prompt": ["a", "b"], "correct__s": [1, 0], "correct__l": [1, 1],
+    ... }))
+    >>> errors, prices, weight = asking_prices(make_task(table, CostTerms(beta={"l": 0.5})))
+    >>> errors.tolist(), prices, weight
+    ([[0.0, 0.0], [1.0, 0.0]], [0.0, 0.5], 1.0)
+    """
+    table, terms = task.table, task.terms
+    errors: FloatArray = 1 - table.scores
+    betas = list((terms.beta or {}).values())
+    if not (terms.price_weight or terms.latency_weight):
+        return errors, betas or [0.0] * len(table.expert_names), 1.0
+    if not any(betas) and not terms.latency_weight:
+        return errors, table.prices, float(terms.price_weight or 0.0)
+    return errors, task.costs - errors, 1.0
+
+
+def task_notes(task: Task) -> dict[str, Any]:
+    """How queries are made, costs in words and numbers, and which table it was; JSON-ready."""
+    table = task.table
+    query = {} if table.recipe is None else {"query": table.recipe.as_dict()}
+    return {
+        **query,
+        "cost": {"words": task.words, **task.terms.as_dict()},
+        "table": {
+            "fingerprint": table.fingerprint(),
+            "rows": table.rows,
+            "form": table.form,
+            "explanation": table.explanation,
+        },
+    }
+
+
+def terms_of(router: LoadedRouter) -> CostTerms | None:
+    """What counted as a cost when a router was fitted; None if that was not written down."""
+    notes = router.metadata.get("notes") or {}
+    fields = notes.get("cost")
+    return None if fields is None else CostTerms.from_dict(fields)

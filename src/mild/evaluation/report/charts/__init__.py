@@ -1,1 +1,0 @@
-"""Pictures by hand: each function gives one inline SVG, or a few in a row."""

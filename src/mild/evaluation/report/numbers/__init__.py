@@ -1,1 +1,0 @@
-"""The numbers behind each part of a report, JSON-ready."""

@@ -1,1 +1,0 @@
-"""The parts of the page, each from its piece of the document."""

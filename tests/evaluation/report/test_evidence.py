@@ -1,0 +1,75 @@
+import numpy as np
+import pytest
+
+from mild.data import outcome_costs
+from mild.errors import InvalidInputError
+from mild.evaluation.report.evidence import Evidence, same_experts
+from report_cases import NAMES, make_table
+
+SCORES = [[1, 1, 1], [0, 1, 1], [0, 0, 1], [1, 0, 0]]
+
+
+def gather(table, costs, chosen):
+    return Evidence.gather(table.expert_names, costs, chosen, None, table)
+
+
+def test_means_are_those_of_the_chosen_cells():
+    table = make_table(SCORES)
+    costs = outcome_costs(table, price_weight=10)
+    found = gather(table, costs, [0, 1, 2, 1]).means(np.array([0, 1, 2, 1]))
+    assert found["quality"] == 0.75
+    assert found["dollars"] == pytest.approx(1000 * (0.001 + 0.004 + 0.02 + 0.004) / 4)
+    assert found["asking"] == pytest.approx(10 * (0.001 + 0.004 + 0.02 + 0.004) / 4)
+    assert found["cost"] == pytest.approx(0.25 + found["asking"])
+    assert found["shares"] == [0.25, 0.5, 0.25]
+    assert found["seconds"] is None
+
+
+def test_means_leave_out_experts_that_were_never_asked():
+    table = make_table([[1, None, 0], [1, 1, None], [None, 0, 1]], prices=None)
+    found = gather(table, outcome_costs(table), [1, 1, 1]).means(np.array([1, 1, 1]))
+    assert found["quality"] == 0.5
+    assert found["cost"] == 0.5
+    assert found["dollars"] is None
+
+
+def test_asking_costs_nothing_where_costs_are_errors():
+    table = make_table(SCORES)
+    assert gather(table, outcome_costs(table), [0] * 4).asking is None
+
+
+def test_the_table_follows_the_routers_order():
+    table = make_table(SCORES)
+    costs = outcome_costs(table, beta={"large": 0.5})
+    same, ordered = same_experts(["large", "small", "medium"], table, costs)
+    assert same.expert_names == ["large", "small", "medium"]
+    assert same.scores.tolist() == [[1, 1, 1], [1, 0, 1], [1, 0, 0], [0, 1, 0]]
+    assert same.prices[0].tolist() == [0.02, 0.001, 0.004]
+    assert ordered[:, 0].tolist() == [0.5, 0.5, 0.5, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("router", "said"),
+    [
+        (["small", "medium"], "the router does not know 'large'. Keep the router's own"),
+        ([*NAMES, "huge"], "the table has no 'huge'."),
+        (["small", "medium", "huge"], "no 'huge' and the router does not know 'large'."),
+        (["a", "b", "c", "d"], "the table has no 'a', 'b', 'c' and 1 more and the router"),
+    ],
+)
+def test_other_experts_are_refused_by_name(router, said):
+    table = make_table(SCORES)
+    with pytest.raises(InvalidInputError, match="trained on other experts") as error:
+        same_experts(router, table, outcome_costs(table))
+    assert said in str(error.value)
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    table = make_table(SCORES)
+    costs = outcome_costs(table)
+    with pytest.raises(InvalidInputError, match="one column per expert, 2; got 3"):
+        Evidence.gather(["a", "b"], costs, [0] * 4, None, None)
+    with pytest.raises(InvalidInputError, match="as many rows; got 4 and 3"):
+        Evidence.gather(NAMES, costs[:3], [0] * 3, None, table)
+    with pytest.raises(InvalidInputError, match="probabilities must have shape"):
+        Evidence.gather(NAMES, costs, [0] * 4, costs[:, :2], table)
