@@ -1,4 +1,4 @@
-"""One job per output: who comes second is told who was first."""
+"""One job at a time per output folder."""
 
 from __future__ import annotations
 
@@ -8,68 +8,84 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from filelock import FileLock, Timeout
 
-from mild.artifact.files import KERNEL_LOCKS, FileLock
 from mild.data.places import is_local, reason
 from mild.errors import DataFileError, OutputExistsError
 
 __all__ = ["LOCK_FILE", "STALE", "locked"]
 
 LOCK_FILE = "_lock"
-#: Seconds after which a lock on an object store is its owner's no more, and how often it is renewed.
+#: Seconds after which a lock on an object store has expired, and how often its owner renews it.
 STALE = 300.0
 RENEW = 60.0
 
 
 @contextmanager
 def locked(system: Any, folder: str) -> Iterator[None]:
-    """Hold a folder's lock; OutputExistsError, with the owner's process and machine, if another has it.
+    """Hold the lock of a folder; OutputExistsError, with the owner's process, if another job has it.
 
-    On a local file system the kernel holds the lock and lets go of it when its owner ends, however that
-    happens: a lock is never stale. An object store has no locks: there the owner writes its name and renews
-    it every minute, whoever finds one younger than five minutes stays away, and one that is older, or whose
-    process has ended on this machine, is taken over. Of two that begin within the same second the later
-    writer wins, and the other, as a rule, finds that out and stops; both would write the same parts.
+    On a local file system the lock is the kernel's and ends with its process. An object store has no locks:
+    there the owner writes a record and renews it every minute. A record that is older than five minutes, or
+    whose process has ended on this machine, is taken over. If two jobs begin within the same second, the
+    later writer wins and the other one stops; both would write the same parts.
     """
     path = f"{folder}/{LOCK_FILE}"
-    by_kernel = KERNEL_LOCKS and is_local(system)
-    with _held_by_kernel(path) if by_kernel else _held_by_name(system, path):
+    with _kernel_lock(path) if is_local(system) else _record_lock(system, path):
         yield
 
 
 @contextmanager
-def _held_by_kernel(path: str) -> Iterator[None]:
-    with FileLock(Path(path)) as lock:
-        try:
-            ours = lock.take(json.dumps(_owner("")).encode())
-        except OSError as error:
-            folder = os.path.dirname(path)
-            raise DataFileError(f"cannot write to {folder}: {reason(error)}.") from error
-        if not ours:
-            raise _taken(path, _parsed(lock.holder))
+def _kernel_lock(path: str) -> Iterator[None]:
+    lock, record = FileLock(path, timeout=0), Path(path)
+    try:
+        # Says why a folder cannot be written to, which the lock may take for contention.
+        record.touch()
+        lock.acquire()
+    except Timeout as error:
+        owner = b""
+        with suppress(OSError):
+            owner = record.read_bytes()
+        raise _taken(path, _parsed(owner)) from error
+    except OSError as error:
+        raise DataFileError(f"cannot write to {record.parent}: {reason(error)}.") from error
+    try:
+        # On a full disk, or where locked files cannot be written, the lock has no owner's name.
+        with suppress(OSError):
+            record.write_bytes(_record(""))
         yield
+    finally:
+        # Removed while it is held: a lock that was removed cannot be acquired.
+        with suppress(OSError):
+            record.unlink()
+        lock.release()
 
 
 @contextmanager
-def _held_by_name(system: Any, path: str) -> Iterator[None]:
+def _record_lock(system: Any, path: str) -> Iterator[None]:
     token = secrets.token_hex(8)
     found = _read(system, path)
-    if found and _alive(found):
+    if _alive(found):
         raise _taken(path, found)
     _write(system, path, token)
     now = _read(system, path)
     if now.get("token") != token:
         raise _taken(path, now)
     ended = threading.Event()
-    renewer = threading.Thread(
-        target=_renew, args=(ended, lambda: _write(system, path, token)), daemon=True
-    )
+
+    def renew() -> None:
+        while not ended.wait(RENEW):
+            # One failure does no harm: there are four more before the lock expires.
+            with suppress(DataFileError):
+                _write(system, path, token)
+
+    renewer = threading.Thread(target=renew, daemon=True)
     renewer.start()
     try:
         yield
@@ -81,30 +97,17 @@ def _held_by_name(system: Any, path: str) -> Iterator[None]:
                 system.delete_file(path)
 
 
-def _renew(ended: threading.Event, write: Callable[[], None]) -> None:
-    while not ended.wait(RENEW):
-        # Once missed is not lost: there are four more before the lock is stale.
-        with suppress(DataFileError):
-            write()
-
-
 def _alive(owner: dict[str, Any]) -> bool:
-    if owner.get("host") == socket.gethostname() and not _runs(owner.get("pid")):
-        return False
-    at = owner.get("time")
-    return isinstance(at, (int, float)) and time.time() - at < STALE
-
-
-def _runs(pid: Any) -> bool:
-    if os.name != "posix" or not isinstance(pid, int) or pid <= 0:
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    pid, written = owner.get("pid"), owner.get("time")
+    here = owner.get("host") == socket.gethostname() and os.name == "posix"
+    if here and isinstance(pid, int) and pid > 0:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass
+    return isinstance(written, (int, float)) and time.time() - written < STALE
 
 
 def _read(system: Any, path: str) -> dict[str, Any]:
@@ -120,13 +123,14 @@ def _read(system: Any, path: str) -> dict[str, Any]:
 def _write(system: Any, path: str, token: str) -> None:
     try:
         with system.open_output_stream(path) as stream:
-            stream.write(json.dumps(_owner(token)).encode())
+            stream.write(_record(token))
     except (pa.ArrowException, OSError) as error:
         raise DataFileError(f"cannot write to {path}: {reason(error)}.") from error
 
 
-def _owner(token: str) -> dict[str, Any]:
-    return {"pid": os.getpid(), "host": socket.gethostname(), "time": time.time(), "token": token}
+def _record(token: str) -> bytes:
+    owner = {"pid": os.getpid(), "host": socket.gethostname(), "time": time.time(), "token": token}
+    return json.dumps(owner).encode()
 
 
 def _parsed(content: bytes) -> dict[str, Any]:
@@ -139,7 +143,7 @@ def _parsed(content: bytes) -> dict[str, Any]:
 
 def _taken(path: str, owner: dict[str, Any]) -> OutputExistsError:
     folder = path.removesuffix(f"/{LOCK_FILE}")
-    who = f"process {owner.get('pid', 'unknown')} on {owner.get('host', 'a machine unknown')}"
+    process = f"process {owner.get('pid', 'unknown')} on {owner.get('host', 'an unknown machine')}"
     return OutputExistsError(
-        f"another job is writing to {folder} ({who}); wait for it, end it, or choose another folder."
+        f"another job is writing to {folder} ({process}); wait for it, end it, or choose another folder."
     )
