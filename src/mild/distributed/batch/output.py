@@ -18,8 +18,8 @@ from pyarrow import fs
 from mild.data.footers import READERS
 from mild.data.places import open_system, reason, shown
 from mild.distributed.batch.job import EXPERT
-from mild.distributed.batch.lock import LOCK_FILE
 from mild.distributed.batch.routing import RoutedPartition
+from mild.distributed.locks import LOCK_FILE
 from mild.distributed.partitions import Partition
 from mild.errors import DataFileError, OutputExistsError
 

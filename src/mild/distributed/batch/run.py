@@ -20,10 +20,10 @@ from mild.data.vectors import column_kind
 from mild.distributed.batch.inputs import choose_inputs
 from mild.distributed.batch.job import BatchOptions, Job, output_schema, prepare
 from mild.distributed.batch.local import route_here
-from mild.distributed.batch.lock import locked
 from mild.distributed.batch.on_ray import check_ray_data, route_on_ray
 from mild.distributed.batch.output import Output, digest, job_fingerprint
 from mild.distributed.batch.routing import RoutedPartition
+from mild.distributed.locks import locked
 from mild.distributed.partitions import Partition, check_same_columns, cut
 from mild.distributed.ray_connection import ENGINES, cores
 from mild.errors import DataFileError, InvalidInputError, check_option

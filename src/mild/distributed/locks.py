@@ -1,4 +1,4 @@
-"""One job at a time per output folder."""
+"""One job at a time per output folder, and one fit per router."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 from mild.data.places import is_local, reason
 from mild.errors import DataFileError, OutputExistsError
 
-__all__ = ["LOCK_FILE", "STALE", "locked"]
+__all__ = ["LOCK_FILE", "STALE", "file_lock", "locked"]
 
 LOCK_FILE = "_lock"
 #: Seconds after which a lock on an object store has expired, and how often its owner renews it.
@@ -37,34 +37,45 @@ def locked(system: Any, folder: str) -> Iterator[None]:
     later writer wins and the other one stops; both would write the same parts.
     """
     path = f"{folder}/{LOCK_FILE}"
-    with _kernel_lock(path) if is_local(system) else _record_lock(system, path):
+    with _local_lock(path) if is_local(system) else _record_lock(system, path):
         yield
 
 
 @contextmanager
-def _kernel_lock(path: str) -> Iterator[None]:
-    lock, record = FileLock(path, timeout=0), Path(path)
+def file_lock(path: Path, taken: Callable[[], Exception]) -> Iterator[None]:
+    """Hold a lock of the kernel, which ends with the process; raise ``taken()`` if another has it."""
+    lock = FileLock(path, timeout=0)
     try:
         # Says why a folder cannot be written to, which the lock may take for contention.
-        record.touch()
+        path.touch()
         lock.acquire()
     except Timeout as error:
-        owner = b""
-        with suppress(OSError):
-            owner = record.read_bytes()
-        raise _taken(path, _parsed(owner)) from error
+        raise taken() from error
     except OSError as error:
-        raise DataFileError(f"cannot write to {record.parent}: {reason(error)}.") from error
+        raise DataFileError(f"cannot write to {path.parent}: {reason(error)}.") from error
     try:
-        # On a full disk, or where locked files cannot be written, the lock has no owner's name.
+        yield
+    finally:
+        # Removed while it is held: a lock file that was removed cannot be acquired.
+        with suppress(OSError):
+            path.unlink()
+        lock.release()
+
+
+@contextmanager
+def _local_lock(path: str) -> Iterator[None]:
+    record = Path(path)
+
+    def owner() -> dict[str, Any]:
+        with suppress(OSError):
+            return _parsed(record.read_bytes())
+        return {}
+
+    with file_lock(record, lambda: _taken(path, owner())):
+        # On a full disk, or where a locked file cannot be written, the record is missing.
         with suppress(OSError):
             record.write_bytes(_record(""))
         yield
-    finally:
-        # Removed while it is held: a lock that was removed cannot be acquired.
-        with suppress(OSError):
-            record.unlink()
-        lock.release()
 
 
 @contextmanager
