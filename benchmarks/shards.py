@@ -99,7 +99,7 @@ def child(engine: str, folder: str, scratch: str) -> dict[str, Any]:
         # The first evaluation makes the rewards.
         "evaluation": statistics.median(cores["evaluate"][1:]),
         "wall": min(seconds["evaluate"][1:]),
-        "passes": sum(sum(cores[name]) for name in ("survey", "take", "read")),
+        "passes": sum(sum(cores[name]) for name in ("survey", "take", "make_features")),
         "evaluations": found.evaluations,
         "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
