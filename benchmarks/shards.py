@@ -43,7 +43,7 @@ def write(folder: Path, n: int) -> None:
 
 
 class Timed:
-    """Workers, with the seconds and the core seconds that each question took, their processes' included."""
+    """Workers, with the seconds and the core seconds that each call took, their processes' included."""
 
     def __init__(self, workers: Any) -> None:
         self.workers = workers
@@ -52,11 +52,11 @@ class Timed:
         actors = getattr(workers, "actors", [])
         self.pids = [workers.ray.get(actor.pid.remote()) for actor in actors]
 
-    def ask(self, question: str, *about: Any) -> list[Any]:
+    def call(self, method: str, *arguments: Any) -> list[Any]:
         start, cores = time.perf_counter(), self._cores()
-        answer = self.workers.ask(question, *about)
-        self.seconds.setdefault(question, []).append(time.perf_counter() - start)
-        self.core_seconds.setdefault(question, []).append(self._cores() - cores)
+        answer = self.workers.call(method, *arguments)
+        self.seconds.setdefault(method, []).append(time.perf_counter() - start)
+        self.core_seconds.setdefault(method, []).append(self._cores() - cores)
         return answer
 
     def _cores(self) -> float:
@@ -99,7 +99,7 @@ def child(engine: str, folder: str, scratch: str) -> dict[str, Any]:
         # The first evaluation makes the rewards.
         "evaluation": statistics.median(cores["evaluate"][1:]),
         "wall": min(seconds["evaluate"][1:]),
-        "passes": sum(sum(cores[name]) for name in ("survey", "take", "read")),
+        "passes": sum(sum(cores[name]) for name in ("survey", "take", "make_features")),
         "evaluations": found.evaluations,
         "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }

@@ -74,10 +74,17 @@ def in_memory(file, router, terms=None, scaled=True, text=None):
 
 
 def sharded(source, router=None, terms=None, folder=None, folder_of_evaluations=None, **options):
-    """The fit in passes, in this process unless ``hire`` says otherwise."""
+    """The fit in passes, in this process unless ``open_workers`` says otherwise."""
     terms = terms or CostTerms()
     dataset = open_dataset(str(source), ASIS)
-    hire = options.pop("hire", None) or (lambda held: local_workers(held, terms, folder))
+    open_workers = options.pop("open_workers", None) or (
+        lambda held: local_workers(held, terms, folder)
+    )
     return fit_shards(
-        dataset, terms, router or LinearRouter(), hire, folder=folder_of_evaluations, **options
+        dataset,
+        terms,
+        router or LinearRouter(),
+        open_workers,
+        folder=folder_of_evaluations,
+        **options,
     )

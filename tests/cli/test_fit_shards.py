@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from mild.artifact import load
-from mild.distributed.shards import holder
+from mild.distributed.shards import worker
 from shard_cases import make_rows, make_texts, write
 
 # ``mild``, killed in its third evaluation.
 DIES = """
 import os, signal, sys
 from mild.cli import main
-from mild.distributed.shards.objective import ShardedObjective
+from mild.distributed.shards.solving import ShardedObjective
 whole = ShardedObjective._summed
 def summed(self, W):
     if self.evaluations == 3:
@@ -122,7 +122,7 @@ def test_as_many_threads_work_as_were_asked_for(mild, folder, monkeypatch, jobs)
             asked.append(threads)
             super().__init__(threads)
 
-    monkeypatch.setattr(holder, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(worker, "ThreadPoolExecutor", Pool)
     done = mild("fit", folder, "--out", folder.parent / "router", "--jobs", jobs)
     assert done.code == 0, done.err
     assert set(asked) == ({jobs} if jobs > 1 else set())

@@ -280,7 +280,10 @@ def test_bad_costs_are_refused_with_the_reason(costs: object, message: str) -> N
         (lambda: cost_matrix([1, 2], [1, 2]), r"predictions must have shape \(n_samples, n_exp"),
         (lambda: cost_matrix([[1, 2]], [1, 2]), r"labels must have shape \(n_samples,\) = \(1,\)"),
         (lambda: cost_matrix([[1]], [1], [1, 2]), r"betas must be 1 finite, .*; got \[1, 2\]"),
-        (lambda: cost_matrix([[1]], [1], [-1]), r"betas must be 1 finite, non-negative numbers; got \[-1\]"),
+        (
+            lambda: cost_matrix([[1]], [1], [-1]),
+            r"betas must be 1 finite, non-negative numbers; got \[-1\]",
+        ),
         (lambda: cost_matrix([[1]], [1], ["much"]), r"betas must be numbers; got \['much'\]"),
         (lambda: costs_from_correctness([[0.5, 1.5]]), r"correct must lie in \[0, 1\].*got 1.5 in"),
         (

@@ -247,7 +247,10 @@ def test_paper_grid_reaches_its_radius_despite_rounding() -> None:
     ("call", "message"),
     [
         (lambda: theory_margins([[1.0]]), r"mass must be a vector of .*; got \[\[1.0\]\]"),
-        (lambda: theory_margins([0.0, 0.0]), r"mass must be .* finite, non-negative numbers, not all zero"),
+        (
+            lambda: theory_margins([0.0, 0.0]),
+            r"mass must be .* finite, non-negative numbers, not all zero",
+        ),
         (lambda: theory_margins([1.0, -1.0]), r"mass must be a vector of finite, non-negative"),
         (lambda: theory_margins(["a"]), r"mass must be numbers; got \['a'\]"),
         (lambda: theory_margins([1.0], total=0), r"total must be positive and finite; got 0"),

@@ -214,12 +214,21 @@ def test_resampling_is_decided_by_its_generator() -> None:
             lambda: ldam_loss([[0.0]], [0], [1], max_margin=0),
             r"max_margin and scale must be positive",
         ),
-        (lambda: logit_adjusted_loss([[0.0, 1.0]], [0], [1, 2, 3]), r"counts must be . finite, non-negative"),
+        (
+            lambda: logit_adjusted_loss([[0.0, 1.0]], [0], [1, 2, 3]),
+            r"counts must be . finite, non-negative",
+        ),
         (lambda: logit_adjusted_loss([[0.0]], [0], ["x"]), r"counts must be numbers; got \['x'\]"),
         (lambda: logit_adjusted_loss([[0.0]], [0], [-1]), r"counts must be 1 finite, non-negative"),
         (lambda: class_dependent_temperature_loss([[0.0]], [0], [0]), r"not all zero; got \[0\]"),
-        (lambda: class_dependent_temperature_loss([[0.0]], [0], [1, 1]), r"counts must be . finite, non-negative"),
-        (lambda: class_weights([[1.0]]), r"counts must be a vector of finite, non-negative numbers"),
+        (
+            lambda: class_dependent_temperature_loss([[0.0]], [0], [1, 1]),
+            r"counts must be . finite, non-negative",
+        ),
+        (
+            lambda: class_weights([[1.0]]),
+            r"counts must be a vector of finite, non-negative numbers",
+        ),
     ],
 )
 def test_bad_input_is_refused_with_the_reason(call: Callable, message: str) -> None:

@@ -99,7 +99,8 @@ def test_drift_between_shards_names_file_column_and_types(routed, dataset):
             routed()
     parquet.write_table(pa.table({"embedding": as_lists(make_vectors(5))}), dataset / "9.parquet")
     with pytest.raises(
-        DataFileError, match=r"9\.parquet: column 'id' is missing, which .*0\.parquet"
+        DataFileError,
+        match=r"9\.parquet: its columns must be those of .*0\.parquet; 'id' is missing",
     ):
         routed()
     summary, _ = routed(keep=())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from pyarrow import fs
 
-from mild.distributed.batch.output import Output, Parts
+from mild.distributed.batch.output import Output
 from mild.errors import DataFileError
 
-PARTS = Parts("router", "input", "options")
+FINGERPRINTS = {"router": "1", "input": "2", "options": "3"}
 
 
 class Broken:
@@ -46,7 +46,7 @@ def output(tmp_path):
 def test_a_folder_that_cannot_be_taken_is_said_in_a_sentence(output, lost, sentence):
     output.system = Broken(lost)
     with pytest.raises(DataFileError) as caught:
-        output.begin(PARTS, {}, "token", overwrite=False)
+        output.begin(FINGERPRINTS, {}, "token", overwrite=False)
     assert str(caught.value) == sentence.format(out=output.out)
 
 
@@ -54,13 +54,13 @@ def test_what_is_stale_and_cannot_be_removed_is_named(output, tmp_path):
     (tmp_path / "out" / "_tmp-old").mkdir()
     output.system = Broken("delete_dir")
     with pytest.raises(DataFileError, match=r"cannot remove \S*/_tmp-old: Input/output error\."):
-        output.begin(PARTS, {}, "token", overwrite=False)
+        output.begin(FINGERPRINTS, {}, "token", overwrite=False)
 
 
 def test_what_is_finished_cannot_be_listed(output):
     output.system = Broken("get_file_info")
     with pytest.raises(DataFileError, match="cannot read"):
-        output.all_finished([], [], "mark")
+        output.finished([], [], "fingerprint")
     # What is left behind is the next run's to remove.
     output.clear("token")
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from batch_cases import as_lists, make_vectors
-from mild.distributed.batch.vectors import as_column, as_texts, check_vectors, vector_rows
+from mild.distributed.batch.inputs import check_vectors, vector_rows
 from mild.errors import DataFileError
 
 
@@ -57,18 +55,3 @@ def test_other_numbers_are_converted_and_gaps_are_seen(kind):
 def test_a_type_that_cannot_fit_is_refused(kind, sentence):
     with pytest.raises(DataFileError, match=sentence):
         check_vectors("v", kind, 4)
-
-
-@given(st.lists(st.tuples(st.integers(-9, 9), st.booleans()), max_size=40))
-def test_a_column_is_what_arrow_itself_would_make_of_it(pairs):
-    values = np.array([value for value, _ in pairs], np.int32)
-    empty = np.array([gap for _, gap in pairs], bool)
-    assert as_column(values, empty).equals(pa.array(values, mask=empty))
-    assert as_column(values, None).equals(pa.array(values))
-
-
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=9))
-def test_texts_are_what_arrow_itself_would_make_of_them(texts):
-    made = as_texts(texts)
-    made.validate(full=True)
-    assert made.equals(pa.array(texts, pa.string()))

@@ -9,15 +9,14 @@ import pytest
 
 from mild.data import read_outcomes
 from mild.distributed.shards import dataset as module
-from mild.distributed.shards.dataset import open_dataset
-from mild.distributed.shards.joining import joined
+from mild.distributed.shards.dataset import concatenate, open_dataset
 from mild.errors import DataFileError, MildError
 from mild.evaluation.tasks import CostTerms, make_task
 from shard_cases import ASIS, as_bytes, cut, make_rows, make_texts, sharded, write
 
 
 def all_rows(dataset):
-    return joined([piece for part in dataset.parts for piece in dataset.read(part)])
+    return concatenate([piece for part in dataset.partitions for piece in dataset.read(part)])
 
 
 @pytest.mark.parametrize("group", [50, 400])
@@ -46,10 +45,10 @@ def test_queries_are_those_of_the_table(shards):
 def test_parts_are_runs_of_row_groups(shards, monkeypatch):
     monkeypatch.setattr(module, "PART_ROWS", 100)
     dataset = open_dataset(str(shards(make_rows(300), count=2, group=40).folder), ASIS)
-    assert [(part.first, part.last, part.rows) for part in dataset.parts] == [
+    assert [(*part.groups, part.rows) for part in dataset.partitions] == [
         (0, 2, 80), (2, 4, 70), (0, 2, 80), (2, 4, 70),
     ]  # fmt: skip
-    assert [part.number for part in dataset.parts] == [0, 1, 2, 3]
+    assert [part.number for part in dataset.partitions] == [0, 1, 2, 3]
 
 
 def test_experts_are_found_by_name_in_any_order(shards):
@@ -260,6 +259,6 @@ def test_a_shard_that_was_changed_since_it_was_looked_at_is_named(shards):
     data = shards(make_rows(200), count=2)
     dataset = open_dataset(str(data.folder), ASIS)
     write(cut(make_rows(200, seed=1), range(100, 200)), data.folder / "1.parquet")
-    assert list(dataset.read(dataset.parts[0]))
-    with pytest.raises(DataFileError, match=r"1\.parquet: it was changed since the fit began"):
-        list(dataset.read(dataset.parts[-1]))
+    assert list(dataset.read(dataset.partitions[0]))
+    with pytest.raises(DataFileError, match=r"1\.parquet: it was changed since the job began"):
+        list(dataset.read(dataset.partitions[-1]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mild.distributed.shards import objective as module
+from mild.distributed.shards import solving as module
 from shard_cases import make_rows, sharded
 
 

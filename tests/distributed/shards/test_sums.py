@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler
 
+from mild.data.location import FoundFile
+from mild.distributed.partitions import Partition
 from mild.distributed.shards import sums as module
-from mild.distributed.shards.dataset import Part
-from mild.distributed.shards.sums import Moments, Survey, TargetSums, merged_marks
-from mild.distributed.shards.workers import dealt
+from mild.distributed.shards.sums import CostStats, Moments, TargetSums, merged_marks
+from mild.distributed.shards.workers import share
 from mild.evaluation.tasks.training_queries import TrainingQueryIndex
 from mild.routers.linear import LinearRouter
 from tolerances import rounding
@@ -39,15 +40,15 @@ def test_moments_make_the_scaler_of_all_rows(rows):
 
 def test_surveys_add_up(rows):
     _, costs = rows
-    whole = Survey.of(costs)
-    parts = Survey.of(costs[:0]) + Survey.of(costs[:77]) + Survey.of(costs[77:])
+    whole = CostStats.of(costs)
+    parts = CostStats.of(costs[:0]) + CostStats.of(costs[:77]) + CostStats.of(costs[77:])
     for name in ("rows", "asked", "totals", "always", "largest", "differ"):
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-12)
 
 
 def test_an_expert_that_always_costs_least_is_found():
     costs = np.array([[1.0, 0.0], [0.5, 0.5], [np.nan, 2.0]])
-    assert Survey.of(costs).always.tolist() == [False, True]
+    assert CostStats.of(costs).always.tolist() == [False, True]
 
 
 def test_target_sums_add_up(rows):
@@ -73,8 +74,11 @@ def test_marks_keep_the_smallest(monkeypatch):
 
 def test_parts_are_dealt_evenly_and_nobody_goes_empty():
     sizes = [100, 1, 1, 1]
-    parts = [Part(number, "a", 0, 1, rows) for number, rows in enumerate(sizes)]
+    parts = [
+        Partition(number, FoundFile("a", 1, 1), (0, 1), 0, rows, rows)
+        for number, rows in enumerate(sizes)
+    ]
     for hands in (1, 2, 3, 4):
-        lots = dealt(parts, hands)
+        lots = share(parts, hands)
         assert len(lots) == hands
         assert [part.number for lot in lots for part in lot] == [0, 1, 2, 3]

@@ -34,7 +34,7 @@ def hire(held):
 
 def test_the_bits_are_those_of_one_process(ray, shards):
     data = shards(make_rows(900, missing=0.1))
-    found, expected = sharded(data.folder, hire=hire), sharded(data.folder)
+    found, expected = sharded(data.folder, open_workers=hire), sharded(data.folder)
     np.testing.assert_array_equal(found.model[-1].coef_, expected.model[-1].coef_)
     np.testing.assert_array_equal(found.model[0].scale_, expected.model[0].scale_)
     assert found.model[-1].objective_ == expected.model[-1].objective_
@@ -44,7 +44,7 @@ def test_the_bits_are_those_of_one_process(ray, shards):
 
 def test_texts_too(ray, shards):
     data = shards(make_texts(400))
-    found, expected = sharded(data.folder, hire=hire), sharded(data.folder)
+    found, expected = sharded(data.folder, open_workers=hire), sharded(data.folder)
     np.testing.assert_array_equal(found.model.coef_, expected.model.coef_)
 
 
@@ -56,16 +56,16 @@ def test_a_worker_that_is_killed_is_replaced_and_changes_nothing(ray, shards):
     def hired(held):
         context = ray_workers(held, CostTerms(), workers=2)
         workers = context.__enter__()
-        asked = workers.ask
+        called = workers.call
 
-        def ask(question, *about):
-            if question == "evaluate" and len(killed) < 2:
+        def call(method, *arguments):
+            if method == "evaluate" and len(killed) < 2:
                 pid = ray.get(workers.actors[len(killed)].pid.remote())
                 os.kill(pid, signal.SIGKILL)
                 killed.append(pid)
-            return asked(question, *about)
+            return called(method, *arguments)
 
-        workers.ask = ask
+        workers.call = call
 
         class Context:
             def __enter__(self):
@@ -76,7 +76,7 @@ def test_a_worker_that_is_killed_is_replaced_and_changes_nothing(ray, shards):
 
         return Context()
 
-    found = sharded(data.folder, hire=hired)
+    found = sharded(data.folder, open_workers=hired)
     assert len(set(killed)) == 2
     np.testing.assert_array_equal(found.model[-1].coef_, expected.model[-1].coef_)
     assert found.evaluations == expected.evaluations
@@ -89,7 +89,7 @@ def test_a_broken_shard_is_named_from_afar(ray, shards):
     content[2000:60000] = bytes(58000)
     file.write_bytes(bytes(content))
     with pytest.raises(DataFileError, match=r"2\.parquet: "):
-        sharded(data.folder, hire=hire)
+        sharded(data.folder, open_workers=hire)
 
 
 def test_workers_that_find_no_processor_are_not_waited_for_forever(ray, shards, monkeypatch):
@@ -98,7 +98,7 @@ def test_workers_that_find_no_processor_are_not_waited_for_forever(ray, shards, 
     greedy = [ray.remote(num_cpus=1)(type("Greedy", (), {})).remote() for _ in range(2)]
     try:
         with pytest.raises(InvalidInputError, match="started 0 of 2 workers within 3 s"):
-            sharded(data.folder, hire=hire)
+            sharded(data.folder, open_workers=hire)
     finally:
         for actor in greedy:
             ray.kill(actor)

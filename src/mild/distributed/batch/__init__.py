@@ -1,9 +1,8 @@
-"""Routing of whole datasets: parquet in, parquet out, on this machine or on Ray, in constant memory.
+"""Routing of whole datasets: Parquet in, Parquet out, on this machine or on Ray, in constant memory.
 
-The input is cut into partitions, ranges of row groups of its files, and each becomes one file of the
-output. One function routes a partition (``routing``); engines only say where it runs, so that
-the rows do not depend on them. A partition is there or not: what was begun is written under another name.
-So a job that was ended is taken up where it was.
+The input is cut into partitions, and each becomes one file of the output. Both engines run the same
+function on the same partitions (``routing``), so their files are identical. A file gets its name when it
+is complete, so a job that was interrupted continues where it stopped.
 """
 
 from mild.distributed.batch.job import BatchOptions

@@ -1,4 +1,4 @@
-"""What a batch job is: a value that other processes can be given."""
+"""A batch job as a value that can be sent to other processes."""
 
 from __future__ import annotations
 
@@ -6,19 +6,24 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from mild.artifact import LoadedRouter
+from mild.artifact.deciding import decide_all
 from mild.artifact.prices import Prices
-from mild.distributed.batch.deciding import knows_costs, with_decision
-from mild.distributed.batch.partitions import PARTITION_BYTES
-from mild.distributed.batch.reading import Reading
-from mild.errors import InvalidInputError
+from mild.core.decisions import DECISIONS
+from mild.data.location import open_system
+from mild.distributed.batch.inputs import Inputs
+from mild.errors import InvalidInputError, UnsupportedError, check_option
+from mild.policies import Policy, ScorePolicy, StandardizedPolicy
 
-__all__ = ["EXPERT", "BatchOptions", "Job"]
+__all__ = ["EXPERT", "BatchOptions", "Job", "output_schema", "prepare"]
 
 #: Column of the output that names the chosen expert.
 EXPERT = "expert"
+#: Decompressed bytes of the columns that are read, up to which row groups are taken together.
+PARTITION_BYTES = 128 << 20
 
 
 @dataclass(frozen=True)
@@ -27,13 +32,13 @@ class BatchOptions:
 
     Attributes
     ----------
-    query, vectors, features : columns to route by; None for those that the router learned from
-    keep : columns of the input that come back in the output
+    query, vectors, features : columns to route by; None for those that the router was fitted on
+    keep : columns of the input that are copied to the output
     probabilities : whether each expert's probability, and expected cost where known, is written
-    skip_bad : whether rows without a query are left out; else their expert is null
+    skip_bad : whether rows without a query are left out; otherwise their expert is null
     decision : "stationary" or "argmax" in place of the router's own
-    prices : new prices to decide under, where the router keeps prices apart
-    partition_bytes : size of a partition, decompressed
+    prices : new prices, for a router that keeps prices apart
+    partition_bytes : decompressed size of a partition
     """
 
     query: str | None = None
@@ -47,23 +52,22 @@ class BatchOptions:
     partition_bytes: int = PARTITION_BYTES
 
     def described(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """The options, JSON-ready."""
         return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that it takes to route a partition, besides the router.
+    """Everything that routing a partition needs, besides the router.
 
     Attributes
     ----------
-    folder : of the router
-    source : of the dataset, which tells its file system
+    folder : folder of the router
+    source : the dataset
     out : folder of the output
-    token : of this run: what it has begun is under a name of its own
-    mark : fingerprint of router, input and options, written into every file
-    options : as above
-    reading : how the router is asked
+    token : identifier of this run; unfinished files are in a folder of that name
+    fingerprint : of router, input and options, written into every file
+    inputs : how the router's inputs are read
     schema : Arrow schema of the output
     """
 
@@ -71,34 +75,30 @@ class Job:
     source: str
     out: str
     token: str
-    mark: str
+    fingerprint: str
     options: BatchOptions
-    reading: Reading
+    inputs: Inputs
     schema: Any
 
     @property
     def columns(self) -> list[str]:
-        """To be read."""
-        return list(dict.fromkeys([*self.reading.columns, *self.options.keep]))
+        """Columns to read."""
+        return list(dict.fromkeys([*self.inputs.columns, *self.options.keep]))
 
     @property
-    def has_costs(self) -> bool:
-        """Whether expected costs are written."""
-        return any(name.startswith("expected_cost__") for name in self.schema.names)
-
-    def prepared(self, router: LoadedRouter) -> LoadedRouter:
-        """The router as this job asks it."""
-        return prepared(router, self.options)
+    def unfinished(self) -> str:
+        """Folder for files that are not complete."""
+        return f"{open_system(self.out)[1]}/_tmp-{self.token}"
 
 
-def prepared(router: LoadedRouter, options: BatchOptions) -> LoadedRouter:
-    """A router under new prices and another decision."""
+def prepare(router: LoadedRouter, options: BatchOptions) -> LoadedRouter:
+    """The router under the prices and the decision of the options."""
     router = options.prices.on(router)
-    policy = with_decision(router.policy, options.decision)
-    if policy is router.policy:
+    if options.decision is None:
         return router
+    check_option("decision", options.decision, DECISIONS)
     return LoadedRouter(
-        policy,
+        _with_decision(router.policy, options.decision),
         router.expert_names,
         router.feature_names,
         router.metadata,
@@ -107,19 +107,32 @@ def prepared(router: LoadedRouter, options: BatchOptions) -> LoadedRouter:
     )
 
 
-def output_schema(router: LoadedRouter, kept: Any, options: BatchOptions) -> Any:
-    """Columns of the output: those that are kept, the expert, and what was asked for besides."""
-    fields = [kept.field(name) for name in options.keep]
-    fields.append(pa.field(EXPERT, pa.dictionary(pa.int32(), pa.string())))
+def output_schema(router: LoadedRouter, schema: Any, options: BatchOptions) -> Any:
+    """Columns of the output: those that are kept, the expert, and the probabilities and costs."""
+    fields = [pa.field(EXPERT, pa.dictionary(pa.int32(), pa.string()))]
     if options.probabilities:
         names = router.expert_names
         fields += [pa.field(f"p__{name}", pa.float32()) for name in names]
-        if knows_costs(router.policy):
+        if decide_all(router.policy, np.zeros((1, router.n_features))).costs is not None:
             fields += [pa.field(f"expected_cost__{name}", pa.float32()) for name in names]
-    taken = [field.name for field in fields]
+    taken = {field.name for field in fields}
     for name in options.keep:
-        if taken.count(name) > 1:
+        if name in taken:
             raise InvalidInputError(
-                f"column {name!r} cannot be kept: the output has a column of that name."
+                f"column {name!r} cannot be kept: the output has a column of that name.",
+                parameter="keep",
             )
-    return pa.schema(fields)
+    return pa.schema([*(schema.field(name) for name in dict.fromkeys(options.keep)), *fields])
+
+
+def _with_decision(policy: Policy, rule: str) -> Policy:
+    if isinstance(policy, StandardizedPolicy):
+        return StandardizedPolicy(policy.mean, policy.scale, _with_decision(policy.inner, rule))
+    if not isinstance(policy, ScorePolicy):
+        raise UnsupportedError(
+            f"a {policy.kind} router takes the least expected cost, so it has no other decision; leave "
+            f"--decision out.",
+            parameter="decision",
+        )
+    settings, tensors = policy.state()
+    return type(policy).from_state({**settings, "decision": rule}, tensors)

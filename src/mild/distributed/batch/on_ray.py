@@ -1,9 +1,9 @@
-"""The engine on Ray: Ray Data maps one function over a dataset of our partitions.
+"""The engine on Ray: Ray Data maps one function over a dataset whose rows are our partitions.
 
-A row of that dataset is a partition, or a handful of small ones, not a query, and every row is a block. So
-a partition is a range of row groups with a file of its own whoever routes it: both engines write the same
-files, and one can go on where the other was ended. What is left is Ray Data's: where a row is worked on and
-when, how many are under way, and that it is done again when its worker is lost: that writes the same files.
+``ray.data.read_parquet`` chooses its own blocks, so its output files would differ from those of the local
+engine. Here a row is a partition and a task routes a block of them, so both engines write the same files
+and each continues a job of the other. Ray Data decides where and when blocks run, and repeats one whose
+worker was lost.
 """
 
 from __future__ import annotations
@@ -26,24 +26,29 @@ from threadpoolctl import threadpool_limits
 
 from mild.artifact import LoadedRouter, load
 from mild.data.location import open_system
-from mild.distributed.batch.job import Job
-from mild.distributed.batch.partitions import Partition
-from mild.distributed.batch.routing import Done, route_partition, temporary_folder
+from mild.distributed.batch.job import Job, prepare
+from mild.distributed.batch.routing import RoutedPartition, route_partition
+from mild.distributed.partitions import Partition
 from mild.distributed.ray_connection import check_ray, connect, patient
 from mild.errors import DataFileError, MildError, MissingExtraError
 
 __all__ = ["check_ray_data", "route_on_ray"]
 
-Rows = Sequence[Sequence[Partition]]
-
-# How often a partition is tried again whose worker was lost.
+# How often a block is repeated whose worker was lost.
 RETRIES = 5
-# A row of Ray Data takes the driver 10 ms: so many bytes, and partitions, may share one.
-HANDFUL_BYTES = 16 * 1024 * 1024
-HANDFUL = 64
-# Rows that every processor gets, as far as there are partitions: none waits long for the last.
-ROWS_EACH = 16
+# A block costs the driver 10 ms: small partitions share one, up to these bytes and this number ...
+BLOCK_BYTES = 16 << 20
+BLOCK_PARTITIONS = 64
+# ... as long as every processor gets this many blocks.
+BLOCKS_EACH = 16
 MISSING = 'Ray Data needs the package pandas; install it with pip install "mild-learn[ray]".'
+# A partition may take long, and so may a cluster that others use. Reservations are for operators that
+# compete; ours is alone, and they would leave one of two processors idle most of the time.
+SETTINGS = {
+    "enable_progress_bars": False,
+    "execution_no_progress_timeout_s": -1,
+    "op_resource_reservation_enabled": False,
+}
 
 
 def check_ray_data(address: str | None = None) -> None:
@@ -59,154 +64,135 @@ def route_on_ray(
     address: str | None = None,
     workers: int | None = None,
     notice: Callable[[str], None] | None = None,
-) -> Generator[Done, None, None]:
-    """Route partitions on Ray; what is done comes as it is done.
+) -> Generator[RoutedPartition, None, None]:
+    """Route partitions on Ray and yield each result as it is done.
 
-    The router travels to the workers; the input and the output must be reachable from all of them under the
-    same names.
+    The router is sent to the workers. The input and the output must have the same names on all machines.
 
     Parameters
     ----------
-    job, todo : what is routed, and which of its partitions
+    job, todo : the job, and which of its partitions
     address : of a cluster; None for a Ray on this machine
     workers : partitions that are routed at a time; None for one per processor
-    notice : told in a sentence when all processors are taken and nothing begins
+    notice : called with a message when no processor is free and nothing begins
     """
     with connect(address, workers) as ray:
-        # In a list: Ray leaves the reference in it to be fetched once in each process.
-        given = {"token": job.token, "given": [ray.put((job, _files(Path(job.folder))))]}
+        files = {
+            file.name: file.read_bytes() for file in Path(job.folder).iterdir() if file.is_file()
+        }
+        # In a list: Ray passes the reference in it as it is, to be fetched once in each process.
+        shared = {"token": job.token, "shared": [ray.put((job, files))]}
         at_a_time = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-        rows = handfuls(todo, at_a_time)
-        ask = _asked_by_another if _is_client(ray) else _asked
+        words = todo, block_count(todo, at_a_time), shared, workers
+        client = _is_client(ray)
         with (
-            closing(ask(ray, rows, given, workers)) as results,
-            patient(ray, notice, begun=lambda: bool(_begun(job))) as arrived,
-            _explained(ray, job, todo),
+            closing(_mapped_by_actor(ray, *words) if client else _mapped(*words)) as results,
+            patient(ray, notice, begun=lambda: bool(_unfinished(job))) as arrived,
+            _lost_workers_named(ray, job, todo),
         ):
             for content in results:
                 arrived()
-                yield from _results(content)
+                result = pickle.loads(content)
+                if isinstance(result, MildError):
+                    raise result
+                yield result
 
 
-def handfuls(todo: Sequence[Partition], at_a_time: int) -> list[list[Partition]]:
-    """Partitions, small neighbours together; enough of these for so many workers."""
-    most = max(1, min(HANDFUL, len(todo) // (ROWS_EACH * at_a_time)))
-    found: list[list[Partition]] = []
-    size = 0
-    for partition in todo:
-        size += partition.size
-        if not found or len(found[-1]) == most or size > HANDFUL_BYTES:
-            found.append([])
-            size = partition.size
-        found[-1].append(partition)
-    return found
+def block_count(todo: Sequence[Partition], at_a_time: int) -> int:
+    """Number of blocks: enough for so many workers, and no block too large."""
+    by_bytes = -(-sum(partition.size for partition in todo) // BLOCK_BYTES)
+    by_number = -(-len(todo) // BLOCK_PARTITIONS)
+    return min(len(todo), max(BLOCKS_EACH * at_a_time, by_bytes, by_number))
 
 
-def route_task(row: Mapping[str, Any], token: str, given: Sequence[Any]) -> dict[str, bytes]:
-    """On a worker: route partitions; an error that has its sentence comes back as a value, the last one."""
-    results: list[Done | MildError] = []
+def route_task(row: Mapping[str, Any], token: str, shared: Sequence[Any]) -> dict[str, bytes]:
+    """On a worker: route a partition. An error of ours is returned, so that its message is kept."""
+    result: RoutedPartition | MildError
     try:
         with threadpool_limits(1):
-            job, router = _opened(token, given[0])
-            for partition in pickle.loads(row["partitions"]):
-                results.append(route_partition(job, router, partition))
+            job, router = _loaded_job(token, shared[0])
+            result = route_partition(job, router, pickle.loads(row["partition"]))
     except MildError as error:
-        results.append(error)
-    return {"results": pickle.dumps(results)}
+        result = error
+    return {"result": pickle.dumps(result)}
 
 
-_open: dict[str, tuple[Job, LoadedRouter]] = {}
+_loaded: dict[str, tuple[Job, LoadedRouter]] = {}
 
 
-def _opened(token: str, given: Any) -> tuple[Job, LoadedRouter]:
-    """A run's job and router, loaded once in each process."""
-    if token not in _open:
-        job, files = importlib.import_module("ray").get(given)
+def _loaded_job(token: str, reference: Any) -> tuple[Job, LoadedRouter]:
+    """The job and its router, loaded once in each process."""
+    if token not in _loaded:
+        job, files = importlib.import_module("ray").get(reference)
         with tempfile.TemporaryDirectory(prefix="mild-") as folder:
             for name, content in files.items():
                 (Path(folder) / name).write_bytes(content)
             router = load(folder)
-        _open.clear()
-        _open[token] = job, job.prepared(router)
-    return _open[token]
+        _loaded.clear()
+        _loaded[token] = job, prepare(router, job.options)
+    return _loaded[token]
 
 
-def _files(folder: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
-
-
-def _results(content: bytes) -> Iterator[Done]:
-    for result in pickle.loads(content):
-        if isinstance(result, MildError):
-            raise result
-        yield result
-
-
-def _asked(
-    ray: Any, rows: Rows, given: Mapping[str, Any], workers: int | None
+def _mapped(
+    todo: Sequence[Partition], blocks: int, shared: Mapping[str, Any], workers: int | None
 ) -> Generator[bytes, None, None]:
-    """What ``route_task`` gives, as it comes; closed, it ends what is under way."""
-    with _ray_data() as data:
-        routed = _mapped(data, rows, given, workers)
+    """Results of ``route_task`` as they are done; closing the generator ends running tasks."""
+    items = [{"partition": pickle.dumps(partition)} for partition in todo]
+    with _ray_data() as data, warnings.catch_warnings():
+        # Ray 2.60 deprecates the number of retries and has no replacement.
+        warnings.simplefilter("ignore")
+        partitions = data.from_items(items, override_num_blocks=blocks)
+        routed = partitions.map(
+            route_task,
+            fn_kwargs=shared,
+            num_cpus=1,
+            compute=data.TaskPoolStrategy(size=None if workers is None else min(workers, blocks)),
+            **_retries(partitions.map),
+        )
         batches = iter(routed.iter_batches(batch_size=None, batch_format="pyarrow"))
         with closing(batches):
             for batch in batches:
-                yield from batch.column("results").to_pylist()
+                yield from batch.column("result").to_pylist()
 
 
-def _asked_by_another(
-    ray: Any, rows: Rows, given: Mapping[str, Any], workers: int | None
+def _mapped_by_actor(
+    ray: Any, todo: Sequence[Partition], *words: Any
 ) -> Generator[bytes, None, None]:
-    """The same for a client, ``ray://``, which has no Ray Data: an actor in the cluster asks."""
-    asker = ray.remote(num_cpus=0)(Asker).remote(rows, given, workers)
+    """The same for a client, ``ray://``, which has no Ray Data: an actor in the cluster uses it."""
+    actor = ray.remote(num_cpus=0)(DataActor).remote(todo, *words)
     try:
-        while (content := ray.get(asker.more.remote())) is not None:
+        while (content := ray.get(actor.next_result.remote())) is not None:
             yield content
     finally:
-        ray.kill(asker)
+        ray.kill(actor)
 
 
-class Asker:
-    """In the cluster: asks Ray Data, and hands on what it gives."""
+class DataActor:
+    """In the cluster: uses Ray Data on behalf of a client."""
 
-    def __init__(self, rows: Rows, given: Mapping[str, Any], workers: int | None) -> None:
+    def __init__(
+        self, todo: Sequence[Partition], blocks: int, shared: Mapping[str, Any], workers: int | None
+    ) -> None:
         self.ray = importlib.import_module("ray")
-        self.job = self.ray.get(given["given"][0])[0]
-        self.todo = [partition for row in rows for partition in row]
-        self.results = _asked(self.ray, rows, given, workers)
+        self.job = self.ray.get(shared["shared"][0])[0]
+        self.todo = todo
+        self.results = _mapped(todo, blocks, shared, workers)
 
-    def more(self) -> bytes | None:
-        """The next results; None if there are no more."""
+    def next_result(self) -> bytes | None:
+        """The next result; None if there are no more."""
         try:
-            with _explained(self.ray, self.job, self.todo):
+            with _lost_workers_named(self.ray, self.job, self.todo):
                 return next(self.results, None)
         except MildError as error:
-            return pickle.dumps([error])
+            return pickle.dumps(error)
 
 
 def _is_client(ray: Any) -> bool:
     return bool(ray.util.client.ray.is_connected())
 
 
-def _mapped(data: Any, rows: Rows, given: Mapping[str, Any], workers: int | None) -> Any:
-    """The dataset of what becomes of the partitions; nothing is begun yet."""
-    items = [{"partitions": pickle.dumps(row)} for row in rows]
-    size = None if workers is None else min(workers, len(items))
-    with warnings.catch_warnings():
-        # Ray 2.60 is to lose the number of retries, and has nothing in its place.
-        warnings.simplefilter("ignore")
-        parts = data.from_items(items, override_num_blocks=len(items))
-        return parts.map(
-            route_task,
-            fn_kwargs=given,
-            num_cpus=1,
-            compute=data.TaskPoolStrategy(size=size),
-            **_retries(parts.map),
-        )
-
-
 def _retries(method: Any) -> dict[str, int]:
-    """The number of retries, where Ray Data takes one; by itself it tries for ever."""
+    """The number of retries, where Ray Data takes one; by default it tries for ever."""
     known = inspect.signature(method).parameters
     free = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
     return {"max_retries": RETRIES} if free or "max_retries" in known else {}
@@ -214,7 +200,7 @@ def _retries(method: Any) -> dict[str, int]:
 
 @contextmanager
 def _ray_data() -> Iterator[Any]:
-    """The module ``ray.data``, silent meanwhile: progress and errors are told by who calls."""
+    """The module ``ray.data`` without its progress bars and its log."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -223,17 +209,10 @@ def _ray_data() -> Iterator[Any]:
             raise MissingExtraError(MISSING) from error
         context = data.DataContext.get_current()
     log = logging.getLogger("ray.data")
-    # A partition may take its time, and so may a cluster that others use. Reservations are for operators
-    # that compete: ours is alone, and would leave one of two processors idle most of the time.
-    settings = {
-        "enable_progress_bars": False,
-        "execution_no_progress_timeout_s": -1,
-        "op_resource_reservation_enabled": False,
-    }
-    before = {name: getattr(context, name) for name in settings if hasattr(context, name)}
+    before = {name: getattr(context, name) for name in SETTINGS if hasattr(context, name)}
     level = log.level
     for name in before:
-        setattr(context, name, settings[name])
+        setattr(context, name, SETTINGS[name])
     log.setLevel(logging.CRITICAL)
     try:
         yield data
@@ -244,28 +223,27 @@ def _ray_data() -> Iterator[Any]:
 
 
 @contextmanager
-def _explained(ray: Any, job: Job, todo: Sequence[Partition]) -> Iterator[None]:
-    """Lost workers as a sentence; what was not foreseen keeps its traceback."""
-    unforeseen = (ray.exceptions.RayTaskError, ray.exceptions.UserCodeException)
+def _lost_workers_named(ray: Any, job: Job, todo: Sequence[Partition]) -> Iterator[None]:
+    """Turn the loss of workers into a message; unexpected errors keep their traceback."""
     try:
         yield
+    except (ray.exceptions.RayTaskError, ray.exceptions.UserCodeException):
+        raise
     except ray.exceptions.RayError as error:
-        if isinstance(error, unforeseen):
-            raise
-        tries = _begun(job)
-        guilty = next((part for part in todo if tries[part.name] > RETRIES), None)
-        what = f"part {guilty.number} ({guilty.path})" if guilty else "a part"
+        tries = _unfinished(job)
+        cause = next((part for part in todo if tries[part.name] > RETRIES), None)
+        what = f"part {cause.number} ({cause.path})" if cause else "a part"
         raise DataFileError(
             f"the workers that routed {what} were lost ({type(error).__name__}); out of memory, perhaps. "
-            f"What is finished stays; run it again, with fewer --jobs."
+            f"Finished parts stay; run it again, with fewer --jobs."
         ) from error
 
 
-def _begun(job: Job) -> Counter[str]:
-    """Names of parts that were begun and not ended, as far as a file system shows such files."""
+def _unfinished(job: Job) -> Counter[str]:
+    """How often each part was begun and not finished, as far as the file system shows it."""
     system, _ = open_system(job.out)
     try:
-        files = system.get_file_info(fs.FileSelector(temporary_folder(job), allow_not_found=True))
+        files = system.get_file_info(fs.FileSelector(job.unfinished, allow_not_found=True))
     except (pa.ArrowException, OSError):
         return Counter()
     return Counter(file.base_name.rpartition(".")[0] for file in files)

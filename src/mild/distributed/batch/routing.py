@@ -1,4 +1,4 @@
-"""One partition, from reading to renaming: what every engine runs, and all that it runs."""
+"""Routing of one partition, from reading to renaming: the function that both engines run."""
 
 from __future__ import annotations
 
@@ -12,36 +12,35 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as parquet
+from numpy.typing import NDArray
 
 from mild.artifact import LoadedRouter
-from mild.data.location import found_file, is_local, open_system, reason, shown, system_of
-from mild.distributed.batch.deciding import Choices, choose
+from mild.artifact.deciding import decide_all
+from mild.data.location import is_local, open_system, reason, shown
+from mild.distributed.batch.inputs import RowError
 from mild.distributed.batch.job import EXPERT, Job
-from mild.distributed.batch.partitions import PARTITION_BYTES, Partition
-from mild.distributed.batch.vectors import RowError, as_column, as_texts
+from mild.distributed.partitions import Partition, read_batches
 from mild.errors import DataFileError, MildError
 
-__all__ = ["Done", "StoppedError", "route_batch", "route_partition", "temporary_folder"]
+__all__ = ["RoutedPartition", "StoppedError", "route_partition"]
 
-# Pages are read in pieces of this size: a row group may be larger than memory.
-PIECE = 1024 * 1024
 # Bytes of output that make a row group.
-GROUP_BYTES = 64 * 1024 * 1024
+GROUP_BYTES = 64 << 20
 
 
 class StoppedError(Exception):
-    """The job was told to end."""
+    """The job was interrupted."""
 
 
 @dataclass(frozen=True)
-class Done:
-    """What became of a partition.
+class RoutedPartition:
+    """Counts of a finished partition.
 
     Attributes
     ----------
     number : of the partition
-    rows : that were written
-    counts : (n_experts,) how many went to each expert
+    rows : rows that were written
+    counts : (n_experts,) rows that were sent to each expert
     bad : rows without a query
     """
 
@@ -56,139 +55,105 @@ def route_partition(
     router: LoadedRouter,
     partition: Partition,
     stopped: Callable[[], bool] = lambda: False,
-) -> Done:
-    """Route a partition and write its file: under its name when it is complete, or not at all.
+) -> RoutedPartition:
+    """Route a partition and write its file, which gets its name when it is complete.
 
-    Whoever does the same partition again writes the same rows under the same name: none is there twice.
-    Memory is bounded by a batch, whatever the size of the partition.
+    Routing a partition again writes the same rows under the same name. Memory is bounded by a batch.
     """
     system, out = open_system(job.out)
-    fresh = f"{temporary_folder(job)}/{partition.name}.{secrets.token_hex(4)}"
+    unfinished = f"{job.unfinished}/{partition.name}.{secrets.token_hex(4)}"
+    start, stop = partition.groups
+    origin = f"{partition.path} row groups {start} to {stop - 1}"
+    schema = job.schema.with_metadata({"mild.job": job.fingerprint, "mild.partition": origin})
     counts = np.zeros(router.n_experts, np.int64)
-    rows = bad = 0
-    schema = job.schema.with_metadata({"mild.job": job.mark, "mild.partition": _origin(partition)})
+    rows = bad = size = 0
+    group: list[Any] = []
     try:
         with (
-            system.open_output_stream(fresh) as sink,
+            system.open_output_stream(unfinished) as sink,
             parquet.ParquetWriter(sink, schema) as writer,
         ):
-            for part, chosen in _grouped(job, router, partition, stopped):
-                writer.write_table(part.replace_schema_metadata(schema.metadata))
-                rows += part.num_rows
-                counts += chosen[:-1]
-                bad += int(chosen[-1])
+            for table, chosen, n_bad in _routed_batches(job, router, partition):
+                if stopped():
+                    raise StoppedError
+                counts += np.bincount(chosen, minlength=router.n_experts)
+                bad += n_bad
+                rows += table.num_rows
+                group.append(table.replace_schema_metadata(schema.metadata))
+                size += table.nbytes
+                if size > GROUP_BYTES:
+                    writer.write_table(pa.concat_tables(group))
+                    group, size = [], 0
+            if group:
+                writer.write_table(pa.concat_tables(group))
         if is_local(system):
-            _sync(fresh)
-        system.move(fresh, f"{out}/{partition.name}")
+            _sync(unfinished)
+        system.move(unfinished, f"{out}/{partition.name}")
     except (pa.ArrowException, OSError) as error:
         raise DataFileError(f"cannot write to {shown(job.out)}: {reason(error)}.") from error
-    return Done(partition.number, rows, tuple(counts.tolist()), bad)
+    return RoutedPartition(partition.number, rows, tuple(counts.tolist()), bad)
 
 
-def route_batch(job: Job, router: LoadedRouter, batch: Any) -> tuple[Any, Choices]:
-    """Route a record batch: the output's columns, and the choices."""
-    inputs, bad = job.reading.inputs(batch)
-    X = router.features(inputs) if job.reading.kind == "texts" else inputs
-    found = choose(router, X, bad, job.options.probabilities)
-    indices = as_column(found.chosen.astype(np.int32), found.bad)
-    experts = pa.DictionaryArray.from_arrays(indices, as_texts(router.expert_names))
-    columns = [batch.column(name) for name in job.options.keep]
-    columns.append(experts)
-    for values in (found.probabilities, found.costs if job.has_costs else None):
-        if values is not None:
-            narrow = np.asarray(values, np.float32).T
-            columns += [as_column(row, found.bad) for row in narrow]
-    table = pa.Table.from_arrays(columns, schema=job.schema)
-    if job.options.skip_bad and found.bad is not None:
-        table = table.filter(pc.is_valid(table[EXPERT]))
-    return table, found
-
-
-def temporary_folder(job: Job) -> str:
-    """Where a run puts what it has begun."""
-    return f"{open_system(job.out)[1]}/_tmp-{job.token}"
-
-
-def _grouped(
-    job: Job, router: LoadedRouter, partition: Partition, stopped: Callable[[], bool]
-) -> Iterator[tuple[Any, Any]]:
-    """Tables of the output, each with how many went to each expert and, last, to none."""
-    waiting: list[Any] = []
-    counts = np.zeros(router.n_experts + 1, np.int64)
-    size = 0
-    for first, batch in _batches(job, partition):
-        if stopped():
-            raise StoppedError
+def _routed_batches(
+    job: Job, router: LoadedRouter, partition: Partition
+) -> Iterator[tuple[Any, NDArray[np.intp], int]]:
+    """Tables of the output, each with the experts of its good rows and the number of bad rows."""
+    batches = read_batches(job.source, partition, job.columns, partition.batch_rows)
+    for first, batch in batches:
         try:
-            table, found = route_batch(job, router, batch)
+            yield _route_batch(job, router, batch)
         except RowError as error:
             row = first + error.row
             raise DataFileError(f"row {row:,} of {partition.path}: {error}") from error
         except (MildError, pa.ArrowException) as error:
             kind = type(error) if isinstance(error, MildError) else DataFileError
-            place = f"rows {first:,} to {first + batch.num_rows - 1:,}"
-            raise kind(f"{partition.path}, {place}: {error}") from error
-        sent = found.chosen if found.bad is None else found.chosen[~found.bad]
-        counts[:-1] += np.bincount(sent, minlength=router.n_experts)
-        counts[-1] += len(found.chosen) - len(sent)
-        waiting.append(table)
-        size += table.nbytes
-        if size > GROUP_BYTES:
-            yield pa.concat_tables(waiting), counts
-            waiting, size, counts = [], 0, np.zeros_like(counts)
-    if waiting:
-        yield pa.concat_tables(waiting), counts
+            rows = f"rows {first:,} to {first + batch.num_rows - 1:,}"
+            raise kind(f"{partition.path}, {rows}: {error}") from error
 
 
-def _batches(job: Job, partition: Partition) -> Iterator[tuple[int, Any]]:
-    """Record batches of a partition, each with the place of its first row in the file."""
-    system = system_of(job.source)
-    # Far files are fetched in large pieces, as long as those are bounded.
-    ahead = not is_local(system) and partition.size <= 2 * PARTITION_BYTES
-    first = partition.first_row
-    changed = f"{partition.path}: it was changed since the job began; begin it again."
-    try:
-        if found_file(system.get_file_info(partition.path)) != partition.file:
-            raise DataFileError(changed)
-        with system.open_input_file(partition.path) as stream:
-            file = parquet.ParquetFile(
-                stream,
-                pre_buffer=ahead,
-                buffer_size=0 if ahead else PIECE,
-                page_checksum_verification=True,
-            )
-            batches = file.iter_batches(
-                partition.batch_rows,
-                row_groups=list(range(*partition.groups)),
-                columns=job.columns,
-                use_threads=False,
-            )
-            for batch in batches:
-                yield first, _plain(batch)
-                first += batch.num_rows
-    except (pa.ArrowException, OSError) as error:
-        raise DataFileError(
-            f"{partition.path}: it cannot be read from row {first:,} on; it is damaged, or was changed "
-            f"({reason(error)})."
-        ) from error
-    if first != partition.first_row + partition.rows:
-        raise DataFileError(changed)
+def _route_batch(job: Job, router: LoadedRouter, batch: Any) -> tuple[Any, NDArray[np.intp], int]:
+    inputs, empty = job.inputs.of(batch)
+    X = router.features(inputs) if job.inputs.kind == "texts" else inputs
+    X, bad = _without_bad_rows(X, empty)
+    policy = router.policy
+    columns = [batch.column(name) for name in dict.fromkeys(job.options.keep)]
+    extra: list[NDArray[Any]] = []
+    if job.options.probabilities:
+        found = decide_all(policy, X)
+        extra = [found.probabilities] if found.costs is None else [found.probabilities, found.costs]
+        # The choice must not depend on whether probabilities are asked for, down to rounding.
+        chosen = policy.predict(X) if found.costs is None else found.chosen
+    else:
+        chosen = policy.predict(X)
+    indices = pa.array(chosen.astype(np.int32), mask=bad)
+    names = pa.array(router.expert_names, pa.string())
+    columns.append(pa.DictionaryArray.from_arrays(indices, names))
+    for values in extra:
+        columns += [pa.array(column, mask=bad) for column in np.asarray(values, np.float32).T]
+    table = pa.Table.from_arrays(columns, schema=job.schema)
+    if bad is None:
+        return table, chosen, 0
+    if job.options.skip_bad:
+        table = table.filter(pc.is_valid(table[EXPERT]))
+    return table, chosen[~bad], int(bad.sum())
 
 
-def _plain(batch: Any) -> Any:
-    """The batch with categories as what they stand for."""
-    if not any(pa.types.is_dictionary(field.type) for field in batch.schema):
-        return batch
-    columns = [
-        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-        for column in batch.columns
-    ]
-    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
-
-
-def _origin(partition: Partition) -> str:
-    start, stop = partition.groups
-    return f"{partition.path} row groups {start} to {stop - 1}"
+def _without_bad_rows(
+    X: NDArray[Any], empty: NDArray[np.bool_] | None
+) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
+    """X with zeros in rows that are empty or not finite, and which these are; None if there are none."""
+    if empty is None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            flat = X.ravel(order="K")
+            # Faster than isfinite: squares add up to a finite number only if all are finite.
+            if np.isfinite(np.dot(flat, flat)):
+                return X, None
+    bad = ~np.isfinite(X).all(axis=1)
+    if empty is not None:
+        bad |= empty
+    if not bad.any():
+        return X, None
+    return np.where(bad[:, None], X.dtype.type(0), X), bad
 
 
 def _sync(path: str) -> None:

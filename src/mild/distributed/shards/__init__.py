@@ -1,4 +1,4 @@
-"""Fitting on more rows than memory holds: every evaluation is a sum over parts of a dataset."""
+"""Fitting on more rows than memory holds: every evaluation is a sum over partitions of a dataset."""
 
 from mild.distributed.shards.dataset import Dataset, open_dataset
 from mild.distributed.shards.fitting import ShardedFit, fit_shards

@@ -1,4 +1,4 @@
-"""What a fit must know of all rows, as sums and maxima that parts of the rows add up to."""
+"""Statistics of all rows that a fit needs, as sums over partitions."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from mild.evaluation.tasks.training_queries import MOST_MARKS, TrainingQueryInde
 from mild.routers.margin_sums import MarginSums, fixed_margins, margin_sums
 from mild.routers.targets import LABEL_LOSSES, LossOptions, raw_rewards
 
-__all__ = ["Moments", "Survey", "TargetSums", "merged_marks"]
+__all__ = ["CostStats", "Moments", "TargetSums", "merged_marks"]
 
 
 @dataclass(frozen=True)
-class Survey:
-    """Outcomes of some rows.
+class CostStats:
+    """Statistics of the costs of some rows.
 
     Attributes
     ----------
-    rows : rows in which somebody was asked
+    rows : rows in which an expert was asked
     asked : (p,) rows in which each expert was asked
-    totals : (p,) sum of the costs known of each expert
+    totals : (p,) sum of the known costs of each expert
     always : (p,) whether the expert costs least in every row
     largest : largest cost; 0 without rows
     differ : whether two experts that were asked differ in cost in any row
@@ -38,8 +38,8 @@ class Survey:
     differ: bool
 
     @classmethod
-    def of(cls, costs: FloatArray) -> Survey:
-        """Survey of costs (n, p), where every row has one that is known."""
+    def of(cls, costs: FloatArray) -> CostStats:
+        """Statistics of costs (n, p), at least one of them known in every row."""
         known = ~np.isnan(costs)
         if not len(costs):
             p = costs.shape[1]
@@ -54,8 +54,8 @@ class Survey:
             bool((most > least).any()),
         )
 
-    def __add__(self, other: Survey) -> Survey:
-        return Survey(
+    def __add__(self, other: CostStats) -> CostStats:
+        return CostStats(
             self.rows + other.rows,
             self.asked + other.asked,
             self.totals + other.totals,
@@ -93,11 +93,11 @@ class Moments:
         )
 
     def scaler(self) -> Any:
-        """The StandardScaler that all rows together would have made."""
+        """The StandardScaler of all rows."""
         from sklearn.preprocessing import StandardScaler
 
         variance = self.spread / self.rows
-        # A feature that varies by no more than its rounding is constant, as scikit-learn sees it.
+        # As in scikit-learn, a feature that varies by no more than its rounding is constant.
         epsilon = float(np.finfo(np.float64).eps)
         bound = self.rows * epsilon * variance + (self.rows * self.mean * epsilon) ** 2
         scaler = StandardScaler(copy=False)
@@ -109,13 +109,13 @@ class Moments:
 
 @dataclass(frozen=True)
 class TargetSums:
-    """What the targets of a loss take from some rows.
+    """Sums over some rows that the targets of a loss need.
 
     Attributes
     ----------
     labels : (p,) rows on which each expert is cheapest
     rewards : (p,) sums of the rewards, before they are scaled; of label losses 0
-    margins : what theory margins take; None where margins are fixed
+    margins : sums for theory margins; None where margins are fixed
     """
 
     labels: FloatArray
@@ -143,7 +143,7 @@ class TargetSums:
 
 
 def merged_marks(*lots: TrainingQueryIndex) -> TrainingQueryIndex:
-    """Marks of several lots of queries together."""
+    """Hashes of several sets of queries together."""
     if not lots:
         return TrainingQueryIndex(np.zeros(0, np.uint64))
     marks = np.unique(np.concatenate([lot.marks for lot in lots]))

@@ -1,7 +1,7 @@
-"""A folder beside the router to be, for as long as it is fitted: features and evaluations.
+"""A folder beside the router to be, with features and evaluations, for as long as the router is fitted.
 
-It is removed when the router is there, and when the input turns out to be bad. A kill, or Ctrl-C, leaves
-it: the same fit, started again, goes on from there; another fit begins anew.
+It is removed when the router is saved, and when the input is bad. A kill or Ctrl-C leaves it: the same fit,
+started again, continues from there; another fit begins anew.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mild.artifact.files import FileLock
+from mild.distributed.locks import file_lock
 from mild.distributed.shards.dataset import Dataset
 from mild.errors import ArtifactError, DataFileError, InvalidInputError, OutputExistsError
 from mild.evaluation.tasks import CostTerms
@@ -45,60 +45,49 @@ def described(
     }
 
 
+@dataclasses.dataclass(frozen=True)
 class WorkFolder:
-    """Where one fit keeps what it works out.
+    """Folders of one fit: all of it, its saved evaluations, and its features."""
 
-    Attributes
-    ----------
-    path : the folder
-    evaluations : folder of what was evaluated, of this very fit
-    features : folder of the features; what an earlier run left is gone
-    """
-
-    def __init__(self, path: Path, key: str) -> None:
-        self.path = path
-        self.evaluations = path / f"evaluations-{key[:16]}"
-        self.features = path / "features"
-        for entry in list(path.iterdir()):
-            if entry.is_dir() and entry != self.evaluations:
-                shutil.rmtree(entry, ignore_errors=True)
-        self.evaluations.mkdir(exist_ok=True)
-        self.features.mkdir(exist_ok=True)
+    path: Path
+    evaluations: Path
+    features: Path
 
 
 @contextmanager
 def work_folder(
     target: Path, scratch: str | None, facts: Mapping[str, Any]
 ) -> Iterator[WorkFolder]:
-    """The work folder of a fit, held by this process alone.
+    """The work folder of a fit, locked by this process.
 
     Parameters
     ----------
     target : folder of the router to be
-    scratch : folder for work folders; None for the one that the target lies in
-    facts : what ``described`` gave
+    scratch : folder for work folders; None for the parent of the target
+    facts : result of ``described``
     """
     key = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
     parent = target.parent if scratch is None else Path(os.path.realpath(scratch))
     path = parent / f".{target.name}.fit"
-    # Beside the folder: one in it would be removed with it, before the others are.
-    with FileLock(path.with_name(f"{path.name}.lock")) as lock:
-        try:
-            parent.mkdir(parents=True, exist_ok=True)
-            ours = lock.take()
-            if ours:
-                path.mkdir(exist_ok=True)
-        except OSError as error:
-            raise ArtifactError(f"cannot write to {path}: {error.strerror or error}.") from error
-        if not ours:
-            raise OutputExistsError(
-                f"another fit is about to write to {target}; wait for it, or choose another folder."
-            )
-        folder = WorkFolder(path, key)
+    folder = WorkFolder(path, path / f"evaluations-{key[:16]}", path / "features")
+    taken = OutputExistsError(
+        f"another fit is about to write to {target}; wait for it, or choose another folder."
+    )
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArtifactError(f"cannot write to {path}: {error.strerror or error}.") from error
+    # Beside the folder: a lock in it would be removed with it, before the rest is.
+    with file_lock(path.with_name(f"{path.name}.lock"), lambda: taken):
+        for entry in path.iterdir() if path.exists() else ():
+            if entry.is_dir() and entry != folder.evaluations:
+                shutil.rmtree(entry, ignore_errors=True)
+        folder.evaluations.mkdir(parents=True, exist_ok=True)
+        folder.features.mkdir(exist_ok=True)
         try:
             yield folder
         except (DataFileError, InvalidInputError):
-            # What was worked out stays: another address, or more room, and it goes on.
+            # Saved evaluations stay: with another address, or more room, the fit continues.
             if not any(folder.evaluations.iterdir()):
                 shutil.rmtree(path, ignore_errors=True)
             raise

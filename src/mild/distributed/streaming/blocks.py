@@ -1,4 +1,4 @@
-"""A stream of bytes as blocks of whole lines: large ones where much is waiting, at once where little is."""
+"""A stream of bytes as blocks of whole lines: large where much is waiting, small where little is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["BLOCK_BYTES", "LONGEST_LINE", "Block", "read_blocks"]
 BLOCK_BYTES = 256 * 1024
 #: A longer line is not kept.
 LONGEST_LINE = 32 * 1024 * 1024
-#: Read at once, and so many pieces wait at most.
+#: Bytes of a read, and how many reads may wait.
 PIECE = 64 * 1024
 WAITING = 16
 
@@ -37,39 +37,56 @@ class Block:
     full: bool
 
 
-class _Pieces:
-    """Reads ahead in a thread, so that whoever waits for a line gets what is there."""
+def read_blocks(stream: Any, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+    """Blocks of the lines of a binary stream, in order.
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self._queue: queue.Queue[bytes | OSError] = queue.Queue(WAITING)
-        # A daemon: at a terminal the read may last for ever.
-        threading.Thread(target=self._read, daemon=True).start()
+    A block holds what has arrived, up to ``block_bytes`` and a line; only its first line is waited for. So
+    memory is bounded, and a caller that sends one line at a time gets one answer at a time.
 
-    def _read(self) -> None:
-        read = getattr(self._stream, "read1", self._stream.read)
-        while True:
+    Examples
+    --------
+    >>> import io
+    >>> [block.lines for block in read_blocks(io.BytesIO(b"one\\ntwo"), 1)]
+    [[b'one'], [b'two']]
+    """
+    pieces: queue.Queue[bytes | OSError] = queue.Queue(WAITING)
+    # A daemon: at a terminal the read may last for ever.
+    threading.Thread(target=_read_ahead, args=(stream, pieces), daemon=True).start()
+    splitter = _LineSplitter()
+    number = 1
+    ended = False
+    while not ended:
+        lines: list[bytes | None] = []
+        taken = 0
+        while taken < block_bytes and not ended:
             try:
-                piece: bytes | OSError = read(PIECE)
-            except (OSError, ValueError) as error:
-                piece = error if isinstance(error, OSError) else OSError(str(error))
-            self._queue.put(piece)
-            if not piece or isinstance(piece, OSError):
-                return
+                piece = pieces.get(block=not lines)
+            except queue.Empty:
+                break
+            if isinstance(piece, OSError):
+                reason = piece.strerror or piece
+                raise DataFileError(f"cannot read the queries: {reason}.") from piece
+            taken += len(piece)
+            ended = not piece
+            lines += splitter.finish() if ended else splitter.feed(piece)
+        if lines:
+            yield Block(lines, number, taken >= block_bytes)
+            number += len(lines)
 
-    def take(self, wait: bool) -> bytes | None:
-        """The next piece, empty at the end; None if there is none and it need not be waited for."""
+
+def _read_ahead(stream: Any, pieces: queue.Queue[bytes | OSError]) -> None:
+    read = getattr(stream, "read1", stream.read)
+    piece: bytes | OSError = b" "
+    while piece and not isinstance(piece, OSError):
         try:
-            piece = self._queue.get(block=wait)
-        except queue.Empty:
-            return None
-        if isinstance(piece, OSError):
-            raise DataFileError(f"cannot read the queries: {piece.strerror or piece}.") from piece
-        return piece
+            piece = read(PIECE)
+        except (OSError, ValueError) as error:
+            piece = error if isinstance(error, OSError) else OSError(str(error))
+        pieces.put(piece)
 
 
-class _Cutter:
-    """Cuts pieces into lines; keeps what the last line break leaves."""
+class _LineSplitter:
+    """Splits pieces into lines and keeps the rest after the last line break."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] | None = []
@@ -77,16 +94,16 @@ class _Cutter:
 
     def feed(self, piece: bytes) -> list[bytes | None]:
         first, *others = piece.split(b"\n")
+        self._keep(first)
         if not others:
-            self._keep(first)
             return []
         *whole, rest = others
-        lines = [self._close(first), *whole]
+        lines = [self._line(), *whole]
         self._keep(rest)
         return lines
 
     def finish(self) -> list[bytes | None]:
-        return [self._close(b"")] if self._size else []
+        return [self._line()] if self._size else []
 
     def _keep(self, part: bytes) -> None:
         self._size += len(part)
@@ -95,38 +112,7 @@ class _Cutter:
         elif self._parts is not None:
             self._parts.append(part)
 
-    def _close(self, part: bytes) -> bytes | None:
-        self._keep(part)
+    def _line(self) -> bytes | None:
         line = None if self._parts is None else b"".join(self._parts)
         self._parts, self._size = [], 0
         return line
-
-
-def read_blocks(stream: Any, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
-    """Blocks of the lines of a binary stream, in order.
-
-    A block holds what has arrived, up to ``block_bytes`` and a line; only for its first line is
-    waited. So memory is bounded, and whoever asks line by line is answered line by line.
-
-    Examples
-    --------
-    >>> import io
-    >>> [block.lines for block in read_blocks(io.BytesIO(b"one\\ntwo"), 1)]
-    [[b'one'], [b'two']]
-    """
-    pieces, cutter = _Pieces(stream), _Cutter()
-    number = 1
-    ended = False
-    while not ended:
-        lines: list[bytes | None] = []
-        taken = 0
-        while taken < block_bytes and not ended:
-            piece = pieces.take(wait=not lines)
-            if piece is None:
-                break
-            taken += len(piece)
-            ended = not piece
-            lines += cutter.finish() if ended else cutter.feed(piece)
-        if lines:
-            yield Block(lines, number, taken >= block_bytes)
-            number += len(lines)

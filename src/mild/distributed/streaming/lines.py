@@ -1,4 +1,4 @@
-"""Lines to queries: plain text, or JSON with a query in each line."""
+"""Queries from lines of plain text, or of JSON."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from mild.errors import OptionError, check_option
 
 __all__ = ["FIELDS", "FORMATS", "BadLineError", "LineFormat", "Query", "find_format"]
 
-#: Where a JSON object may hold its query; the first that is there counts.
+#: Fields that may hold the query of a JSON object; the first that is present counts.
 FIELDS = ("prompt", "question", "query", "text", "instruction", "input")
 FORMATS = ("auto", "json", "text")
 _BOM = b"\xef\xbb\xbf"
 
 
 class BadLineError(ValueError):
-    """A line that holds no query; its message says why."""
+    """A line without a query; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """What was asked, a text or a vector as the router takes it, and the id of its line, if any."""
+    """A text or a vector, and the id of its line, if any."""
 
     content: Any
     key: Any = None
@@ -37,9 +37,9 @@ class LineFormat:
     Attributes
     ----------
     kind : "json" or "text"
-    field : name of the query's field; None for the first of FIELDS that is there
+    field : field of the query; None for the first of FIELDS that is present
     vectors : whether queries are lists of numbers
-    recipe : how the fields of an object make its query; None for routers that have not written it down
+    recipe : how the query is made of fields; None for a router that was saved without it
 
     Examples
     --------
@@ -77,8 +77,11 @@ class LineFormat:
             ) from error
         if not isinstance(value, dict):
             return Query(self._checked(value, "the line"))
-        if self._by_recipe(value):
-            return Query(self._made(value), value.get("id"))
+        if self._by_recipe(value) and self.recipe is not None:
+            try:
+                return Query(self.recipe.text(value), value.get("id"))
+            except RecipeError as error:
+                raise BadLineError(str(error)) from error
         names = (self.field,) if self.field is not None else self._fields()
         for name in names:
             if name in value:
@@ -96,17 +99,11 @@ class LineFormat:
         return usual if own is None else (own, *(name for name in usual if name != own))
 
     def _by_recipe(self, value: dict[str, Any]) -> bool:
-        """Whether the query is to be made as in the router's table; another field is taken as it is."""
+        """Whether the query is made as in the router's table; another field is taken as it is."""
         if self.recipe is None or self.vectors:
             return False
         named = self.field in (None, ",".join(self.recipe.columns))
         return named and self.recipe.fits(value)
-
-    def _made(self, value: dict[str, Any]) -> str:
-        try:
-            return self.recipe.text(value) if self.recipe is not None else ""
-        except RecipeError as error:
-            raise BadLineError(str(error)) from error
 
     def _checked(self, value: Any, where: str) -> Any:
         if self.vectors:
@@ -128,7 +125,7 @@ def find_format(
     vectors: bool = False,
     recipe: Recipe | None = None,
 ) -> LineFormat:
-    """The format of a stream by its first line that is not empty, unless ``kind`` says it.
+    """The format of a stream by its first line that is not empty, unless ``kind`` gives it.
 
     Examples
     --------
@@ -138,7 +135,8 @@ def find_format(
     check_option("format", kind, FORMATS)
     if vectors and kind == "text":
         raise OptionError(
-            "format must be 'json' for a router that takes vectors: one list of numbers per line."
+            "format must be 'json' for a router that takes vectors: one list of numbers per line.",
+            parameter="format",
         )
     if kind == "auto":
         first = next((line for line in lines if line and line.strip(_BOM + b" \t\r")), b"")

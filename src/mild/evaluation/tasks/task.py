@@ -11,7 +11,7 @@ import numpy as np
 from mild.artifact import LoadedRouter
 from mild.core.arrays import FloatArray, IntArray
 from mild.data import OutcomeTable, cost_words, duplicate_groups, expert_betas, outcome_costs
-from mild.data.findings import examine
+from mild.data.data_quality import examine
 from mild.data.splits import bundles
 from mild.errors import InvalidInputError, listed
 

@@ -12,15 +12,15 @@ import time
 import pytest
 from pyarrow import fs
 
-from mild.distributed.batch import lock
-from mild.distributed.batch.lock import LOCK_FILE, STALE, locked
+from mild.distributed import locks as lock
+from mild.distributed.locks import LOCK_FILE, STALE, locked
 from mild.errors import DataFileError, OutputExistsError
 
 # Holds the lock of a folder until it is killed.
 HOLD = """
 import sys, time
 from pyarrow import fs
-from mild.distributed.batch.lock import locked
+from mild.distributed.locks import locked
 with locked(fs.LocalFileSystem(), sys.argv[1]):
     print("held", flush=True)
     time.sleep(600)

@@ -1,4 +1,4 @@
-"""From columns of a dataset to what a router takes: texts, vectors, or numbers side by side."""
+"""The router's inputs from the columns of a dataset: texts, vectors, or columns of numbers."""
 
 from __future__ import annotations
 
@@ -16,26 +16,39 @@ from mild.data.arrow import is_numeric, numbers
 from mild.data.columns import choose_columns
 from mild.data.queries import choose_query, is_text, query_texts
 from mild.data.recipe import Recipe
-from mild.data.vectors import VECTOR_NAMES
-from mild.distributed.batch.vectors import check_vectors, vector_rows
+from mild.data.vectors import (
+    VECTOR_NAMES,
+    column_kind,
+    no_vectors,
+    vector_lengths,
+    vector_matrix,
+)
 from mild.errors import DataFileError, InvalidInputError, listed
 
-__all__ = ["Reading", "choose_reading"]
+__all__ = ["Inputs", "RowError", "check_vectors", "choose_inputs", "vector_rows"]
 
 Bad = NDArray[np.bool_]
 
 
+class RowError(DataFileError):
+    """A row that cannot be read; ``row`` is its position in the batch."""
+
+    def __init__(self, message: str, row: int = 0) -> None:
+        super().__init__(message)
+        self.row = row
+
+
 @dataclass(frozen=True)
-class Reading:
-    """Which columns are read, and what is made of them.
+class Inputs:
+    """Which columns are read, and as what.
 
     Attributes
     ----------
     kind : "texts", "vectors" or "columns"
-    columns : to be read
-    width : features of the router
+    columns : columns to read
+    width : number of features of the router
     recipe : how texts are made; None for others
-    exact : whether vectors of double precision keep it; those of a table are learned from as float32
+    exact : whether float64 vectors stay float64; those of an outcome table are read as float32
     """
 
     kind: str
@@ -44,8 +57,8 @@ class Reading:
     recipe: Recipe | None = None
     exact: bool = False
 
-    def inputs(self, batch: Any) -> tuple[Any, Bad | None]:
-        """What the router takes of a record batch, and which rows hold nothing; None if all do."""
+    def of(self, batch: Any) -> tuple[Any, Bad | None]:
+        """Texts or X (n, width) of a record batch, and which rows are empty; None if none is."""
         if self.kind == "vectors":
             column = batch.column(self.columns[0])
             return vector_rows(column, self.width, not (self.exact and _is_double(column.type)))
@@ -60,26 +73,23 @@ class Reading:
         return query_texts(pa.Table.from_batches([batch]), recipe), empty
 
     def check(self, schema: Any) -> None:
-        """Refuse a file whose vectors are not of the router's width, as far as their type tells."""
+        """Refuse a file whose vectors do not have the router's width, as far as their type shows it."""
         kind = schema.field(self.columns[0]).type
         if self.kind == "vectors" and not pa.types.is_null(kind):
             check_vectors(self.columns[0], kind, self.width)
 
 
-def choose_reading(
+def choose_inputs(
     router: LoadedRouter,
     schema: Any,
     query: str | None = None,
     vectors: str | None = None,
     features: str | None = None,
-) -> Reading:
-    """How a dataset of this schema is read for a router.
+) -> Inputs:
+    """How a dataset of this Arrow schema is read for a router.
 
-    Parameters
-    ----------
-    router : what ``mild.artifact.load`` gave; it knows the columns that it learned from
-    schema : Arrow schema of the dataset
-    query, vectors, features : columns of the text, of vectors, of numbers, in place of those; at most one
+    ``query``, ``vectors`` and ``features`` name columns in place of those that the router was fitted on; at
+    most one of them is given.
     """
     if sum(option is not None for option in (query, vectors, features)) > 1:
         raise InvalidInputError("query, vectors and features cannot go together; give one of them.")
@@ -89,7 +99,7 @@ def choose_reading(
         _refuse(vectors or features, "texts", "--query")
         chosen = _texts(schema, query, recipe)
         columns = (*chosen.columns, *chosen.choices)
-        return Reading("texts", columns, router.n_features, chosen)
+        return Inputs("texts", columns, router.n_features, chosen)
     _refuse(query, "vectors or columns of numbers", "--vectors or --features")
     if router.text is None and vectors is None:
         wanted = features or _present(router.feature_names, schema.names)
@@ -100,7 +110,51 @@ def choose_reading(
     if column is None:
         raise DataFileError(_no_vectors(router, schema.names, own))
     check_vectors(column, schema.field(column).type, router.n_features)
-    return Reading("vectors", (column,), router.n_features, exact=router.text is None)
+    return Inputs("vectors", (column,), router.n_features, exact=router.text is None)
+
+
+def check_vectors(name: str, kind: Any, width: int) -> None:
+    """Refuse a column that cannot hold vectors of this width, as far as its type shows it.
+
+    Vectors are lists of numbers, of fixed size or not, or float32 as fixed-size bytes, which read faster.
+    """
+    if pa.types.is_fixed_size_binary(kind):
+        got = kind.byte_width / 4
+    elif column_kind(kind) == "vectors":
+        got = kind.list_size if pa.types.is_fixed_size_list(kind) else width
+    else:
+        raise no_vectors(name, kind)
+    if got != width:
+        raise DataFileError(
+            f"vectors must have the {width} numbers that the router was fitted with; column {name!r} "
+            f"holds {got:g} each."
+        )
+
+
+def vector_rows(array: Any, width: int, single: bool = True) -> tuple[NDArray[Any], Bad | None]:
+    """Vectors (n, width) of a column, and which rows are null; None if none is.
+
+    Examples
+    --------
+    >>> column = pa.array([[1.0, 2.0], None], pa.list_(pa.float32(), 2))
+    >>> rows, empty = vector_rows(column, 2)
+    >>> rows[0].tolist(), empty.tolist()
+    ([1.0, 2.0], [False, True])
+    """
+    if pa.types.is_null(array.type):
+        return np.zeros((len(array), width), np.float32), np.ones(len(array), bool)
+    empty = _all_null([array])
+    if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        lengths = vector_lengths(array)
+        wrong = lengths != width
+        odd = np.flatnonzero(wrong if empty is None else wrong & ~empty)
+        if odd.size:
+            raise RowError(
+                f"vectors must have the {width} numbers that the router was fitted with; it holds "
+                f"{lengths[odd[0]]}.",
+                int(odd[0]),
+            )
+    return vector_matrix(array, width, single), empty
 
 
 def _texts(schema: Any, query: str | None, recipe: Recipe | None) -> Recipe:
@@ -131,7 +185,7 @@ def _texts(schema: Any, query: str | None, recipe: Recipe | None) -> Recipe:
     return found
 
 
-def _columns(router: LoadedRouter, schema: Any, wanted: str | Sequence[str]) -> Reading:
+def _columns(router: LoadedRouter, schema: Any, wanted: str | Sequence[str]) -> Inputs:
     columns = choose_columns("features", wanted, list(schema.names))
     if len(columns) != router.n_features:
         raise DataFileError(
@@ -142,7 +196,7 @@ def _columns(router: LoadedRouter, schema: Any, wanted: str | Sequence[str]) -> 
         kind = schema.field(name).type
         if not is_numeric(kind):
             raise DataFileError(f"column {name!r} must hold numbers; it holds {kind}.")
-    return Reading("columns", tuple(columns), router.n_features)
+    return Inputs("columns", tuple(columns), router.n_features)
 
 
 def _present(names: Sequence[str] | None, columns: Sequence[str]) -> list[str] | None:

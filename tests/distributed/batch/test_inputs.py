@@ -8,7 +8,7 @@ import pytest
 
 from mild.artifact import LoadedRouter
 from mild.data.recipe import Recipe
-from mild.distributed.batch.reading import choose_reading
+from mild.distributed.batch.inputs import choose_inputs
 from mild.errors import DataFileError, InvalidInputError
 from mild.features import VectorFeatures
 from mild.policies import ConstantPolicy
@@ -32,26 +32,24 @@ def schema(**fields):
 
 def test_saved_names_of_features_come_before_a_usual_column_of_vectors():
     columns = schema(embedding=VECTORS, x=pa.float64(), y=pa.int8())
-    assert choose_reading(numbers(["y", "x"]), columns).columns == ("y", "x")
-    assert choose_reading(numbers(["u", "v"]), columns).columns == ("embedding",)
-    assert choose_reading(numbers(), columns).columns == ("embedding",)
-    assert choose_reading(numbers(["y", "x"]), columns, vectors="embedding").kind == "vectors"
-    assert choose_reading(numbers(["u", "v"]), columns, features="x,y").columns == ("x", "y")
+    assert choose_inputs(numbers(["y", "x"]), columns).columns == ("y", "x")
+    assert choose_inputs(numbers(["u", "v"]), columns).columns == ("embedding",)
+    assert choose_inputs(numbers(), columns).columns == ("embedding",)
+    assert choose_inputs(numbers(["y", "x"]), columns, vectors="embedding").kind == "vectors"
+    assert choose_inputs(numbers(["u", "v"]), columns, features="x,y").columns == ("x", "y")
 
 
 def test_the_column_that_vectors_were_learned_from_comes_first():
     columns = schema(embedding=VECTORS, mine=VECTORS)
-    assert choose_reading(on_vectors("mine"), columns).columns == ("mine",)
-    assert choose_reading(on_vectors("other"), columns).columns == ("embedding",)
-    assert choose_reading(on_vectors("mine"), columns, vectors="embedding").columns == (
-        "embedding",
-    )
+    assert choose_inputs(on_vectors("mine"), columns).columns == ("mine",)
+    assert choose_inputs(on_vectors("other"), columns).columns == ("embedding",)
+    assert choose_inputs(on_vectors("mine"), columns, vectors="embedding").columns == ("embedding",)
 
 
 def test_numbers_keep_their_precision_and_vectors_of_tables_are_float32():
     def read_as(router, column):
         batch = pa.record_batch({"vector": column})
-        return choose_reading(router, batch.schema).inputs(batch)[0].dtype
+        return choose_inputs(router, batch.schema).of(batch)[0].dtype
 
     double = pa.array([[1.0, 2.0]], pa.list_(pa.float64(), 2))
     assert read_as(numbers(), double) == np.float64
@@ -62,10 +60,10 @@ def test_numbers_keep_their_precision_and_vectors_of_tables_are_float32():
 
 def test_each_file_is_read_with_the_precision_that_it_has():
     fields = {"x": pa.float32(), "y": pa.float32()}
-    reading = choose_reading(numbers(["x", "y"]), schema(**fields))
+    reading = choose_inputs(numbers(["x", "y"]), schema(**fields))
     for kind in (pa.float32(), pa.float64()):
         batch = pa.record_batch({name: pa.array([0.1], kind) for name in fields})
-        assert reading.inputs(batch)[0].tolist() == [[kind.to_pandas_dtype()(0.1)] * 2]
+        assert reading.of(batch)[0].tolist() == [[kind.to_pandas_dtype()(0.1)] * 2]
 
 
 @pytest.mark.parametrize(
@@ -91,12 +89,12 @@ def test_each_file_is_read_with_the_precision_that_it_has():
 )
 def test_a_column_that_is_missing_is_named(router, fields, options, sentence):
     with pytest.raises(DataFileError, match=sentence):
-        choose_reading(router, schema(**fields), **options)
+        choose_inputs(router, schema(**fields), **options)
 
 
 def test_options_of_another_kind_of_router_are_refused():
     columns = schema(embedding=VECTORS, text=pa.string())
     with pytest.raises(InvalidInputError, match="takes vectors or columns"):
-        choose_reading(numbers(), columns, query="text")
+        choose_inputs(numbers(), columns, query="text")
     with pytest.raises(InvalidInputError, match="give one of them"):
-        choose_reading(numbers(), columns, vectors="embedding", features="x")
+        choose_inputs(numbers(), columns, vectors="embedding", features="x")
