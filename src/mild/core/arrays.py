@@ -127,7 +127,8 @@ def check_margins(margins: ArrayLike | None, n_experts: int) -> FloatArray:
         array = np.full(n_experts, float(array))
     if array.shape != (n_experts,):
         raise InvalidInputError(
-            f"margins must have shape (n_experts,) = ({n_experts},); got {array.shape}."
+            f"margins must have shape (n_experts,) = ({n_experts},); got {array.shape}.",
+            parameter="margins",
         )
     if not (np.isfinite(array).all() and (array > 0).all()):
         bad = int(np.flatnonzero(~(np.isfinite(array) & (array > 0)))[0])

@@ -59,14 +59,18 @@ def outcome_costs(
         if weight is None:
             continue
         if not (np.isfinite(weight) and weight >= 0):
-            raise InvalidInputError(f"{what}_weight must be finite and not negative; got {weight}.")
+            raise InvalidInputError(
+                f"{what}_weight must be finite and not negative; got {weight}.",
+                parameter=f"{what}_weight",
+            )
         if weight == 0:
             continue
         if values is None:
             columns = {"price": "cost__<model> in dollars", "latency": "latency_ms__<model>"}[what]
             raise InvalidInputError(
                 f"{what}_weight needs {'prices' if what == 'price' else 'latencies'}, and the table "
-                f"has none: add columns {columns}, or use beta."
+                f"has none: add columns {columns}, or use beta.",
+                parameter=f"{what}_weight",
             )
         unknown = np.isnan(values) & ~np.isnan(costs)
         if unknown.any():
@@ -74,7 +78,8 @@ def outcome_costs(
             raise InvalidInputError(
                 f"{what}_weight needs the {what} of every answer; "
                 f"{counted(int(unknown.sum()), 'is', 'are')} unknown, such as row {table.place(row)} of "
-                f"{names[expert]!r}. Fill them in, or leave out these rows or experts."
+                f"{names[expert]!r}. Fill them in, or leave out these rows or experts.",
+                parameter=f"{what}_weight",
             )
         costs = costs + weight * values
     return costs
@@ -88,13 +93,16 @@ def expert_betas(table: OutcomeTable, beta: Mapping[str, float] | None) -> Float
         try:
             expert = match_expert(name, table.expert_names)
         except InvalidInputError as error:
-            raise InvalidInputError(f"beta: {error}") from error
+            raise InvalidInputError(f"beta: {error}", parameter="beta") from error
         if expert in betas:
             raise InvalidInputError(
-                f"beta must name each expert once; {said[expert]!r} and {name!r} both mean {expert!r}."
+                f"beta must name each expert once; {said[expert]!r} and {name!r} both mean {expert!r}.",
+                parameter="beta",
             )
         if not (np.isfinite(value) and value >= 0):
-            raise InvalidInputError(f"beta must be finite and not negative; got {name}={value}.")
+            raise InvalidInputError(
+                f"beta must be finite and not negative; got {name}={value}.", parameter="beta"
+            )
         betas[expert], said[expert] = float(value), name
     return np.array([betas.get(name, 0.0) for name in table.expert_names])
 

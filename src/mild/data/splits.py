@@ -94,9 +94,13 @@ def random_splits(
     """
     groups = _checked(bundle)
     if n_splits < 1:
-        raise InvalidInputError(f"n_splits must be at least 1; got {n_splits}.")
+        raise InvalidInputError(
+            f"n_splits must be at least 1; got {n_splits}.", parameter="n_splits"
+        )
     if not 0 < test_share < 1:
-        raise InvalidInputError(f"test_share must lie between 0 and 1; got {test_share}.")
+        raise InvalidInputError(
+            f"test_share must lie between 0 and 1; got {test_share}.", parameter="test_share"
+        )
     sizes = np.bincount(groups)
     _check_several(sizes)
     found = []
@@ -141,9 +145,13 @@ def time_splits(
     if np.any(missing):
         raise InvalidInputError(f"times must be known in every row; {missing.sum()} are missing.")
     if n_splits < 1:
-        raise InvalidInputError(f"n_splits must be at least 1; got {n_splits}.")
+        raise InvalidInputError(
+            f"n_splits must be at least 1; got {n_splits}.", parameter="n_splits"
+        )
     if not 0 < test_share < 1:
-        raise InvalidInputError(f"test_share must lie between 0 and 1; got {test_share}.")
+        raise InvalidInputError(
+            f"test_share must lie between 0 and 1; got {test_share}.", parameter="test_share"
+        )
     ordered = np.sort(moments)
     n = len(ordered)
     places = [round(n * (1 - test_share + test_share * i / n_splits)) for i in range(n_splits)]
@@ -179,7 +187,7 @@ def folds(bundle: ArrayLike, n_folds: int = 5, seed: int = 0) -> list[tuple[IntA
     groups = _checked(bundle)
     sizes = np.bincount(groups)
     if n_folds < 2:
-        raise InvalidInputError(f"n_folds must be at least 2; got {n_folds}.")
+        raise InvalidInputError(f"n_folds must be at least 2; got {n_folds}.", parameter="n_folds")
     _check_several(sizes)
     n_folds = min(n_folds, len(sizes))
     order = np.random.default_rng(seed).permutation(len(sizes))

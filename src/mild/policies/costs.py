@@ -135,7 +135,8 @@ class PricedPolicy(CostPolicy):
         weight = self.price_weight if price_weight is None else float(price_weight)
         if not (np.isfinite(weight) and weight >= 0):
             raise InvalidInputError(
-                f"price_weight must be finite and non-negative; got {price_weight}."
+                f"price_weight must be finite and non-negative; got {price_weight}.",
+                parameter="price_weight",
             )
         if betas is None:
             return self._copy(self.price_coef, self.price_intercept, self.betas, weight)

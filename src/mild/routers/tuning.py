@@ -167,7 +167,7 @@ class RouterCV(BaseRouter):
         cv = self.cv
         if isinstance(cv, (int, np.integer)):
             if cv < 2:
-                raise InvalidInputError(f"cv must be at least 2 folds; got {cv}.")
+                raise InvalidInputError(f"cv must be at least 2 folds; got {cv}.", parameter="cv")
             if cv > X.shape[0]:
                 raise InvalidInputError(
                     f"cv must not exceed the number of samples; got cv={cv} for "
