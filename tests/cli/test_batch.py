@@ -87,7 +87,7 @@ def test_rows_without_a_query_are_counted_and_fail_unless_they_are_left_out(read
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["{queries}"], "is a dataset; say where to write to with --out FOLDER"),
+        (["{queries}"], "is a dataset; name a folder for the output with --out"),
         (["{queries}", "--keep", "id"], "--keep needs --out FOLDER"),
         (["--engine", "ray"], "--engine needs --out FOLDER"),
         (["--out", "{out}"], "FILE must be a parquet file"),

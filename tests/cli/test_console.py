@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from mild.cli.console import emit, number, progress_bar, reported, unbroken_words
+from mild.cli.console import emit, number, progress_bar, reported, wrapped
 from mild.errors import ConvergenceWarning, InvalidInputError
 
 
@@ -34,7 +34,7 @@ def test_with_json_the_error_is_on_stdout_too():
         raise InvalidInputError("costs must be known.")
 
     done = invoke(verb, "--as-json")
-    assert json.loads(done.stdout) == {"error": "costs must be known."}
+    assert json.loads(done.stdout) == {"error": "costs must be known.", "code": "invalid_input"}
     assert done.stderr == "error: costs must be known.\n"
 
 
@@ -45,7 +45,8 @@ def test_an_interrupt_is_one_sentence_and_exit_130():
     done = invoke(verb)
     assert (done.exit_code, done.stdout) == (130, "")
     assert done.stderr == "interrupted: nothing was written.\n"
-    assert json.loads(invoke(verb, "--as-json").stdout) == {"error": "interrupted"}
+    found = json.loads(invoke(verb, "--as-json").stdout)
+    assert found == {"error": "interrupted", "code": "interrupted"}
 
 
 def test_an_unexpected_error_is_not_swallowed():
@@ -109,7 +110,7 @@ def test_a_terminal_shows_whole_words(monkeypatch, width):
     text = (
         "note: 486 rows are ties (26.8 %): all that were asked score the same, by qwen-2.5-coder."
     )
-    lines = unbroken_words(text, Terminal()).split("\n")
+    lines = wrapped(text, Terminal()).split("\n")
     assert max(map(len, lines)) <= width
     assert " ".join(lines) == text
 
@@ -117,22 +118,37 @@ def test_a_terminal_shows_whole_words(monkeypatch, width):
 def test_what_no_terminal_reads_stays_one_line(monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
     text = "a sentence that is longer than twenty letters"
-    assert unbroken_words(text, io.StringIO()) == text
-    # A stream that says it is a terminal, and has no size.
-    monkeypatch.delenv("COLUMNS")
-    assert unbroken_words(text, Terminal()) == text
+    assert wrapped(text, io.StringIO()) == text
 
 
 def test_a_point_of_a_list_is_indented(monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
-    assert unbroken_words("- one two three four five", Terminal()) == "- one two three four\n  five"
+    assert wrapped("- one two three four five", Terminal()) == "- one two three four\n  five"
 
 
-def test_what_an_interrupt_leaves_may_depend_on_the_options():
-    def verb(results: str = "r") -> None:
-        raise KeyboardInterrupt
+def test_an_error_names_the_option_of_its_parameter():
+    def verb(cv: int = 5, price_weight: float = 0.0) -> None:
+        if cv < 2:
+            raise InvalidInputError(f"n_folds must be at least 2; got {cv}.", parameter="n_folds")
+        raise InvalidInputError("price_weight must be finite.", parameter="price_weight")
 
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.command()(reported(verb, lambda options: f"see {options['results']}."))
-    done = CliRunner().invoke(app, ["--results", "a {b}"])
-    assert (done.exit_code, done.stderr) == (130, "interrupted: see a {b}.\n")
+    assert invoke(verb, "--cv", "1").stderr == "error: --cv must be at least 2; got 1.\n"
+    assert invoke(verb).stderr == "error: --price-weight must be finite.\n"
+
+
+@pytest.mark.parametrize(
+    ("message", "parameter"),
+    [
+        # No parameter, an option that the command does not have, an array, another word in front.
+        ("seed must be an int.", None),
+        ("margins must be positive.", "margins"),
+        ("costs must be finite.", "costs"),
+        ("the seed must be an int.", "seed"),
+        ("seeds must be distinct.", "seed"),
+    ],
+)
+def test_other_errors_stay_as_they_are(message, parameter):
+    def verb(seed: int = 0, costs: str = "") -> None:
+        raise InvalidInputError(message, parameter=parameter)
+
+    assert invoke(verb).stderr == f"error: {message}\n"

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from mild.cli.data.options import beta_value
+from mild.cli.options import PriceOptions
 from mild.data import describe_outcomes, outcome_costs, read_outcomes
 from mild.errors import OptionError
 
@@ -139,13 +139,13 @@ def test_experts_that_are_all_right_or_all_wrong_are_described(mild, tmp_path):
     [("7B=1.0,1.5B=0.6,", {"7B": 1.0, "1.5B": 0.6}), ("a=b=2", {"a=b": 2.0}), (None, None)],
 )
 def test_betas_are_read_as_pairs(text, value):
-    assert beta_value(text) == value
+    assert PriceOptions(text).betas() == value
 
 
 @pytest.mark.parametrize("text", ["", "7B", "=1", "7B=x", "7B=1,7B=2", "7B=1,,1B=2"])
 def test_betas_that_are_no_pairs_are_refused(text):
     with pytest.raises(OptionError, match="beta must"):
-        beta_value(text)
+        PriceOptions(text).betas()
 
 
 # convert

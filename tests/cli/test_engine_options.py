@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from mild.cli.engine_options import check_engine
+from mild.cli.options import EngineOptions
 from mild.errors import OptionError
 
 
 def test_an_unknown_engine_is_named():
     with pytest.raises(OptionError, match="engine must be one of 'local', 'ray'; got 'rya'"):
-        check_engine("rya", None)
+        EngineOptions("rya").check()
 
 
 @pytest.mark.parametrize("verb", ["tune", "compare"])

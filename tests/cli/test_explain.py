@@ -29,14 +29,14 @@ def test_words_speak_for_and_against(mild, readers):
     effects = {entry["part"]: entry["effect"] for entry in report["evidence"]}
     assert effects["flour"] > 0
     shown = mild("explain", readers(), QUERY).out
-    assert "what it adds to the lead over" in shown
+    assert "contribution to the lead over" in shown
     assert "all others" in shown
 
 
 def test_expected_costs_are_shown_where_they_were_learned(mild, readers):
     out = mild("explain", readers("regression"), QUERY).out
     assert "expected cost" in out
-    assert "is expected to cost" in out
+    assert "its expected cost is" in out
 
 
 def test_new_prices_change_the_answer(mild, readers):

@@ -40,7 +40,7 @@ def test_it_reads_queries_itself(mild, encoder, logs, tmp_path):
     words = ["--router", "transformer", "--model", encoder, "--text", "hashing"]
     done = mild("fit", logs.log, "--out", tmp_path / "r", *words)
     assert done.code != 0
-    assert "leave --text" in done.err
+    assert "leave out --text" in done.err
     assert not (tmp_path / "r").exists()
 
 

@@ -90,7 +90,7 @@ def test_what_is_wrong_is_one_sentence(mild, tmp_path, ledger):
 def test_replay_prints_estimates_and_a_sentence(mild, saved):
     done = mild("replay", saved / "l.db", "--router", saved / "router")
     assert done.code == 0
-    for words in ("as logged", "doubly robust", "inverse propensity", "worth so many draws"):
+    for words in ("as logged", "doubly robust", "inverse propensity", "effective number of draws"):
         assert words in done.out
     assert (
         done.out.strip().splitlines()[-1].startswith("The new router would have been better: $0.0")

@@ -36,3 +36,18 @@ def test_a_word_among_numbers_is_refused():
 def test_a_gap_among_numbers_is_refused(text):
     with pytest.raises(OptionError, match="alphas must be numbers"):
         number_list("alphas", text)
+
+
+def test_help_lists_few_options_first_and_the_rest_under_headings(mild):
+    help_text = mild("tune", "--help").out
+    _, _, rest = help_text.partition("\nOptions:\n")
+    first, *others = rest.split("\n\n")
+    options = [line for line in first.splitlines() if line.startswith("  -")]
+    assert len(options) <= 15
+    assert [part.splitlines()[0] for part in others] == [
+        "Search:",
+        "Router:",
+        "Execution:",
+        "Reading a table of outcomes:",
+        "Reading a table of features and costs:",
+    ]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mild.artifact import load
-from mild.cli.outcomes import Given
+from mild.cli.options import TextOptions
 from mild.data import read_outcomes
 from mild.errors import OptionError
 from outcome_cases import EXPERTS, TOPICS, make_columns, write_outcomes
@@ -127,7 +127,7 @@ def test_the_verdict_shows_all_that_it_rests_on(mild, logs, readers):
         "cost = error + what asking costs",
         "always ",
         "oracle",
-        "same shares, dealt at random",
+        "same shares, assigned at random",
         "possible gain: constant minus oracle",
         "share of the possible gain",
         "recall of the rarer experts",
@@ -313,5 +313,5 @@ def test_options_of_outcomes_are_refused_for_other_tables(mild, tables):
 
 def test_a_model_needs_features_that_have_one():
     with pytest.raises(OptionError, match="--model is for"):
-        Given("x", model="folder").step_options()
-    assert Given("x", text="static", model="folder").step_options() == {"source": "folder"}
+        TextOptions(model="folder").arguments()
+    assert TextOptions("static", "folder").arguments() == {"source": "folder"}

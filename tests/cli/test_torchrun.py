@@ -27,7 +27,7 @@ def test_other_routers_are_not_trained_together(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
     together = training_together("linear")
-    with pytest.raises(OptionError, match="several processes train --router neural together"):
+    with pytest.raises(OptionError, match="several processes can only train --router neural"):
         together.__enter__()
 
 

@@ -1,4 +1,4 @@
-"""The command line: one small file per verb, no logic; each verb imports what it needs when called."""
+"""The command line: one file per command; a command imports what it needs when it runs."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ def main() -> None:
 
         build_app()(prog_name="mild")
     except KeyboardInterrupt:
-        # A verb says what Ctrl-C leaves; before there is one, nothing has begun.
+        # A command handles Ctrl-C itself; before it starts there is nothing to report.
         raise SystemExit(130) from None

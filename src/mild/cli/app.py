@@ -1,8 +1,9 @@
-"""The verbs, put together."""
+"""The application: all commands."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
@@ -20,6 +21,7 @@ from mild.cli.gateway.ledger import build_ledger
 from mild.cli.gateway.reload import reload
 from mild.cli.gateway.replay import replay
 from mild.cli.gateway.serve import serve
+from mild.cli.options import PanelCommand
 from mild.cli.predict import predict
 from mild.cli.report import report
 from mild.cli.route import route
@@ -28,27 +30,33 @@ from mild.cli.tune import tune
 
 __all__ = ["build_app"]
 
+COMMANDS: list[Callable[..., None]] = [
+    fit, tune, evaluate, compare, report, predict, explain, show, demo, route, collect, serve, check,
+    reload, replay,
+]  # fmt: skip
+# What Ctrl-C leaves, where that is more than nothing.
+INTERRUPTED = {
+    "route": "what was written is complete up to there.",
+    "collect": "the answers so far are in the ledger; run the same command again.",
+}
+
 
 def build_app() -> typer.Typer:
-    """The application, as a value."""
-    app = typer.Typer(
-        name="mild",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        # Plain help: it opens without importing rich.
-        rich_markup_mode=None,
-    )
+    """Build the application."""
+    settings: dict[str, Any] = {
+        "no_args_is_help": True,
+        "pretty_exceptions_enable": False,
+        # Plain help: it is printed without importing rich, and fits a narrow terminal.
+        "rich_markup_mode": None,
+    }
+    app = typer.Typer(name="mild", add_completion=False, **settings)
     app.callback()(_mild)
-    for verb in (fit, tune, evaluate, compare, report, predict, explain, show, demo):
-        app.command(verb.__name__)(reported(verb))
-    app.command("route")(reported(route, "what was written is complete up to there."))
-    app.command("collect")(reported(collect, "what was answered is in the ledger; run it again."))
-    for gateway_verb in (serve, check, reload, replay):
-        app.command(gateway_verb.__name__)(reported(gateway_verb))
-    app.add_typer(build_keys())
-    app.add_typer(build_ledger())
-    app.add_typer(build_data())
+    for command in COMMANDS:
+        name = command.__name__
+        interrupted = INTERRUPTED.get(name, "nothing was written.")
+        app.command(name, cls=PanelCommand)(reported(command, interrupted))
+    for build in (build_keys, build_ledger, build_data):
+        app.add_typer(build(**settings))
     return app
 
 
@@ -71,10 +79,10 @@ def _mild(
     """Learn to route: send every input to the expert that is worth its cost.
 
     \b
-    mild compare log.parquet                    does routing pay at all, and how?
+    mild compare log.parquet                    does routing pay, and with which method?
     mild tune log.parquet --out router          choose and fit a router
-    mild evaluate new.parquet --router router   does it pay?
-    mild route router < queries.txt             who gets which query?
+    mild evaluate new.parquet --router router   does this router pay?
+    mild route router < queries.txt             choose an expert for each query
 
-    `mild VERB --help` explains a verb with an example.
+    `mild COMMAND --help` explains a command with an example.
     """

@@ -30,13 +30,13 @@ def collect(
         str | None, typer.Option(help="Names of the experts to ask: a,b. Default: all.")
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Ask the first so many questions only.")
+        int | None, typer.Option(min=1, help="Ask only this many questions, from the first.")
     ] = None,
     max_spend: Annotated[
         float | None,
         typer.Option(
             min=0.0,
-            help="Dollars. Stops before all runs on this ledger together could spend more.",
+            help="Dollars. Stops before all runs with this ledger together could spend more.",
         ),
     ] = None,
     ledger: Annotated[
@@ -44,30 +44,38 @@ def collect(
     ] = None,
     score: Annotated[
         str | None,
-        typer.Option(help="choice, numeric, exact, contains. Default: by the file, and said."),
+        typer.Option(
+            help="choice, numeric, exact, contains. Default: by the file; a note says which."
+        ),
     ] = None,
     tolerance: Annotated[
-        float, typer.Option(min=0.0, help="Of numbers: absolute up to 1, relative beyond.")
+        float,
+        typer.Option(
+            min=0.0, help="Tolerance of numeric answers: absolute up to 1, relative beyond."
+        ),
     ] = 1e-6,
     scorer: Annotated[
         str | None,
         typer.Option(
-            help="Command that scores: reads {query, answer, response} as JSON, prints 0 to 1."
+            help="Scoring command: reads {query, answer, response} as JSON, prints 0 to 1."
         ),
     ] = None,
     scorer_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for one score.")] = 60.0,
     query: Annotated[str | None, typer.Option(help="Column of the questions.")] = None,
     answer: Annotated[str | None, typer.Option(help="Column of the answers.")] = None,
     responses: Annotated[
-        bool, typer.Option("--responses", help="Keep what was answered in the table.")
+        bool, typer.Option("--responses", help="Keep the responses in the table.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be asked and its highest price; stop.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Print what would be asked and the highest price, and stop."
+        ),
     ] = False,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Ask experts questions with known answers, and write who was right at what price.
+    """Ask experts questions with known answers, and write a table of outcomes.
 
     QUESTIONS has a column query (or prompt, question), a column answer, options as columns A, B, C, D or as
     a list in options, and perhaps a kind per row. EXPERTS names OpenAI-compatible endpoints and programs:
@@ -82,9 +90,9 @@ def collect(
       [experts.rules]
       command = "python rules.py"
 
-    Prices are in dollars per million tokens. Every answer goes to a ledger first: a run that was stopped or
-    killed goes on where it was, and what is answered is never asked again. Ctrl-C waits for what is in
-    flight and writes the table; what was not asked is empty in it.
+    Prices are in dollars per million tokens. Every answer is first written to a ledger: a run that was
+    stopped or killed resumes, and no answered question is asked again. Ctrl-C waits for the requests in
+    flight and writes the table; cells of questions that were not asked are empty.
 
     \b
     Example:
@@ -103,7 +111,7 @@ def collect(
 
     if score is not None:
         check_option("score", score, ("choice", "numeric", "exact", "contains"))
-    # Whether a table that is there may be replaced, the ledger knows.
+    # The ledger decides whether an existing table may be replaced.
     check_output(out, overwrite=True)
     file = read_experts(experts_file, need_secrets=not dry_run)
     chosen = choose_experts(file, experts)
@@ -129,7 +137,8 @@ def collect(
             overwrite=overwrite,
             progress=progress,
             on_stop=lambda flying: note(
-                f"waiting for {flying} answers in flight; Ctrl-C again drops them.", "interrupted"
+                f"waiting for {flying} answers in flight; press Ctrl-C again to drop them.",
+                "interrupted",
             ),
         )
     result = {"table": str(done.table), "ledger": str(book), "questions": len(asked.items)}
@@ -154,7 +163,7 @@ def _show(result: dict[str, Any]) -> None:
         ]
         for name, run in result["experts"].items()
     ]
-    print_table(f"{result['questions']} questions", header, rows, unbroken=["spend", "latency"])
+    print_table(f"{result['questions']} questions", header, rows)
     say(f"Spent {_dollars(result['spent'])} in this run.")
     say(f"Written to {result['table']}; answers in {result['ledger']}.")
 
@@ -168,11 +177,11 @@ def _show_plan(plan: dict[str, Any]) -> None:
 
 
 def _notes(result: dict[str, Any]) -> None:
-    """What went wrong, one line each."""
+    """Print what went wrong, one line each."""
     if result["lost_in_flight"]:
         note(
             f"{result['lost_in_flight']} requests were in flight when an earlier run was ended: they "
-            "count as paid for, and are asked again."
+            "count as paid and are asked again."
         )
     for name, run in result["experts"].items():
         if run["stopped"]:

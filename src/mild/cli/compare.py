@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mild.cli import options as o
-from mild.cli.console import emit, note, progress_bar
-from mild.cli.data import options as d
-from mild.cli.engine_options import Address, Engine, check_engine, on_engine
-from mild.cli.outcomes import Given, Group, Jobs, Model, Source, Text, Time, note_folds, workers
+from mild.cli.console import emit, note, number, percent, print_table, progress_bar, say
+from mild.cli.outcomes import OutcomeSource, note_folds, workers
+from mild.errors import DataFileError
+
+if TYPE_CHECKING:
+    from mild.evaluation.comparison import Comparison, Row
 
 __all__ = ["compare"]
 
 
+@o.takes_options
 def compare(
-    data: Source = None,
-    beta: d.Beta = None,
-    price_weight: d.PriceWeight = None,
-    latency_weight: d.LatencyWeight = None,
-    text: Text = None,
-    model: Model = None,
-    group: Group = None,
-    time: Time = None,
+    *,
+    data: o.Source = None,
+    cost: o.CostOptions,
+    text: o.TextOptions,
+    group: o.Group = None,
+    time: o.Time = None,
     splits: Annotated[
-        int | None, typer.Option(min=1, help="Splits to judge on. Default: 5, with --time 1.")
+        int | None, typer.Option(min=1, help="Number of splits. Default: 5, with --time 1.")
     ] = None,
-    test_share: Annotated[
-        float, typer.Option(help="Share of the rows that a split keeps to judge by.")
-    ] = 0.3,
+    test_share: Annotated[float, typer.Option(help="Share of the rows in each test set.")] = 0.3,
     method: Annotated[
         list[str] | None,
         typer.Option(
@@ -38,32 +38,26 @@ def compare(
             "knn, mlp, tune. Default: all."
         ),
     ] = None,
-    cv: Annotated[int, typer.Option(help="Folds in which each method finds its strength.")] = 5,
+    cv: Annotated[
+        int, typer.Option(help="Folds in which each method chooses its L2 strength.")
+    ] = 5,
     confidence: Annotated[
-        float, typer.Option(help="Of the intervals, which hold for all methods at once.")
+        float, typer.Option(help="Confidence level of the intervals, for all methods jointly.")
     ] = 0.95,
-    jobs: Jobs = None,
-    engine: Engine = "local",
-    address: Address = None,
     seed: o.Seed = 0,
-    form: d.Form = None,
-    query: d.Query = None,
-    choices: d.Choices = True,
-    experts: d.Experts = None,
-    scores: d.Scores = None,
-    prices: d.Prices = None,
-    latencies: d.Latencies = None,
-    vectors: d.Vectors = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="JSON file to write the results to.")
     ] = None,
     as_json: o.AsJson = False,
+    jobs: o.Jobs = None,
+    execution: o.EngineOptions,
+    reading: o.TableOptions,
 ) -> None:
     """Compare all methods on the same splits: does routing pay?
 
-    Each method is fitted on one part of the rows and judged by the other, several times over; equal
-    queries are never on both sides. With --group whole groups are on one side, which tests transfer to
-    new ones; with --time routers learn from the past and are judged by what came next.
+    Each method is fitted on the training rows of a split and judged on its test rows, over several splits.
+    Equal queries are never on both sides. With --group whole groups are on one side, which tests transfer
+    to new groups; with --time routers are fitted on the past and judged on what follows.
 
     \b
     Example:
@@ -71,25 +65,24 @@ def compare(
       mild compare outcomes.parquet --price-weight 50 --group subject --splits 10
       mild compare outcomes.parquet --method ce --method mild --method tune --out results.json
     """
-    from mild.cli.comparison import check_results, print_comparison
     from mild.evaluation.comparison import chosen_methods
     from mild.evaluation.comparison import compare as run
     from mild.evaluation.report import comparison_document, write_document
     from mild.evaluation.tasks import comparison_inputs, make_task, possible_folds, task_splits
 
-    check_engine(engine, address)
-    given = Given.among(locals(), data)
+    execution.check()
+    source = OutcomeSource(data, reading, cost, text, group, time)
     methods, left_out = chosen_methods(method)
     if out is not None:
-        check_results(out)
-    task = make_task(given.read(), given.terms(), group)
+        _check_results(out)
+    task = make_task(source.read(), cost.terms(), group)
     drawn = task_splits(task, splits, test_share, time, seed)
     folds = possible_folds(task, cv, splits=drawn)
     note_folds(cv, folds, task)
-    inputs, kind = comparison_inputs(task, text, given.step_options())
-    if jobs is None and engine == "ray":
+    inputs, kind = comparison_inputs(task, text.text, text.arguments())
+    if jobs is None and execution.engine == "ray":
         jobs = -1
-    with on_engine(engine, address, jobs), progress_bar("comparing") as progress:
+    with execution.running(jobs), progress_bar("comparing") as progress:
         found = run(
             inputs,
             task.costs,
@@ -107,13 +100,91 @@ def compare(
             left_out=left_out,
             progress=progress,
         )
-    cost = {"words": task.words, **task.terms.as_dict()}
+    terms = {"words": task.words, **task.terms.as_dict()}
     facts = {"text features": kind, "group": group or "none", "time": time or "none"}
-    result = {"data": data, "cost": cost, "text": kind, "group": group, "time": time}
+    result = {"data": data, "cost": terms, "text": kind, "group": group, "time": time}
     result |= found.as_dict()
     if left_out:
         note(f"left out, a package is missing: {', '.join(left_out)}.")
     if out is not None:
-        document = comparison_document(found, cost=cost, table=task.table, settings=facts)
+        document = comparison_document(found, cost=terms, table=task.table, settings=facts)
         result["out"] = str(write_document(document, out))
-    emit(result, as_json, lambda: print_comparison(found, result))
+    emit(result, as_json, lambda: _show(found, result))
+
+
+def _check_results(out: Path) -> None:
+    """Refuse, before any work, a file that could not be written at the end."""
+    if out.suffix.lower() != ".json":
+        raise DataFileError(f"{out}: results must end in .json; got {out.suffix!r}.")
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        raise DataFileError(f"cannot write to {out}: {out.absolute().parent} is not a folder.")
+
+
+def _show(found: Comparison, result: Mapping[str, Any]) -> None:
+    """Print tables of methods and experts, and the verdict."""
+    from mild.metrics.money import amount
+
+    say(f"cost = {result['cost']['words']}; text features: {result['text']}")
+    splits = "1 split" if found.n_splits == 1 else f"{found.n_splits} splits"
+    rows = [[row.label, *_costs(found, row)] for row in found.rows]
+    rows.append(["oracle", number(found.oracle), "", "", "100.0 %"])
+    print_table(
+        f"{found.n_rows:,} rows, {splits}: {found.n_train:,.0f} to fit on, {found.n_test:,.0f} to judge "
+        f"by; intervals of {found.confidence * 100:g} % for all methods at once",
+        ["method", "mean cost", "minus constant", "verdict", "gain"],
+        rows,
+    )
+    columns: dict[str, Callable[[Row], str]] = {
+        "shares at random": lambda row: number(row.control),
+        "balanced cost": lambda row: number(row.balanced),
+        "seconds": lambda row: f"{row.seconds:.1f}",
+    }
+    if found.n_splits > 1:
+        columns["± over splits"] = lambda row: number(float(row.costs.std(ddof=1)))
+    if any(row.price is not None for row in found.rows):
+        columns["$ per 1,000"] = lambda row: "–" if row.price is None else amount(1000 * row.price)
+    _print_methods("further costs", found, columns)
+    _print_methods("which experts they ask", found, _asking(found))
+    chosen, constant = found.row(found.chosen), found.row("constant")
+    shares = (chosen.shares, found.oracle_shares, chosen.recall, constant.shares)
+    print_table(
+        f"experts, as {chosen.label} asks them",
+        ["expert", "share", "oracle's share", "recall", "best constant"],
+        [
+            [name, *(percent(float(value)) for value in cells)]
+            for name, *cells in zip(found.expert_names, *shares, strict=True)
+        ],
+    )
+    if found.dropped:
+        say(f"{found.dropped:,} test rows were left out: their query is in the training rows, too.")
+    if found.not_compared is not None:
+        say(found.not_compared[:1].upper() + found.not_compared[1:])
+    say(found.statement.sentence)
+    if "out" in result:
+        say(f"Written to {result['out']}.")
+
+
+def _costs(found: Comparison, row: Row) -> list[str]:
+    gain = percent(found.captured(row))
+    if row.difference is None:
+        return [number(row.mean), "", "", gain]
+    middle, low, high = row.difference
+    interval = f"{middle:+.4f} [{low:+.4f}, {high:+.4f}]"
+    return [number(row.mean), interval, row.verdict, gain]
+
+
+def _asking(found: Comparison) -> dict[str, Callable[[Row], str]]:
+    from mild.evaluation.tasks import minority_recall
+
+    return {
+        "largest share": lambda row: percent(float(row.shares.max())),
+        "minority recall": lambda row: percent(minority_recall(row.recall, found.oracle_shares)),
+        "worst recall": lambda row: percent(row.worst_recall),
+    }
+
+
+def _print_methods(
+    title: str, found: Comparison, columns: Mapping[str, Callable[[Row], str]]
+) -> None:
+    rows = [[row.label, *(cell(row) for cell in columns.values())] for row in found.rows]
+    print_table(title, ["method", *columns], rows)

@@ -38,9 +38,7 @@ def demo(
             metavar="TYPE", help="error or error+coverage; may be repeated. Default: both."
         ),
     ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A look in seconds: smaller grids.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller grids; takes seconds.")] = False,
     jobs: Annotated[
         int | None, typer.Option("--jobs", "-j", help="Worker processes. Default: one per core.")
     ] = None,
@@ -52,14 +50,14 @@ def demo(
 ) -> None:
     """Compare routers on the paper's expert setups, on scikit-learn's digits.
 
-    Setups I (7-2-1), II (5-2-2-1), III (4-2-2-1-1) and severe (9-1): experts that know so many of the
-    ten digits each, synthetic or trained; costs are errors, or errors plus the share of the digits that
-    the expert knows. TDEF, MILD (uniform, theory, tuned; argmax and stationary), CE, CWCE, LDAM, cost
-    regression, kNN, the best constant and the oracle; then a case in which experts specialise by region
-    of the input, one with 20 experts and a long tail of shares, and two pictures. A minute or two on two
-    cores.
+    Setups I (7-2-1), II (5-2-2-1), III (4-2-2-1-1) and severe (9-1) give the number of digits that each
+    expert knows; experts are synthetic or trained. Costs are errors, or errors plus the share of the
+    digits that the expert knows. Methods are TDEF, MILD (uniform, theory, tuned; argmax and stationary),
+    CE, CWCE, LDAM, cost regression, kNN, the best constant and the oracle. Two more cases follow: experts
+    that specialise by region of the input, and 20 experts with a long tail of shares. The demo draws two
+    figures and takes a minute or two on two cores.
 
-    The folder must be new, empty, or an earlier demo's, whose files are replaced.
+    The folder must be new, empty, or that of an earlier demo, whose files are replaced.
 
     \b
     Example:
@@ -103,7 +101,7 @@ def _settings(
     quick: bool,
     jobs: int | None,
 ) -> DemoSettings:
-    """The settings that the options ask for."""
+    """Settings from the options."""
     from joblib import cpu_count
 
     from mild.evaluation.demo.run import DemoSettings
@@ -115,7 +113,7 @@ def _settings(
 
 
 def _figures() -> dict[str, Draw]:
-    """Figures to draw; a note and none at all where matplotlib is missing."""
+    """Figures to draw; none, with a warning, if matplotlib is missing."""
     from mild.errors import MissingExtraError
     from mild.evaluation.demo.figures import check_matplotlib, draw_overview, draw_pictures
 

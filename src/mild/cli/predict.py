@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,21 +15,31 @@ __all__ = ["predict"]
 
 
 def predict(
-    data: o.Numbers,
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="Table of the router's features: .npz (array X), .parquet, .csv.", metavar="DATA"
+        ),
+    ],
     router: o.RouterFolder,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help=".csv, .parquet or .jsonl file. Default: CSV on stdout."),
     ] = None,
-    features: o.Features = None,
+    features: Annotated[
+        str | None,
+        typer.Option(
+            help='Feature columns: names and patterns, "age,f_*". Default: the router\'s.'
+        ),
+    ] = None,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
 ) -> None:
     """Choose an expert for every row of DATA.
 
-    For routers that were fitted on columns of numbers; mild route asks one that reads queries.
-    Gives the index and the name of the chosen expert and, for every expert, p__<expert>: the
-    router's estimate of its share of the expected reward.
+    This is for routers that were fitted on columns of numbers; for routers that read queries use mild
+    route. The result has the index and the name of the chosen expert and, for every expert,
+    p__<expert>: the router's estimate of its share of the expected reward.
 
     \b
     Example:
@@ -38,6 +48,7 @@ def predict(
     """
     from mild.artifact import load
     from mild.data import check_output, read_matrices, write_columns, write_csv
+    from mild.data.data_quality import counted
     from mild.errors import UnsupportedError
     from mild.metrics import expert_shares
 
@@ -49,23 +60,25 @@ def predict(
             f"this router reads queries ({saved.text.kind} features); use mild route, which takes them as "
             f"lines."
         )
-    wanted = saved.feature_names if features is None else features
-    table = read_matrices(data, wanted, need_costs=False)
+    table = read_matrices(
+        data, saved.feature_names if features is None else features, need_costs=False
+    )
     chosen = saved.predict(table.X)
-    shares = saved.predict_proba(table.X)
+    probabilities = saved.predict_proba(table.X)
     columns = {
         "expert": chosen,
         "name": [saved.expert_names[k] for k in chosen],
-        **{f"p__{name}": shares[:, k] for k, name in enumerate(saved.expert_names)},
+        **{f"p__{name}": probabilities[:, k] for k, name in enumerate(saved.expert_names)},
     }
     if out is None and not as_json:
         sys.stdout.flush()
         write_csv(columns, sys.stdout.buffer)
         return
-    routed = dict(
-        zip(saved.expert_names, expert_shares(chosen, saved.n_experts).tolist(), strict=True)
-    )
-    result = {"rows": table.rows, "shares": routed}
+    shares = expert_shares(chosen, saved.n_experts).tolist()
+    result: dict[str, Any] = {
+        "rows": table.rows,
+        "shares": dict(zip(saved.expert_names, shares, strict=True)),
+    }
     if out is None:
         result |= columns
     else:
@@ -73,9 +86,9 @@ def predict(
 
     def show() -> None:
         print_table(
-            "1 row" if table.rows == 1 else f"{table.rows:,} rows",
+            counted(table.rows, "row"),
             ["expert", "share"],
-            [[name, number(share, 3)] for name, share in routed.items()],
+            [[name, number(share, 3)] for name, share in result["shares"].items()],
         )
         typer.echo(f"Written to {out}.")
 

@@ -1,4 +1,4 @@
-"""``torchrun -m mild fit --router neural``: several processes of one command, of which the first speaks."""
+"""``torchrun -m mild fit --router neural``: only the first of several processes prints and writes."""
 
 from __future__ import annotations
 
@@ -17,36 +17,37 @@ from mild.errors import MildError, OptionError
 
 __all__ = ["leave_writing_to_first", "one_voice", "training_together"]
 
-#: Seconds for which a process that fails waits until torchrun ends it because the first one failed.
+#: Seconds that a failing process waits for torchrun to end it because the first one failed, too.
 GRACE = 10.0
 
 
 def _place() -> tuple[int, int]:
-    """Number of this process, and how many there are, as torchrun and accelerate say it."""
+    """Rank of this process and number of processes, as torchrun and accelerate set them."""
     try:
         return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     except ValueError:
         return 0, 1
 
 
-def one_voice(verb: Callable[..., None]) -> Callable[..., None]:
-    """The verb, silent in all processes of torchrun but the first; torchrun ends all with one that fails.
+def one_voice(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, silent in all processes of torchrun but the first.
 
-    An error that the first process does not have is said after some seconds.
+    torchrun ends all processes when one fails. An error that the first process does not have is printed
+    after some seconds.
     """
 
-    @functools.wraps(verb)
+    @functools.wraps(command)
     def run(**options: Any) -> None:
         rank, size = _place()
         if size <= 1 or rank == 0:
-            verb(**options)
+            command(**options)
             return
         try:
             with open(os.devnull, "w") as no, redirect_stdout(no), redirect_stderr(no):
-                verb(**options)
+                command(**options)
         except MildError:
-            # Ending at once could end the first process before it says it. If nobody ends us, the first
-            # process does not have this error, and it is for us to say.
+            # Failing at once could end the first process before it prints the error. If this process
+            # is not ended, the first one does not have the error, and this one reports it.
             time.sleep(GRACE)
             raise
         except KeyboardInterrupt as error:
@@ -57,20 +58,21 @@ def one_voice(verb: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def training_together(router: str) -> Iterator[None]:
-    """Within this context the processes that torchrun started are a group. Alone, nothing happens."""
+    """Join the processes that torchrun started into a group; a single process needs none."""
     rank, size = _place()
     if size <= 1:
         yield
         return
     if router != "neural":
         raise OptionError(
-            f"several processes train --router neural together; got {router!r}. Run it without torchrun."
+            f"several processes can only train --router neural; got {router!r}. Run it without torchrun.",
+            parameter="router",
         )
     import torch
     import torch.distributed as dist
 
     local = int(os.environ.get("LOCAL_RANK", rank))
-    # A device each, or all on their processors.
+    # A GPU for each process, or the CPU for all.
     cards = torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", size))
     if cards and torch.cuda.is_available():
         torch.cuda.set_device(local)
@@ -84,7 +86,7 @@ def training_together(router: str) -> Iterator[None]:
 
 
 def leave_writing_to_first() -> None:
-    """End this process here, its work being done, unless it is the first or alone."""
+    """End this process unless it is the first: its work is done."""
     rank, size = _place()
     if size > 1 and rank > 0 and "torch" in sys.modules:
         raise typer.Exit

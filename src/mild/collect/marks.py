@@ -43,9 +43,15 @@ def make_scorer(command: str | None, timeout_s: float) -> Scorer | None:
     except ValueError:
         words = []
     if not words:
-        raise OptionError(f"scorer must be a command, such as 'python score.py'; got {command!r}.")
+        raise OptionError(
+            f"scorer must be a command, such as 'python score.py'; got {command!r}.",
+            parameter="scorer",
+        )
     if shutil.which(words[0]) is None:
-        raise OptionError(f"scorer must be a command that can be run; there is no {words[0]!r}.")
+        raise OptionError(
+            f"scorer must be a command that can be run; there is no {words[0]!r}.",
+            parameter="scorer",
+        )
     return Scorer(tuple(words), timeout_s)
 
 

@@ -96,7 +96,9 @@ def collect_outcomes(
     """
     for name, value in (("max_spend", max_spend), ("tolerance", tolerance)):
         if value is not None and not 0 <= value < math.inf:
-            raise OptionError(f"{name} must be a number of at least 0; got {value}.")
+            raise OptionError(
+                f"{name} must be a number of at least 0; got {value}.", parameter=name
+            )
     with Ledger(ledger_path) as ledger:
         runs = plan_runs(questions.items, experts, ledger, file.prompts)
         target = check_table(out, ledger, questions, runs, overwrite)

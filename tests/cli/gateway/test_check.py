@@ -73,7 +73,7 @@ def test_what_was_understood_fits_one_screen(place):
         "0.01 each",
         "Router   ./router, trained on small, large",
         "Listens  http://127.0.0.1:6060, 1 worker",
-        "Access   no key is needed, $20 a day, 60 requests a minute and key",
+        "Access   no key is required, $20 per day, 60 requests per minute and key",
         "Store    ./mild.sqlite",
         "Ledger   ./ledger.sqlite, 30 days",
     ):

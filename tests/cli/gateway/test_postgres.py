@@ -108,7 +108,7 @@ def test_check_looks_at_the_store_and_changes_nothing(place):
     assert done.code == 0, done.err
     assert f"Store    {place.postgres.address.shown}" in done.out
     assert f"Ledger   {place.postgres.address.shown}, 30 days" in done.out
-    assert "its tables are made at the first start" in done.err
+    assert "its tables are created at the first start" in done.err
     schemas = "SELECT count(*) FROM pg_namespace WHERE nspname = 'mild'"
     assert place.postgres.query(schemas) == [(0,)]
     found = json.loads(place.run("check", "mild.toml", "--json").out)

@@ -27,8 +27,8 @@ def run(verb, *arguments):
     [
         ([], "mild serve DIR --config mild.toml"),
         (["router"], "--config"),
-        (["router", "--demo"], "--demo brings its own"),
-        (["--demo", "--config", "x.toml"], "--demo brings its own"),
+        (["router", "--demo"], "--demo has its own"),
+        (["--demo", "--config", "x.toml"], "--demo has its own"),
         (["router", "-c", "x.toml", "--endpoint", "smollm2=http://x/v1"], "an expert of --demo"),
         (["--demo", "--endpoint", "smollm2"], "must be NAME=URL"),
         (["--demo", "--endpoint", "sage=http://x/v1"], "smollm2, gemma3, rules"),
@@ -92,9 +92,11 @@ def test_a_router_that_is_refused_is_named_and_the_old_one_serves_on(monkeypatch
     monkeypatch.setattr("mild.gateway.server.reloading.reload_gateway", lambda *_: told)
     found = run(reload, *more)
     assert found.exit_code == 1
-    says = "router.json is missing. The old router 0123 serves on."
+    says = "router.json is missing. The old router 0123 stays in use."
     assert found.stderr.strip() == f"error: {says}"
-    assert found.stdout.strip() == (json.dumps({"error": says}) if more else "")
+    assert found.stdout.strip() == (
+        json.dumps({"error": says, "code": "invalid_input"}) if more else ""
+    )
 
 
 def test_serve_and_reload_the_demo(tmp_path):

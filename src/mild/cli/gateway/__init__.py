@@ -1,1 +1,1 @@
-"""The verbs of the gateway."""
+"""The commands of the gateway."""

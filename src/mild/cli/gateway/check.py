@@ -19,19 +19,19 @@ __all__ = ["check"]
 def check(
     config: Annotated[
         Path,
-        typer.Argument(help="mild.toml, or a config.yaml of LiteLLM's.", metavar="CONFIG"),
+        typer.Argument(help="mild.toml, or a config.yaml of LiteLLM.", metavar="CONFIG"),
     ],
     router: Annotated[
         Path | None,
-        typer.Option("--router", "-r", help="Folder of the router. Default: what CONFIG names."),
+        typer.Option("--router", "-r", help="Folder of the router. Default: the one in CONFIG."),
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Say what the gateway would understand of a file, and what does not fit.
+    """Check the configuration of the gateway.
 
-    No expert is asked, and nothing listens: the file, its secrets and the router are read, and a PostgreSQL
-    store is looked at, not changed. Errors name the line; secrets are never shown. The exit code is 1 if
-    the gateway could not start with it.
+    The file, its secrets and the router are read; a PostgreSQL store is read, not changed. No expert is
+    asked and no port is opened. Errors name the line; secrets are never shown. The exit code is 1 if the
+    gateway could not start with the file.
 
     \b
     Example:
@@ -69,11 +69,11 @@ def check(
     if errors:
         raise typer.Exit(1)
     if loaded is None and not as_json:
-        note("no router is named, so the experts' names are not compared: --router DIR.")
+        note("no router is named, so expert names are not checked against it: --router DIR.")
 
 
 def _about_store(settings: Settings) -> list[Finding]:
-    """What is wrong with a store in PostgreSQL; a file is made when it is needed."""
+    """Problems of a PostgreSQL store; an SQLite file is created when it is needed."""
     from mild.errors import MildError
     from mild.gateway.database import Address, DatabaseError
     from mild.gateway.database.tables import SCHEMA, connect_to, schema_of
@@ -93,7 +93,7 @@ def _about_store(settings: Settings) -> list[Finding]:
     except MildError as error:
         return [Finding("error", str(error))]
     if version < SCHEMA:
-        return [Finding("note", f"{address.shown}: its tables are made at the first start.")]
+        return [Finding("note", f"{address.shown}: its tables are created at the first start.")]
     return []
 
 
@@ -125,16 +125,16 @@ def _show(result: dict[str, Any], settings: Settings) -> None:
         for name, row in result["experts"].items()
     ]
     title = f"{result['config']}: {len(rows)} experts; prices per million tokens"
-    print_table(title, header, rows, unbroken=["$ in", "$ out"])
+    print_table(title, header, rows, left=header[:4])
     if result["router_experts"] is not None:
         names = ", ".join(result["router_experts"])
         typer.echo(f"Router   {result['router']}, trained on {names}")
     workers = "1 worker" if settings.workers == 1 else f"{settings.workers} workers"
     typer.echo(f"Listens  {result['listens']}, {workers}")
     typer.echo(f"Access   {_access(settings)}")
-    lost = "requests are shed" if settings.sheds else "what is at hand is spent"
-    typer.echo(f"Store    {settings.store}; while it is lost, {lost}")
-    kept = "nothing is written" if settings.ledger.path is None else str(settings.ledger.path)
+    lost = "requests are refused" if settings.sheds else "reserved budgets are spent"
+    typer.echo(f"Store    {settings.store}; while it is unavailable, {lost}")
+    kept = "none" if settings.ledger.path is None else str(settings.ledger.path)
     typer.echo(
         f"Ledger   {kept}" + (f", {settings.ledger.keep_days:g} days" * bool(result["ledger"]))
     )
@@ -142,14 +142,14 @@ def _show(result: dict[str, Any], settings: Settings) -> None:
 
 def _access(settings: Settings) -> str:
     access = settings.access
-    words = ["a key is needed" if settings.requires_key else "no key is needed"]
+    words = ["a key is required" if settings.requires_key else "no key is required"]
     for window, budget in (("day", access.budget_day), ("month", access.budget_month)):
         if budget is not None:
-            words.append(f"${budget:g} a {window}")
+            words.append(f"${budget:g} per {window}")
     if access.budget_day is None and access.budget_month is None:
-        words.append("no budget for all together")
+        words.append("no overall budget")
     if access.requests_per_minute is not None:
-        words.append(f"{access.requests_per_minute} requests a minute and key")
+        words.append(f"{access.requests_per_minute} requests per minute and key")
     return ", ".join(words)
 
 

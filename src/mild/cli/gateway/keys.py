@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["build_keys"]
 
 Config = Annotated[
-    Path, typer.Option("--config", "-c", help="File of the gateway, which names the store.")
+    Path,
+    typer.Option("--config", "-c", help="Configuration of the gateway, which names the store."),
 ]
 StorePlace = Annotated[
     str | None,
@@ -32,47 +33,44 @@ StorePlace = Annotated[
 Name = Annotated[str, typer.Argument(help="Name of the key.", metavar="NAME")]
 
 
-def build_keys() -> typer.Typer:
-    """The group, as a value."""
-    group = typer.Typer(
-        name="keys", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
-    )
+def build_keys(**settings: Any) -> typer.Typer:
+    """The group of commands, with the settings of the application."""
+    group = typer.Typer(name="keys", **settings)
     group.callback()(_keys)
-    group.command("add")(reported(add))
-    group.command("list")(reported(list_keys))
-    group.command("revoke")(reported(revoke))
+    for name, command in (("add", add), ("list", list_keys), ("revoke", revoke)):
+        group.command(name)(reported(command))
     return group
 
 
 def _keys() -> None:
-    """API keys of the gateway, with their own budgets and limits.
+    """Manage API keys of the gateway, each with its own budgets and limits.
 
     \b
-    mild keys add alice --budget-day 5      make a key; it is shown once
-    mild keys list                          who has one, and what was spent
-    mild keys revoke alice                  end it, within a second
+    mild keys add alice --budget-day 5      create a key; it is shown once
+    mild keys list                          list the keys and what was spent
+    mild keys revoke alice                  revoke it, within a second
 
-    A gateway that runs takes changes over within a second.
+    A running gateway applies changes within a second.
     """
 
 
 def add(
     name: Name,
     budget_day: Annotated[
-        float | None, typer.Option(min=0.0, help="Dollars a day (UTC). Default: no limit.")
+        float | None, typer.Option(min=0.0, help="Dollars per day (UTC). Default: no limit.")
     ] = None,
     budget_month: Annotated[
-        float | None, typer.Option(min=0.0, help="Dollars a month (UTC). Default: no limit.")
+        float | None, typer.Option(min=0.0, help="Dollars per month (UTC). Default: no limit.")
     ] = None,
     requests_per_minute: Annotated[
         int | None,
-        typer.Option("--requests-per-minute", "--rpm", min=1, help="Default: what CONFIG says."),
+        typer.Option("--requests-per-minute", "--rpm", min=1, help="Default: as in CONFIG."),
     ] = None,
     config: Config = Path("mild.toml"),
     store: StorePlace = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Make a key. It is printed once, alone on stdout; only a hash of it is kept.
+    """Create a key. It is printed once, alone on stdout; only a hash of it is stored.
 
     \b
     Example:
@@ -101,7 +99,7 @@ def add(
 def list_keys(
     config: Config = Path("mild.toml"), store: StorePlace = None, as_json: o.AsJson = False
 ) -> None:
-    """Show the keys, their budgets, and what was spent with each.
+    """List the keys, their budgets, and what was spent with each.
 
     \b
     Example:
@@ -139,7 +137,7 @@ def revoke(
     store: StorePlace = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """End a key. What was spent with it stays known; its name may be used again.
+    """Revoke a key. Its spending stays on record; its name may be used again.
 
     \b
     Example:
@@ -164,7 +162,7 @@ def _opened(config: Path, place: str | None) -> Iterator[Store]:
             store = open_store(read_store(config))
     except AddressError as error:
         # Not quoted: it may hold a password.
-        raise InvalidInputError(f"--store {error}.") from None
+        raise InvalidInputError(f"--store {error}.", parameter="store") from None
     store.open()
     try:
         yield store
@@ -176,7 +174,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
     if not rows:
         typer.echo("No keys yet: mild keys add NAME")
         return
-    header = ["name", "key", "created", "today", "this month", "a minute"]
+    header = ["name", "key", "created", "today", "this month", "per minute"]
     print_table(
         "1 key" if len(rows) == 1 else f"{len(rows)} keys",
         header,
@@ -191,12 +189,12 @@ def _show(rows: list[dict[str, Any]]) -> None:
             ]
             for row in rows
         ],
-        unbroken=["key", "created"],
+        left=["key", "created"],
     )
 
 
 def _of(spent: float, budget: float | None) -> str:
     from mild.gateway.access.money import parts_of, shown
 
-    said = shown(parts_of(spent))
-    return said if budget is None else f"{said} of ${budget:g}"
+    dollars = shown(parts_of(spent))
+    return dollars if budget is None else f"{dollars} of ${budget:g}"

@@ -16,41 +16,34 @@ __all__ = ["Ledger", "Since", "Until", "build_ledger"]
 Ledger = Annotated[
     str,
     typer.Argument(
-        help="What `mild serve` writes decisions to: an SQLite file, a postgresql:// address, or the "
-        "mild.toml that names it.",
+        help="Ledger of `mild serve`: an SQLite file, a postgresql:// address, or the mild.toml that "
+        "names it.",
         metavar="LEDGER",
     ),
 ]
 Since = Annotated[
     str | None,
-    typer.Option(
-        metavar="WHEN", help="First moment: 2026-11-01, 2026-11-01T12:30 (UTC), or 7d, 12h ago."
-    ),
+    typer.Option(metavar="WHEN", help="Start: 2026-11-01, 2026-11-01T12:30 (UTC), or 7d, 12h ago."),
 ]
 Until = Annotated[
-    str | None, typer.Option(metavar="WHEN", help="Moment before which rows lie, likewise.")
+    str | None, typer.Option(metavar="WHEN", help="End (exclusive), given like --since.")
 ]
 
 
-def build_ledger() -> typer.Typer:
-    """The group, as a value."""
-    group = typer.Typer(
-        name="ledger",
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-    )
+def build_ledger(**settings: Any) -> typer.Typer:
+    """The group of commands, with the settings of the application."""
+    group = typer.Typer(name="ledger", **settings)
     group.callback()(_ledger)
-    for verb in (show, export):
-        group.command(verb.__name__)(reported(verb))
+    for command in (show, export):
+        group.command(command.__name__)(reported(command))
     return group
 
 
 def _ledger() -> None:
-    """The gateway's decisions: who answered, what it cost, how it went.
+    """Show and export the decisions of the gateway: experts, prices, outcomes.
 
     \b
-    mild ledger show ledger.sqlite                       a short account
+    mild ledger show ledger.sqlite                       a summary
     mild ledger export ledger.sqlite --out week.parquet --since 7d
     """
 
@@ -58,7 +51,7 @@ def _ledger() -> None:
 def show(
     ledger: Ledger, since: Since = None, until: Until = None, as_json: o.AsJson = False
 ) -> None:
-    """Say what a ledger holds: requests, dollars, outcomes, experts, latency.
+    """Summarize a ledger: requests, dollars, outcomes, experts, latency.
 
     \b
     Example:
@@ -81,9 +74,9 @@ def export(
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Write the rows of a ledger to a parquet file, in the order of time.
+    """Write the rows of a ledger to a Parquet file, ordered by time.
 
-    Works while the gateway goes on writing, and in constant memory.
+    It needs constant memory, and the gateway may go on writing.
 
     \b
     Example:
@@ -139,10 +132,10 @@ def _print(found: dict[str, Any]) -> None:
             f"the newest {recent['rows']:,}",
             ["rows", ""],
             [
-                ["latency, half of them up to", f"{number(recent['latency_ms_p50'], 1)} ms"],
-                ["latency, 95 % of them up to", f"{number(recent['latency_ms_p95'], 1)} ms"],
+                ["latency, median", f"{number(recent['latency_ms_p50'], 1)} ms"],
+                ["latency, 95th percentile", f"{number(recent['latency_ms_p95'], 1)} ms"],
                 ["routed", f"{recent['routed']:,}"],
-                ["of these drawn with exploration", "–" if share is None else f"{share:.1%}"],
+                ["of these, chosen by exploration", "–" if share is None else f"{share:.1%}"],
                 ["with their text", f"{recent['with_text']:,}"],
                 ["pinned to a session's expert", f"{recent['pinned']:,}"],
             ],

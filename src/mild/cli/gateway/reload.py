@@ -17,10 +17,10 @@ def reload(
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for it.")] = 30.0,
     as_json: o.AsJson = False,
 ) -> None:
-    """Put a new router in place in a gateway that runs on this machine.
+    """Load a new router into a gateway that runs on this machine.
 
-    The gateway reads its router's folder again, checks it, and swaps it in; requests under way end with
-    the old one. If the new one cannot be used, the old one serves on, and this command says why.
+    The gateway reads its router's folder again, checks it and swaps it in; running requests finish with
+    the old router. If the new one cannot be used, the old one stays, and this command prints the reason.
 
     \b
     Example:
@@ -32,5 +32,7 @@ def reload(
 
     found: dict[str, Any] = reload_gateway(port, timeout)
     if found["failed"]:
-        raise InvalidInputError(f"{found['failed'][0]} The old router {found['router']} serves on.")
+        raise InvalidInputError(
+            f"{found['failed'][0]} The old router {found['router']} stays in use."
+        )
     emit(found, as_json, lambda: typer.echo(f"router {found['router']} serves on port {port}"))

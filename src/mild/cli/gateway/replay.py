@@ -32,7 +32,7 @@ def replay(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Table of request_id and query, where the ledger keeps no texts: .parquet, .csv, .jsonl.",
+            help="Table of request_id and query, if the ledger has no texts: .parquet, .csv, .jsonl.",
         ),
     ] = None,
     text_column: Annotated[
@@ -42,37 +42,36 @@ def replay(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Table of request_id and error, score or correct, each in [0, 1], of answers that were "
-            "judged.",
+            help="Table of request_id and error, score or correct, each in [0, 1], for judged answers.",
         ),
     ] = None,
     id_column: Annotated[
-        str, typer.Option(metavar="COLUMN", help="Column of the request's id in these tables.")
+        str, typer.Option(metavar="COLUMN", help="Column of the request id in these tables.")
     ] = "request_id",
     price_weight: Annotated[
         float | None,
         typer.Option(
             metavar="W",
-            help="Errors that one dollar is worth: a priced router decides by it, and with --feedback "
-            "costs are counted by it. Default: the router's.",
+            help="Cost of one dollar, in errors, for the decisions of a priced router and, with "
+            "--feedback, for the estimates. Default: the router's.",
         ),
     ] = None,
     explore: Annotated[
-        float, typer.Option(metavar="SHARE", help="Exploration of the new router.")
+        float, typer.Option(metavar="SHARE", help="Exploration rate of the new router.")
     ] = 0.0,
     since: Since = None,
     until: Until = None,
-    confidence: Annotated[float, typer.Option(help="Coverage of the intervals.")] = 0.95,
+    confidence: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     seed: o.Seed = 0,
     as_json: o.AsJson = False,
 ) -> None:
     """Estimate what another router would have cost on the traffic in a ledger.
 
     The ledger must have been written with exploration (explore = 0.05 under [routing]): then each row
-    knows with which probability its expert was drawn, and rows on which the new router agrees speak for it.
-    The cost of a request is its price in dollars; with --feedback, error + W * dollars over the judged
-    requests. Requests of a pinned session count as one draw. The new router needs the texts: keep_text
-    = true under [ledger], or --queries.
+    has the probability with which its expert was chosen, and the rows on which the new router agrees are
+    weighted by it. The cost of a request is its price in dollars; with --feedback, error + W * dollars
+    over the judged requests. Requests of a pinned session count as one draw. The new router needs the
+    texts: keep_text = true under [ledger], or --queries.
 
     \b
     Example:
@@ -107,7 +106,7 @@ def replay(
 
 
 def _fitted_weight(metadata: Mapping[str, Any]) -> float | None:
-    """What a dollar was worth when the router was fitted, if it says so."""
+    """The price weight of the router's fit, if it is recorded."""
     cost = (metadata.get("notes") or {}).get("cost") or {}
     weight = cost.get("price_weight")
     return None if weight is None else float(weight)
@@ -131,7 +130,7 @@ def _print(found: Mapping[str, Any]) -> None:
         print_table(title, ["estimate", "mean", share], rows)
     if found["draws"]:
         print_table(
-            "who gets the requests",
+            "shares of the requests",
             ["expert", "as logged", "new router"],
             [
                 [name, f"{entry['logged']:.1%}", f"{entry['new']:.1%}"]
@@ -140,21 +139,20 @@ def _print(found: Mapping[str, Any]) -> None:
         )
         overlap = found["overlap"]
         print_table(
-            "what the log can tell",
-            ["overlap", ""],
+            "overlap with the log",
+            ["quantity", ""],
             [
-                ["requests that count", f"{found['rows']:,}"],
+                ["requests used", f"{found['rows']:,}"],
                 ["draws", f"{overlap['draws']:,}"],
-                ["draws that the new router might have made", f"{overlap['agreement']:.1%}"],
-                ["worth so many draws of its own", f"{overlap['effective']:,.0f}"],
-                ["largest weight, of their sum", f"{overlap['largest_share']:.2%}"],
+                ["draws possible under the new router", f"{overlap['agreement']:.1%}"],
+                ["effective number of draws", f"{overlap['effective']:,.0f}"],
+                ["largest weight, share of the sum", f"{overlap['largest_share']:.2%}"],
                 [
-                    "mean weight, should be 1",
+                    "mean weight (1 is expected)",
                     f"{overlap['mean_weight']:.3f} ± {overlap['weight_error']:.3f}",
                 ],
             ],
         )
     for reason, count in found["left_out"].items():
-        some = "1 row" if count == 1 else f"{count:,} rows"
-        note(f"{some} left out: {reason}.")
+        note(f"{count:,} row{'' if count == 1 else 's'} left out: {reason}.")
     typer.echo(found["verdict"]["sentence"])

@@ -27,24 +27,24 @@ def serve(
     workers: Annotated[int | None, typer.Option(min=1, max=256, help="Worker processes.")] = None,
     demo: Annotated[
         bool,
-        typer.Option("--demo", help="Built-in stand-in experts and a router for them; no key."),
+        typer.Option("--demo", help="Built-in simulated experts and a router for them; no key."),
     ] = False,
     endpoint: Annotated[
         list[str] | None,
         typer.Option(
-            help="With --demo: an endpoint in place of a stand-in; may be given again.",
+            help="With --demo: an endpoint instead of a simulated expert; may be repeated.",
             metavar="NAME=URL",
         ),
     ] = None,
 ) -> None:
     """Serve a router as one OpenAI-compatible model.
 
-    Clients keep their code and change the base URL and the model name: mild lets the router choose,
-    router-mild-<t> weighs prices by t (larger is cheaper), an expert's own name goes straight to it.
+    Clients change the base URL and the model name only. With model mild the router chooses the expert;
+    router-mild-<t> weighs prices by t (larger is cheaper); the name of an expert selects that expert.
 
     \b
-    kill -HUP or mild reload   puts a new router in place without losing a request
-    kill -TERM or Ctrl-C       lets what is being answered end
+    kill -HUP or mild reload   loads a new router without losing a request
+    kill -TERM or Ctrl-C       waits for running requests, then stops
 
     \b
     Example:
@@ -67,7 +67,8 @@ def serve(
             )
     if endpoint and not demo:
         raise InvalidInputError(
-            "--endpoint stands in for an expert of --demo; name others in a file, with --config."
+            "--endpoint replaces an expert of --demo; name other experts in a file, with --config.",
+            parameter="endpoint",
         )
     endpoints: dict[str, str] = {}
     if demo:
@@ -78,16 +79,19 @@ def serve(
         if host is not None and not is_loopback(host):
             raise InvalidInputError(
                 f"--demo listens on this machine alone, because it needs no key; got --host {host}. "
-                "For others, serve a router with --config."
+                "To serve other machines, use a router with --config.",
+                parameter="host",
             )
         if router is not None or config is not None:
             raise InvalidInputError(
-                "--demo brings its own router and experts; leave DIR and --config."
+                "--demo has its own router and experts; leave out DIR and --config.",
+                parameter="demo",
             )
     elif config is None:
         raise InvalidInputError(
             "the experts must be named in a file: mild serve DIR --config mild.toml. "
-            "To look around first: mild serve --demo."
+            "To try it without experts: mild serve --demo.",
+            parameter="config",
         )
     options = {
         "router": None if router is None else str(router),
@@ -98,7 +102,7 @@ def serve(
         "demo": demo,
         "endpoints": endpoints,
     }
-    # In this process's place: what serves need not carry the command line in its memory.
+    # Replace this process, so that the server does not keep the command line in memory.
     sys.stdout.flush()
     sys.stderr.flush()
     command = [sys.executable, "-m", "mild.gateway.server", json.dumps(options)]

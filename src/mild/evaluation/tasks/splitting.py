@@ -65,7 +65,7 @@ def search_folds(
     [[2], [1], [0]]
     """
     if n_folds < 2:
-        raise InvalidInputError(f"cv must be at least 2 folds; got {n_folds}.")
+        raise InvalidInputError(f"cv must be at least 2 folds; got {n_folds}.", parameter="cv")
     check_rows(task)
     if time is None:
         return folds(task.bundle, n_folds, seed)
