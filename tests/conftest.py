@@ -1,5 +1,6 @@
 """Fixtures of several packages, and a summary of what was skipped."""
 
+import re
 import signal
 from collections import Counter
 from types import SimpleNamespace
@@ -45,7 +46,9 @@ def pytest_terminal_summary(terminalreporter):
         return
     terminalreporter.section("skipped")
     for reason, count in reasons.most_common():
-        known = (remedy for word, remedy in REMEDIES.items() if word in reason.lower())
+        known = (
+            remedy for word, remedy in REMEDIES.items() if re.search(rf"\b{word}\b", reason.lower())
+        )
         remedy = next(known, None)
         advice = f" ({remedy})" if remedy and remedy not in reason else ""
         terminalreporter.write_line(f"{count:5}  {reason}{advice}")
