@@ -104,7 +104,7 @@ def test_a_module_of_ones_own_is_refused_with_the_reason(data, tmp_path):
 
     X, costs = data[0].astype(np.float32), data[1].astype(np.float32)
     router = NeuralRouter(module=torch.nn.Linear(4, 3), epochs=1, random_state=0).fit(X, costs)
-    with pytest.raises(UnsupportedError, match="weights are nothing without its code"):
+    with pytest.raises(UnsupportedError, match="weights need its code"):
         save(router, tmp_path / "router")
 
 
@@ -184,7 +184,7 @@ def test_parameters_are_plain_json(data, tmp_path):
 
 REFUSED = [
     (make_pipeline(PCA(2), LinearRouter()), r"step 'pca' \(PCA\)\. Save the router alone"),
-    (RandomRouter(), "a random router is a yardstick and is not saved"),
+    (RandomRouter(), "a random router is a baseline and is not saved"),
     (OracleRouter(), "OracleRouter decides by costs that are not known"),
 ]
 

@@ -215,7 +215,8 @@ def test_semicolons_are_recognised(mild, tables):
     file.write_text(tables.log.read_text().replace(",", ";"))
     done = mild("fit", file, "--out", tables.folder / "r")
     assert done.code == 1
-    assert done.err.endswith("is the separator ';'? Columns must be separated by commas.\n")
+    assert "columns must be separated by commas" in done.err.lower()
+    assert "';'" in done.err
 
 
 def test_errors_name_the_option(mild, logs, tmp_path):
