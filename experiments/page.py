@@ -78,7 +78,9 @@ def paired(data: pd.DataFrame, method: str, column: str = "loss") -> str:
     wide = wide.dropna()
     interval = paired_t_interval(wide[method].tolist(), wide["tdef"].tolist())
     if interval is None:
-        return f"{(wide[method] - wide['tdef']).mean():+.4f} (one seed)" if len(wide) else "–"
+        # Student's interval needs two different values.
+        reason = "one seed" if len(wide) == 1 else "equal in all seeds"
+        return f"{(wide[method] - wide['tdef']).mean():+.4f} ({reason})" if len(wide) else "–"
     return f"{interval.estimate:+.4f} [{interval.low:+.4f}, {interval.high:+.4f}]"
 
 
@@ -164,6 +166,7 @@ def epochs_table(data: pd.DataFrame) -> str:
 def sweep(data: pd.DataFrame) -> pd.DataFrame:
     part = data[(data.setup == "I") & ~data.validation & data.ambiguous.isna()]
     part = part[part.method.isin(["tdef", MILD]) & (part.seed < 2)]
+    part = part[~part.duplicated(["method", "seed", "decay", "strength"])]
     # No decay is the same training under both names.
     return pd.concat([part, part[part.strength == 0].assign(decay="coupled")])
 

@@ -25,8 +25,8 @@ from mild.errors import DataFileError, InvalidInputError, MildWarning
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
 SCRIPT = ROOT / "scripts" / "reproduce_images.sh"
-# The files sweep and mechanism are not run yet.
 FILES = {"decay", "readings", "readings-unit", "table1", "table2", "severe", "people"}
+FILES |= {"sweep", "mechanism"}
 # What the images, and the annotations, add to a cell.
 ADDED = ("data", "coverage", "people", "classifier_rows", "test_fraction", "price")
 
