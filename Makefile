@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-real quick lint types layers unit wheel tables bench serve-real clean
+.PHONY: help demo test test-real quick lint types layers docs unit wheel tables bench serve-real clean
 
 help:
 	@echo "make demo    install what the demo needs and run it (no torch)"
@@ -13,6 +13,7 @@ help:
 	@echo "make quick   the fast part of it, for daily work"
 	@echo "make serve-real   the gateway's demo with a real small model as one expert"
 	@echo "make test-real    the tests that ask that model"
+	@echo "make docs    build the documentation's site in site/"
 	@echo "make bench   measure against the peers (minutes); results in docs/benchmarks.md"
 	@echo "make clean   remove what the other targets made"
 
@@ -42,7 +43,7 @@ test-real: $(VENV)/.test $(VENV)/.real
 demo: $(VENV)/.demo
 	$(BIN)/mild demo
 
-test: lint types layers unit wheel
+test: lint types layers docs unit wheel
 
 quick: $(VENV)/.test lint types layers
 	$(BIN)/python -m pytest -q -m "not slow" -x
@@ -56,6 +57,10 @@ types: $(VENV)/.test
 
 layers: $(VENV)/.test
 	$(BIN)/lint-imports
+
+# The documentation's site, in site/; a broken link or reference is an error.
+docs: $(VENV)/.test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 unit: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile --cov=mild --cov-report=
@@ -82,4 +87,4 @@ bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) .venv-wheel dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage*
+	rm -rf $(VENV) .venv-wheel dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage*

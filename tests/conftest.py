@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 import postgres_cases
+from browser import browser  # noqa: F401
 
 # On a busy machine an example may take its time.
 settings.register_profile("patient", deadline=None)
@@ -21,6 +22,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Words of a skip's reason, and what to install so that its tests run.
 REMEDIES = {
+    "playwright": "pip install playwright",
     "chromium": "apt install chromium",
     "postgresql": "apt install postgresql",
     "psycopg": "pip install '.[postgres]'",

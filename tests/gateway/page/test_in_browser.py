@@ -66,9 +66,9 @@ def test_the_page_is_one_document_that_asks_for_its_status_alone(browser, calm):
     assert b"http" not in page_bytes().replace(b"http://www.w3.org/2000/svg", b"")
     with serving(calm) as served:
         shown(browser, served)
-        asked = {address for address in browser.asked_for() if not address.startswith("data:")}
+        asked = {address for address in browser.requests if not address.startswith("data:")}
         assert asked == {served.address, served.address + "status.json"}
-        assert browser.complaints() == []
+        assert browser.errors == []
 
 
 def test_figures_stand_on_the_page_as_text(browser, calm):
@@ -163,7 +163,7 @@ def test_names_and_queries_never_become_markup(browser, tmp_path):
             assert EVIL in text
             assert browser.run("window.broken === undefined")
             assert browser.run("document.documentElement.scrollWidth") <= how["width"]
-        assert browser.complaints() == []
+        assert browser.errors == []
 
 
 def test_a_gateway_that_has_done_nothing_has_a_page(browser):
@@ -174,7 +174,7 @@ def test_a_gateway_that_has_done_nothing_has_a_page(browser):
         assert "No ledger is configured" in text
         assert "NaN" not in text
         assert "undefined" not in text
-        assert browser.complaints() == []
+        assert browser.errors == []
 
 
 def test_bands_are_explained_where_there_are_bands(browser, calm, tmp_path):
