@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 
 from fake_endpoint import FakeEndpoint
-from mild.collect.collect import collect
+from mild.collect.collector import collect
 from mild.collect.ledger import Ledger
 from mild.collect.questions import Question
 from mild.collect.runs import plan_runs
-from mild.endpoints.kinds import CommandExpert, HttpExpert
+from mild.endpoints.expert import Expert
 from mild.endpoints.prices import Price, Usage, most_tokens
 from mild.errors import OptionError
 
@@ -35,7 +35,14 @@ def expert(endpoint, **settings):
         "backoff_s": 0.01,
         "timeout_s": 20.0,
     }
-    return HttpExpert(**(usual | settings))
+    usual |= settings
+    price = usual.pop("price")
+    usual |= {
+        "price_in": price.per_million_in,
+        "price_out": price.per_million_out,
+        "price_per_query": price.per_query,
+    }
+    return Expert(**usual)
 
 
 @pytest.fixture
@@ -332,7 +339,7 @@ def test_programs_answer_like_endpoints(ask, tmp_path):
     program = tmp_path / "double.py"
     program.write_text("print('It is', 2 * int(input().split()[2].rstrip('?')))")
     command = (sys.executable, "-I", "-S", str(program))
-    double = CommandExpert(name="double", price=Price(per_query=0.5), command=command)
+    double = Expert(name="double", price_per_query=0.5, command=command)
     broken = replace(double, name="broken", command=(*command[:-1], "/none.py"), retries=0)
     good, bad = ask(questions(3), double, broken)
     assert [good.answers[key].response for key in good.keys] == ["It is 0", "It is 2", "It is 4"]

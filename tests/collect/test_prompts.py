@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mild.endpoints.prompts import PLACEHOLDERS, PROMPTS, bare_prompt, fill_prompt
+from mild.collect.prompts import PLACEHOLDERS, PROMPTS, bare_prompt, fill_prompt
 
 
 @pytest.mark.parametrize("kind", PROMPTS)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from mild.collect.grading import score_response
 from mild.collect.questions import Question
-from mild.collect.scoring import score_response
 
 
 def score(kind, answer, response, options=(), tolerance=1e-6):

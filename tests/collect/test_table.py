@@ -14,8 +14,8 @@ from mild.collect.ledger import Answer, Ledger
 from mild.collect.questions import Question, Questions
 from mild.collect.runs import plan_runs
 from mild.collect.table import check_table, outcome_columns, write_outcomes
-from mild.endpoints.kinds import CommandExpert, HttpExpert
-from mild.endpoints.prices import Price, Usage
+from mild.endpoints.expert import Expert
+from mild.endpoints.prices import Usage
 from mild.errors import DataFileError, OutputExistsError
 
 ITEMS = [Question(f"q{i}", (str(i),), "numeric") for i in range(3)]
@@ -29,8 +29,8 @@ QUESTIONS = Questions(
         "mixed": ["text", 1, None],
     },
 )
-SMALL = HttpExpert(name="small", price=Price(1e6, 1e6), base_url="http://h/v1", model="m")
-RULES = CommandExpert(name="rules", price=Price(per_query=0.5), command=("rules",))
+SMALL = Expert(name="small", price_in=1e6, price_out=1e6, base_url="http://h/v1", model="m")
+RULES = Expert(name="rules", price_per_query=0.5, command=("rules",))
 
 
 def make_runs(small=SMALL):
@@ -69,7 +69,7 @@ def test_costs_are_by_the_prices_of_the_file_not_by_those_of_the_day_they_were_a
 
 
 def test_an_unknown_price_is_null_and_without_any_price_there_is_no_column():
-    runs = make_runs(replace(SMALL, price=Price()))
+    runs = make_runs(replace(SMALL, price_in=None, price_out=None))
     assert outcome_columns(QUESTIONS, runs, SCORES)["cost__small"].to_pylist() == [None] * 3
     assert "cost__small" not in outcome_columns(QUESTIONS, runs[:1], SCORES[:1])
 

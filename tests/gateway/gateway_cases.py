@@ -11,11 +11,12 @@ from types import SimpleNamespace
 import numpy as np
 
 from mild.artifact import LoadedRouter
+from mild.endpoints.expert import Expert
 from mild.features import HashingFeatures
 from mild.gateway.access import Access
+from mild.gateway.config import LimitSettings, RoutingSettings, Settings
 from mild.gateway.server.app import create_app
 from mild.gateway.server.listening import Listener, bind
-from mild.gateway.settings import ExpertSettings, LimitSettings, RoutingSettings, Settings
 from mild.policies import LinearPolicy, PricedPolicy
 from mild.policies.decoder import Decoder
 
@@ -83,7 +84,7 @@ def expert(name, upstream, **more):
     """Settings of an expert at a fake endpoint, in a hurry."""
     url = upstream if isinstance(upstream, str) else upstream.base_url
     quick = {"connect_seconds": 1.0, "first_byte_seconds": 1.0, "idle_seconds": 1.0}
-    return ExpertSettings(name, url, f"{name}-model", **{**quick, **more})
+    return Expert(name, url, f"{name}-model", **{**quick, **more})
 
 
 @contextlib.asynccontextmanager

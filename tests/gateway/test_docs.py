@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from mild.gateway.settings import read_settings
+from mild.gateway.config import read_settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "gateway.md"
 

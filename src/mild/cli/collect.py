@@ -105,7 +105,7 @@ def collect(
         read_experts,
         read_questions,
     )
-    from mild.collect.marks import make_scorer
+    from mild.collect.grading import make_scorer
     from mild.data import check_output
     from mild.errors import check_option
 

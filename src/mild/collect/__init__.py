@@ -9,11 +9,10 @@ A file of questions with answers, a file of experts, and a ledger become an outc
 Nothing here is imported before it is needed: aiohttp only where an endpoint is asked.
 """
 
-from mild.collect.marks import Scorer
+from mild.collect.config import ExpertFile, choose_experts, read_experts
+from mild.collect.grading import Scorer, score_response
 from mild.collect.questions import Question, Questions, read_questions
-from mild.collect.scoring import score_response
 from mild.collect.session import Collected, collect_outcomes, plan_outcomes
-from mild.endpoints.config import ExpertFile, choose_experts, read_experts
 
 __all__ = [
     "Collected",

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mild.endpoints.numbers import is_number
-from mild.endpoints.prompts import LETTERS
+from mild.collect.number_parsing import is_number
+from mild.collect.prompts import LETTERS
 from mild.errors import DataFileError, listed
 
 __all__ = ["KINDS", "Question", "Questions", "read_questions"]

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mild.collect.ledger import Answer, Ledger, request_key
+from mild.collect.prompts import PROMPTS, bare_prompt, fill_prompt
 from mild.collect.questions import Question
-from mild.endpoints.kinds import CommandExpert, Expert
-from mild.endpoints.prompts import PROMPTS, bare_prompt, fill_prompt
+from mild.endpoints.expert import Expert
 
 __all__ = ["ExpertRun", "plan_runs"]
 
@@ -71,6 +71,6 @@ def plan_runs(
 
 
 def _prompt(expert: Expert, question: Question, prompts: Mapping[str, str]) -> str:
-    if isinstance(expert, CommandExpert):
+    if expert.command is not None:
         return bare_prompt(question.query, question.options)
     return fill_prompt(prompts[question.kind], question.query, question.options)

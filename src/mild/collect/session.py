@@ -12,17 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mild.collect.collect import collect
-from mild.collect.desk import Progress
+from mild.collect.collector import Progress, collect
+from mild.collect.config import ExpertFile
+from mild.collect.grading import TOLERANCE, Grades, Scorer, grade_runs
 from mild.collect.ledger import Ledger
-from mild.collect.marks import Marks, Scorer, mark_runs
 from mild.collect.questions import Questions
 from mild.collect.runs import ExpertRun, plan_runs
-from mild.collect.scoring import TOLERANCE
 from mild.collect.table import check_table, outcome_columns, write_outcomes
 from mild.endpoints.asking import redactor
-from mild.endpoints.config import ExpertFile
-from mild.endpoints.kinds import Expert
+from mild.endpoints.expert import Expert
 from mild.errors import DataFileError, OptionError
 
 __all__ = ["Collected", "collect_outcomes", "plan_outcomes"]
@@ -42,7 +40,7 @@ def plan_outcomes(
     questions: Questions, experts: Sequence[Expert], file: ExpertFile, ledger_path: Path
 ) -> dict[str, Any]:
     """What a collection would ask, and cost at most; nothing is asked or written."""
-    from mild.endpoints.asking import make_asker
+    from mild.endpoints.asking import Asker
 
     if ledger_path.exists():
         with Ledger(ledger_path) as ledger:
@@ -51,7 +49,7 @@ def plan_outcomes(
         runs = plan_runs(questions.items, experts, None, file.prompts)
     plan = {}
     for run in runs:
-        asker, price = make_asker(run.expert, None), run.expert.price
+        asker, price = Asker(run.expert), run.expert.price
         most = sum(price.of(asker.most(run.prompts[place])) for place in run.pending())
         plan[run.expert.name] = {
             "to_ask": len(run.pending()),
@@ -102,40 +100,37 @@ def collect_outcomes(
     with Ledger(ledger_path) as ledger:
         runs = plan_runs(questions.items, experts, ledger, file.prompts)
         target = check_table(out, ledger, questions, runs, overwrite)
-        hidden = {
-            name: key for name, key in file.secrets.items() if name in {e.name for e in experts}
-        }
+        secrets = [expert.secret.value for expert in experts if expert.secret is not None]
 
         async def ask(stop: asyncio.Event) -> None:
             await collect(
                 runs,
                 questions.items,
                 ledger,
-                secrets=hidden,
                 max_spend=max_spend,
                 progress=progress,
                 stop=stop,
             )
 
-        async def score(stop: asyncio.Event) -> Marks:
-            return await mark_runs(
+        async def score(stop: asyncio.Event) -> Grades:
+            return await grade_runs(
                 runs,
                 questions.items,
                 ledger,
                 tolerance=tolerance,
                 scorer=scorer,
-                redact=redactor(file.secrets.values()),
+                redact=redactor(secrets),
                 stop=stop,
             )
 
-        interrupted, marks = asyncio.run(_ask_and_score(ask, score, runs, on_stop))
+        interrupted, grades = asyncio.run(_ask_and_score(ask, score, runs, on_stop))
         if not any(run.answers for run in runs):
             reasons = [f"{run.expert.name}: {_reason(run)}" for run in runs if _reason(run)]
             why = f" ({'; '.join(reasons)})" if reasons else ""
             raise DataFileError(f"no expert answered anything{why}; no table was written.")
-        columns = outcome_columns(questions, runs, marks.scores, responses)
+        columns = outcome_columns(questions, runs, grades.scores, responses)
         table = write_outcomes(columns, target, ledger)
-        summary = _summary(runs, marks, ledger)
+        summary = _summary(runs, grades, ledger)
     return Collected(table, columns, summary, interrupted)
 
 
@@ -144,7 +139,7 @@ async def _ask_and_score(
     score: Callable[[asyncio.Event], Any],
     runs: Sequence[ExpertRun],
     on_stop: Callable[[int], None] | None,
-) -> tuple[bool, Marks]:
+) -> tuple[bool, Grades]:
     stop = asyncio.Event()
     asking = asyncio.ensure_future(ask(stop))
     with _interrupts(asking, stop, runs, on_stop):
@@ -186,9 +181,9 @@ def _interrupts(
             loop.remove_signal_handler(number)
 
 
-def _summary(runs: Sequence[ExpertRun], marks: Marks, ledger: Ledger) -> dict[str, Any]:
+def _summary(runs: Sequence[ExpertRun], grades: Grades, ledger: Ledger) -> dict[str, Any]:
     experts = {}
-    for run, scores in zip(runs, marks.scores, strict=True):
+    for run, scores in zip(runs, grades.scores, strict=True):
         answers = [run.answers[key] for key in run.keys if key in run.answers]
         known = [score for score in scores if score is not None]
         cut = sum(answer.finish == "length" for answer in answers)
@@ -214,7 +209,7 @@ def _summary(runs: Sequence[ExpertRun], marks: Marks, ledger: Ledger) -> dict[st
         "spent": sum(run.spent for run in runs),
         "spent_by_ledger": ledger.spent(),
         "lost_in_flight": ledger.lost,
-        "unscored": dict(marks.unscored.most_common(5)),
+        "unscored": dict(grades.unscored.most_common(5)),
     }
 
 

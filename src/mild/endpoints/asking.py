@@ -5,11 +5,10 @@ from __future__ import annotations
 import ipaddress
 import json
 from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from mild.endpoints.kinds import CommandExpert, Expert, HttpExpert
+from mild.endpoints.expert import Expert
 from mild.endpoints.prices import Usage, estimate_tokens, most_tokens
 from mild.endpoints.programs import run_program
 from mild.endpoints.replies import NoAnswerError, Reply, read_reply
@@ -18,42 +17,12 @@ from mild.errors import MissingExtraError
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["Asker", "CommandAsker", "HttpAsker", "make_asker", "redactor"]
+__all__ = ["Asker", "redactor"]
 
 # A reply larger than this is not read to its end.
 MOST_BYTES = 16_000_000
 # Shorter words are no secrets, and hiding them would spoil every text.
 SHORTEST_SECRET = 4
-
-
-class Asker(Protocol):
-    """Asks one expert; an asynchronous context manager."""
-
-    async def ask(self, prompt: str) -> Reply:
-        """The expert's reply; raises NoAnswerError."""
-
-    def most(self, prompt: str) -> Usage | None:
-        """Tokens that a request can take at most, None where tokens do not count."""
-
-    def guess(self, prompt: str, response: str) -> Usage | None:
-        """Tokens that a request took, about."""
-
-    async def __aenter__(self) -> Asker: ...
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
-
-def make_asker(expert: Expert, secret: str | None) -> Asker:
-    """The asker for an expert."""
-    if isinstance(expert, HttpExpert):
-        return HttpAsker(expert, secret)
-    if isinstance(expert, CommandExpert):
-        return CommandAsker(expert)
-    raise TypeError(f"there is no way to ask a {type(expert).__name__}.")
 
 
 def redactor(secrets: Iterable[str]) -> Callable[[str], str]:
@@ -81,82 +50,47 @@ def redactor(secrets: Iterable[str]) -> Callable[[str], str]:
     return redact
 
 
-class CommandAsker:
-    """Asks a program."""
+class Asker:
+    """Asks one expert; an asynchronous context manager, which keeps connections open."""
 
-    def __init__(self, expert: CommandExpert) -> None:
+    def __init__(self, expert: Expert) -> None:
         self._expert = expert
-
-    async def ask(self, prompt: str) -> Reply:
-        """What the program prints."""
-        return Reply(await run_program(self._expert.command, prompt, self._expert.timeout_s))
-
-    def most(self, prompt: str) -> Usage | None:
-        """Programs take no tokens."""
-        return None
-
-    def guess(self, prompt: str, response: str) -> Usage | None:
-        """Programs take no tokens."""
-        return None
-
-    async def __aenter__(self) -> CommandAsker:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        return None
-
-
-class HttpAsker:
-    """Asks a chat endpoint, over connections that are kept open."""
-
-    def __init__(self, expert: HttpExpert, secret: str | None) -> None:
-        self._expert = expert
-        self._secret = secret
         self._session: aiohttp.ClientSession | None = None
 
-    async def __aenter__(self) -> HttpAsker:
+    async def __aenter__(self) -> Asker:
+        expert = self._expert
+        if expert.command is not None:
+            return self
         try:
             import aiohttp
         except ImportError as error:
             raise MissingExtraError(
                 "asking an endpoint needs aiohttp; install mild-learn[collect]."
             ) from error
-        expert = self._expert
-        headers = {"User-Agent": "mild-collect"}
-        if self._secret is not None:
-            bearer = expert.api_key_header.lower() == "authorization"
-            headers[expert.api_key_header] = f"Bearer {self._secret}" if bearer else self._secret
         self._session = aiohttp.ClientSession(
-            headers=headers,
-            connector=aiohttp.TCPConnector(limit=expert.concurrency),
+            headers={"User-Agent": "mild-collect"} | expert.sent_headers(),
+            connector=aiohttp.TCPConnector(limit=expert.max_in_flight or 0),
             timeout=aiohttp.ClientTimeout(
-                total=expert.timeout_s, sock_connect=expert.connect_timeout_s
+                total=expert.total_seconds, sock_connect=expert.connect_seconds
             ),
             # Proxies of the environment, but never on the way to this machine.
             trust_env=not _is_local(expert.url),
         )
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._session is not None:
             await self._session.close()
 
     async def ask(self, prompt: str) -> Reply:
-        """Send one request and read the reply."""
+        """The expert's reply; raises NoAnswerError."""
+        if self._expert.command is not None:
+            seconds = self._expert.total_seconds
+            return Reply(await run_program(self._expert.command, prompt, seconds))
         import aiohttp
 
         if self._session is None:
-            raise RuntimeError("HttpAsker must be entered before it asks.")
+            raise RuntimeError("an Asker must be entered before it asks.")
         request = self._expert.request(prompt)
         try:
             async with self._session.post(
@@ -165,10 +99,10 @@ class HttpAsker:
                 body = await _read(response)
                 return read_reply(response.status, response.headers, body)
         except aiohttp.ConnectionTimeoutError:
-            limit = self._expert.connect_timeout_s
+            limit = self._expert.connect_seconds
             raise NoAnswerError(f"no connection within {limit:g} s", again=True) from None
         except TimeoutError:
-            limit = self._expert.timeout_s
+            limit = self._expert.total_seconds
             raise NoAnswerError(f"no reply within {limit:g} s", again=True, paid=True) from None
         except (aiohttp.InvalidURL, aiohttp.ClientConnectorCertificateError) as error:
             raise NoAnswerError(f"no connection: {error}", closed=True) from None
@@ -181,11 +115,15 @@ class HttpAsker:
             raise NoAnswerError(reason, again=True, paid=True) from None
 
     def most(self, prompt: str) -> Usage | None:
-        """As many tokens as bytes go in, and as many as allowed come out."""
+        """Tokens that a request can take at most: a token is a byte or longer. None for programs."""
+        if self._expert.command is not None:
+            return None
         return Usage(most_tokens((self._expert.system or "") + prompt), self._expert.max_tokens)
 
     def guess(self, prompt: str, response: str) -> Usage | None:
-        """Tokens by the length of the texts."""
+        """Tokens that a request took, by the length of the texts; None for programs."""
+        if self._expert.command is not None:
+            return None
         sent = estimate_tokens((self._expert.system or "") + prompt)
         return Usage(sent, estimate_tokens(response), estimated=True)
 

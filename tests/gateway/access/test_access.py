@@ -15,8 +15,8 @@ from mild.gateway.access import courier as courier_module
 from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
 from mild.gateway.access.money import parts_of
 from mild.gateway.access.sqlite import schema
+from mild.gateway.config import AccessSettings, Settings
 from mild.gateway.refusals import Refusal
-from mild.gateway.settings import AccessSettings, Settings
 
 NOON = 1_800_014_400.0  # 2027-01-15 12:00 UTC
 

@@ -11,10 +11,10 @@ import pytest
 from mild.gateway.access import Access, open_store
 from mild.gateway.access import courier as courier_module
 from mild.gateway.access.store import AccountKey, Draw, Exchange, Owner, SlotDraw
+from mild.gateway.config import AccessSettings, Settings
 from mild.gateway.ledger.places import open_book
 from mild.gateway.page.looking import look
 from mild.gateway.refusals import Refusal
-from mild.gateway.settings import AccessSettings, Settings
 
 ACCOUNT = AccountKey("*", "2026-11-15")
 # Seconds by which the second machine's clock is wrong.

@@ -12,9 +12,9 @@ from mild.gateway.access import Access, StoreError, open_store
 from mild.gateway.access import courier as courier_module
 from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
 from mild.gateway.access.money import periods_at
+from mild.gateway.config import AccessSettings, Settings
 from mild.gateway.database.sqlite import SqliteDatabase
 from mild.gateway.refusals import Refusal
-from mild.gateway.settings import AccessSettings, Settings
 from store_cases import LostTransaction
 
 

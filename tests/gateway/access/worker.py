@@ -14,9 +14,9 @@ import sys
 import time
 
 from mild.gateway.access import Access
+from mild.gateway.config import AccessSettings, Settings
 from mild.gateway.database import is_address, read_address
 from mild.gateway.refusals import Refusal
-from mild.gateway.settings import AccessSettings, Settings
 
 
 async def spend(plan):

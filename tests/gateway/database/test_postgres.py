@@ -192,7 +192,7 @@ def test_a_store_in_a_file_needs_no_driver(tmp_path):
         "from mild.gateway.access import open_store\n"
         "from mild.gateway.ledger import LedgerWriter\n"
         "from mild.gateway.page import Board\n"
-        "from mild.gateway.settings import read_settings\n"
+        "from mild.gateway.config import read_settings\n"
         "store = open_store(sys.argv[1]); store.open(); store.close()\n"
         "print([name for name in sys.modules if 'psycopg' in name])\n"
     )

@@ -7,10 +7,10 @@ import pytest
 
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import ask, chat, expert, gateway
+from mild.gateway.config import AccessSettings, Settings
 from mild.gateway.refusals import Refusal
 from mild.gateway.server.browsers import Doorkeeper
 from mild.gateway.server.request import Request
-from mild.gateway.settings import AccessSettings, Settings
 
 
 class FakeBoard:

@@ -209,7 +209,7 @@ def test_a_session_stays_with_its_expert():
 
 
 def test_the_text_is_kept_only_if_configured():
-    from mild.gateway.settings import LedgerSettings
+    from mild.gateway.config import LedgerSettings
 
     async def run():
         async with (
@@ -224,7 +224,7 @@ def test_the_text_is_kept_only_if_configured():
 
 
 def test_the_clients_key_never_travels_and_the_experts_does():
-    from mild.gateway.settings import Secret
+    from mild.endpoints.secrets import Secret
 
     secret = Secret("sk-expert", "a test")
 

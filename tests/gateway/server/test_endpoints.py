@@ -7,7 +7,8 @@ import pytest
 
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import TEXTS, ask, chat, expert, gateway, priced_router
-from mild.gateway.settings import AccessSettings, BreakerSettings
+from mild.endpoints.expert import BreakerSettings
+from mild.gateway.config import AccessSettings
 
 
 class FakeBoard:

@@ -16,7 +16,7 @@ from gateway.gateway_cases import (
     rows,
     said,
 )
-from mild.gateway.settings import AccessSettings
+from mild.gateway.config import AccessSettings
 
 QUICK = {"first_byte_seconds": 0.15, "idle_seconds": 0.15, "connect_seconds": 0.3, "retries": 0}
 BEFORE = ("empty", "error_first", "done_first", "plain")

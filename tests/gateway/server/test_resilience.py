@@ -7,9 +7,10 @@ import pytest
 
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, ask, chat, expert, gateway, request_bytes, rows
+from mild.endpoints.expert import BreakerSettings
 from mild.gateway.access import Access
+from mild.gateway.config import Settings
 from mild.gateway.server.app import share_memory
-from mild.gateway.settings import BreakerSettings, Settings
 
 
 def test_a_dead_expert_is_left_alone_and_probed_again():

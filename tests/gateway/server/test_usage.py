@@ -1,9 +1,9 @@
 import pytest
 
+from mild.endpoints.expert import Expert
 from mild.gateway.server.usage import Usage, most_tokens, read_usage
-from mild.gateway.settings import ExpertSettings
 
-EXPERT = ExpertSettings("small", "http://x/v1", "m", max_tokens=100, price_in=1.0, price_out=1.0)
+EXPERT = Expert("small", "http://x/v1", "m", max_tokens=100, price_in=1.0, price_out=1.0)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-from mild.gateway.settings import BreakerSettings
+from mild.endpoints.expert import BreakerSettings
 from mild.gateway.upstream.breaker import Breaker
 
 SETTINGS = BreakerSettings(failures=3, window_seconds=10, open_seconds=5)

@@ -1,4 +1,4 @@
-from mild.gateway.settings import ExpertSettings
+from mild.endpoints.expert import Expert
 from mild.gateway.shared import open_shared
 from mild.gateway.upstream.capacity import CAPACITY_COLUMNS, Capacity
 
@@ -12,7 +12,7 @@ class Clock:
 
 def two_workers(clock, **limits):
     cells = open_shared(2, CAPACITY_COLUMNS, 0).cells
-    expert = ExpertSettings("small", "http://x/v1", "m", **limits)
+    expert = Expert("small", "http://x/v1", "m", **limits)
     return [Capacity(expert, cells, worker, 0, clock) for worker in (0, 1)]
 
 
@@ -49,7 +49,7 @@ def test_a_minute_slides():
 def test_a_worker_that_takes_a_dead_ones_place_starts_at_none():
     clock = Clock()
     cells = open_shared(1, CAPACITY_COLUMNS, 0).cells
-    expert = ExpertSettings("small", "http://x/v1", "m", max_in_flight=1)
+    expert = Expert("small", "http://x/v1", "m", max_in_flight=1)
     Capacity(expert, cells, 0, 0, clock).take()
     assert Capacity(expert, cells, 0, 0, clock).take()
 

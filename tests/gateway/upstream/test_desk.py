@@ -1,6 +1,6 @@
 """An expert's breaker as requests that overlap see it."""
 
-from mild.gateway.settings import BreakerSettings, ExpertSettings
+from mild.endpoints.expert import BreakerSettings, Expert
 from mild.gateway.shared import open_shared
 from mild.gateway.upstream.capacity import CAPACITY_COLUMNS
 from mild.gateway.upstream.desk import Desk
@@ -19,7 +19,7 @@ class Clock:
 def half_open(clock):
     """A desk whose breaker is half-open, its probe, and two requests from before it opened."""
     breaker = BreakerSettings(failures=1, window_seconds=10, open_seconds=5)
-    expert = ExpertSettings("one", "http://x/v1", "m", breaker=breaker)
+    expert = Expert("one", "http://x/v1", "m", breaker=breaker)
     desk = Desk(expert, open_shared(1, CAPACITY_COLUMNS, 0).cells, 0, 0, clock)
     first, early, late = desk.take(), desk.take(), desk.take()
     first.leave(CUT)

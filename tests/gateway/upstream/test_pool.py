@@ -10,8 +10,8 @@ import pytest
 
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import ask, chat, expert, gateway
+from mild.endpoints.expert import Expert
 from mild.errors import InvalidInputError
-from mild.gateway.settings import ExpertSettings
 from mild.gateway.upstream.faults import Fault
 from mild.gateway.upstream.pool import Pool
 
@@ -30,7 +30,7 @@ def raw(answer, *requests):
     async def run():
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        settings = ExpertSettings(
+        settings = Expert(
             "e", f"http://127.0.0.1:{port}/v1/", "m", first_byte_seconds=0.5, idle_seconds=0.5
         )
         pool = Pool(settings)
@@ -105,12 +105,12 @@ def test_a_second_request_uses_the_same_connection():
 @pytest.mark.parametrize("url", ["ftp://x/v1", "x/v1", "http://", "https:///v1"])
 def test_an_address_must_be_one(url):
     with pytest.raises(InvalidInputError, match="base_url"):
-        Pool(ExpertSettings("e", url, "m"))
+        Pool(Expert("e", url, "m"))
 
 
 def test_a_header_must_be_one_line():
     with pytest.raises(InvalidInputError, match="one line"):
-        Pool(ExpertSettings("e", "http://x/v1", "m", headers={"x": "a\r\nb: c"}))
+        Pool(Expert("e", "http://x/v1", "m", headers={"x": "a\r\nb: c"}))
 
 
 class TlsUpstream(FakeUpstream):
@@ -160,7 +160,7 @@ async def pool_of(serve):
 
     server = await asyncio.start_server(noted, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    pool = Pool(ExpertSettings("e", f"http://127.0.0.1:{port}", "m", first_byte_seconds=1.0))
+    pool = Pool(Expert("e", f"http://127.0.0.1:{port}", "m", first_byte_seconds=1.0))
     try:
         yield pool
     finally:

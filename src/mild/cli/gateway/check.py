@@ -11,7 +11,9 @@ from mild.cli import options as o
 from mild.cli.console import emit, note, print_table
 
 if TYPE_CHECKING:
-    from mild.gateway.settings import ExpertSettings, Finding, Settings
+    from mild.endpoints.expert import Expert
+    from mild.gateway.config import Settings
+    from mild.gateway.config_checks import Finding
 
 __all__ = ["check"]
 
@@ -38,7 +40,8 @@ def check(
       mild check mild.toml
     """
     from mild.artifact import load
-    from mild.gateway.settings import findings_against, findings_in, read_settings
+    from mild.gateway.config import read_settings
+    from mild.gateway.config_checks import findings_against, findings_in
 
     settings = read_settings(config)
     folder = router or settings.router
@@ -75,9 +78,9 @@ def check(
 def _about_store(settings: Settings) -> list[Finding]:
     """Problems of a PostgreSQL store; an SQLite file is created when it is needed."""
     from mild.errors import MildError
+    from mild.gateway.config_checks import Finding
     from mild.gateway.database import Address, DatabaseError
     from mild.gateway.database.tables import SCHEMA, connect_to, schema_of
-    from mild.gateway.settings import Finding
 
     address = settings.store
     if not isinstance(address, Address):
@@ -97,7 +100,7 @@ def _about_store(settings: Settings) -> list[Finding]:
     return []
 
 
-def _described(expert: ExpertSettings) -> dict[str, Any]:
+def _described(expert: Expert) -> dict[str, Any]:
     return {
         "base_url": expert.base_url,
         "model": expert.model,

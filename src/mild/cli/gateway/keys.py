@@ -152,8 +152,8 @@ def revoke(
 def _opened(config: Path, place: str | None) -> Iterator[Store]:
     from mild.errors import InvalidInputError
     from mild.gateway.access import open_store
+    from mild.gateway.config import read_store
     from mild.gateway.database import AddressError, is_address, read_address
-    from mild.gateway.settings.reading import read_store
 
     try:
         if place is not None:

@@ -72,8 +72,8 @@ def serve(
         )
     endpoints: dict[str, str] = {}
     if demo:
+        from mild.gateway.config import is_loopback
         from mild.gateway.demo.endpoints import read_endpoints
-        from mild.gateway.settings.kinds import is_loopback
 
         endpoints = read_endpoints(endpoint or [])
         if host is not None and not is_loopback(host):

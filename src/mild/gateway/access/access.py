@@ -18,9 +18,9 @@ from mild.gateway.access.sqlite import SqliteStore
 from mild.gateway.access.sqlite.schema import MEMORY
 from mild.gateway.access.store import AccountKey, Store, Totals
 from mild.gateway.access.wording import ALL, LOST, too_dear, too_many, unavailable
+from mild.gateway.config import Settings
 from mild.gateway.database import Address
 from mild.gateway.refusals import Refusal
-from mild.gateway.settings.kinds import Settings
 
 __all__ = ["Access", "open_store"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mild.gateway.access.keys import PREFIX, Key, digest_of
 from mild.gateway.access.wording import unknown_key
-from mild.gateway.settings.kinds import Settings
+from mild.gateway.config import Settings
 
 __all__ = ["NOBODY", "Caller", "Callers"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mild.endpoints.expert import check_base_url
 from mild.errors import InvalidInputError
 from mild.gateway.demo.answers import STAND_INS
-from mild.gateway.settings.experts import url_problem
 
 __all__ = ["read_endpoints"]
 
@@ -35,7 +35,8 @@ def read_endpoints(given: Iterable[str]) -> dict[str, str]:
                 f"--endpoint takes one address for each name; {name} is named twice."
             )
         # The address is not quoted: a secret may stand in it.
-        if problem := url_problem(url):
-            raise InvalidInputError(f"the address of --endpoint {name} {problem}.")
-        found[name] = url.rstrip("/")
+        try:
+            found[name] = check_base_url(url)
+        except ValueError as error:
+            raise InvalidInputError(f"the address of --endpoint {name} {error}.") from None
     return found

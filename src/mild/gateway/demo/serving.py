@@ -12,15 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mild.endpoints.expert import Expert
+from mild.gateway.config import AccessSettings, LedgerSettings, LimitSettings, Settings
 from mild.gateway.demo.answers import STAND_INS
 from mild.gateway.server.listening import bind
-from mild.gateway.settings import (
-    AccessSettings,
-    ExpertSettings,
-    LedgerSettings,
-    LimitSettings,
-    Settings,
-)
 
 if TYPE_CHECKING:
     from mild.artifact import LoadedRouter
@@ -53,7 +48,7 @@ def demo_settings(ports: dict[str, int], folder: Path, options: dict[str, Any]) 
     ``endpoints`` in the options, addresses by name, take the places of stand-ins.
     """
     experts = tuple(
-        ExpertSettings(
+        Expert(
             name,
             f"http://127.0.0.1:{ports[name]}/v1",
             f"{name}-stand-in",

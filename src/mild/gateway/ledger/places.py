@@ -72,9 +72,9 @@ def place_of(text: str | os.PathLike[str]) -> Place:
             # Not quoted: it may hold a password.
             raise DataFileError(f"the address of a ledger {error}.") from None
     if Path(text).suffix.lower() in (".toml", ".yaml", ".yml"):
-        from mild.gateway.settings.reading import read_ledger_place
+        from mild.gateway.config import read_ledger_location
 
-        found = read_ledger_place(text)
+        found = read_ledger_location(text)
         if found is None:
             raise DataFileError(f"{text} says that no ledger is written: ledger.enabled is false.")
         return found

@@ -20,8 +20,8 @@ from mild.gateway.page.traffic import (
 
 if TYPE_CHECKING:
     from mild.artifact import LoadedRouter
+    from mild.gateway.config import Settings
     from mild.gateway.ledger.writer import LedgerWriter
-    from mild.gateway.settings import Settings
 
 __all__ = ["Board"]
 

@@ -13,6 +13,8 @@ from mild.gateway.choosing.decision import Chooser
 from mild.gateway.choosing.drawing import Drawing
 from mild.gateway.choosing.names import read_model
 from mild.gateway.choosing.sessions import Sessions, hash_session, session_bytes
+from mild.gateway.config import Settings
+from mild.gateway.config_checks import check_against
 from mild.gateway.ledger.writer import LedgerWriter
 from mild.gateway.metrics import Metrics, metric_columns
 from mild.gateway.refusals import Refusal
@@ -22,7 +24,6 @@ from mild.gateway.server.endpoints import Endpoints
 from mild.gateway.server.request import ClientGoneError, Reply, Request, refusal_reply
 from mild.gateway.server.titles import fingerprint_of, title_of
 from mild.gateway.server.turn import Rooms, Serving, Turn, run_watched
-from mild.gateway.settings import Settings, check_against
 from mild.gateway.shared import Shared, open_shared
 from mild.gateway.upstream.breaker import STATES
 from mild.gateway.upstream.capacity import CAPACITY_COLUMNS

@@ -7,11 +7,11 @@ import os
 from functools import lru_cache
 from typing import Any, Literal
 
+from mild.endpoints.expert import Expert
 from mild.gateway.choosing.text import chat_text, completion_text, text_bytes
 from mild.gateway.refusals import Refusal
 from mild.gateway.server.request import Request
 from mild.gateway.server.titles import name_request
-from mild.gateway.settings import ExpertSettings
 from mild.gateway.upstream.splice import parse_object, replace_model, replace_values
 
 __all__ = ["Asked", "parse_body"]
@@ -89,11 +89,11 @@ class Asked:
         """The model name that was asked for."""
         return str(self.document.get("model"))
 
-    def adds_usage(self, expert: ExpertSettings) -> bool:
+    def adds_usage(self, expert: Expert) -> bool:
         """Whether the expert is asked for the usage of a stream though the client did not."""
         return not self._wants_usage and expert.stream_usage
 
-    def body_for(self, expert: ExpertSettings) -> bytes:
+    def body_for(self, expert: Expert) -> bytes:
         """The body as it came, with the expert's name for the model."""
         body = replace_model(self._body, _as_json(expert.model), every=True)
         if not self.adds_usage(expert):

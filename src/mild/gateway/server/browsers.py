@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 
+from mild.gateway.config import Settings, is_loopback
 from mild.gateway.refusals import Refusal
 from mild.gateway.server.request import Request
-from mild.gateway.settings import Settings
-from mild.gateway.settings.kinds import is_loopback
 
 __all__ = ["Doorkeeper", "is_local_name"]
 

@@ -7,8 +7,8 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from mild.gateway.config import LimitSettings
 from mild.gateway.server.wire import Wire
-from mild.gateway.settings import LimitSettings
 
 __all__ = ["Listener", "bind"]
 

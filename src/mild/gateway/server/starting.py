@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from mild.errors import InvalidInputError, MildError
 from mild.gateway.choosing.sessions import session_bytes
+from mild.gateway.config import Settings, read_settings
 from mild.gateway.metrics import metric_columns
 from mild.gateway.server.listening import bind
 from mild.gateway.server.supervisor import Supervisor
-from mild.gateway.settings import Settings, read_settings
 from mild.gateway.shared import shared_file, shared_size
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from mild.endpoints.expert import Expert
 from mild.gateway.access import Access, Caller, Reservation
 from mild.gateway.choosing.drawing import Choice, Drawing
 from mild.gateway.choosing.names import Wish
@@ -18,7 +19,6 @@ from mild.gateway.server.relay import StreamRelay, error_event, plain_content
 from mild.gateway.server.request import JSON, Request, refusal_reply
 from mild.gateway.server.titles import name_request
 from mild.gateway.server.usage import Usage, lost_dollars, most_tokens
-from mild.gateway.settings import ExpertSettings
 from mild.gateway.upstream.attempts import Call, Won, ask_experts
 from mild.gateway.upstream.desk import Desk
 from mild.gateway.upstream.faults import Fault
@@ -212,7 +212,7 @@ class Turn:
             return None
         return self._choice.expected.get(name)
 
-    async def _hold(self, expert: ExpertSettings) -> None:
+    async def _hold(self, expert: Expert) -> None:
         """Put the money aside that this expert may cost at most."""
         asked = self._asked
         dollars = expert.dollars(asked.bytes_in, most_tokens(asked.document, expert)) + self._lost()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mild.gateway.settings import ExpertSettings
+from mild.endpoints.expert import Expert
 
 __all__ = ["Usage", "lost_dollars", "most_tokens", "read_usage"]
 
@@ -31,7 +31,7 @@ class Usage:
     tokens_out: int | None = None
     pieces_out: int = 0
 
-    def dollars(self, expert: ExpertSettings) -> float:
+    def dollars(self, expert: Expert) -> float:
         """Price by the reported usage, or by an estimate of it."""
         tokens_in = self.tokens_in
         if tokens_in is None:
@@ -40,12 +40,12 @@ class Usage:
         return expert.dollars(tokens_in, tokens_out)
 
 
-def lost_dollars(bytes_in: int, experts: Iterable[ExpertSettings]) -> float:
+def lost_dollars(bytes_in: int, experts: Iterable[Expert]) -> float:
     """What attempts that failed behind the request may be charged: the text in, by the estimate.
 
     Examples
     --------
-    >>> lost_dollars(3000, [ExpertSettings("small", "http://x/v1", "m", price_in=2, price_out=9)])
+    >>> lost_dollars(3000, [Expert("small", "http://x/v1", "m", price_in=2, price_out=9)])
     0.002
     """
     return sum((Usage(bytes_in).dollars(expert) for expert in experts), 0.0)
@@ -62,12 +62,12 @@ def read_usage(usage: Usage, document: Mapping[str, Any]) -> None:
             usage.tokens_out = tokens_out if _is_count(tokens_out) else 0
 
 
-def most_tokens(document: Mapping[str, Any], expert: ExpertSettings) -> int:
+def most_tokens(document: Mapping[str, Any], expert: Expert) -> int:
     """Tokens that the answers to a request may have at most, all together.
 
     Examples
     --------
-    >>> expert = ExpertSettings("small", "http://x/v1", "m", max_tokens=100)
+    >>> expert = Expert("small", "http://x/v1", "m", max_tokens=100)
     >>> most_tokens({"max_tokens": 20, "n": 3}, expert), most_tokens({}, expert)
     (60, 100)
     """

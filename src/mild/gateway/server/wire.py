@@ -14,11 +14,11 @@ from typing import Any, Protocol, cast
 
 import httptools
 
+from mild.gateway.config import LimitSettings
 from mild.gateway.refusals import Refusal
 from mild.gateway.server.exchange import Exchange, response_head
 from mild.gateway.server.heads import TooLongError, begin_exchange, head_size, plain_head
 from mild.gateway.server.pipe import Pipe
-from mild.gateway.settings import LimitSettings
 
 __all__ = ["House", "Wire"]
 

@@ -18,11 +18,11 @@ from typing import Any
 from mild.artifact import LoadedRouter
 from mild.errors import MildError
 from mild.gateway.access import Access
+from mild.gateway.config import Settings
 from mild.gateway.ledger.writer import LedgerWriter
 from mild.gateway.page import Board
 from mild.gateway.server.app import Gateway, create_app, share_memory
 from mild.gateway.server.listening import Listener
-from mild.gateway.settings import Settings
 
 __all__ = ["Job", "run_worker"]
 

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mild.endpoints.expert import Expert
 from mild.gateway.refusals import Refusal
-from mild.gateway.settings import ExpertSettings
 from mild.gateway.upstream.desk import Desk, Place
 from mild.gateway.upstream.events import EventReader, event_data
 from mild.gateway.upstream.faults import Fault
@@ -30,7 +30,7 @@ PAUSE = 0.05
 PATIENCE = 5.0
 _ERROR = re.compile(rb"(?:^|[\r\n])event: ?error[\r\n]")
 
-Hold = Callable[[ExpertSettings], Awaitable[None]]
+Hold = Callable[[Expert], Awaitable[None]]
 Report = Callable[[Desk, str], None]
 
 
@@ -53,14 +53,14 @@ class Call:
 
     endpoint: str
     streamed: bool
-    body: Callable[[ExpertSettings], bytes]
+    body: Callable[[Expert], bytes]
     headers: Sequence[bytes] = ()
     max_attempts: int = 3
     attempts: int = 0
-    asking: ExpertSettings | None = None
+    asking: Expert | None = None
     waited: float = 0.0
     faults: list[str] = field(default_factory=list)
-    lost: list[ExpertSettings] = field(default_factory=list)
+    lost: list[Expert] = field(default_factory=list)
 
 
 @dataclass(slots=True)

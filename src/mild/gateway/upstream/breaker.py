@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mild.gateway.settings import BreakerSettings
+from mild.endpoints.expert import BreakerSettings
 
 __all__ = ["STATES", "Breaker"]
 

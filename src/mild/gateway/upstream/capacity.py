@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mild.gateway.settings import ExpertSettings
+from mild.endpoints.expert import Expert
 from mild.gateway.shared import Cells
 
 __all__ = ["CAPACITY_COLUMNS", "Capacity"]
@@ -32,7 +32,7 @@ class Capacity:
 
     def __init__(
         self,
-        expert: ExpertSettings,
+        expert: Expert,
         cells: Cells,
         worker: int,
         column: int,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from mild.gateway.settings import ExpertSettings
+from mild.endpoints.expert import Expert
 from mild.gateway.shared import Cells
 from mild.gateway.upstream.breaker import Breaker
 from mild.gateway.upstream.capacity import Capacity
@@ -63,7 +63,7 @@ class Desk:
 
     def __init__(
         self,
-        expert: ExpertSettings,
+        expert: Expert,
         cells: Cells,
         worker: int,
         column: int,

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from mild import __version__
+from mild.endpoints.expert import Expert
 from mild.errors import InvalidInputError
-from mild.gateway.settings import ExpertSettings
 from mild.gateway.upstream.connection import Connection
 from mild.gateway.upstream.faults import Fault
 
@@ -75,7 +75,7 @@ class Pool:
     expert : where it is, its key, and how long to wait
     """
 
-    def __init__(self, expert: ExpertSettings) -> None:
+    def __init__(self, expert: Expert) -> None:
         parts = urlsplit(expert.base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""Whether settings and a router go together, and what is worth knowing before traffic comes."""
+"""Check a configuration against its router, and what is worth knowing before traffic comes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
+from mild.endpoints.expert import Expert
 from mild.errors import InvalidInputError, UnsupportedError
+from mild.gateway.config import Settings, is_loopback
 from mild.gateway.database.address import Address
-from mild.gateway.settings.kinds import ExpertSettings, Settings, is_loopback
 
 if TYPE_CHECKING:
     from mild.artifact import LoadedRouter
@@ -98,7 +99,7 @@ def _abilities(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
 
 def _money(settings: Settings) -> Iterator[Finding]:
     access = settings.access
-    free = [expert.name for expert in settings.experts if not expert.priced]
+    free = [expert.name for expert in settings.experts if not expert.price.known]
     if free and len(free) < len(settings.experts):
         yield Finding("warning", f"no price is given for {', '.join(free)}: counted as free.")
     elif free and (access.budget_day is not None or access.budget_month is not None):
@@ -160,5 +161,5 @@ def _notes(settings: Settings) -> Iterator[Finding]:
         yield Finding("note", text)
 
 
-def _place(expert: ExpertSettings) -> str:
+def _place(expert: Expert) -> str:
     return f"{expert.place}: " if expert.place else ""

@@ -9,24 +9,17 @@ import numpy as np
 import pytest
 
 from mild.artifact import LoadedRouter
+from mild.endpoints.expert import Expert
+from mild.endpoints.secrets import Secret
 from mild.errors import InvalidInputError
 from mild.features import HashingFeatures
-from mild.gateway.settings import (
-    AccessSettings,
-    ExpertSettings,
-    LedgerSettings,
-    RoutingSettings,
-    Secret,
-    Settings,
-    check_against,
-    findings_against,
-    findings_in,
-)
+from mild.gateway.config import AccessSettings, LedgerSettings, RoutingSettings, Settings
+from mild.gateway.config_checks import check_against, findings_against, findings_in
 from mild.policies import ConstantPolicy
 
 
 def expert(name, **more):
-    return ExpertSettings(
+    return Expert(
         name,
         "http://127.0.0.1:1/v1",
         "m",

@@ -5,9 +5,9 @@ import os
 import pytest
 
 from mild.errors import DataFileError
+from mild.gateway.config import read_ledger_location, read_settings, read_store
+from mild.gateway.config_checks import findings_in
 from mild.gateway.database import Address
-from mild.gateway.settings import findings_in, read_settings
-from mild.gateway.settings.reading import read_ledger_place, read_store
 
 SECRET = "hush-hush"
 URL = f"postgresql://me:{SECRET}@db:5433/mild"
@@ -48,14 +48,14 @@ def test_the_ledger_is_in_the_same_database_unless_a_file_is_named(write, tmp_pa
     file = write(f'store = "{URL}"')
     settings = read_settings(file)
     assert settings.ledger.path == settings.store
-    assert read_ledger_place(file) == settings.store
+    assert read_ledger_location(file) == settings.store
     assert not [finding for finding in findings_in(settings) if "ledger" in finding.text]
     named = read_settings(write(f'store = "{URL}"\n[ledger]\npath = "l.sqlite"'))
     assert named.ledger.path == tmp_path / "l.sqlite"
     assert any("file of this machine alone" in finding.text for finding in findings_in(named))
     without = write(f'store = "{URL}"\n[ledger]\nenabled = false')
     assert read_settings(without).ledger.path is None
-    assert read_ledger_place(without) is None
+    assert read_ledger_location(without) is None
 
 
 def test_a_lost_store_sheds_with_a_database_and_serves_with_a_file_unless_it_is_said(write):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mild.endpoints.numbers import extract_number, is_number, parse_numbers, same_number
+from mild.collect.number_parsing import extract_number, is_number, parse_numbers, same_number
 
 
 @pytest.mark.parametrize(

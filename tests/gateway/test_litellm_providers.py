@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mild.gateway.settings.providers import Endpoint, endpoint_of
+from mild.gateway.litellm_config import Endpoint, endpoint_of
 
 
 @pytest.mark.parametrize(

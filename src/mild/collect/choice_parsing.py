@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mild.endpoints.prompts import LETTERS
+from mild.collect.prompts import LETTERS
 
 __all__ = ["extract_letter"]
 

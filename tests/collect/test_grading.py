@@ -8,12 +8,11 @@ import sys
 
 import pytest
 
+from mild.collect.grading import Scorer, grade_runs, make_scorer
 from mild.collect.ledger import Answer, Ledger
-from mild.collect.marks import Scorer, make_scorer, mark_runs
 from mild.collect.questions import Question
 from mild.collect.runs import plan_runs
-from mild.endpoints.kinds import CommandExpert
-from mild.endpoints.prices import Price
+from mild.endpoints.expert import Expert
 from mild.errors import OptionError
 
 SCORER = """
@@ -34,7 +33,7 @@ print({"great": 2, "word": "fine"}.get(response, 0.25 if response == task["answe
 @pytest.fixture
 def marked(tmp_path):
     """Scores for (question, response) pairs; None as response is no answer."""
-    expert = CommandExpert(name="e", price=Price(), command=("none",))
+    expert = Expert(name="e", command=("none",))
     program = tmp_path / "score.py"
     program.write_text(SCORER)
     command = (sys.executable, "-I", "-S", str(program), str(tmp_path / "log"))
@@ -47,7 +46,7 @@ def marked(tmp_path):
                 if response is not None:
                     run.answers[key] = Answer(response, None, 0.0, 0.0, 1.0)
             scorer = Scorer(command, timeout_s=1.0, concurrency=1)
-            return asyncio.run(mark_runs([run], items, ledger, scorer=scorer, **options))
+            return asyncio.run(grade_runs([run], items, ledger, scorer=scorer, **options))
 
     return run
 

@@ -1,4 +1,4 @@
-"""Scores of all answers: by rule, or by a command whose words go to the ledger like answers do.
+"""Grade answers by the rules of the question's kind, or by a command whose scores go to the ledger.
 
 The command reads one JSON object on stdin, ``{"query": ..., "answer": ..., "response": ...}``, and prints a
 number from 0 to 1.
@@ -8,21 +8,31 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shlex
 import shutil
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from mild.collect.choice_parsing import extract_letter
 from mild.collect.ledger import Ledger, request_key
+from mild.collect.number_parsing import extract_number, parse_numbers, same_number
 from mild.collect.questions import Question
 from mild.collect.runs import ExpertRun
-from mild.collect.scoring import TOLERANCE, score_response
 from mild.endpoints.programs import run_program
 from mild.endpoints.replies import NoAnswerError
 from mild.errors import OptionError
 
-__all__ = ["Marks", "Scorer", "make_scorer", "mark_runs"]
+__all__ = ["TOLERANCE", "Grades", "Scorer", "grade_runs", "make_scorer", "score_response"]
+
+TOLERANCE = 1e-6
+# Answers up to this length keep their case.
+SHORT = 2
+
+_BOXED = re.compile(r"\\boxed\s*\{\s*(?:\\text\s*\{)?([^{}]*)\}")
+_MARKED = re.compile(r"\banswer\b(?:\s+is\b)?\s*:?[ \t]*([^\n]+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -56,14 +66,14 @@ def make_scorer(command: str | None, timeout_s: float) -> Scorer | None:
 
 
 @dataclass(frozen=True)
-class Marks:
+class Grades:
     """``scores``: a list per expert, None where there is no answer or no score; ``unscored``: reasons."""
 
     scores: list[list[float | None]]
     unscored: Counter[str] = field(default_factory=Counter)
 
 
-async def mark_runs(
+async def grade_runs(
     runs: Sequence[ExpertRun],
     questions: Sequence[Question],
     ledger: Ledger,
@@ -72,9 +82,9 @@ async def mark_runs(
     scorer: Scorer | None = None,
     redact: Callable[[str], str] = str,
     stop: asyncio.Event | None = None,
-) -> Marks:
+) -> Grades:
     """Score every answer of every run; answers that wait when ``stop`` is set stay without a score."""
-    marks = Marks([[None] * len(questions) for _ in runs])
+    grades = Grades([[None] * len(questions) for _ in runs])
     waiting: list[tuple[int, int]] = []
     for k, run in enumerate(runs):
         for i, question in enumerate(questions):
@@ -84,9 +94,9 @@ async def mark_runs(
                 waiting.append((k, i))
             else:
                 response = run.answers[run.keys[i]].response
-                marks.scores[k][i] = score_response(question, response, tolerance)
+                grades.scores[k][i] = score_response(question, response, tolerance)
     if scorer is None or not waiting:
-        return marks
+        return grades
     queue = iter(waiting)
 
     async def work() -> None:
@@ -100,15 +110,15 @@ async def mark_runs(
                 try:
                     known = await _ask_scorer(scorer, questions[i], response)
                 except NoAnswerError as error:
-                    marks.unscored[redact(error.reason)] += 1
+                    grades.unscored[redact(error.reason)] += 1
                     continue
                 ledger.record_score(key, known)
-            marks.scores[k][i] = known
+            grades.scores[k][i] = known
 
     async with asyncio.TaskGroup() as group:
         for _ in range(min(scorer.concurrency, len(waiting))):
             group.create_task(work())
-    return marks
+    return grades
 
 
 async def _ask_scorer(scorer: Scorer, question: Question, response: str) -> float:
@@ -131,3 +141,53 @@ def _task(question: Question, response: str) -> str:
 
 def _score_key(scorer: Scorer, question: Question, response: str) -> str:
     return request_key("score", list(scorer.command), _task(question, response))
+
+
+def score_response(question: Question, response: str, tolerance: float = TOLERANCE) -> float:
+    """1.0 if the response is right, else 0.0.
+
+    choice
+        the letter that the response chooses is the answer's (``extract_letter``)
+    numeric
+        the number that the response gives is within ``tolerance * max(1, |answer|)`` (``extract_number``)
+    exact
+        the response, or what it says behind "answer:" or in ``\\boxed{}``, is one of the answers, apart
+        from case, spaces, and grades around it
+    contains
+        one of the answers stands in the response as whole words; one of one or two characters with its
+        case, so that "It's" does not hold the symbol S
+
+    Examples
+    --------
+    >>> question = Question(query="Capital of France?", answers=("Paris",), kind="exact")
+    >>> score_response(question, "paris."), score_response(question, "Paris, or Rome")
+    (1.0, 0.0)
+    """
+    if question.kind == "choice":
+        return float(extract_letter(response, question.options) == question.answers[0])
+    if question.kind == "numeric":
+        found = extract_number(response)
+        wanted = [values for answer in question.answers for values in parse_numbers(answer)[-1:]]
+        return float(any(same_number(found, values, tolerance) for values in wanted))
+    if question.kind == "contains":
+        return float(any(_holds(response, answer) for answer in question.answers))
+    answers = [_folded(answer) for answer in question.answers]
+    return float(any(_folded(said) in answers for said in _said(response)))
+
+
+def _holds(response: str, answer: str) -> bool:
+    fold = str if len(answer.strip()) <= SHORT else str.casefold
+    return f" {_words(fold(answer))} " in f" {_words(fold(response))} "
+
+
+def _said(response: str) -> Sequence[str]:
+    return [response, *_BOXED.findall(response)[-1:], *_MARKED.findall(response)[-1:]]
+
+
+def _folded(text: str) -> str:
+    text = unicodedata.normalize("NFKC", text).casefold()
+    return " ".join(text.split()).strip(" .,:;!?\"'`*_()[]")
+
+
+def _words(text: str) -> str:
+    return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text)))

@@ -10,7 +10,7 @@ import traceback
 
 import pytest
 
-from mild.gateway.settings.secrets import (
+from mild.endpoints.secrets import (
     Secret,
     SecretError,
     secret_from_environment,

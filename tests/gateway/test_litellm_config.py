@@ -8,7 +8,7 @@ from hypothesis import settings as given_settings
 from hypothesis import strategies as st
 
 from mild.errors import DataFileError
-from mild.gateway.settings import read_settings
+from mild.gateway.config import read_settings
 
 pytest.importorskip("yaml")
 
@@ -62,6 +62,10 @@ litellm_settings:
 general_settings:
   master_key: sk-master-key-in-plain-text
 """
+# Ten merges of ten merges of ten ...
+BOMB = "a0: &a0 {x: 1}\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
+)
 ENVIRONMENT = {"OPENAI_API_KEY": SECRET}
 
 
@@ -202,12 +206,13 @@ def test_a_mistake_is_named_with_its_line(tmp_path, params, said):
     [
         ("model_list: [", ", line 1: it is not YAML: "),
         ("a: b: c", ", line 1: it is not YAML: mapping values are not allowed here."),
-        ("- 1", ": it must be a table with model_list; is it a config.yaml of LiteLLM?"),
-        ("", ": it must be a table with model_list; is it a config.yaml of LiteLLM?"),
-        ("model_list: 3", ": it must have model_list, a list of models."),
-        ("model_list: &a [*a]", ": it must have model_list, a list of models."),
+        ("- 1", ": it must have model_list, a list of models; is it a config.yaml of LiteLLM?"),
+        ("", ": it must have model_list, a list of models; is it a config.yaml of LiteLLM?"),
+        ("model_list: 3", ": it must have model_list, a list of models;"),
+        ("model_list: &a [*a]", ": it must have at most 100,000 values."),
+        (BOMB, ": it must have at most 100,000 values."),
         ("a: !!python/object:os.system 1", ", line 1: it is not YAML: "),
-        ("[" * 5000, ": it is not YAML in UTF-8."),
+        ("[" * 5000, ": it must be nested at most 100 deep."),
         ("a: \x07", ": it is not YAML in UTF-8."),
     ],
 )

@@ -9,16 +9,16 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as given_settings
 from hypothesis import strategies as st
 
+from mild.endpoints.expert import BreakerSettings
 from mild.errors import DataFileError
-from mild.gateway.settings import (
+from mild.gateway.config import (
     AccessSettings,
-    BreakerSettings,
     LedgerSettings,
     LimitSettings,
     RoutingSettings,
     read_settings,
+    read_store,
 )
-from mild.gateway.settings.reading import read_store
 
 SECRET = "sk-do-not-show-me"
 GOOD = """\
@@ -238,7 +238,7 @@ def test_the_store_is_known_without_any_secret(place):
         ),
         (
             LEAST + 'headers = { Host = "x" }\n',
-            ", line 4: experts.a.headers.Host is set by the gateway",
+            ", line 4: experts.a.headers.Host is set by mild itself",
         ),
         (
             LEAST + 'headers = { a = "x\\ny" }\n',
@@ -356,5 +356,5 @@ def test_a_page_may_be_public(tmp_path):
     assert read(tmp_path, 'page = "public"\n' + LEAST).page == "public"
     with pytest.raises(DataFileError, match='page must be true, false or "public"'):
         read(tmp_path, 'page = "yes"\n' + LEAST)
-    with pytest.raises(DataFileError, match="page must be true or false"):
+    with pytest.raises(DataFileError, match="page must be true, false or"):
         read(tmp_path, "page = 3\n" + LEAST)

@@ -1,4 +1,9 @@
-"""Workers that ask: pace, money, repeated attempts, and every outcome written down first."""
+"""Ask experts everything that the ledger does not know yet.
+
+What is guaranteed: an answer counts once it is committed to the ledger, and a request whose answer is
+there is never sent again. A run that is killed loses at most the requests in flight, ``max_in_flight``
+per expert; those are asked again, and what they may have cost counts as spent.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +11,21 @@ import asyncio
 import random
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from time import perf_counter
 from typing import Any, TypeVar
 
 from mild.collect.ledger import Answer, Ledger
+from mild.collect.limits import Budget, Pace
 from mild.collect.questions import Question
 from mild.collect.runs import ExpertRun
-from mild.endpoints.asking import Asker
-from mild.endpoints.kinds import Expert, HttpExpert
-from mild.endpoints.limits import Budget, Pace
+from mild.endpoints.asking import Asker, redactor
+from mild.endpoints.expert import Expert
 from mild.endpoints.prices import Usage
 from mild.endpoints.replies import NoAnswerError, Reply
+from mild.errors import MildError, OptionError
 
-__all__ = ["Desk", "Progress", "Queue"]
+__all__ = ["Progress", "collect"]
 
 # So many questions in a row without an answer, and an expert is left alone.
 PATIENCE = 10
@@ -38,7 +45,7 @@ class Queue:
         self.asker = asker
         self.places: Iterator[int] = iter(run.pending())
         self.requests = Pace(expert.requests_per_minute)
-        self.tokens = Pace(expert.tokens_per_minute if isinstance(expert, HttpExpert) else None)
+        self.tokens = Pace(expert.tokens_per_minute)
         self.failed_in_a_row = 0
         # Tokens that this expert counted beyond what was thought possible.
         self.surplus_in = 0
@@ -58,7 +65,7 @@ class Queue:
             self.surplus_out += max(0, usage.tokens_out - most.tokens_out)
 
 
-class Desk:
+class Collector:
     """What the workers of all experts share."""
 
     def __init__(
@@ -254,3 +261,71 @@ def _state(run: ExpertRun) -> str:
     over = " stopped" if run.stopped is not None else ""
     spent = f" ${run.spent:.4f}" if run.expert.price.known else ""
     return f"{run.expert.name} {len(run.answers)}/{len(set(run.keys))}{spent}{failed}{over}"
+
+
+async def collect(
+    runs: Sequence[ExpertRun],
+    questions: Sequence[Question],
+    ledger: Ledger,
+    *,
+    max_spend: float | None = None,
+    progress: Progress | None = None,
+    stop: asyncio.Event | None = None,
+    seed: int | None = None,
+) -> None:
+    """Ask what is pending; the runs are filled as answers arrive.
+
+    Parameters
+    ----------
+    runs : from ``plan_runs``
+    questions : the same
+    ledger : where every answer goes first
+    max_spend : dollars that all runs on this ledger may have spent together, None for no limit
+    progress : called with (done, total, message)
+    stop : when set, nothing new is asked and what is in flight is waited for
+    seed : of the jitter between attempts
+    """
+    secrets = [run.expert.secret.value for run in runs if run.expert.secret is not None]
+    if max_spend is not None:
+        _need_prices(runs)
+    # One writer: the ledger is used by this thread alone while experts are asked.
+    with ThreadPoolExecutor(1, "ledger") as writer:
+        collector = Collector(
+            questions,
+            ledger,
+            writer,
+            Budget(max_spend, ledger.spent()),
+            redactor(secrets),
+            stop or asyncio.Event(),
+            random.Random(seed),
+        )
+        try:
+            async with AsyncExitStack() as open_askers, asyncio.TaskGroup() as group:
+                collector.watch(runs, progress)
+                for run in runs:
+                    if not run.pending():
+                        continue
+                    asker = Asker(run.expert)
+                    await open_askers.enter_async_context(asker)
+                    queue = Queue(run, asker)
+                    for _ in range(min(run.expert.max_in_flight or 1, len(run.pending()))):
+                        group.create_task(collector.work(queue))
+        except BaseExceptionGroup as errors:
+            known = errors.subgroup(MildError)
+            if known is None:
+                raise
+            raise _first(known) from None
+
+
+def _need_prices(runs: Sequence[ExpertRun]) -> None:
+    missing = [run.expert.name for run in runs if not run.expert.price.known]
+    if missing:
+        raise OptionError(
+            f"max_spend needs the price of every expert; {missing[0]!r} has none. Set price_in and "
+            f"price_out, or price_per_query (0 if it is free)."
+        )
+
+
+def _first(errors: BaseExceptionGroup[MildError]) -> MildError:
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error

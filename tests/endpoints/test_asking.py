@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from fake_endpoint import FakeEndpoint
-from mild.endpoints.asking import make_asker, redactor
-from mild.endpoints.kinds import Expert, HttpExpert
-from mild.endpoints.prices import Price
+from mild.endpoints.asking import Asker, redactor
+from mild.endpoints.expert import Expert
 from mild.endpoints.replies import NoAnswerError
+from mild.endpoints.secrets import Secret
 
 pytest.importorskip("aiohttp")
 
 
 def ask(expert, secret=None, prompt="Hi"):
     async def story():
-        async with make_asker(expert, secret) as asker:
+        async with Asker(with_secret(expert, secret)) as asker:
             return await asker.ask(prompt)
 
     return asyncio.run(story())
 
 
 def expert(base_url, **settings):
-    return HttpExpert(name="small", price=Price(), base_url=base_url, model="tiny", **settings)
+    return Expert(name="small", base_url=base_url, model="tiny", **settings)
+
+
+def with_secret(expert, secret):
+    return expert if secret is None else replace(expert, secret=Secret(secret, "a test"))
 
 
 def test_the_body_is_the_request_and_nothing_else():
@@ -102,8 +107,3 @@ def test_secrets_are_taken_out_in_every_form():
     redact = redactor(["abcd", "abcdefgh", 'quo"te', "ab"])
     assert redact("abcdefgh abcd ab") == "[secret] [secret] ab"
     assert redact('quo"te quo\\"te') == "[secret] [secret]"
-
-
-def test_an_unknown_kind_of_expert_is_a_mistake_of_ours():
-    with pytest.raises(TypeError, match="no way to ask a Expert"):
-        make_asker(Expert(name="x", price=Price()), None)

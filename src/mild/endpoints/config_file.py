@@ -1,0 +1,198 @@
+"""Configuration files validated by pydantic: every problem is named with file, line, key and rule."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import tomllib
+import types
+import typing
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TypeVar, Union
+
+from pydantic import ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationError
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from mild.endpoints.lines import key_lines, line_of
+from mild.errors import DataFileError
+
+__all__ = [
+    "CONFIG",
+    "Amount",
+    "ConfigFile",
+    "Flag",
+    "Positive",
+    "Rule",
+    "Text",
+    "problem",
+    "read_toml",
+    "whole",
+]
+
+Location = tuple[str, ...]
+Kind = TypeVar("Kind")
+
+CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+#: Values keep their type: 1 is no flag, and "1" no number.
+_ACCEPTED: dict[Any, tuple[type, ...]] = {
+    str: (str,), bool: (bool,), int: (int,), float: (int, float)
+}  # fmt: skip
+
+
+class Rule:
+    """Annotates a type with the sentence for values that it refuses, and with a further check."""
+
+    def __init__(self, text: str, check: Callable[[Any], bool] | None = None) -> None:
+        self.text, self.check = text, check
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        accepted = _ACCEPTED.get(source, (object,))
+
+        def validate(value: Any, inner: core_schema.ValidatorFunctionWrapHandler) -> Any:
+            good = isinstance(value, accepted) and (source is bool or not isinstance(value, bool))
+            try:
+                result = inner(value) if good else None
+            except ValidationError:
+                result = None
+            if result is None or not (self.check is None or self.check(result)):
+                problem(f"{self.text}; got {shown(value)}")
+            return result
+
+        return core_schema.no_info_wrap_validator_function(validate, handler(source))
+
+
+def whole(least: int, most: float = math.inf) -> Rule:
+    """The rule of a whole number."""
+    words = f"of at least {least}" if most == math.inf else f"from {least} to {most}"
+    return Rule(f"must be a whole number {words}", lambda value: least <= value <= most)
+
+
+Text = Annotated[str, Rule("must be text in quotes")]
+Flag = Annotated[bool, Rule("must be true or false")]
+Amount = Annotated[
+    float, Rule("must be a number at least 0", lambda x: math.isfinite(x) and x >= 0)
+]
+Positive = Annotated[float, Rule("must be a number above 0", lambda x: math.isfinite(x) and x > 0)]
+
+
+def problem(rule: str) -> NoReturn:
+    """Refuse a value from inside a validator: ``rule`` is the end of a sentence about its key."""
+    raise PydanticCustomError("rule", "{rule}", {"rule": rule})
+
+
+@dataclasses.dataclass
+class ConfigFile:
+    """The content of a file, where its keys stand, and the problems found so far."""
+
+    path: Path
+    content: dict[str, Any]
+    lines: dict[Location, int]
+    problems: list[str] = dataclasses.field(default_factory=list)
+
+    def place(self, location: Location) -> str:
+        """File and line of a key."""
+        line = line_of(self.lines, location)
+        return f"{self.path}" if line is None else f"{self.path}, line {line}"
+
+    def add(self, location: Location, rule: str) -> None:
+        """Note a problem."""
+        text = f"{self.place(location)}: {'.'.join(location)} {rule}"
+        self.problems.append(text + ("" if rule.endswith("?") else "."))
+
+    def fail(self, location: Location, rule: str) -> NoReturn:
+        """Note a problem and raise all."""
+        self.add(location, rule)
+        self.check()
+        raise AssertionError
+
+    def check(self) -> None:
+        """Raise all problems, if there are any."""
+        if self.problems:
+            raise DataFileError(" ".join(self.problems))
+
+    def validate(
+        self,
+        kind: type[Kind],
+        data: Any,
+        location: Location = (),
+        names: Mapping[str, Location] | None = None,
+    ) -> Kind | None:
+        """``data`` as an instance of ``kind``; None where problems were noted.
+
+        ``names`` says under which keys of the file a field was found, if not under its own.
+        """
+        try:
+            return TypeAdapter(kind).validate_python(data)
+        except ValidationError as error:
+            for entry in error.errors(include_url=False, include_input=False):
+                inner = tuple(str(part) for part in entry["loc"] if part != "[key]")
+                found = (names or {}).get(inner[0], inner[:1]) + inner[1:] if inner else inner
+                self.add((*location, *found), _rule(kind, inner, entry))
+            return None
+
+
+def read_toml(path: Path) -> ConfigFile:
+    """Read a TOML file.
+
+    Raises
+    ------
+    DataFileError : it cannot be read, or is not TOML
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        content = tomllib.loads(text)
+    except OSError as error:
+        raise DataFileError(f"{path}: it cannot be read: {error.strerror or error}.") from error
+    except UnicodeDecodeError as error:
+        raise DataFileError(
+            f"{path}: a TOML file must be UTF-8; byte {error.start} is not."
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        # The parser names line and column, and quotes no value.
+        raise DataFileError(f"{path}: it is not TOML: {error}.") from None
+    except RecursionError:
+        raise DataFileError(f"{path}: it is not TOML: it is nested too deeply.") from None
+    return ConfigFile(path, content, key_lines(text))
+
+
+def shown(value: object) -> str:
+    """A value for a message: text only by its type, because it may be a secret."""
+    if isinstance(value, (bool, int, float)):
+        return repr(value)
+    words = ((str, "text"), (list, "a list"), (dict, "a table"))
+    return next((word for kind, word in words if isinstance(value, kind)), "a date or time")
+
+
+def _rule(kind: Any, location: Location, entry: Mapping[str, Any]) -> str:
+    """The end of the sentence for one error of pydantic."""
+    if entry["type"] == "rule":
+        return str(entry["msg"])
+    if entry["type"] == "missing":
+        return "must be given"
+    if entry["type"] == "literal_error":
+        return f"must be {entry['ctx']['expected'].replace(chr(39), chr(34))}"
+    if entry["type"] == "unexpected_keyword_argument":
+        known = _keys(kind, location[:-1])
+        close = difflib.get_close_matches(location[-1], known, n=1)
+        return f"is unknown; did you mean {close[0]}?" if close else (
+            f"is unknown; known are {', '.join(known)}"
+        )  # fmt: skip
+    return "must be a table"
+
+
+def _keys(kind: Any, location: Location) -> list[str]:
+    """Keys that a file may have at a location."""
+    for part in location:
+        options = [kind] if typing.get_origin(kind) not in (Union, types.UnionType) else [
+            option for option in typing.get_args(kind) if option is not type(None)
+        ]  # fmt: skip
+        kind = options[0]
+        if typing.get_origin(kind) is dict:
+            kind = typing.get_args(kind)[1]
+        else:
+            kind = typing.get_type_hints(kind)[part]
+    return [field.name for field in dataclasses.fields(kind) if field.init]

@@ -1,0 +1,249 @@
+"""The one description of an expert: a model behind an API, or a program."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field
+from pydantic.dataclasses import dataclass
+
+from mild.endpoints.config_file import CONFIG, Amount, Flag, Positive, Rule, Text, problem, whole
+from mild.endpoints.prices import Price, Usage
+from mild.endpoints.secrets import Secret
+
+__all__ = ["BreakerSettings", "Expert", "check_base_url", "is_name", "is_secret_header"]
+
+_NAME = re.compile(r"[^\W_][\w.:/@+ -]{0,99}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+# Carried by settings of their own, or by the protocol itself.
+_SECRET_HEADERS = ("authorization", "api-key", "x-api-key", "proxy-authorization", "cookie")
+_OWN_HEADERS = ("host", "content-length", "content-type", "transfer-encoding", "connection")
+_BODY_FIELDS = ("model", "messages", "temperature", "stream", "n", "max_tokens")
+# Larger files of a command are not looked into.
+SMALL_FILE = 10_000_000
+_SECRET_WORDS = ("key", "token", "secret", "password", "authorization")
+
+
+def is_name(name: str) -> bool:
+    """Whether clients can ask for an expert by this name."""
+    return bool(_NAME.fullmatch(name)) and name == name.strip()
+
+
+def check_base_url(url: str) -> str:
+    """Refuse an address that cannot be used; it is not quoted, because a secret may stand in it."""
+    if not url:
+        return url
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    plain = url.isascii() and url.isprintable() and " " not in url
+    if not plain or not host or parts.scheme not in ("http", "https") or port == 0:
+        problem("must be an address such as https://api.example.com/v1")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        problem("must hold no user, password, query or fragment; name a key by api_key_env")
+    if parts.path.rstrip("/").endswith("/completions"):
+        problem("must end before /chat/completions, as in https://api.example.com/v1")
+    return url.rstrip("/")
+
+
+def _header_name(name: str) -> str:
+    if not _HEADER.fullmatch(name):
+        problem("must be the name of a header")
+    if name.lower() in _OWN_HEADERS:
+        problem("is set by mild itself")
+    return name
+
+
+def _header_value(value: object) -> str:
+    if not isinstance(value, str) or not value.isascii() or not value.isprintable():
+        problem("must be plain text")
+    return value
+
+
+def is_secret_header(name: str) -> bool:
+    """Whether a header carries a key."""
+    return name.lower() in _SECRET_HEADERS
+
+
+def _variable(name: str) -> str:
+    if not _VARIABLE.fullmatch(name):
+        # Not quoted: people paste the key itself here.
+        problem("must be the name of an environment variable, not the key itself")
+    return name
+
+
+def _words(command: object) -> object:
+    try:
+        return tuple(shlex.split(command) if isinstance(command, str) else command)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return ()
+
+
+def _extra_key(key: str) -> str:
+    if key in _BODY_FIELDS:
+        problem("must not be set in extra: it is a setting of its own")
+    if any(word == key.lower() or key.lower().endswith(f"_{word}") for word in _SECRET_WORDS):
+        problem("must not be a secret; use api_key_env")
+    return key
+
+
+def _plain_json(extra: dict[str, Any]) -> dict[str, Any]:
+    try:
+        json.dumps(extra)
+    except TypeError:
+        problem("must hold what JSON can say: no dates, no times")
+    return extra
+
+
+def _alias(name: str, other: str, default: Any) -> Any:
+    return Field(default=default, validation_alias=AliasChoices(name, other))
+
+
+@dataclass(frozen=True, config=CONFIG)
+class BreakerSettings:
+    """When an expert is left alone, and for how long: after so many failures within a window that are at
+    least half of the calls in it.
+    """
+
+    failures: Annotated[int, whole(1)] = 5
+    window_seconds: Positive = 30.0
+    open_seconds: Positive = 15.0
+
+
+@dataclass(frozen=True, config=CONFIG)
+class Expert:
+    """An OpenAI-compatible endpoint, or a program that reads a query on stdin and answers on stdout.
+
+    Attributes
+    ----------
+    name : as the router knows the expert
+    base_url : address before ``/chat/completions``
+    model : name sent to the endpoint
+    command : words of the program, in place of base_url and model
+    api_key_env, api_key_file : environment variable or file (mode 0600) that holds the key
+    api_key_header : header that carries the key; ``Authorization`` carries it as a bearer's
+    headers : sent with every request, besides the key
+    price_in, price_out : dollars per million tokens; None if not known
+    price_per_query : dollars per request, besides the tokens; None if not known
+    max_tokens : of an answer; reserved where a request to the gateway names none, asked for by collect
+    max_in_flight, requests_per_minute, tokens_per_minute : None without a limit
+    connect_seconds, first_byte_seconds, idle_seconds, total_seconds : how long to wait for a connection,
+        for the first byte of an answer, between two pieces of it, and for all of it
+    retries : further attempts at this expert
+    stream_usage : whether a streamed answer is asked for its usage where the client did not
+    backoff_s, max_wait_s : of collect: first pause between attempts, longest that a server may ask for
+    system, temperature, extra, max_tokens_field : of collect: what its requests hold
+    secret : the key itself, set by the reader of the file
+    place : file and line, for messages
+    """
+
+    name: str
+    base_url: Annotated[str, Rule("must be text in quotes"), AfterValidator(check_base_url)] = ""
+    model: Text = ""
+    command: Annotated[
+        tuple[str, ...],
+        BeforeValidator(_words),
+        Rule('must be a command, "python rules.py", or a list of its words', bool),
+    ] | None = None  # fmt: skip
+    api_key_env: Annotated[Text, AfterValidator(_variable)] | None = None
+    api_key_file: Text | None = None
+    api_key_header: Annotated[Text, Rule("must be the name of a header", _HEADER.fullmatch)] = (  # type: ignore[arg-type]
+        "Authorization"
+    )
+    # Some headers are secrets too.
+    headers: dict[
+        Annotated[str, AfterValidator(_header_name)], Annotated[str, BeforeValidator(_header_value)]
+    ] = Field(default_factory=dict, repr=False)
+    price_in: Amount | None = None
+    price_out: Amount | None = None
+    price_per_query: Amount | None = None
+    max_tokens: Annotated[int, whole(1)] = 4096
+    max_in_flight: Annotated[int, whole(1)] | None = _alias("max_in_flight", "concurrency", None)
+    requests_per_minute: Positive | None = None
+    tokens_per_minute: Positive | None = None
+    connect_seconds: Positive = _alias("connect_seconds", "connect_timeout_s", 5.0)
+    first_byte_seconds: Positive = 60.0
+    idle_seconds: Positive = 60.0
+    total_seconds: Positive = _alias("total_seconds", "timeout_s", 600.0)
+    retries: Annotated[int, whole(0, 10)] = 1
+    stream_usage: Flag = True
+    breaker: BreakerSettings = BreakerSettings()
+    backoff_s: Amount = 0.5
+    max_wait_s: Positive = 120.0
+    system: Text | None = None
+    temperature: Amount | None = None
+    extra: Annotated[
+        dict[Annotated[str, AfterValidator(_extra_key)], Any], AfterValidator(_plain_json)
+    ] = Field(default_factory=dict)
+    max_tokens_field: Text = "max_tokens"
+    secret: Secret | None = None
+    place: str = Field(default="", repr=False, kw_only=True)
+
+    @property
+    def price(self) -> Price:
+        """What an answer costs."""
+        return Price(self.price_in, self.price_out, self.price_per_query)
+
+    @property
+    def priced(self) -> bool:
+        """Whether any price is known; without one a request counts as free."""
+        return self.price.known
+
+    def dollars(self, tokens_in: int, tokens_out: int) -> float:
+        """Price of a request; what has no price is free.
+
+        Examples
+        --------
+        >>> Expert("small", "http://x/v1", "m", price_in=0.5, price_out=2).dollars(1000, 100)
+        0.0007
+        """
+        return self.price.of(Usage(tokens_in, tokens_out))
+
+    @property
+    def url(self) -> str:
+        """Where chats are completed."""
+        return self.base_url + "/chat/completions"
+
+    def sent_headers(self) -> dict[str, str]:
+        """Headers of every request, with the key in plain text: not for logs."""
+        headers = dict(self.headers)
+        if self.secret is not None:
+            bearer = "Bearer " if self.api_key_header.lower() == "authorization" else ""
+            headers[self.api_key_header] = bearer + self.secret.value
+        return headers
+
+    def request(self, prompt: str) -> dict[str, Any]:
+        """All that decides the answer to a prompt of collect: no secret and no limit."""
+        if self.command is not None:
+            return {"command": list(self.command), "files": self._files, "stdin": prompt}
+        messages = [{"role": "user", "content": prompt}]
+        if self.system is not None:
+            messages.insert(0, {"role": "system", "content": self.system})
+        body: dict[str, Any] = {"model": self.model, "messages": messages}
+        body[self.max_tokens_field] = self.max_tokens
+        if self.temperature is not None:
+            body["temperature"] = self.temperature
+        return {"url": self.url, "body": body | self.extra}
+
+    @functools.cached_property
+    def _files(self) -> list[str]:
+        """Digests of the program's own files: a program that was changed is another expert."""
+        digests = []
+        for word in self.command or ():
+            try:
+                path = Path(word)
+                if path.is_file() and path.stat().st_size <= SMALL_FILE:
+                    digests.append(hashlib.sha256(path.read_bytes()).hexdigest())
+            except (OSError, ValueError):
+                continue
+        return digests

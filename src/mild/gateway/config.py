@@ -1,0 +1,384 @@
+"""The gateway's configuration: ``mild.toml``, or LiteLLM's ``config.yaml``."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import PlainValidator
+from pydantic.dataclasses import dataclass
+
+from mild.endpoints.config import read_expert
+from mild.endpoints.config_file import (
+    CONFIG,
+    Amount,
+    ConfigFile,
+    Flag,
+    Positive,
+    Rule,
+    problem,
+    read_toml,
+    whole,
+)
+from mild.endpoints.expert import BreakerSettings, Expert
+from mild.endpoints.secrets import (
+    SecretError,
+    check_safe_file,
+    secret_from_environment,
+    secret_from_file,
+)
+from mild.gateway.database.address import Address, AddressError, is_address, read_address
+
+__all__ = [
+    "AccessSettings",
+    "BreakerSettings",
+    "LedgerSettings",
+    "LimitSettings",
+    "RoutingSettings",
+    "Settings",
+    "is_loopback",
+    "read_ledger_location",
+    "read_settings",
+    "read_store",
+]
+
+# Files that are not named stand beside the configuration.
+STORE = "mild.sqlite"
+LEDGER = "ledger.sqlite"
+ENVIRONMENT = "os.environ/"
+
+
+@dataclass(frozen=True, config=CONFIG)
+class RoutingSettings:
+    """How an expert is chosen.
+
+    Attributes
+    ----------
+    price_weight : of the price against the error; None for the router's own
+    explore : share of requests whose expert is drawn at random, for later replays
+    text : the router reads the last user message, or all of them
+    pin_sessions : whether a conversation with a session id stays with its expert
+    session_seconds, max_sessions : how long, and how many conversations are remembered
+    fallback : whether another expert is asked where the chosen one fails
+    max_attempts : at one request, over all experts
+    """
+
+    price_weight: Amount | None = None
+    explore: Annotated[float, Rule("must be a share from 0 to 1", lambda x: 0 <= x <= 1)] = 0.0
+    text: Literal["last", "all"] = "last"
+    pin_sessions: Flag = True
+    session_seconds: Positive = 3600.0
+    max_sessions: Annotated[int, whole(1)] = 10_000
+    fallback: Flag = True
+    max_attempts: Annotated[int, whole(1, 20)] = 3
+
+
+@dataclass(frozen=True, config=CONFIG)
+class LimitSettings:
+    """What a client may send, and how long it may take; how much is served at a time."""
+
+    max_body_bytes: Annotated[int, whole(1024)] = 10_000_000
+    max_headers: Annotated[int, whole(10)] = 100
+    max_header_bytes: Annotated[int, whole(1024)] = 32_768
+    header_seconds: Positive = 10.0
+    body_seconds: Positive = 60.0
+    keep_alive_seconds: Positive = 75.0
+    max_in_flight: Annotated[int, whole(1)] = 1000
+    drain_seconds: Amount = 30.0
+
+
+def _is_name(text: str) -> bool:
+    return bool(text) and text.isprintable() and len(text) <= 100
+
+
+@dataclass(frozen=True, config=CONFIG)
+class AccessSettings:
+    """Who may ask, how often, and for how much.
+
+    Attributes
+    ----------
+    require_key : None for "yes, unless the gateway listens on this machine alone"
+    anonymous : name under which requests without a known key are counted
+    budget_day, budget_month : dollars for all keys together; None without a limit
+    requests_per_minute : of each key that has no limit of its own; None without a limit
+    when_store_lost : "shed" refuses every request until the store is back, "serve" goes on; None for "shed"
+        with PostgreSQL and "serve" with SQLite
+    lost_allowance : dollars that a worker may spend in a day while the store is lost, with "serve"
+    """
+
+    require_key: Flag | None = None
+    anonymous: Annotated[str, Rule("must be a name", _is_name)] = "anonymous"
+    budget_day: Amount | None = None
+    budget_month: Amount | None = None
+    requests_per_minute: Annotated[int, whole(1)] | None = None
+    when_store_lost: Literal["shed", "serve"] | None = None
+    lost_allowance: Amount = 0.0
+
+
+@dataclass(frozen=True, config=CONFIG)
+class LedgerSettings:
+    """Where decisions are written: a file, or the database of the store; ``path`` None for nowhere."""
+
+    path: Path | Address | None = None
+    keep_text: Flag = False
+    keep_days: Positive = 30.0
+    max_bytes: Annotated[int, whole(1_000_000)] = 1_000_000_000
+
+
+def _page(value: object) -> object:
+    if value != "public" and not isinstance(value, bool):
+        problem('must be true, false or "public"')
+    return value
+
+
+def _is_host(text: str) -> bool:
+    return bool(text) and text.isascii() and text.isprintable() and " " not in text
+
+
+@dataclass(frozen=True, config=CONFIG)
+class Settings:
+    """Everything that the gateway is told.
+
+    Attributes
+    ----------
+    router : folder of the router, or None if it is named elsewhere
+    store : of keys and budgets, an SQLite file or a PostgreSQL database that gateways on many machines
+        share; None keeps nothing: no keys, and budgets until the end
+    page : whether there is a dashboard; "public" for everyone, else only where it is safe without a key
+    notes : what the files say and mild does not use, one sentence each
+    source : the file it was read from
+    """
+
+    experts: tuple[Expert, ...] = ()
+    router: Path | None = None
+    host: Annotated[
+        str, Rule("must be an address such as 127.0.0.1, or 0.0.0.0 for all", _is_host)
+    ] = "127.0.0.1"
+    port: Annotated[int, whole(0, 65535)] = 6060
+    workers: Annotated[int, whole(1, 256)] = 1
+    routing: RoutingSettings = RoutingSettings()
+    limits: LimitSettings = LimitSettings()
+    access: AccessSettings = AccessSettings()
+    ledger: LedgerSettings = LedgerSettings()
+    store: str | Address | None = None
+    page: Annotated[bool | Literal["public"], PlainValidator(_page)] = True
+    notes: tuple[str, ...] = ()
+    source: Path | None = None
+
+    @property
+    def requires_key(self) -> bool:
+        """Whether a request without a known key is refused.
+
+        Examples
+        --------
+        >>> Settings(host="127.0.0.1").requires_key, Settings(host="0.0.0.0").requires_key
+        (False, True)
+        """
+        stated = self.access.require_key
+        return not is_loopback(self.host) if stated is None else stated
+
+    @property
+    def sheds(self) -> bool:
+        """Whether all requests are refused while the store is lost."""
+        stated = self.access.when_store_lost
+        return isinstance(self.store, Address) if stated is None else stated == "shed"
+
+    @property
+    def page_is_open(self) -> bool:
+        """Whether dashboard, status and metrics are shown without a key."""
+        return self.page == "public" or (is_loopback(self.host) and not self.requires_key)
+
+    def expert(self, name: str) -> Expert | None:
+        """The expert of that name."""
+        return next((expert for expert in self.experts if expert.name == name), None)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is reached from this machine alone."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost" or host.startswith("/")
+
+
+def read_settings(
+    path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ
+) -> Settings:
+    """Read the configuration with its secrets.
+
+    Parameters
+    ----------
+    path : a TOML file, or a file of LiteLLM's, which ends with .yaml or .yml. Paths in it are
+        relative to its folder.
+    environment : where variables are looked up
+
+    Raises
+    ------
+    DataFileError : a sentence for every problem, with file, line and key; it never shows a secret
+    """
+    file = Path(path)
+    folder = file.resolve().parent
+    if _is_yaml(file):
+        experts, notes = _litellm(file, environment)
+        return Settings(
+            experts=experts,
+            store=str(folder / STORE),
+            ledger=LedgerSettings(folder / LEDGER),
+            notes=notes,
+            source=file,
+        )
+    config = read_toml(file)
+    data: dict[str, Any] = dict(config.content)
+    for key in {"notes", "source"} & data.keys():
+        config.add((key,), "is unknown")
+    experts, notes = _experts(
+        config, data.pop("experts", {}), data.pop("litellm", None), environment
+    )
+    router = data.pop("router", None)
+    if router is not None and not isinstance(router, str):
+        config.add(("router",), "must be text in quotes")
+        router = None
+    store = _store(config, environment)
+    ledger = _ledger_table(config, store)
+    for key in ("store_env", "store_file"):
+        data.pop(key, None)
+    data |= {
+        "experts": experts,
+        "router": None if router is None else folder / Path(router).expanduser(),
+        "store": store,
+        "ledger": ledger,
+        "notes": notes,
+        "source": file,
+    }
+    settings = config.validate(Settings, data)
+    config.check()
+    assert settings is not None
+    return settings
+
+
+def read_store(
+    path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ
+) -> str | Address:
+    """The store that a file names; no other secret is needed for that."""
+    file = Path(path)
+    if _is_yaml(file):
+        return str(file.resolve().parent / STORE)
+    config = read_toml(file)
+    store = _store(config, environment)
+    config.check()
+    return store
+
+
+def read_ledger_location(
+    path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ
+) -> Path | Address | None:
+    """The ledger that a file names; None if none is written."""
+    file = Path(path)
+    if _is_yaml(file):
+        return file.resolve().parent / LEDGER
+    config = read_toml(file)
+    ledger = config.validate(
+        LedgerSettings, _ledger_table(config, _store(config, environment)), ("ledger",)
+    )
+    config.check()
+    assert ledger is not None
+    return ledger.path
+
+
+def _is_yaml(file: Path) -> bool:
+    return file.suffix.lower() in (".yaml", ".yml")
+
+
+def _experts(
+    config: ConfigFile, tables: Any, litellm: Any, environment: Mapping[str, str]
+) -> tuple[tuple[Expert, ...], tuple[str, ...]]:
+    """Experts of LiteLLM's file first, where one is named; a table changes what it says."""
+    known: dict[str, Expert] = {}
+    notes: tuple[str, ...] = ()
+    if isinstance(litellm, str):
+        folder = config.path.resolve().parent
+        found, notes = _litellm(folder / Path(litellm).expanduser(), environment)
+        known = {expert.name: expert for expert in found}
+    elif litellm is not None:
+        config.add(("litellm",), "must be text in quotes")
+    if not isinstance(tables, dict):
+        config.fail(("experts",), "must be a table")
+    for name in tables:
+        location = ("experts", name)
+        if name == "mild" or name.startswith("router-mild-"):
+            config.add(location, "must have another name: this one asks the router to choose")
+        expert = read_expert(config, location, name, environment, base=known.get(name))
+        if expert is not None:
+            if expert.command is not None:
+                config.add(location, "must have an address: the gateway does not run programs")
+            known[name] = expert
+    if not known and not config.problems:
+        config.add(("experts",), "must name at least one expert: [experts.NAME]; got none")
+    return tuple(known.values()), notes
+
+
+def _litellm(
+    file: Path, environment: Mapping[str, str]
+) -> tuple[tuple[Expert, ...], tuple[str, ...]]:
+    from mild.gateway.litellm_config import read_litellm
+
+    return read_litellm(file, environment)
+
+
+def _store(config: ConfigFile, environment: Mapping[str, str]) -> str | Address:
+    """The store that a file names: in ``store``, in a variable, or in a file of its own."""
+    names = ("store", "store_env", "store_file")
+    given = {name: config.content[name] for name in names if name in config.content}
+    key, value = next(iter(given.items()), ("store", STORE))
+    if len(given) > 1:
+        other = list(given)[1]
+        config.add((other,), f"must not stand beside {key}: one of them names the store")
+    folder = config.path.resolve().parent
+    if not isinstance(value, str) or not value:
+        rule = "must be the path of an SQLite file or postgresql://..."
+        config.add((key,), rule if key == "store" else "must be text in quotes")
+        return STORE
+    try:
+        if key == "store_file":
+            return read_address(secret_from_file(folder / Path(value).expanduser()).value)
+        if key == "store_env" or value.startswith(ENVIRONMENT):
+            name = value.removeprefix(ENVIRONMENT)
+            return read_address(secret_from_environment(name, environment).value)
+        if not is_address(value):
+            return str(folder / Path(value).expanduser())
+        address = read_address(value)
+        if address.has_password:
+            check_safe_file(
+                config.path.stat(), "holds a password, so the file must be its owner's alone"
+            )
+        return address
+    except (AddressError, SecretError) as error:
+        # Not quoted: an address may hold a password.
+        config.add((key,), str(error))
+        return STORE
+
+
+def _ledger_table(config: ConfigFile, store: str | Address) -> Any:
+    """The table ``[ledger]`` with the path where rows are written, None for nowhere."""
+    table = config.content.get("ledger", {})
+    if not isinstance(table, dict):
+        return table
+    table = dict(table)
+    enabled, path = table.pop("enabled", True), table.pop("path", None)
+    if not isinstance(enabled, bool):
+        config.add(("ledger", "enabled"), "must be true or false")
+    if path is not None and (not isinstance(path, str) or not path or is_address(path)):
+        config.add(
+            ("ledger", "path"),
+            "must be a path; to write none: enabled = false; to write to PostgreSQL: leave it out, "
+            "and the store's database has the ledger, too",
+        )
+        path = LEDGER
+    if path is None and isinstance(store, Address):
+        found: Path | Address = store
+    else:
+        found = config.path.resolve().parent / Path(path or LEDGER).expanduser()
+    return table | {"path": found if enabled else None}

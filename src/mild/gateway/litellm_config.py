@@ -1,0 +1,428 @@
+"""LiteLLM's ``config.yaml``, read as it is: endpoints, keys, prices and limits.
+
+What mild does not use is told in notes, never refused.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mild.endpoints.config_file import ConfigFile
+from mild.endpoints.expert import Expert, is_name, is_secret_header
+from mild.endpoints.secrets import Secret, SecretError, check_safe_file, secret_from_environment
+from mild.errors import DataFileError, MissingExtraError
+
+__all__ = ["Endpoint", "endpoint_of", "read_litellm"]
+
+Location = tuple[str, ...]
+
+ENVIRONMENT = "os.environ/"
+MILLION = 1_000_000
+# More nodes than any configuration has; aliases of YAML multiply them.
+MOST_NODES = 100_000
+MOST_DEPTH = 100
+PRICES = {"input_cost_per_token": "price_in", "output_cost_per_token": "price_out"}
+#: Keys of litellm_params and the fields of an expert that they set.
+FIELDS = {
+    "max_tokens": "max_tokens",
+    "max_parallel_requests": "max_in_flight",
+    "max_retries": "retries",
+    "rpm": "requests_per_minute",
+    "timeout": "first_byte_seconds",
+}
+_NUMBERS = (*PRICES, *FIELDS, "max_output_tokens")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# What people write where a server asks for no key.
+_PLACEHOLDERS = ("", "none", "null", "empty", "dummy", "fake", "fake-key", "sk-1234", "not-needed")
+_USED = (*_NUMBERS, "model", "api_base", "base_url", "api_key", "organization", "extra_headers")
+_INFO_USED = (*PRICES, "max_tokens", "max_output_tokens", "mode")
+# Of model_info: words about a model that nobody expects to have an effect.
+_INFO_QUIET = ("id", "base_model", "description", "metadata", "db_model", "created_at")
+_MODES = ("chat", "completion", "responses")
+
+# Address and variable of the key, by LiteLLM's names of providers.
+_PUBLIC = {
+    "openai": ("https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "text-completion-openai": ("https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "groq": ("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    "mistral": ("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    "deepseek": ("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    "together_ai": ("https://api.together.xyz/v1", "TOGETHERAI_API_KEY"),
+    "openrouter": ("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "xai": ("https://api.x.ai/v1", "XAI_API_KEY"),
+    "fireworks_ai": ("https://api.fireworks.ai/inference/v1", "FIREWORKS_AI_API_KEY"),
+    "perplexity": ("https://api.perplexity.ai", "PERPLEXITYAI_API_KEY"),
+    "cerebras": ("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+}
+# At their own address these speak OpenAI's protocol too; at another one LiteLLM means theirs.
+_TRANSLATED = {
+    "anthropic": ("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
+    "gemini": ("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
+}
+# Servers that people run themselves.
+_PRIVATE = (
+    "hosted_vllm",
+    "vllm",
+    "custom_openai",
+    "openai_like",
+    "lm_studio",
+    "llamafile",
+    "litellm_proxy",
+)
+_OLLAMA = ("ollama", "ollama_chat")
+_FOREIGN = (
+    "azure",
+    "azure_ai",
+    "azure_text",
+    "bedrock",
+    "cloudflare",
+    "cohere",
+    "cohere_chat",
+    "databricks",
+    "huggingface",
+    "oobabooga",
+    "predibase",
+    "replicate",
+    "sagemaker",
+    "sagemaker_chat",
+    "snowflake",
+    "triton",
+    "vertex_ai",
+    "vertex_ai_beta",
+    "watsonx",
+    "watsonx_text",
+)
+_BARE = (("openai", ("gpt-", "o1", "o3", "o4", "chatgpt-")), ("anthropic", ("claude-",)))
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a model is asked: address, its name there, and the usual variable of the key."""
+
+    base_url: str
+    model: str
+    variable: str | None = None
+
+
+def endpoint_of(model: str, base: str | None) -> Endpoint | str:
+    """The endpoint of LiteLLM's ``model`` and ``api_base``, or why there is none.
+
+    Examples
+    --------
+    >>> endpoint_of("openai/gpt-4o", None)
+    Endpoint(base_url='https://api.openai.com/v1', model='gpt-4o', variable='OPENAI_API_KEY')
+    >>> endpoint_of("openai/facebook/opt-125m", "http://127.0.0.1:8000/v1/")
+    Endpoint(base_url='http://127.0.0.1:8000/v1', model='facebook/opt-125m', variable=None)
+    >>> endpoint_of("bedrock/titan", None)
+    'bedrock speaks a protocol of its own: name a LiteLLM proxy in front of it as api_base'
+    """
+    provider, slash, name = model.partition("/")
+    address = None if base is None else base.rstrip("/")
+    if not slash:
+        provider, name = _provider_of(model), model
+    own = (
+        f"{provider} speaks a protocol of its own: name a LiteLLM proxy in front of it as api_base"
+    )
+    if provider in _FOREIGN or (provider in _TRANSLATED and address is not None and slash):
+        return own
+    if provider in _OLLAMA:
+        address = address or "http://127.0.0.1:11434"
+        return Endpoint(address if address.endswith("/v1") else f"{address}/v1", name)
+    if (provider in _PUBLIC and address is not None) or provider in _PRIVATE:
+        # A provider's key is sent to that provider alone.
+        return Endpoint(address, name) if address is not None else "it has no api_base"
+    if provider in _PUBLIC or (provider in _TRANSLATED and address is None):
+        url, variable = (_PUBLIC | _TRANSLATED)[provider]
+        return Endpoint(url, name, variable)
+    if address is not None:
+        return Endpoint(address, model)
+    return "its provider is not known, and it has no api_base"
+
+
+def _provider_of(model: str) -> str:
+    """Provider of a name without one, by how it begins."""
+    return next((name for name, starts in _BARE if model.startswith(starts)), "")
+
+
+def read_litellm(
+    file: Path, environment: Mapping[str, str]
+) -> tuple[tuple[Expert, ...], tuple[str, ...]]:
+    """Experts of the file, in its order, and notes on what was left out."""
+    config, status = _read_yaml(file)
+    reader = _Reader(config, status, environment)
+    experts = reader.experts()
+    config.check()
+    return experts, tuple(reader.notes)
+
+
+class _Reader:
+    """The models of one file."""
+
+    def __init__(
+        self, config: ConfigFile, status: os.stat_result, environment: Mapping[str, str]
+    ) -> None:
+        self.config, self.status, self.environment = config, status, environment
+        self.notes: list[str] = []
+        self.unused: dict[str, list[str]] = {}
+
+    def experts(self) -> tuple[Expert, ...]:
+        found: dict[str, Expert] = {}
+        for number, model in self.config.content["model_list"].items():
+            location = ("model_list", number)
+            expert = self._expert(location, model)
+            if expert is None:
+                continue
+            if expert.name in found:
+                self._note(location, f"{expert.name} is named before; the first endpoint is taken")
+                continue
+            found[expert.name] = expert
+        for key, value in self.config.content.items():
+            if key == "general_settings" and isinstance(value, dict) and "master_key" in value:
+                self._note((key,), "master_key is not read; make keys with: mild keys add NAME")
+            if key != "model_list":
+                self._note((key,), f"{key} is not used")
+        for key, places in self.unused.items():
+            self.notes.append(f"{self.config.path}: {key} is not used ({', '.join(places)}).")
+        if not found and not self.config.problems:
+            self.config.add(("model_list",), "must name at least one model that can be asked")
+        return tuple(found.values())
+
+    def _expert(self, location: Location, entry: dict[str, Any]) -> Expert | None:
+        params, info = entry.get("litellm_params") or {}, entry.get("model_info") or {}
+        if not isinstance(params, dict) or not isinstance(info, dict):
+            self.config.add(location, "must have tables as litellm_params and model_info")
+            return None
+        inner = (*location, "litellm_params")
+        name = self._text((*location, "model_name"), entry.get("model_name"))
+        model = self._text((*inner, "model"), params.get("model"))
+        if not name or not model:
+            self.config.add(location, "must have model_name, and litellm_params with a model")
+            return None
+        if "*" in name or "*" in model:
+            return self._note(location, f"{name} stands for many models and is left out")
+        mode = info.get("mode")
+        if mode is not None and mode not in _MODES:
+            return self._note(location, f"{name} does not answer in words ({mode}) and is left out")
+        base = self._text((*inner, "api_base"), params.get("api_base") or params.get("base_url"))
+        endpoint = endpoint_of(model, base)
+        if isinstance(endpoint, str):
+            return self._note(location, f"{name} is left out: {endpoint}")
+        if not is_name(name):
+            rule = "must have a name of letters, digits and . : / @ + - (up to 100)"
+            self.config.add(location, rule)
+        self._mark_unused(location, params, info)
+        data, names = self._numbers(params, info)
+        data |= {
+            "name": name,
+            "base_url": endpoint.base_url,
+            "model": endpoint.model,
+            "secret": self._secret((*inner, "api_key"), params.get("api_key"), endpoint),
+            "headers": self._headers(inner, params),
+            "place": self.config.place(location),
+        }
+        names |= {
+            "base_url": ("litellm_params", "api_base"),
+            "headers": ("litellm_params", "extra_headers"),
+        }
+        return self.config.validate(Expert, data, location, names)
+
+    def _numbers(
+        self, params: dict[str, Any], info: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Location]]:
+        """Prices, limits and times, and their keys; those of the endpoint win over those of the model."""
+        data: dict[str, Any] = {}
+        names: dict[str, Location] = {}
+
+        def put(field: str, table: str, key: str, value: Any) -> None:
+            data[field], names[field] = value, (table, key)
+
+        for key in ("max_tokens", "max_output_tokens"):
+            if key in info:
+                put("max_tokens", "model_info", key, info[key])
+        for table, values in (("model_info", info), ("litellm_params", params)):
+            for key, field in PRICES.items():
+                if key in values:
+                    value = values[key]
+                    if isinstance(value, (int, float)) and not isinstance(value, bool):
+                        # Rounded: a millionth has no exact float.
+                        value = round(value * MILLION, 9)
+                    put(field, table, key, value)
+        for key, field in FIELDS.items():
+            if key in params:
+                put(field, "litellm_params", key, params[key])
+        return data, names
+
+    def _secret(self, location: Location, value: Any, endpoint: Endpoint) -> Secret | None:
+        try:
+            if value is None:
+                usual = endpoint.variable
+                return secret_from_environment(usual, self.environment) if usual else None
+            if not isinstance(value, str):
+                raise SecretError("must be text in quotes")
+            if value.startswith(ENVIRONMENT):
+                name = self._variable(location, value)
+                return secret_from_environment(name, self.environment) if name else None
+            if value.strip().lower() in _PLACEHOLDERS:
+                return None
+            check_safe_file(self.status, "stands in this file")
+            return Secret(value.strip(), f"the file {self.config.path}")
+        except SecretError as error:
+            if value is None:
+                rule = f"must have an api_key, or the variable {endpoint.variable} be set"
+                self.config.add(location[:-1], rule)
+            elif isinstance(value, str) and not value.startswith(ENVIRONMENT):
+                self.config.add(location, f"{error}, or write os.environ/NAME instead")
+            else:
+                self.config.add(location, str(error))
+        return None
+
+    def _headers(self, location: Location, params: dict[str, Any]) -> dict[str, Any]:
+        headers: dict[str, Any] = {}
+        if organization := self._text((*location, "organization"), params.get("organization")):
+            headers["OpenAI-Organization"] = organization
+        extra = params.get("extra_headers") or {}
+        for name, value in extra.items() if isinstance(extra, dict) else ():
+            inner = (*location, "extra_headers", str(name))
+            headers[str(name)] = self._text(inner, value)
+            if is_secret_header(str(name)) and headers[str(name)] == value:
+                try:
+                    check_safe_file(self.status, "stands in this file")
+                except SecretError as error:
+                    self.config.add(inner, f"{error}, or write os.environ/NAME instead")
+        return headers
+
+    def _text(self, location: Location, value: Any) -> str | None:
+        """Text, or the variable that it names."""
+        if value is not None and not isinstance(value, str):
+            self.config.add(location, "must be text in quotes")
+            return None
+        if value is None or not value.startswith(ENVIRONMENT):
+            return value
+        name = self._variable(location, value)
+        found = self.environment.get(name) if name else None
+        if name and not found:
+            self.config.add(location, "names an environment variable that is not set")
+        return found
+
+    def _variable(self, location: Location, value: str) -> str | None:
+        name = value.removeprefix(ENVIRONMENT)
+        if _VARIABLE.fullmatch(name):
+            return name
+        self.config.add(location, "must name an environment variable: os.environ/NAME")
+        return None
+
+    def _mark_unused(
+        self, location: Location, params: Mapping[str, Any], info: Mapping[str, Any]
+    ) -> None:
+        line = self.config.place(location).rpartition(", ")[2]
+        for table, values, used in (
+            ("litellm_params", params, _USED),
+            ("model_info", info, (*_INFO_USED, *_INFO_QUIET)),
+        ):
+            for key in values:
+                if key not in used and not key.startswith("supports_"):
+                    self.unused.setdefault(f"{table}.{key}", []).append(line)
+
+    def _note(self, location: Location, text: str) -> None:
+        self.notes.append(f"{self.config.place(location)}: {text}.")
+
+
+def _read_yaml(file: Path) -> tuple[ConfigFile, os.stat_result]:
+    """Content with ``model_list`` as a table by number, with the lines of what can be refused."""
+    try:
+        import yaml
+    except ImportError as error:
+        raise MissingExtraError(
+            "reading YAML needs PyYAML: pip install 'mild-learn[gateway]'."
+        ) from error
+    try:
+        with file.open("rb") as opened:
+            status, text = os.fstat(opened.fileno()), opened.read()
+        # The parser's time grows with the square of the depth.
+        depths = itertools.accumulate((c in b"[{") - (c in b"]}") for c in text)
+        if max(depths, default=0) > MOST_DEPTH:
+            raise DataFileError(f"{file}: it must be nested at most {MOST_DEPTH} deep.")
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        if node is not None and _size(node, {}) > MOST_NODES:
+            raise DataFileError(f"{file}: it must have at most {MOST_NODES:,} values.")
+        content = None if node is None else loader.construct_document(node)
+    except OSError as error:
+        raise DataFileError(f"{file}: it cannot be read: {error.strerror or error}.") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = "" if mark is None else f", line {mark.line + 1}"
+        raise DataFileError(f"{file}{where}: it is not YAML: {error.problem}.") from None
+    except DataFileError:
+        raise
+    except (yaml.YAMLError, ValueError, RecursionError):
+        raise DataFileError(f"{file}: it is not YAML in UTF-8.") from None
+    models = content.get("model_list") if isinstance(content, dict) else None
+    if not isinstance(models, list) or not all(isinstance(model, dict) for model in models):
+        raise DataFileError(
+            f"{file}: it must have model_list, a list of models; is it a config.yaml of LiteLLM?"
+        )
+    # Keys such as 4 or true are words to us.
+    plain = {str(key): value for key, value in content.items()}
+    plain["model_list"] = {str(number): _plain(model) for number, model in enumerate(models, 1)}
+    return ConfigFile(file, plain, _lines(node)), status
+
+
+def _size(node: Any, known: dict[int, float]) -> float:
+    """Number of nodes with every alias written out; infinite where one contains itself."""
+    if id(node) not in known:
+        known[id(node)] = float("inf")
+        inner = [] if node.id == "scalar" else node.value
+        if node.id == "mapping":
+            inner = [child for pair in inner for child in pair]
+        known[id(node)] = 1 + sum(_size(child, known) for child in inner)
+    return known[id(node)]
+
+
+def _plain(model: dict[Any, Any]) -> dict[str, Any]:
+    """A model with text keys, and with numbers where YAML 1.1 reads 1e-6 as text."""
+    plain: dict[str, Any] = {str(key): value for key, value in model.items()}
+    for table in ("litellm_params", "model_info"):
+        found = plain.get(table)
+        if not isinstance(found, dict):
+            continue
+        plain[table] = {str(key): value for key, value in found.items() if value is not None}
+        for key in _NUMBERS:
+            value = plain[table].get(key)
+            if isinstance(value, str) and not value.startswith(ENVIRONMENT):
+                plain[table][key] = _number(value)
+    return plain
+
+
+def _number(text: str) -> Any:
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    return int(value) if value.is_integer() and "." not in text else value
+
+
+def _lines(node: Any) -> dict[Location, int]:
+    """Lines, from 1, of sections, models, and what stands in a model, three tables deep."""
+    lines: dict[Location, int] = {}
+
+    def walk(inner: Any, path: Location, depth: int) -> None:
+        for key, value in inner.value if inner.id == "mapping" else ():
+            location = (*path, str(key.value))
+            lines[location] = key.start_mark.line + 1
+            if depth:
+                walk(value, location, depth - 1)
+
+    walk(node, (), 0)
+    # Of a key that stands twice, the last counts.
+    models = [value for key, value in node.value if key.value == "model_list"][-1:]
+    for number, model in enumerate(models[0].value if models else (), start=1):
+        lines["model_list", str(number)] = model.start_mark.line + 1
+        walk(model, ("model_list", str(number)), 2)
+    return lines
