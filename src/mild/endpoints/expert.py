@@ -157,7 +157,7 @@ class Expert:
     ] | None = None  # fmt: skip
     api_key_env: Annotated[Text, AfterValidator(_variable)] | None = None
     api_key_file: Text | None = None
-    api_key_header: Annotated[Text, Rule("must be the name of a header", _HEADER.fullmatch)] = (  # type: ignore[arg-type]
+    api_key_header: Annotated[Text, Rule("must be the name of a header", _HEADER.fullmatch)] = (
         "Authorization"
     )
     # Some headers are secrets too.

@@ -205,14 +205,17 @@ class _Reader:
             self.config.add(location, "must have model_name, and litellm_params with a model")
             return None
         if "*" in name or "*" in model:
-            return self._note(location, f"{name} stands for many models and is left out")
+            self._note(location, f"{name} stands for many models and is left out")
+            return None
         mode = info.get("mode")
         if mode is not None and mode not in _MODES:
-            return self._note(location, f"{name} does not answer in words ({mode}) and is left out")
+            self._note(location, f"{name} does not answer in words ({mode}) and is left out")
+            return None
         base = self._text((*inner, "api_base"), params.get("api_base") or params.get("base_url"))
         endpoint = endpoint_of(model, base)
         if isinstance(endpoint, str):
-            return self._note(location, f"{name} is left out: {endpoint}")
+            self._note(location, f"{name} is left out: {endpoint}")
+            return None
         if not is_name(name):
             rule = "must have a name of letters, digits and . : / @ + - (up to 100)"
             self.config.add(location, rule)
@@ -363,7 +366,8 @@ def _read_yaml(file: Path) -> tuple[ConfigFile, os.stat_result]:
         raise
     except (yaml.YAMLError, ValueError, RecursionError):
         raise DataFileError(f"{file}: it is not YAML in UTF-8.") from None
-    models = content.get("model_list") if isinstance(content, dict) else None
+    content = content if isinstance(content, dict) else {}
+    models = content.get("model_list")
     if not isinstance(models, list) or not all(isinstance(model, dict) for model in models):
         raise DataFileError(
             f"{file}: it must have model_list, a list of models; is it a config.yaml of LiteLLM?"
