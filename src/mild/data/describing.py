@@ -12,8 +12,6 @@ from mild.data.data_quality import Finding, counted
 from mild.data.outcomes import OutcomeTable
 from mild.metrics import best_constant, constant_losses, oracle_loss, oracle_shares, share_entropy
 
-__all__ = ["HANDFUL", "RIGHT", "describe_outcomes"]
-
 #: A soft score from here on counts as a right answer.
 RIGHT = 0.5
 #: The headroom is not given over fewer rows in which every expert was asked.
@@ -44,21 +42,7 @@ def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
     - all_right, all_wrong: share of the rows in which the experts asked all are; some_right: the rest,
       where routing can tell
     - imbalance: largest and smallest of the oracle's shares, and their entropy (1 is even)
-
-    Right is a score of ``RIGHT`` or more.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> from mild.data import outcome_costs, read_outcomes
-    >>> table = read_outcomes(pa.table({
-    ...     "prompt": ["a", "b", "c", "d"], "correct__small": [1, 1, 0, 0], "correct__large": [1, 0, 1, 0],
-    ... }))
-    >>> found = describe_outcomes(table, outcome_costs(table, beta={"large": 0.25}))
-    >>> found["best_constant"]["expert"], found["best_constant"]["cost"], found["oracle"]["cost"]
-    ('small', 0.5, 0.3125)
-    >>> [expert["cheapest_and_right"] for expert in found["experts"]]
-    [0.5, 0.25]
+    - soft_scores: whether some scores lie between 0 and 1
     """
     scores = table.scores
     asked = ~np.isnan(scores)
@@ -69,14 +53,26 @@ def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
     complete = np.asarray(asked.all(axis=1))
     enough = bool(complete.all()) or int(complete.sum()) >= HANDFUL
     shares = oracle_shares(costs[complete] if enough else costs)
+    oracle: dict[str, Any] = {"cost": None, "accuracy": None}
+    best = {"expert": table.expert_names[int(losses.argmin())], **oracle}
+    headroom = None
     if enough:
-        gain = _gain(table.expert_names, scores[complete], costs[complete])
-    else:
-        unknown = {"cost": None, "accuracy": None}
-        best = {"expert": table.expert_names[int(losses.argmin())], **unknown}
-        gain = {"oracle": unknown, "best_constant": best, "headroom": None}
-    prices, latencies = _means(table.prices, asked), _means(table.latencies, asked)
-    accuracy = _means(scores, asked)
+        known, known_costs = scores[complete], costs[complete]
+        constant = best_constant(known_costs)
+        chosen = known_costs.argmin(axis=1)
+        oracle = {
+            "cost": oracle_loss(known_costs),
+            "accuracy": float(known[np.arange(len(known)), chosen].mean()),
+        }
+        best = {
+            "expert": table.expert_names[constant.expert],
+            "cost": constant.cost,
+            "accuracy": float(known[:, constant.expert].mean()),
+        }
+        headroom = constant.cost - oracle["cost"]
+    accuracy, prices, latencies = (
+        _means(values, asked) for values in (scores, table.prices, table.latencies)
+    )
     all_right = float((right.sum(axis=1) == asked.sum(axis=1)).mean())
     all_wrong = float((~right.any(axis=1)).mean())
     return {
@@ -98,7 +94,9 @@ def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
             for k, name in enumerate(table.expert_names)
         ],
         "compared": {"rows": int(complete.sum()), "rule": "rows in which every expert was asked"},
-        **gain,
+        "oracle": oracle,
+        "best_constant": best,
+        "headroom": headroom,
         "all_right": all_right,
         "all_wrong": all_wrong,
         "some_right": 1 - all_right - all_wrong,
@@ -108,39 +106,21 @@ def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
             "entropy": share_entropy(shares),
         },
         "soft_scores": bool(((scores > 0) & (scores < 1)).any()),
-        "findings": [*(finding.as_dict() for finding in table.findings), *_over(complete)],
+        "findings": [finding.as_dict() for finding in (*table.findings, *_over(complete))],
     }
 
 
-def _over(complete: BoolArray) -> list[dict[str, Any]]:
+def _over(complete: BoolArray) -> list[Finding]:
     """The finding that the headroom is taken over some of the rows only."""
     count, rows = int(complete.sum()), len(complete)
     if count == rows:
         return []
     every = f"{counted(count, 'row')} of {rows:,} in which every expert was asked"
-    few = (
-        f"What routing could gain is not said: there {'is' if count == 1 else 'are'} only {every}."
-    )
-    enough = f"What routing could gain is taken over the {every}."
-    return [Finding("compared", count, few if count < HANDFUL else enough).as_dict()]
-
-
-def _gain(names: list[str], scores: FloatArray, costs: FloatArray) -> dict[str, Any]:
-    """Oracle, best constant and headroom; every expert was asked in every row."""
-    constant, oracle = best_constant(costs), oracle_loss(costs)
-    cheapest = costs.argmin(axis=1)
-    return {
-        "oracle": {
-            "cost": oracle,
-            "accuracy": float(scores[np.arange(len(scores)), cheapest].mean()),
-        },
-        "best_constant": {
-            "expert": names[constant.expert],
-            "cost": constant.cost,
-            "accuracy": float(scores[:, constant.expert].mean()),
-        },
-        "headroom": constant.cost - oracle,
-    }
+    words = f"What routing could gain is taken over the {every}."
+    if count < HANDFUL:
+        verb = "is" if count == 1 else "are"
+        words = f"What routing could gain is not said: there {verb} only {every}."
+    return [Finding("compared", count, words)]
 
 
 def _cheapest_and_right(

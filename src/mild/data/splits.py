@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from mild.core.arrays import IntArray
 from mild.errors import InvalidInputError
-
-__all__ = ["Split", "bundles", "folds", "random_splits", "time_splits"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,26 +51,18 @@ def bundles(*labels: Sequence[Hashable] | np.ndarray[Any, Any]) -> IntArray:
     if any(len(kind) != n for kind in labels):
         lengths = ", ".join(str(len(kind)) for kind in labels)
         raise InvalidInputError(f"labels of all kinds must be as many; got {lengths}.")
-    root = np.arange(n)
-
-    def find(row: int) -> int:
-        while root[row] != row:
-            root[row] = root[root[row]]
-            row = int(root[row])
-        return row
-
-    for kind in labels:
-        first: dict[Hashable, int] = {}
-        for row, label in enumerate(kind):
-            if label is None:
-                continue
-            known = first.setdefault(label, row)
-            if known != row:
-                a, b = find(known), find(row)
-                root[max(a, b)] = min(a, b)
-    ends = np.array([find(row) for row in range(n)], dtype=np.intp)
-    # Numbered by first appearance: a bundle's root is its first row.
-    return np.unique(ends, return_inverse=True)[1].astype(np.intp)
+    # A graph of rows, then labels: components are numbered by their first row.
+    label_of: dict[tuple[int, Hashable], int] = {}
+    edges = [
+        (row, label_of.setdefault((number, label), n + len(label_of)))
+        for number, kind in enumerate(labels)
+        for row, label in enumerate(kind)
+        if label is not None
+    ]
+    ends = np.array(edges, np.intp).reshape(-1, 2).T
+    size = n + len(label_of)
+    graph = coo_array((np.ones(len(edges), np.int8), tuple(ends)), shape=(size, size))
+    return connected_components(graph, directed=False)[1][:n].astype(np.intp)
 
 
 def random_splits(
@@ -91,10 +83,8 @@ def random_splits(
     >>> sorted([*split.train, *split.test]) == list(range(6))
     True
     """
-    groups = _checked(bundle)
+    groups, sizes = _checked(bundle, several=True)
     _check_splits(n_splits, test_share)
-    sizes = np.bincount(groups)
-    _check_several(sizes)
     found = []
     for number in range(n_splits):
         order = np.random.default_rng([seed, number]).permutation(len(sizes))
@@ -127,7 +117,7 @@ def time_splits(
     >>> split.train, split.test, split.dropped
     (array([1, 2]), array([0]), 1)
     """
-    groups = _checked(bundle)
+    groups, _ = _checked(bundle)
     moments = np.asarray(times)
     if moments.shape != groups.shape:
         raise InvalidInputError(
@@ -172,11 +162,9 @@ def folds(bundle: ArrayLike, n_folds: int = 5, seed: int = 0) -> list[tuple[IntA
     >>> [held.tolist() for _, held in folds([0, 0, 0, 1, 2, 3], n_folds=2)]
     [[0, 1, 2], [3, 4, 5]]
     """
-    groups = _checked(bundle)
-    sizes = np.bincount(groups)
+    groups, sizes = _checked(bundle, several=True)
     if n_folds < 2:
         raise InvalidInputError(f"n_folds must be at least 2; got {n_folds}.", parameter="n_folds")
-    _check_several(sizes)
     n_folds = min(n_folds, len(sizes))
     order = np.random.default_rng(seed).permutation(len(sizes))
     order = order[np.argsort(-sizes[order], kind="stable")]
@@ -190,7 +178,8 @@ def folds(bundle: ArrayLike, n_folds: int = 5, seed: int = 0) -> list[tuple[IntA
     return [(np.flatnonzero(dealt != k), np.flatnonzero(dealt == k)) for k in range(n_folds)]
 
 
-def _checked(bundle: ArrayLike) -> IntArray:
+def _checked(bundle: ArrayLike, several: bool = False) -> tuple[IntArray, IntArray]:
+    """Bundles numbered without gaps, and their sizes."""
     groups = np.asarray(bundle)
     if groups.ndim != 1 or groups.dtype.kind not in "iu" or not len(groups) or groups.min() < 0:
         raise InvalidInputError(
@@ -198,7 +187,12 @@ def _checked(bundle: ArrayLike) -> IntArray:
             f"{groups.dtype} of shape {groups.shape}.",
             parameter="bundle",
         )
-    return np.unique(groups, return_inverse=True)[1].astype(np.intp)
+    _, numbers, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    if several and len(sizes) < 2:
+        raise InvalidInputError(
+            "rows must differ to be split: all of these have the same query or belong to the same group."
+        )
+    return numbers.astype(np.intp), sizes
 
 
 def _check_splits(n_splits: int, test_share: float) -> None:
@@ -209,11 +203,4 @@ def _check_splits(n_splits: int, test_share: float) -> None:
     if not 0 < test_share < 1:
         raise InvalidInputError(
             f"test_share must lie between 0 and 1; got {test_share}.", parameter="test_share"
-        )
-
-
-def _check_several(sizes: IntArray) -> None:
-    if len(sizes) < 2:
-        raise InvalidInputError(
-            "rows must differ to be split: all of these have the same query or belong to the same group."
         )

@@ -11,16 +11,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from sklearn.datasets import load_digits
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import train_test_split
 
 from mild.core.arrays import FloatArray, IntArray
 from mild.core.costs import cost_matrix
-from mild.data.datasets.routing_data import RoutingData
+from mild.data.datasets.synthetic import RoutingData
 from mild.errors import InvalidInputError, check_option
-
-__all__ = ["COSTS", "EXPERTS", "SETUPS", "DigitsScenario", "digits_scenario"]
 
 #: Classes that each expert knows: the first so many, the next so many, and so on.
 SETUPS = {
@@ -107,6 +102,8 @@ def digits_scenario(
     >>> scenario.train.expert_names
     ('digits 0-6', 'digits 7-8', 'digit 9')
     """
+    from sklearn.model_selection import train_test_split
+
     check_option("setup", setup, SETUPS)
     check_option("experts", experts, EXPERTS)
     check_option("cost", cost, COSTS)
@@ -148,6 +145,8 @@ def coverage_betas(setup: str, cost: str) -> FloatArray:
 
 @lru_cache(maxsize=1)
 def _digits() -> tuple[FloatArray, IntArray]:
+    from sklearn.datasets import load_digits
+
     bunch = load_digits()
     pixels, labels = bunch.data / 16.0, bunch.target.astype(np.intp)
     pixels.setflags(write=False)
@@ -179,6 +178,8 @@ def _trained_answers(
     rng: np.random.Generator,
 ) -> IntArray:
     """Each expert learns its own classes, and 1 % (at least one row) of every other class."""
+    from sklearn.linear_model import LogisticRegression
+
     answers = []
     for expert in range(int(owner.max()) + 1):
         kept = []

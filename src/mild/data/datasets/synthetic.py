@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Any
+
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
 from mild.core.arrays import FloatArray, IntArray
-from mild.core.costs import cost_matrix
-from mild.data.datasets.routing_data import RoutingData
+from mild.core.costs import cheapest, cost_matrix
 from mild.errors import InvalidInputError
-
-__all__ = [
-    "BETAS",
-    "CLASSES",
-    "SPAN",
-    "class_densities",
-    "domains",
-    "expert_accuracies",
-    "one_dimensional",
-    "region_of",
-    "regions",
-]
 
 # The line: share, centre and spread of each class; inputs lie in SPAN.
 CLASSES = ((0.3, 1.6, 0.9), (0.3, 4.0, 0.8), (0.25, 6.2, 0.9), (0.15, 8.5, 0.7))
@@ -35,6 +26,61 @@ N_FEATURES = 20
 ELSEWHERE = 0.4
 #: Accuracy of an expert in its own region or domain.
 SKILL = 0.95
+
+
+@dataclass(frozen=True, eq=False)
+class RoutingData:
+    """Inputs, what the experts answered, and what that cost.
+
+    Attributes
+    ----------
+    X : (n_samples, n_features) inputs
+    labels : (n_samples,) true classes
+    predictions : (n_samples, n_experts) classes that the experts answered
+    costs : (n_samples, n_experts) ``1[prediction != label] + beta``
+    betas : (n_experts,) what asking each expert costs
+    expert_names : one name per expert
+    rows : (n_samples,) index of each sample in the data it was taken from
+    expected_costs : (n_samples, n_experts) mean cost given x, where it is known
+    """
+
+    X: FloatArray
+    labels: IntArray
+    predictions: NDArray[Any]
+    costs: FloatArray
+    betas: FloatArray
+    expert_names: tuple[str, ...]
+    rows: IntArray
+    expected_costs: FloatArray | None = None
+
+    @property
+    def n_experts(self) -> int:
+        """Number of experts."""
+        return self.costs.shape[1]
+
+    @property
+    def best_experts(self) -> IntArray | None:
+        """Expert of least expected cost given x, ties to the lowest index: the Bayes router."""
+        return None if self.expected_costs is None else cheapest(self.expected_costs)
+
+    def take(self, rows: NDArray[Any]) -> RoutingData:
+        """Some of the samples, by index or mask."""
+        expected = self.expected_costs
+        return replace(
+            self,
+            X=self.X[rows],
+            labels=self.labels[rows],
+            predictions=self.predictions[rows],
+            costs=self.costs[rows],
+            rows=self.rows[rows],
+            expected_costs=None if expected is None else expected[rows],
+        )
+
+    def halves(self, random_state: int | None = 0) -> tuple[RoutingData, RoutingData]:
+        """Two random halves, such as one to train on and one to test on."""
+        order = np.random.default_rng(random_state).permutation(len(self.X))
+        middle = len(order) // 2
+        return self.take(order[:middle]), self.take(order[middle:])
 
 
 def one_dimensional(n_samples: int = 4000, random_state: int | None = 0) -> RoutingData:
@@ -88,9 +134,9 @@ def expert_accuracies(x: ArrayLike) -> FloatArray:
            [0.92, 0.4 , 0.46]])
     """
     points = np.asarray(x, dtype=np.float64)
-    cheap = 0.45 + 0.47 * _logistic((points - 7.2) / 0.25)
+    cheap = 0.45 + 0.47 * expit((points - 7.2) / 0.25)
     middling = 0.40 + 0.55 * np.exp(-0.5 * ((points - 4.6) / 0.8) ** 2)
-    dear = 0.97 - 0.52 * _logistic((points - 8.0) / 0.25)
+    dear = 0.97 - 0.52 * expit((points - 8.0) / 0.25)
     return np.column_stack([cheap, middling, dear])
 
 
@@ -201,7 +247,3 @@ def _routing_data(
     costs = cost_matrix(answers, labels, betas)
     rows = np.arange(len(X))
     return RoutingData(X, labels, answers, costs, betas, names, rows, 1 - accuracy + betas)
-
-
-def _logistic(z: FloatArray) -> FloatArray:
-    return 1 / (1 + np.exp(-z))

@@ -10,10 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mild.core.arrays import FloatArray, IntArray
-from mild.data.arrow import is_numeric, numbers
-from mild.data.columns import choose_columns
 from mild.data.data_quality import RESCALE, Finding, check_range, counted
-from mild.data.formats.layout import (
+from mild.data.formats.base import (
     LATENCY,
     PRICE,
     SCORE,
@@ -23,10 +21,9 @@ from mild.data.formats.layout import (
     ReadOptions,
     seconds_per,
 )
-from mild.data.queries import choose_query, is_string
+from mild.data.queries import choose_query
+from mild.data.tables import choose_columns, is_numeric, is_string, numbers
 from mild.errors import DataFileError, listed
-
-__all__ = ["LLMROUTER", "read_llmrouter"]
 
 MODEL = "model_name"
 PERFORMANCE = "performance"
@@ -42,22 +39,16 @@ def detect_llmrouter(schema: Any) -> Layout | None:
     return Layout("llmrouter", {}) if {MODEL, PERFORMANCE} <= set(schema.names) else None
 
 
-LLMROUTER = Format(
-    "llmrouter",
-    "LLMRouter",
-    "LLMRouter (rows of query, model_name, performance)",
-    detect_llmrouter,
-)
-
-
-def read_llmrouter(table: Any, options: ReadOptions) -> tuple[Any, Layout, list[Finding]]:
+def widen_llmrouter(table: Any, options: ReadOptions) -> tuple[Any, Layout, list[Finding]]:
     """The table in the wide format, its layout, and findings.
 
     Models and queries keep the order of their first row. Where a (query, model) appears more than once
     its mean counts. A column that differs within more than 5 % of the queries describes answers and becomes
     ``<column>__<model>``; others describe queries and keep the value of the first row.
     """
-    query, price, latency = _columns(table, options)
+    query = _query_column(table, options)
+    price = _one_column("prices", options.prices, table, PRICES)
+    latency = _one_column("latencies", options.latencies, table, LATENCIES)
     table, findings = _named_rows(table, query)
     texts, queries = _codes(table[query])
     models, model = _codes(table[MODEL].cast(pa.large_string()))
@@ -73,19 +64,19 @@ def read_llmrouter(table: Any, options: ReadOptions) -> tuple[Any, Layout, list[
             continue
         column = table[name]
         differing = _differing(column, queries)
-        if differing <= SPREAD * len(texts):
-            columns[name] = column.take(pa.array(_first_rows(queries, len(texts))))
-            if differing:
-                words = (
-                    f"{counted(differing, 'query has', 'queries have')} several values of {name!r}; "
-                    f"that of the first row is kept."
-                )
-                findings.append(Finding("differing_column", differing, words))
-        else:
+        if differing > SPREAD * len(texts):
             rows = _first_rows(cells, shape[0] * shape[1]).reshape(shape)
             for k, expert in enumerate(experts):
                 taken = column.take(pa.array(rows[:, k], mask=rows[:, k] < 0))
                 columns[f"{name}__{expert}"] = taken
+            continue
+        columns[name] = column.take(pa.array(_first_rows(queries, len(texts))))
+        if differing:
+            words = (
+                f"{counted(differing, 'query has', 'queries have')} several values of {name!r}; "
+                f"that of the first row is kept."
+            )
+            findings.append(Finding("differing_column", differing, words))
     outcomes = {SCORE: performance}
     notes = []
     if price:
@@ -103,15 +94,11 @@ def read_llmrouter(table: Any, options: ReadOptions) -> tuple[Any, Layout, list[
         {name: prefix + name for name in experts if prefix in outcomes}
         for prefix in (SCORE, PRICE, LATENCY)
     )
-    return (
-        pa.table(columns),
-        Layout("llmrouter", scores, prices, latencies, tuple(notes)),
-        findings,
-    )
+    layout = Layout("llmrouter", scores, prices, latencies, tuple(notes))
+    return pa.table(columns), layout, findings
 
 
-def _columns(table: Any, options: ReadOptions) -> tuple[str, str | None, str | None]:
-    """Columns of the query, the price and the latency."""
+def _query_column(table: Any, options: ReadOptions) -> str:
     names = list(table.column_names)
     for name in (MODEL, PERFORMANCE):
         if name not in names:
@@ -130,11 +117,7 @@ def _columns(table: Any, options: ReadOptions) -> tuple[str, str | None, str | N
             f"found {listed(names)}.",
             parameter="query",
         )
-    return (
-        query.columns[0],
-        _one_column("prices", options.prices, table, PRICES),
-        _one_column("latencies", options.latencies, table, LATENCIES),
-    )
+    return query.columns[0]
 
 
 def _one_column(what: str, named: Named, table: Any, usual: tuple[str, ...]) -> str | None:
@@ -158,19 +141,16 @@ def _named_rows(table: Any, query: str) -> tuple[Any, list[Finding]]:
             raise DataFileError(
                 f"column {name!r} must hold text; it holds {table.schema.field(name).type}."
             )
-    named = pc.and_(
-        *(pc.greater(pc.utf8_length(table[name].fill_null("")), 0) for name in (query, MODEL))
-    )
-    nameless = table.num_rows - int(pc.sum(named).as_py() or 0)
-    if not nameless:
-        return table, []
+    named = pc.and_(*(pc.not_equal(table[name].fill_null(""), "") for name in (query, MODEL)))
+    kept = table.filter(named)
+    nameless = table.num_rows - kept.num_rows
     if nameless == table.num_rows:
         raise DataFileError(f"every row lacks {query!r} or {MODEL!r}.")
     words = (
         f"{counted(nameless, 'row lacks', 'rows lack')} a query or a model and "
         f"{'was' if nameless == 1 else 'were'} dropped."
     )
-    return table.filter(named), [Finding("nameless", nameless, words)]
+    return kept, [Finding("nameless", nameless, words)] if nameless else []
 
 
 def _codes(column: Any) -> tuple[Any, IntArray]:
@@ -223,3 +203,12 @@ def _differing(column: Any, queries: IntArray) -> int:
     width = codes.max() + 1
     pairs = np.unique(queries * width + codes)
     return int((np.bincount(pairs // width) > 1).sum())
+
+
+LLMROUTER = Format(
+    "llmrouter",
+    "LLMRouter",
+    "LLMRouter (rows of query, model_name, performance)",
+    detect_llmrouter,
+    widen_llmrouter,
+)

@@ -4,27 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from os.path import commonprefix
 from typing import Any
 
 from mild.artifact.expert_names import match_expert
-from mild.data.columns import choose_columns
+from mild.data.data_quality import Finding
 from mild.data.queries import TEXTS
+from mild.data.tables import choose_columns
 from mild.errors import DataFileError, listed
-
-__all__ = [
-    "CORRECT",
-    "LATENCY",
-    "PRICE",
-    "SCORE",
-    "Format",
-    "Layout",
-    "Named",
-    "ReadOptions",
-    "as_pairs",
-    "named_columns",
-    "seconds_per",
-]
 
 CORRECT = "correct__"
 SCORE = "score__"
@@ -50,17 +37,15 @@ class ReadOptions:
 
     def texts(self) -> set[str]:
         """Columns that are read as text whatever they look like."""
-        outcomes: set[str] = set()
-        for columns in (self.scores, self.prices, self.latencies):
+
+        def names(columns: Any) -> set[str]:
             pairs = as_pairs(columns)
-            if pairs is not None:
-                outcomes.update(pairs.values())
-            elif columns is not None:
-                outcomes.update(columns.split(",") if isinstance(columns, str) else columns)
-        query = [self.query, *self.query.split(",")] if isinstance(self.query, str) else self.query
-        return {*TEXTS, *(name.strip() for name in query or ())} - {
-            name.strip() for name in outcomes
-        }
+            parts = columns.split(",") if isinstance(columns, str) else columns
+            return {name.strip() for name in (pairs.values() if pairs is not None else parts or ())}
+
+        query = {self.query.strip()} if isinstance(self.query, str) else set()
+        outcomes = names(self.scores) | names(self.prices) | names(self.latencies)
+        return {*TEXTS, *query, *names(self.query)} - outcomes
 
 
 @dataclass(frozen=True)
@@ -102,14 +87,18 @@ class Format:
     ----------
     name, title : for options and for messages
     rule : which columns it has
-    detect : Arrow schema -> the columns of the outcomes, or None if the schema does not fit. The layout
-        of a table with a row per query and model is empty: it is known when the table is read
+    detect : Arrow schema -> the columns of the outcomes, or None if the schema does not fit
+    widen : for a format with a row per query and model, whose ``detect`` gives an empty layout:
+        (table, options) -> table with a row per query, its layout, findings
+    unmarked : whether its columns have no names of their own, so that any other format goes before it
     """
 
     name: str
     title: str
     rule: str
     detect: Callable[[Any], Layout | None]
+    widen: Callable[[Any, ReadOptions], tuple[Any, Layout, list[Finding]]] | None = None
+    unmarked: bool = False
 
 
 def seconds_per(column: str) -> float:
@@ -123,11 +112,46 @@ def seconds_per(column: str) -> float:
     return 1e-3 if "ms" in column.lower().replace("-", "_").split("_") else 1.0
 
 
+def as_pairs(wanted: Named) -> dict[str, str] | None:
+    """Expert -> column where ``wanted`` names experts; None where it only names columns."""
+    if isinstance(wanted, Mapping):
+        return dict(wanted)
+    if not isinstance(wanted, str) or "=" not in wanted:
+        return None
+    parts = [part.strip() for part in wanted.split(",") if part.strip()]
+    if not all("=" in part for part in parts):
+        raise DataFileError(f"columns must be named as expert=column throughout; got {wanted!r}.")
+    halves = [part.rpartition("=") for part in parts]
+    return {name.strip(): column.strip() for name, _, column in halves}
+
+
+def named_scores(schema: Any, scores: Named) -> dict[str, str]:
+    """Expert -> score column, by name or pattern or as ``expert=column``."""
+    names = list(schema.names)
+    if scores is None:
+        raise DataFileError(
+            f"plain columns must be named: --scores NAMES, with --prices and --latencies where there "
+            f"are any; found {listed(names)}.",
+            parameter="scores",
+        )
+    pairs = as_pairs(scores)
+    if pairs is not None:
+        choose_columns("scores", list(pairs.values()), names)
+        return pairs
+    columns = choose_columns("scores", scores if isinstance(scores, str) else list(scores), names)
+    experts = {
+        column.removeprefix(CORRECT).removeprefix(SCORE) or column: column for column in columns
+    }
+    if len(experts) < len(columns):
+        raise DataFileError(
+            f"each expert must have one score column; got {listed(columns)} for {listed(list(experts))}.",
+            parameter="scores",
+        )
+    return experts
+
+
 def named_columns(
-    what: str,
-    wanted: str | Sequence[str] | Mapping[str, str],
-    names: Sequence[str],
-    experts: Sequence[str],
+    what: str, wanted: Named, names: Sequence[str], experts: Sequence[str]
 ) -> dict[str, str]:
     """Expert -> column, for prices or latencies that a caller named.
 
@@ -143,48 +167,23 @@ def named_columns(
     if pairs is not None:
         choose_columns(what, list(pairs.values()), names)
         return {match_expert(name, experts): column for name, column in pairs.items()}
-    columns = choose_columns(what, wanted if isinstance(wanted, str) else list(wanted), names)
+    columns = choose_columns(what, wanted if isinstance(wanted, str) else list(wanted or ()), names)
     if len(columns) != len(experts):
         raise DataFileError(
             f"{what} must name one column per expert, or expert=column; got {len(columns)} "
             f"({listed(columns, 4)}) for {len(experts)} experts ({listed(experts, 4)}).",
             parameter=what,
         )
-    by_core = dict(zip(_cores(columns), columns, strict=True))
-    expert_cores = _cores(experts)
-    if len(by_core) == len(columns) and set(by_core) == set(expert_cores):
-        columns = [by_core[core] for core in expert_cores]
+    by_core = dict(zip(_without_shared(columns), columns, strict=True))
+    cores = _without_shared(experts)
+    if len(by_core) == len(columns) and set(by_core) == set(cores):
+        columns = [by_core[core] for core in cores]
     return dict(zip(experts, columns, strict=True))
 
 
-def as_pairs(wanted: Named) -> dict[str, str] | None:
-    """Expert -> column where ``wanted`` names experts; None where it only names columns.
-
-    Examples
-    --------
-    >>> as_pairs("large=acc_large, small=acc_small"), as_pairs("acc_*")
-    ({'large': 'acc_large', 'small': 'acc_small'}, None)
-    """
-    if isinstance(wanted, Mapping):
-        return dict(wanted)
-    if not isinstance(wanted, str) or "=" not in wanted:
-        return None
-    parts = [part.strip() for part in wanted.split(",") if part.strip()]
-    if not all("=" in part for part in parts):
-        raise DataFileError(f"columns must be named as expert=column throughout; got {wanted!r}.")
-    halves = [part.rpartition("=") for part in parts]
-    return {name.strip(): column.strip() for name, _, column in halves}
-
-
-def _cores(names: Sequence[str]) -> list[str]:
+def _without_shared(names: Sequence[str]) -> list[str]:
     """Names without the beginning and the end that all share."""
-    start = _shared(names)
-    backwards = [name[start:][::-1] for name in names]
-    end = _shared(backwards)
-    return [text[end:][::-1] for text in backwards]
-
-
-def _shared(names: Sequence[str]) -> int:
-    """Number of letters with which all names begin."""
-    letters = zip(*names, strict=False)
-    return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, letters))
+    shared = len(commonprefix(list(names)))  # noqa: RUF071
+    rest = [name[shared:][::-1] for name in names]
+    shared = len(commonprefix(rest))  # noqa: RUF071
+    return [name[shared:][::-1] for name in rest]
