@@ -1,9 +1,9 @@
-"""Base class of text features: texts in, float32 rows out."""
+"""Base classes of text features: texts in, float32 rows out."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -11,19 +11,12 @@ from numpy.typing import NDArray
 
 from mild.errors import InvalidInputError
 
-__all__ = [
-    "Rows",
-    "Settings",
-    "Tensors",
-    "TextFeatures",
-    "check_text",
-    "check_texts",
-    "check_training_texts",
-]
-
 Rows: TypeAlias = NDArray[np.float32]
 Settings: TypeAlias = dict[str, Any]
 Tensors: TypeAlias = dict[str, NDArray[Any]]
+
+# Texts from which mean and scale of embeddings are learned: enough for three digits.
+SCALE_TEXTS = 2_048
 
 
 class TextFeatures(ABC):
@@ -83,14 +76,62 @@ class TextFeatures(ABC):
             )
 
 
-def check_texts(texts: Any) -> list[str]:
-    """Return the texts as a list of strings; refuse anything else.
+class EmbeddingFeatures(TextFeatures):
+    """Pretrained embeddings, centred, and divided by one number so that their mean variance is 1.
+
+    One scale for all dimensions: some encoders have dimensions that are almost constant, and a scale of
+    their own would turn them into noise.
+    """
+
+    def fit(self, texts: Iterable[str]) -> Self:
+        known = check_training_texts(texts)
+        rows = self._embed([known[row] for row in scale_rows(len(known)).tolist()])
+        self.take_scale(*flat_scale(rows))
+        return self
+
+    def transform(self, texts: Iterable[str]) -> Rows:
+        self._check_fitted()
+        rows = self._embed(check_texts(texts))
+        rows -= self._centre
+        rows *= self._factor
+        return rows
+
+    @abstractmethod
+    def _embed(self, texts: Sequence[str]) -> Rows:
+        """Embeddings (n_texts, width), a fresh float32 array."""
+
+    def take_scale(self, centre: NDArray[Any], scale: NDArray[Any]) -> None:
+        """Set the mean (width,) and the common scale (1,), in place of ``fit``."""
+        self._centre = np.ascontiguousarray(centre, np.float32)
+        self._scale = np.ascontiguousarray(scale, np.float32)
+        self._factor = 1 / self._scale
+        self.n_features = self._centre.size
+
+    def _scale_tensors(self) -> Tensors:
+        self._check_fitted()
+        return {"centre": self._centre, "scale": self._scale}
+
+
+def scale_rows(n_texts: int) -> NDArray[np.intp]:
+    """Texts, out of ``n_texts``, from which the scale is learned: evenly spaced, ascending."""
+    return np.arange(0, n_texts, max(1, -(-n_texts // SCALE_TEXTS)))
+
+
+def flat_scale(rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Mean of every column, and the square root of the mean variance, as an array of one number.
 
     Examples
     --------
-    >>> check_texts(("one", "two"))
-    ['one', 'two']
+    >>> flat_scale(np.array([[0.0, 1.0], [4.0, 1.0]]))
+    (array([2., 1.]), array([1.41421356]))
     """
+    centre = rows.mean(axis=0, dtype=np.float64)
+    common = np.sqrt(np.mean(rows.var(axis=0, dtype=np.float64)))
+    return centre, np.array([common if common > 1e-6 else 1.0])
+
+
+def check_texts(texts: Any) -> list[str]:
+    """Return the texts as a list of strings; refuse anything else."""
     if isinstance(texts, (str, bytes)):
         raise InvalidInputError(
             f"texts must be a list of strings; got one {type(texts).__name__}. Put it into a list.",

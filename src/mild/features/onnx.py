@@ -11,13 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mild.errors import ArtifactError, InvalidInputError
-from mild.features.base import Rows, Settings, Tensors
-from mild.features.embedding import EmbeddingFeatures
-from mild.features.model_files import import_extra
-from mild.features.tokens import Ids, Tokens, batches_by_length, padded
+from mild.features.base import EmbeddingFeatures, Rows, Settings, Tensors
+from mild.features.pretrained import Ids, Tokens, batches_by_length, import_extra, padded
 from mild.policies.base import thread_count
-
-__all__ = ["ENCODER_FILE", "INPUTS", "TOKENIZER_FILE", "OnnxFeatures"]
 
 ENCODER_FILE = "encoder.onnx"
 TOKENIZER_FILE = "tokenizer.json"
@@ -64,17 +60,17 @@ class OnnxFeatures(EmbeddingFeatures):
         return super().fit(texts)
 
     def state(self) -> tuple[Settings, Tensors]:
-        self._check_fitted()
+        tensors = self._scale_tensors()
         digests = {
             self.FILES[name]: hashlib.sha256(content).hexdigest()
             for name, content in self.files().items()
         }
-        return {"max_length": self.max_length, "pad": self.pad, **digests}, self._scale_tensors()
+        return {"max_length": self.max_length, "pad": self.pad, **digests}, tensors
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Self:
         features = cls(max_length=settings["max_length"], pad=settings["pad"])
-        features._take_scale(tensors)
+        features.take_scale(tensors["centre"], tensors["scale"])
         return features
 
     def files(self) -> dict[str, bytes]:
@@ -83,10 +79,6 @@ class OnnxFeatures(EmbeddingFeatures):
     def take_files(self, files: Mapping[str, bytes]) -> None:
         self._encoder, self._tokenizer = files[ENCODER_FILE], files[TOKENIZER_FILE]
         self._running = None
-
-    def take_scale(self, centre: NDArray[Any], scale: NDArray[Any]) -> None:
-        """Set the mean (width,) and the common scale (1,), in place of ``fit``."""
-        self._set_scale(centre, scale)
 
     def __getstate__(self) -> dict[str, Any]:
         # A session cannot be pickled; it is opened again on first use.
@@ -126,11 +118,11 @@ class OnnxFeatures(EmbeddingFeatures):
         """Tokenizer and session, opened on first use and again after a fork, which ends their threads."""
         if self._running is None or self._running[0] != os.getpid():
             tokens = Tokens(self._tokenizer, self.max_length, self.pad)
-            self._running = os.getpid(), tokens, open_session(self._encoder)
+            self._running = os.getpid(), tokens, _open_session(self._encoder)
         return self._running[1:]
 
 
-def open_session(content: bytes) -> Any:
+def _open_session(content: bytes) -> Any:
     """A session of onnxruntime on the CPU."""
     (runtime,) = import_extra("onnx features", "onnx", "onnxruntime")
     options = runtime.SessionOptions()

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.features.base import Rows, Settings, Tensors, TextFeatures
 
-__all__ = ["VectorFeatures"]
-
 
 class VectorFeatures(TextFeatures):
     """Precomputed vectors, passed through. Texts are refused.

@@ -27,7 +27,7 @@ from mild.errors import InvalidInputError
 from mild.evaluation.tasks import CostTerms, Task, contents, make_task, task_notes
 from mild.evaluation.tasks.training_queries import TrainingQueryIndex
 from mild.features import TextFeatures, make_features
-from mild.features.embedding import scale_rows
+from mild.features.base import scale_rows
 from mild.features.hashing import HashingFeatures
 from mild.metrics import expert_shares
 from mild.policies import ConstantPolicy

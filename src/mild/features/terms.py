@@ -13,29 +13,12 @@ hold bucket numbers. It is not cryptographic.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-
-__all__ = [
-    "NUMBER_NAMES",
-    "Buffer",
-    "Counts",
-    "chunks",
-    "count_buckets",
-    "count_known",
-    "count_numbers",
-    "hash_terms",
-    "index_of",
-    "lay_out",
-    "name_terms",
-    "shorten",
-    "term_texts",
-]
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Ints: TypeAlias = NDArray[np.signedinteger[Any]]
@@ -61,15 +44,8 @@ _PIECE_SALT = np.uint64(0x8CB92BA72F3D8DD7)
 _HALF = np.uint64(32)
 
 NUMBER_NAMES = (
-    "log_length",
-    "log_lines",
-    "log_questions",
-    "digits",
-    "capitals",
-    "code",
-    "arithmetic",
-    "spaces",
-    "not_ascii",
+    *("log_length", "log_lines", "log_questions", "digits", "capitals"),
+    *("code", "arithmetic", "spaces", "not_ascii"),
 )
 # Bytes that each number counts; number 0 is the length.
 _GROUPS = {
@@ -84,77 +60,40 @@ _GROUPS = {
 }
 
 
-def _fold(byte: int) -> int:
-    if byte < 33 or byte == 127:
-        return 32
-    return byte + 32 if 65 <= byte <= 90 else byte
+_SPACES = {*range(33), 127}
+_FOLD_OF = bytes(
+    32 if byte in _SPACES else byte + 32 if 65 <= byte <= 90 else byte for byte in range(256)
+)
+_CLASS_OF = bytes(
+    SPACE if byte in _SPACES else WORD if byte > 127 or chr(byte).isalnum() else MARK
+    for byte in range(256)
+)
+_GROUP_OF = bytes(
+    next((group for group, members in _GROUPS.items() if byte in members), 0) for byte in range(256)
+)
 
 
-def _class(byte: int) -> int:
-    if byte < 33 or byte == 127:
-        return SPACE
-    return WORD if byte > 127 or chr(byte).isalnum() else MARK
+class Buffer(NamedTuple):
+    """Several texts in one run of bytes, each followed by a space, and a space before the first."""
+
+    raw: Bytes  # as written
+    folded: Bytes  # in lower case; not always as long as raw
+    classes: Bytes  # SPACE, WORD or MARK for each folded byte
+    raw_ends: Ints  # (n_texts + 1,) positions of the spaces in raw
+    ends: Ints  # the same in folded
+    lengths: Ints  # (n_texts,) characters of the whole texts, before they were cut
 
 
-def _group(byte: int) -> int:
-    return next((group for group, members in _GROUPS.items() if byte in members), 0)
+class Counts(NamedTuple):
+    """Counts of several texts: text t has the entries ``ends[t]`` to ``ends[t + 1]``."""
 
-
-_FOLD_OF = bytes(map(_fold, range(256)))
-_CLASS_OF = bytes(map(_class, range(256)))
-_GROUP_OF = bytes(map(_group, range(256)))
-
-
-@dataclass(frozen=True)
-class Buffer:
-    """Several texts in one run of bytes, each followed by a space, and a space before the first.
-
-    Attributes
-    ----------
-    raw : (size,) uint8, as written
-    folded : (length,) uint8, in lower case; not always as long as ``raw``
-    classes : (length,) uint8, SPACE, WORD or MARK for each folded byte
-    raw_ends, ends : (n_texts + 1,) positions of the spaces in ``raw`` and ``folded``
-    lengths : (n_texts,) characters of the whole texts, before they were cut
-    """
-
-    raw: Bytes
-    folded: Bytes
-    classes: Bytes
-    raw_ends: Ints
-    ends: Ints
-    lengths: Ints
-
-    @property
-    def n_texts(self) -> int:
-        """Number of texts."""
-        return self.lengths.size
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Counts of several texts: text t has the entries ``ends[t]`` to ``ends[t + 1]``.
-
-    Attributes
-    ----------
-    columns : (n_entries,) distinct within a text, ascending
-    counts : (n_entries,) occurrences
-    ends : (n_texts + 1,)
-    """
-
-    columns: Ints
-    counts: Ints
-    ends: Ints
+    columns: Ints  # distinct within a text, ascending
+    counts: Ints  # occurrences
+    ends: Ints  # (n_texts + 1,)
 
 
 def shorten(text: str, first: int, last: int) -> str:
-    """The first and the last characters of a longer text, with a space between them.
-
-    Examples
-    --------
-    >>> shorten("abcdefgh", 3, 2), shorten("abcde", 3, 2)
-    ('abc gh', 'abcde')
-    """
+    """The first and the last characters of a longer text, with a space between them."""
     if len(text) <= first + last:
         return text
     return f"{text[:first]} {text[len(text) - last :]}"
@@ -201,11 +140,10 @@ def count_numbers(buffer: Buffer) -> NDArray[np.float64]:
 
     Shares are of the bytes that are left after long texts were cut, plus one space.
     """
-    sizes = buffer.raw_ends[1:] - buffer.raw_ends[:-1]
+    sizes = np.diff(buffer.raw_ends)
     groups = np.frombuffer(buffer.raw[1:].tobytes().translate(_GROUP_OF), np.uint8)
     width = len(NUMBER_NAMES)
-    one = buffer.n_texts == 1
-    keys = groups if one else groups + (np.arange(sizes.size) * width).repeat(sizes)
+    keys = groups + (np.arange(sizes.size) * width).repeat(sizes)
     counts = np.bincount(keys, minlength=sizes.size * width).reshape(-1, width)
     counts[:, 0] = buffer.lengths
     numbers = counts / sizes[:, None]
@@ -224,7 +162,7 @@ def count_buckets(buffer: Buffer, bits: int) -> Counts:
     """Counts of hash buckets in [0, 2^bits)."""
     texts, hashes = hash_terms(buffer)
     buckets = (hashes >> np.uint64(64 - bits)).astype(np.int32)
-    return _grouped(texts, buckets, 1 << bits, buffer.n_texts)
+    return _grouped(texts, buckets, 1 << bits, buffer.lengths.size)
 
 
 def count_known(buffer: Buffer, bits: int, index: Ints, n_terms: int) -> Counts:
@@ -235,17 +173,7 @@ def count_known(buffer: Buffer, bits: int, index: Ints, n_terms: int) -> Counts:
     known = (columns >= 0).nonzero()[0]
     if texts is not None:
         texts = texts.take(known)
-    return _grouped(texts, columns.take(known), n_terms, buffer.n_texts)
-
-
-def name_terms(buffer: Buffer, bits: int, index: Ints, columns: Ints) -> list[str]:
-    """A readable term for each column of one text; the first one where several share a bucket."""
-    _, hashes = hash_terms(buffer)
-    found = index.take((hashes >> np.uint64(64 - bits)).astype(np.intp))
-    names: dict[int, str] = {}
-    for column, name in zip(found.tolist(), term_texts(buffer), strict=True):
-        names.setdefault(column, name)
-    return [names[column] for column in columns.tolist()]
+    return _grouped(texts, columns.take(known), n_terms, buffer.lengths.size)
 
 
 def hash_terms(buffer: Buffer) -> tuple[Ints | None, Hashes]:
@@ -267,7 +195,7 @@ def hash_terms(buffer: Buffer) -> tuple[Ints | None, Hashes]:
     parts ^= _PIECE_SALT
     pairs = words[:-1] * _PAIR
     pairs += words[1:]
-    if buffer.n_texts == 1:
+    if buffer.lengths.size == 1:
         return None, _mixed(np.concatenate((words, pairs, parts)))
     of_words = _texts_of(starts, buffer)
     inside = (of_words[1:] == of_words[:-1]).nonzero()[0]
@@ -286,6 +214,16 @@ def term_texts(buffer: Buffer) -> list[str]:
     words = [read(start + 1, stop + 1) for start, stop in zip(starts, stops, strict=True)]
     pairs = [f"{a} {b}" for a, b in pairwise(words)]
     return [*words, *pairs, *(f"…{read(start, start + PIECE)}…" for start in pieces)]
+
+
+def name_terms(buffer: Buffer, bits: int, index: Ints, columns: Ints) -> list[str]:
+    """A readable term for each column of one text; the first one where several share a bucket."""
+    _, hashes = hash_terms(buffer)
+    found = index.take((hashes >> np.uint64(64 - bits)).astype(np.intp))
+    names: dict[int, str] = {}
+    for column, name in zip(found.tolist(), term_texts(buffer), strict=True):
+        names.setdefault(column, name)
+    return [names[column] for column in columns.tolist()]
 
 
 def _ends(written: Sequence[bytes]) -> Ints:
@@ -308,7 +246,7 @@ def _positions(buffer: Buffer) -> tuple[Ints, Ints, Ints]:
 def _texts_of(positions: Ints, buffer: Buffer) -> Ints:
     """Number of the text that holds each position, positions ascending."""
     ends = positions.searchsorted(buffer.ends)
-    return np.arange(buffer.n_texts).repeat(ends[1:] - ends[:-1])
+    return np.arange(buffer.lengths.size).repeat(ends[1:] - ends[:-1])
 
 
 def _running_sums(buffer: Buffer) -> tuple[Hashes, Hashes]:

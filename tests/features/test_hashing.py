@@ -11,9 +11,9 @@ import pytest
 
 from mild.errors import InvalidInputError
 from mild.features import HashingFeatures
-from mild.features.hashing import features as module
-from mild.features.hashing.fit import count_texts, frequent_terms, learn_projection
-from mild.features.hashing.terms import NUMBER_NAMES, count_known, index_of, lay_out
+from mild.features import hashing as module
+from mild.features.hashing import count_texts, frequent_terms, learn_projection
+from mild.features.terms import NUMBER_NAMES, count_known, index_of, lay_out
 from text_cases import ODD_TEXTS, make_texts
 
 WIDTH = len(NUMBER_NAMES)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +21,12 @@ from mild.features.base import (
     check_texts,
     check_training_texts,
 )
-from mild.features.hashing.terms import (
+from mild.features.terms import (
     NUMBER_NAMES,
     Buffer,
+    Ints,
     chunks,
+    count_buckets,
     count_known,
     count_numbers,
     index_of,
@@ -31,11 +34,6 @@ from mild.features.hashing.terms import (
     name_terms,
 )
 from mild.policies.base import thread_count
-
-if TYPE_CHECKING:
-    from mild.features.hashing.fit import TermCounts
-
-__all__ = ["HashingFeatures"]
 
 # Version of the terms, hashes and numbers: an artefact of another version means other features.
 VERSION = 1
@@ -47,6 +45,11 @@ PROJECTION_TEXTS = 8_192
 # Below this number of texts every term is kept.
 FEW_TEXTS = 100
 TINY = np.float32(1e-12)
+# Directions of the random sketch beyond those wanted, and passes over the texts that sharpen it.
+EXTRA = 12
+PASSES = 2
+# Directions weaker than this part of the first one are rounding noise.
+LEAST = 1e-3
 
 
 class HashingFeatures(TextFeatures):
@@ -127,8 +130,6 @@ class HashingFeatures(TextFeatures):
 
     def count(self, texts: Sequence[str]) -> TermCounts:
         """Counts over texts; the counts of two parts of the texts add up."""
-        from mild.features.hashing.fit import count_texts
-
         return count_texts(texts, self.bits, self.first, self.last)
 
     def sample_rows(self, n_texts: int) -> NDArray[np.intp] | None:
@@ -140,8 +141,6 @@ class HashingFeatures(TextFeatures):
 
     def fit_counts(self, counts: TermCounts, sample: Sequence[str]) -> Self:
         """Learn from the counts of all texts, and from the texts at ``sample_rows``."""
-        from mild.features.hashing.fit import frequent_terms, learn_projection
-
         least = self.min_texts if counts.texts >= FEW_TEXTS else 1
         terms = frequent_terms(counts.frequencies, least, self.max_terms)
         weights = np.log((1 + counts.texts) / (1 + counts.frequencies[terms])) + 1
@@ -164,7 +163,7 @@ class HashingFeatures(TextFeatures):
     def transform_one(self, text: str) -> Rows:
         self._check_fitted()
         row = np.empty((1, self.n_features), np.float32)
-        self._fill(lay_out((check_text(text),), self.first, self.last), row)
+        self._fill(lay_out([check_text(text)], self.first, self.last), row)
         return row[0]
 
     def explain(self, text: str) -> tuple[list[str], Rows]:
@@ -181,7 +180,7 @@ class HashingFeatures(TextFeatures):
         ('<mean>', True)
         """
         self._check_fitted()
-        buffer = lay_out((check_text(text),), self.first, self.last)
+        buffer = lay_out([check_text(text)], self.first, self.last)
         counts = count_known(buffer, self.bits, self._index, self._terms.size)
         width = self._projection.shape[1]
         parts = np.zeros((counts.columns.size, self.n_features), np.float32)
@@ -271,11 +270,7 @@ class HashingFeatures(TextFeatures):
 
 
 def _rounded(directions: NDArray[np.float64]) -> tuple[NDArray[np.int8], NDArray[np.float64]]:
-    """Directions as integers in [-127, 127], and the factor of each row.
-
-    This takes a quarter of the memory of float32; the error is under half a percent of a row's largest
-    entry.
-    """
+    """Directions as integers in [-127, 127], and the factor of each row: a quarter of float32's memory."""
     largest = np.abs(directions).max(axis=1, initial=0.0)
     factors = np.where(largest > 0, largest, 1.0) / 127
     return np.rint(directions / factors[:, None]).astype(np.int8), factors
@@ -289,3 +284,100 @@ def _scales(rows: Rows, width: int) -> tuple[NDArray[Any], NDArray[Any]]:
     common = np.sqrt(np.mean(spread[:width] ** 2)) if width else 1.0
     scale[:width] = common if common > 1e-6 else 1.0
     return centre, scale
+
+
+@dataclass(frozen=True)
+class TermCounts:
+    """Counts over texts; the counts of two parts of the texts add up to those of all."""
+
+    texts: int
+    frequencies: Ints  # (2^bits,) number of texts in which each bucket occurs
+    low: NDArray[np.floating[Any]]  # smallest of each plain number
+    high: NDArray[np.floating[Any]]
+
+    def __add__(self, other: TermCounts) -> TermCounts:
+        return TermCounts(
+            self.texts + other.texts,
+            self.frequencies + other.frequencies,
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+        )
+
+
+def count_texts(texts: Sequence[str], bits: int, first: int, last: int) -> TermCounts:
+    """Counts over some texts."""
+    frequencies = np.zeros(1 << bits, np.int64)
+    width = len(NUMBER_NAMES)
+    low, high = np.full(width, np.inf), np.full(width, -np.inf)
+    for rows in chunks(texts, first + last):
+        buffer = lay_out(texts[rows], first, last)
+        np.add.at(frequencies, count_buckets(buffer, bits).columns, 1)
+        numbers = count_numbers(buffer)
+        low = np.minimum(low, numbers.min(axis=0))
+        high = np.maximum(high, numbers.max(axis=0))
+    return TermCounts(len(texts), frequencies, low, high)
+
+
+def frequent_terms(frequencies: Ints, least: int, most: int) -> Ints:
+    """At most ``most`` buckets of those in at least ``least`` texts: the commonest, ascending."""
+    kept = np.flatnonzero(frequencies >= least)
+    if kept.size > most:
+        order = np.argsort(-frequencies[kept], kind="stable")[:most]
+        kept = np.sort(kept[order])
+    return kept
+
+
+def learn_projection(
+    texts: Sequence[str],
+    terms: Ints,
+    weights: NDArray[np.float64],
+    dimensions: int,
+    bits: int,
+    first: int,
+    last: int,
+    seed: int,
+) -> NDArray[np.float64]:
+    """Right singular vectors (n_terms, at most dimensions) of the weighted term matrix, rows of norm 1.
+
+    A randomised range finder: a random sketch of the texts, sharpened by passes over the matrix, then an
+    exact decomposition inside it (Halko, Martinsson and Tropp 2011, algorithms 4.4 and 5.1).
+    """
+    wanted = min(dimensions, terms.size, len(texts))
+    if wanted == 0:
+        return np.zeros((terms.size, 0))
+    matrix = _weighted_matrix(texts, index_of(terms, bits), weights, bits, first, last)
+    width = min(wanted + EXTRA, terms.size, len(texts))
+    sketch = np.random.default_rng(seed).standard_normal((terms.size, width), dtype=np.float32)
+    basis, _ = np.linalg.qr(matrix @ sketch)
+    for _ in range(PASSES):
+        basis, _ = np.linalg.qr(matrix @ (matrix.T @ basis))
+    inside = np.asarray(matrix.T @ basis, np.float64)
+    squares, rotation = np.linalg.eigh(inside.T @ inside)
+    strengths = np.sqrt(np.maximum(squares[::-1][:wanted], 0))
+    useful = strengths > LEAST * strengths[0]
+    return inside @ rotation[:, ::-1][:, :wanted][:, useful] / strengths[useful]
+
+
+def _weighted_matrix(
+    texts: Sequence[str],
+    index: Ints,
+    weights: NDArray[np.float64],
+    bits: int,
+    first: int,
+    last: int,
+) -> Any:
+    from scipy.sparse import csr_matrix
+
+    columns, values, ends = [], [], [np.zeros(1, np.int64)]
+    for rows in chunks(texts, first + last):
+        counts = count_known(lay_out(texts[rows], first, last), bits, index, weights.size)
+        columns.append(counts.columns)
+        values.append((1 + np.log(counts.counts)) * weights[counts.columns])
+        ends.append(counts.ends[1:] + ends[-1][-1])
+    data = np.concatenate(values).astype(np.float32)
+    matrix = csr_matrix(
+        (data, np.concatenate(columns), np.concatenate(ends)), shape=(len(texts), weights.size)
+    )
+    norms = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
+    matrix.data /= np.repeat(np.maximum(norms, 1e-12), np.diff(matrix.indptr)).astype(np.float32)
+    return matrix
