@@ -33,10 +33,6 @@ def outcome_costs(
     price_weight : wrong answers that one dollar is worth
     latency_weight : wrong answers that one second is worth
 
-    Returns
-    -------
-    (n_samples, n_experts) float64 array
-
     Examples
     --------
     >>> import pyarrow as pa

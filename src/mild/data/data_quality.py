@@ -38,13 +38,7 @@ class Finding:
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
-    """A number with its noun.
-
-    Examples
-    --------
-    >>> counted(1, "query", "queries"), counted(2263, "query", "queries"), counted(0, "row")
-    ('1 query', '2,263 queries', '0 rows')
-    """
+    """A number with its noun, such as ``2,263 queries``."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
@@ -91,22 +85,13 @@ def check_range(
 
 @dataclass(frozen=True)
 class Cells:
-    """Counts over scores; the counts of the pieces of a table add up to those of the table.
-
-    Attributes
-    ----------
-    rows : how many
-    asked : (p,) rows in which each expert was asked
-    complete : rows in which every expert was asked
-    ties : rows in which several were asked and all score the same
-    low, high : (p,) least and largest score of each expert; infinity where it was never asked
-    """
+    """Counts over scores; the counts of the pieces of a table add up to those of the table."""
 
     rows: int
-    asked: IntArray
-    complete: int
-    ties: int
-    low: FloatArray
+    asked: IntArray  # (p,) rows in which each expert was asked
+    complete: int  # rows in which every expert was asked
+    ties: int  # rows in which several were asked and all score the same
+    low: FloatArray  # (p,) least score of each expert; infinity where it was never asked
     high: FloatArray
 
     @classmethod

@@ -43,16 +43,14 @@ def open_system(address: str) -> tuple[Any, str]:
     """The file system of an address, and the path on it; a plain path is a local one."""
     if "://" not in address:
         return fs.LocalFileSystem(), os.path.abspath(address)
-    return _connect(address)
-
-
-@lru_cache(maxsize=16)
-def _connect(address: str) -> tuple[Any, str]:
     try:
-        system, path = fs.FileSystem.from_uri(address)
+        system, path = _connect(address)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DataFileError(f"cannot open {shown(address)}: {reason(error)}.") from error
     return system, path
+
+
+_connect = lru_cache(maxsize=16)(fs.FileSystem.from_uri)
 
 
 def system_of(source: str) -> Any:
@@ -150,13 +148,7 @@ def _matches(parts: list[str], wanted: list[str]) -> bool:
 
 
 def shown(address: str) -> str:
-    """An address without user name and password.
-
-    Examples
-    --------
-    >>> shown("s3://key:secret@bucket/queries")
-    's3://bucket/queries'
-    """
+    """An address without user name and password."""
     return re.sub(r"://[^/\s@]*@", "://", address)
 
 
@@ -193,13 +185,7 @@ def read_footers(
 
 
 def runs(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
-    """Ranges (start, stop) of neighbours whose sizes add up to at most ``most``, or of one alone.
-
-    Examples
-    --------
-    >>> list(runs([40, 40, 40, 200, 10], 100))
-    [(0, 2), (2, 3), (3, 4), (4, 5)]
-    """
+    """Ranges (start, stop) of neighbours whose sizes add up to at most ``most``, or of one alone."""
     start, total = 0, 0
     for place, size in enumerate(sizes):
         if place > start and total + size > most:

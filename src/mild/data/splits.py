@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from mild.core.arrays import IntArray
+from mild.core.arrays import IntArray, invalid
 from mild.errors import InvalidInputError
 
 
@@ -34,14 +34,10 @@ class Split:
 def bundles(*labels: Sequence[Hashable] | np.ndarray[Any, Any]) -> IntArray:
     """Number of the bundle of each row, (n_rows,): rows that share a label of any kind are in one bundle.
 
-    Parameters
-    ----------
-    labels : sequences of n_rows labels, one per kind: texts, subjects, ...; None is no label
+    Each of ``labels`` is a sequence of n_rows labels: texts, subjects, ...; None is no label.
 
     Examples
     --------
-    >>> bundles(["a", "b", "a", "c"])
-    array([0, 1, 0, 2])
     >>> bundles(["a", "b", "a", "c"], ["math", "law", "law", None])
     array([0, 0, 0, 1])
     """
@@ -76,12 +72,6 @@ def random_splits(
     n_splits : how many
     test_share : share of the rows in the test, in (0, 1); a large bundle may make it larger
     seed : split i of a seed is the same whatever ``n_splits`` is
-
-    Examples
-    --------
-    >>> split = random_splits([0, 1, 0, 2, 3, 4], n_splits=1, test_share=0.5)[0]
-    >>> sorted([*split.train, *split.test]) == list(range(6))
-    True
     """
     groups, sizes = _checked(bundle, several=True)
     _check_splits(n_splits, test_share)
@@ -91,9 +81,8 @@ def random_splits(
         reached = np.cumsum(sizes[order])
         # At least one bundle on either side.
         count = int(np.searchsorted(reached, test_share * len(groups))) + 1
-        tested = np.zeros(len(sizes), bool)
-        tested[order[: min(count, len(sizes) - 1)]] = True
-        found.append(Split(np.flatnonzero(~tested[groups]), np.flatnonzero(tested[groups])))
+        tested = np.isin(groups, order[: min(count, len(sizes) - 1)])
+        found.append(Split(np.flatnonzero(~tested), np.flatnonzero(tested)))
     return found
 
 
@@ -106,11 +95,6 @@ def time_splits(
     test of a router trained on everything before it. Rows of one moment are not divided. Test rows
     whose bundle is in the past are left out and counted.
 
-    Parameters
-    ----------
-    times : (n_rows,) numbers or dates, none missing
-    bundle : (n_rows,) as ``bundles`` gives them
-
     Examples
     --------
     >>> split = time_splits([3, 1, 2, 4], [0, 1, 2, 1], test_share=0.5)[0]
@@ -120,15 +104,10 @@ def time_splits(
     groups, _ = _checked(bundle)
     moments = np.asarray(times)
     if moments.shape != groups.shape:
-        raise InvalidInputError(
-            f"times must be as many as rows, {len(groups)}; got shape {moments.shape}.",
-            parameter="times",
-        )
+        raise invalid("times", f"must be as many as rows, {len(groups)}; got {moments.shape}.")
     missing = np.isnat(moments) if moments.dtype.kind in "mM" else moments != moments
     if np.any(missing):
-        raise InvalidInputError(
-            f"times must be known in every row; {missing.sum()} are missing.", parameter="times"
-        )
+        raise invalid("times", f"must be known in every row; {missing.sum()} are missing.")
     _check_splits(n_splits, test_share)
     ordered = np.sort(moments)
     n = len(ordered)
@@ -164,16 +143,14 @@ def folds(bundle: ArrayLike, n_folds: int = 5, seed: int = 0) -> list[tuple[IntA
     """
     groups, sizes = _checked(bundle, several=True)
     if n_folds < 2:
-        raise InvalidInputError(f"n_folds must be at least 2; got {n_folds}.", parameter="n_folds")
+        raise invalid("n_folds", f"must be at least 2; got {n_folds}.")
     n_folds = min(n_folds, len(sizes))
     order = np.random.default_rng(seed).permutation(len(sizes))
-    order = order[np.argsort(-sizes[order], kind="stable")]
     fold_of = np.zeros(len(sizes), np.intp)
     filled = np.zeros(n_folds, np.intp)
-    for group in order:
-        smallest = int(np.argmin(filled))
-        fold_of[group] = smallest
-        filled[smallest] += sizes[group]
+    for group in order[np.argsort(-sizes[order], kind="stable")]:
+        fold_of[group] = np.argmin(filled)
+        filled[fold_of[group]] += sizes[group]
     dealt = fold_of[groups]
     return [(np.flatnonzero(dealt != k), np.flatnonzero(dealt == k)) for k in range(n_folds)]
 
@@ -182,10 +159,9 @@ def _checked(bundle: ArrayLike, several: bool = False) -> tuple[IntArray, IntArr
     """Bundles numbered without gaps, and their sizes."""
     groups = np.asarray(bundle)
     if groups.ndim != 1 or groups.dtype.kind not in "iu" or not len(groups) or groups.min() < 0:
-        raise InvalidInputError(
-            f"bundle must be one number per row, from 0, of at least one row; got "
-            f"{groups.dtype} of shape {groups.shape}.",
-            parameter="bundle",
+        got = f"{groups.dtype} of shape {groups.shape}"
+        raise invalid(
+            "bundle", f"must be one number per row, from 0, of at least one row; got {got}."
         )
     _, numbers, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     if several and len(sizes) < 2:
@@ -197,10 +173,6 @@ def _checked(bundle: ArrayLike, several: bool = False) -> tuple[IntArray, IntArr
 
 def _check_splits(n_splits: int, test_share: float) -> None:
     if n_splits < 1:
-        raise InvalidInputError(
-            f"n_splits must be at least 1; got {n_splits}.", parameter="n_splits"
-        )
+        raise invalid("n_splits", f"must be at least 1; got {n_splits}.")
     if not 0 < test_share < 1:
-        raise InvalidInputError(
-            f"test_share must lie between 0 and 1; got {test_share}.", parameter="test_share"
-        )
+        raise invalid("test_share", f"must lie between 0 and 1; got {test_share}.")

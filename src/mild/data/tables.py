@@ -11,6 +11,7 @@ import difflib
 import io
 import json
 import os
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
@@ -105,27 +106,19 @@ def _read_frame(source: Any) -> Any:
 
 
 def peek_schema(file: Path) -> Any:
-    """Arrow schema of a .parquet or .csv file from its beginning; None if the file cannot be read.
-
-    Types are null where the first lines of a .csv are broken.
-    """
+    """Arrow schema of a .parquet or .csv file from its beginning; None if the file cannot be read."""
     try:
         if file.suffix.lower() == ".parquet":
             return parquet.read_schema(file)
-        try:
-            options = arrow_csv.ReadOptions(block_size=PEEK)
-            return arrow_csv.open_csv(file, options, QUOTED_BREAKS).schema
-        except (pa.ArrowException, UnicodeDecodeError):
-            with open(file, encoding="utf-8-sig", newline="") as lines:
-                names = next(csv.reader([lines.readline(PEEK)]), [])
-            return pa.schema([(name, pa.null()) for name in names]) if names else None
-    except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error):
+        options = arrow_csv.ReadOptions(block_size=PEEK)
+        return arrow_csv.open_csv(file, options, QUOTED_BREAKS).schema
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
         return None
 
 
 def check_names(names: Sequence[str]) -> None:
     """Refuse two columns of one name."""
-    twice = {name for name in names if names.count(name) > 1}
+    twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataFileError(f"columns must have different names; {min(twice)!r} appears twice.")
 
@@ -218,21 +211,17 @@ def _check_rows(text: str) -> None:
 
 def _read_json_lines(file: Path, texts: Collection[str]) -> Any:
     """Arrow table of a file with one JSON object per line; a key that a line lacks is empty there."""
-    with open(file, "rb") as lines:
-        line = next((line for line in lines if line.strip()), b"")
     try:
-        first = json.loads(line)
-    except ValueError:
-        first = None
-    pairs = first.items() if isinstance(first, dict) else ()
-    # Arrow would read texts such as dates as dates.
-    schema = [(name, pa.string()) for name, value in pairs if name in texts and type(value) is str]
-    parse = arrow_json.ParseOptions(explicit_schema=pa.schema(schema) if schema else None)
-    try:
+        with open(file, "rb") as lines:
+            first = json.loads(next((line for line in lines if line.strip()), b""))
+        # Arrow would read texts such as dates as dates.
+        names = [name for name in first if name in texts and isinstance(first[name], str)]
+        schema = pa.schema([(name, pa.string()) for name in names]) if names else None
+        parse = arrow_json.ParseOptions(explicit_schema=schema)
         table = arrow_json.read_json(file, arrow_json.ReadOptions(block_size=_block(file)), parse)
         table.validate(full=True)
         return table
-    except (pa.ArrowException, UnicodeDecodeError):
+    except (pa.ArrowException, TypeError, ValueError):
         # Numbers among booleans, or a broken line: Python reads the former and names the latter.
         text = _decode(file)
     rows = [_parse(i, line) for i, line in enumerate(text.split("\n"), start=1) if line.strip()]
@@ -275,14 +264,9 @@ def _array(values: list[Any]) -> Any:
 
 
 def choose_columns(what: str, wanted: str | Sequence[str], columns: Sequence[str]) -> list[str]:
-    """Columns named by a list of names, or by comma-separated names and shell patterns.
+    """Columns named by a list, or by comma-separated names and patterns such as ``"age, f_*"``.
 
     ``what`` is the parameter that names them, for error messages.
-
-    Examples
-    --------
-    >>> choose_columns("features", "age, f_*", ["id", "f_1", "f_0", "age"])
-    ['age', 'f_1', 'f_0']
     """
     by_pattern = isinstance(wanted, str)
     names = wanted
@@ -310,8 +294,8 @@ def choose_columns(what: str, wanted: str | Sequence[str], columns: Sequence[str
 
 def is_numeric(kind: Any) -> bool:
     """Whether an Arrow type holds numbers; booleans count as numbers."""
-    test = pa.types
-    tests = (test.is_integer, test.is_floating, test.is_boolean, test.is_decimal)
+    types = pa.types
+    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
     return any(fits(kind) for fits in tests)
 
 
@@ -332,13 +316,7 @@ def is_text(kind: Any) -> bool:
 
 
 def column_kind(kind: Any) -> str:
-    """What an Arrow type holds, however it is stored: files of a dataset may store it differently.
-
-    Examples
-    --------
-    >>> column_kind(pa.list_(pa.float32())), column_kind(pa.binary(64)), column_kind(pa.large_string())
-    ('vectors', 'vectors', 'text')
-    """
+    """What an Arrow type holds, however it is stored: files of a dataset may store it differently."""
     if is_numeric(kind):
         return "numbers"
     if is_string(kind):
@@ -364,17 +342,16 @@ def numbers(name: str, column: Any) -> Any:
 
 def first_text(column: Any) -> Any:
     """First value of a column that is not a number."""
-    values = (value.as_py() for value in column.drop_null())
-    return next((value for value in values if not is_number(value)), None)
+    return next((value for value in column.drop_null().to_pylist() if not is_number(value)), None)
 
 
 def is_number(value: Any) -> bool:
     """Whether a value can be parsed as a number."""
     try:
         float(value)
+        return True
     except (TypeError, ValueError):
         return False
-    return True
 
 
 # Messages

@@ -90,11 +90,6 @@ def vector_matrix(array: Any, width: int, single: bool = True) -> NDArray[Any]:
     """Vectors (n, width), all of this width or null, without a copy where Arrow holds them side by side.
 
     Rows that are null hold anything; nulls within a row are NaN.
-
-    Examples
-    --------
-    >>> vector_matrix(pa.array([[1, 2], [3, 4]]), 2).tolist()
-    [[1.0, 2.0], [3.0, 4.0]]
     """
     kind = array.type
     if pa.types.is_fixed_size_binary(kind):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from mild.core.arrays import invalid
 from mild.errors import InvalidInputError
 
 Rows: TypeAlias = NDArray[np.float32]
@@ -118,13 +119,7 @@ def scale_rows(n_texts: int) -> NDArray[np.intp]:
 
 
 def flat_scale(rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Mean of every column, and the square root of the mean variance, as an array of one number.
-
-    Examples
-    --------
-    >>> flat_scale(np.array([[0.0, 1.0], [4.0, 1.0]]))
-    (array([2., 1.]), array([1.41421356]))
-    """
+    """Mean of every column, and the square root of the mean variance, as an array of one number."""
     centre = rows.mean(axis=0, dtype=np.float64)
     common = np.sqrt(np.mean(rows.var(axis=0, dtype=np.float64)))
     return centre, np.array([common if common > 1e-6 else 1.0])
@@ -133,21 +128,16 @@ def flat_scale(rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
 def check_texts(texts: Any) -> list[str]:
     """Return the texts as a list of strings; refuse anything else."""
     if isinstance(texts, (str, bytes)):
-        raise InvalidInputError(
-            f"texts must be a list of strings; got one {type(texts).__name__}. Put it into a list.",
-            parameter="texts",
-        )
+        kind = type(texts).__name__
+        raise invalid("texts", f"must be a list of strings; got one {kind}. Put it into a list.")
     try:
         known = list(texts)
     except TypeError as error:
-        raise InvalidInputError(
-            f"texts must be a list of strings; got {type(texts).__name__}.", parameter="texts"
-        ) from error
+        kind = type(texts).__name__
+        raise invalid("texts", f"must be a list of strings; got {kind}.") from error
     for i, text in enumerate(known):
         if not isinstance(text, str):
-            raise InvalidInputError(
-                f"texts must be strings; got {type(text).__name__} at place {i}.", parameter="texts"
-            )
+            raise invalid("texts", f"must be strings; got {type(text).__name__} at place {i}.")
     return known
 
 
@@ -155,16 +145,12 @@ def check_training_texts(texts: Any) -> list[str]:
     """Return at least one text as a list of strings."""
     known = check_texts(texts)
     if not known:
-        raise InvalidInputError(
-            "texts must hold at least one text to learn from; got none.", parameter="texts"
-        )
+        raise invalid("texts", "must hold at least one text to learn from; got none.")
     return known
 
 
 def check_text(text: Any) -> str:
     """Return one text; refuse what is not a string."""
     if not isinstance(text, str):
-        raise InvalidInputError(
-            f"text must be a string; got {type(text).__name__}.", parameter="text"
-        )
+        raise invalid("text", f"must be a string; got {type(text).__name__}.")
     return text

@@ -87,13 +87,12 @@ class OnnxFeatures(EmbeddingFeatures):
     def _embed(self, texts: Sequence[str]) -> Rows:
         tokens, session = self._open()
         ids = tokens.ids(texts)
-        parts = [
-            (batch, self._run(session, [ids[i] for i in batch])) for batch in batches_by_length(ids)
-        ]
-        width = parts[0][1].shape[1] if parts else self.n_features
+        batches = list(batches_by_length(ids))
+        parts = [self._run(session, [ids[i] for i in batch]) for batch in batches]
+        width = parts[0].shape[1] if parts else self.n_features
         rows = np.empty((len(texts), width), np.float32)
-        for batch, vectors in parts:
-            rows[batch] = vectors
+        for batch, part in zip(batches, parts, strict=True):
+            rows[batch] = part
         return rows
 
     def _run(self, session: Any, ids: Sequence[Ids]) -> Rows:
@@ -105,14 +104,14 @@ class OnnxFeatures(EmbeddingFeatures):
                 f"{ENCODER_FILE} cannot be run on these texts ({reason})."
             ) from error
         right = vectors.ndim == 2 and len(vectors) == len(ids)
-        if not right or (self.n_features and vectors.shape[1] != self.n_features):
+        if not right or self.n_features not in (0, vectors.shape[1]):
             raise ArtifactError(
                 f"{ENCODER_FILE} must give {self.n_features or 'as many'} numbers per text; got shape "
                 f"{vectors.shape} for {len(ids)} text(s)."
             )
         if not np.isfinite(vectors).all():
             raise ArtifactError(f"{ENCODER_FILE} must give finite numbers; it gave others.")
-        return np.array(vectors, np.float32)
+        return np.asarray(vectors, np.float32)
 
     def _open(self) -> tuple[Tokens, Any]:
         """Tokenizer and session, opened on first use and again after a fork, which ends their threads."""

@@ -27,12 +27,9 @@ Hashes: TypeAlias = NDArray[np.uint64]
 # Classes of bytes. A word is a run of ASCII letters, digits and non-ASCII bytes; a mark is one byte of
 # ASCII punctuation. Control characters count as spaces.
 SPACE, WORD, MARK = 0, 1, 2
-
 # Characters per chunk: large enough that threads seldom wait for each other, small enough for the
 # cache. Texts per chunk bound the counters.
-CHUNK_CHARACTERS = 65_536
-CHUNK_TEXTS = 256
-
+CHUNK_CHARACTERS, CHUNK_TEXTS = 65_536, 256
 # Bytes of a piece of a word.
 PIECE = 5
 _RATIO = 0x9E3779B97F4A7C15
@@ -58,8 +55,6 @@ _GROUPS = {
     7: b" \t\r",
     8: bytes(range(128, 256)),
 }
-
-
 _SPACES = {*range(33), 127}
 _FOLD_OF = bytes(
     32 if byte in _SPACES else byte + 32 if 65 <= byte <= 90 else byte for byte in range(256)
@@ -143,7 +138,8 @@ def count_numbers(buffer: Buffer) -> NDArray[np.float64]:
     sizes = np.diff(buffer.raw_ends)
     groups = np.frombuffer(buffer.raw[1:].tobytes().translate(_GROUP_OF), np.uint8)
     width = len(NUMBER_NAMES)
-    keys = groups + (np.arange(sizes.size) * width).repeat(sizes)
+    one = sizes.size == 1
+    keys = groups if one else groups + (np.arange(sizes.size) * width).repeat(sizes)
     counts = np.bincount(keys, minlength=sizes.size * width).reshape(-1, width)
     counts[:, 0] = buffer.lengths
     numbers = counts / sizes[:, None]
@@ -182,7 +178,10 @@ def hash_terms(buffer: Buffer) -> tuple[Ints | None, Hashes]:
     ``texts`` is None where the buffer holds one text, which is the fast path.
     """
     starts, stops, pieces = _positions(buffer)
-    sums, inverse = _running_sums(buffer)
+    size, n_texts = buffer.folded.size, buffer.lengths.size
+    powers, inverse = _powers(max(16, size.bit_length()))
+    sums = np.zeros(size + 1, np.uint64)
+    np.add.accumulate(buffer.folded * powers[:size], out=sums[1:])
     # Starts are those of the byte before, stops those of the last byte: both are one too small for the
     # sums. So is the power that undoes a word's start, which multiplies every word's hash by r.
     after = sums[1:]
@@ -195,12 +194,20 @@ def hash_terms(buffer: Buffer) -> tuple[Ints | None, Hashes]:
     parts ^= _PIECE_SALT
     pairs = words[:-1] * _PAIR
     pairs += words[1:]
-    if buffer.lengths.size == 1:
-        return None, _mixed(np.concatenate((words, pairs, parts)))
-    of_words = _texts_of(starts, buffer)
-    inside = (of_words[1:] == of_words[:-1]).nonzero()[0]
-    texts = np.concatenate((of_words, of_words.take(inside), _texts_of(pieces, buffer)))
-    return texts, _mixed(np.concatenate((words, pairs.take(inside), parts)))
+    texts = None
+    if n_texts > 1:
+        of_words, of_pieces = (
+            np.arange(n_texts).repeat(np.diff(positions.searchsorted(buffer.ends)))
+            for positions in (starts, pieces)
+        )
+        inside = (of_words[1:] == of_words[:-1]).nonzero()[0]
+        texts = np.concatenate((of_words, of_words.take(inside), of_pieces))
+        pairs = pairs.take(inside)
+    hashes = np.concatenate((words, pairs, parts))
+    for _ in range(2):
+        hashes ^= hashes >> _HALF
+        hashes *= _MULTIPLIER
+    return texts, hashes
 
 
 def term_texts(buffer: Buffer) -> list[str]:
@@ -243,39 +250,13 @@ def _positions(buffer: Buffer) -> tuple[Ints, Ints, Ints]:
     return starts, stops, pieces
 
 
-def _texts_of(positions: Ints, buffer: Buffer) -> Ints:
-    """Number of the text that holds each position, positions ascending."""
-    ends = positions.searchsorted(buffer.ends)
-    return np.arange(buffer.lengths.size).repeat(ends[1:] - ends[:-1])
-
-
-def _running_sums(buffer: Buffer) -> tuple[Hashes, Hashes]:
-    """Sums ``S`` (length + 1,), and the powers that undo a start one byte later."""
-    size = buffer.folded.size
-    powers, inverse = _powers(max(16, size.bit_length()))
-    sums = np.empty(size + 1, np.uint64)
-    sums[0] = 0
-    np.add.accumulate(buffer.folded * powers[:size], out=sums[1:])
-    return sums, inverse
-
-
 @lru_cache(maxsize=8)
 def _powers(bits: int) -> tuple[Hashes, Hashes]:
     """Powers 0 to ``2^bits - 1`` of the ratio and of its inverse, modulo ``2^64``."""
-    tables = []
-    for base in (_RATIO, _INVERSE):
-        factors = np.full(1 << bits, base, np.uint64)
-        factors[0] = 1
-        tables.append(np.multiply.accumulate(factors))
-    return tables[0], tables[1]
-
-
-def _mixed(hashes: Hashes) -> Hashes:
-    hashes ^= hashes >> _HALF
-    hashes *= _MULTIPLIER
-    hashes ^= hashes >> _HALF
-    hashes *= _MULTIPLIER
-    return hashes
+    factors = np.full((2, 1 << bits), [[_RATIO], [_INVERSE]], np.uint64)
+    factors[:, 0] = 1
+    powers, inverse = np.multiply.accumulate(factors, axis=1)
+    return powers, inverse
 
 
 def _grouped(texts: Ints | None, columns: Ints, width: int, n_texts: int) -> Counts:

@@ -12,18 +12,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from mild.core.arrays import FloatArray, IntArray
+from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.core.costs import cost_matrix
 from mild.data.datasets.synthetic import RoutingData
-from mild.errors import InvalidInputError, check_option
+from mild.errors import check_option
 
 #: Classes that each expert knows: the first so many, the next so many, and so on.
-SETUPS = {
-    "I": (7, 2, 1),
-    "II": (5, 2, 2, 1),
-    "III": (4, 2, 2, 1, 1),
-    "severe": (9, 1),
-}
+SETUPS = {"I": (7, 2, 1), "II": (5, 2, 2, 1), "III": (4, 2, 2, 1, 1), "severe": (9, 1)}
 EXPERTS = ("synthetic", "real")
 COSTS = ("error", "error+coverage")
 N_CLASSES = 10
@@ -108,29 +103,25 @@ def digits_scenario(
     check_option("experts", experts, EXPERTS)
     check_option("cost", cost, COSTS)
     if not 0 < test_size < 1:
-        raise InvalidInputError(
-            f"test_size must lie in (0, 1); got {test_size}.", parameter="test_size"
-        )
+        raise invalid("test_size", f"must lie in (0, 1); got {test_size}.")
     pixels, labels = _digits()
     rng = np.random.default_rng(random_state)
     train_rows, test_rows = train_test_split(
         np.arange(len(labels)), test_size=test_size, stratify=labels, random_state=random_state
     )
-    owner = np.repeat(np.arange(len(SETUPS[setup])), SETUPS[setup])
+    coverage = SETUPS[setup]
+    owner = np.repeat(np.arange(len(coverage)), coverage)
     if experts == "synthetic":
         answers = _synthetic_answers(owner, labels, rng)
     else:
         answers = _trained_answers(owner, pixels, labels, train_rows, rng)
     betas = coverage_betas(setup, cost)
-    data = RoutingData(
-        pixels,
-        labels,
-        answers,
-        cost_matrix(answers, labels, betas),
-        betas,
-        tuple(_class_names(SETUPS[setup])),
-        np.arange(len(labels)),
+    costs = cost_matrix(answers, labels, betas)
+    names = tuple(
+        f"digit {end - 1}" if count == 1 else f"digits {end - count}-{end - 1}"
+        for count, end in zip(coverage, np.cumsum(coverage), strict=True)
     )
+    data = RoutingData(pixels, labels, answers, costs, betas, names, np.arange(len(labels)))
     return DigitsScenario(
         setup, experts, cost, random_state, data.take(train_rows), data.take(test_rows)
     )
@@ -152,14 +143,6 @@ def _digits() -> tuple[FloatArray, IntArray]:
     pixels.setflags(write=False)
     labels.setflags(write=False)
     return pixels, labels
-
-
-def _class_names(coverage: tuple[int, ...]) -> list[str]:
-    ends = [int(end) for end in np.cumsum(coverage)]
-    return [
-        f"digit {end - 1}" if count == 1 else f"digits {end - count}-{end - 1}"
-        for count, end in zip(coverage, ends, strict=True)
-    ]
 
 
 def _synthetic_answers(owner: IntArray, labels: IntArray, rng: np.random.Generator) -> IntArray:

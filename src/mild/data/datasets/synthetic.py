@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from mild.core.arrays import FloatArray, IntArray
+from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.core.costs import cheapest, cost_matrix
-from mild.errors import InvalidInputError
 
 # The line: share, centre and spread of each class; inputs lie in SPAN.
 CLASSES = ((0.3, 1.6, 0.9), (0.3, 4.0, 0.8), (0.25, 6.2, 0.9), (0.15, 8.5, 0.7))
@@ -65,16 +64,10 @@ class RoutingData:
 
     def take(self, rows: NDArray[Any]) -> RoutingData:
         """Some of the samples, by index or mask."""
-        expected = self.expected_costs
-        return replace(
-            self,
-            X=self.X[rows],
-            labels=self.labels[rows],
-            predictions=self.predictions[rows],
-            costs=self.costs[rows],
-            rows=self.rows[rows],
-            expected_costs=None if expected is None else expected[rows],
-        )
+        names = ("X", "labels", "predictions", "costs", "rows", "expected_costs")
+        arrays = {name: getattr(self, name) for name in names}
+        taken = {name: array[rows] for name, array in arrays.items() if array is not None}
+        return replace(self, **taken)
 
     def halves(self, random_state: int | None = 0) -> tuple[RoutingData, RoutingData]:
         """Two random halves, such as one to train on and one to test on."""
@@ -90,15 +83,6 @@ def one_dimensional(n_samples: int = 4000, random_state: int | None = 0) -> Rout
     it is wrong it names one of the other three classes. ``c_k = 1[wrong] + beta_k`` with betas
     0.02, 0.10 and 0.22, so ``E[c_k | x] = 1 - a_k(x) + beta_k``. The dear expert is the most
     accurate on most of the line; the middling one pays around 4.6, the cheap one right of 7.
-
-    Examples
-    --------
-    >>> data = one_dimensional(n_samples=1000, random_state=0)
-    >>> data.expert_names
-    ('cheap', 'middling', 'dear')
-    >>> best = data.best_experts
-    >>> [int(best[np.argmin(abs(data.X[:, 0] - x))]) for x in (2, 4.6, 6.2, 9)]
-    [2, 1, 2, 0]
     """
     rng = _generator(n_samples, random_state)
     shares, centres, spreads = np.array(CLASSES).T
@@ -112,27 +96,14 @@ def one_dimensional(n_samples: int = 4000, random_state: int | None = 0) -> Rout
 
 
 def class_densities(x: ArrayLike) -> FloatArray:
-    """Density of each class of ``one_dimensional`` at x, times the class's share: (n, 4).
-
-    Examples
-    --------
-    >>> class_densities([1.6, 8.5]).argmax(axis=1)
-    array([0, 3])
-    """
+    """Density of each class of ``one_dimensional`` at x, times the class's share: (n, 4)."""
     shares, centres, spreads = np.array(CLASSES).T
     z = (np.asarray(x, dtype=np.float64)[:, None] - centres) / spreads
     return shares * np.exp(-0.5 * z**2) / (spreads * np.sqrt(2 * np.pi))
 
 
 def expert_accuracies(x: ArrayLike) -> FloatArray:
-    """Probability that each expert of ``one_dimensional`` is right at x: (n, 3), cheapest first.
-
-    Examples
-    --------
-    >>> expert_accuracies([2.0, 9.0]).round(2)
-    array([[0.45, 0.4 , 0.97],
-           [0.92, 0.4 , 0.46]])
-    """
+    """Probability that each expert of ``one_dimensional`` is right at x: (n, 3), cheapest first."""
     points = np.asarray(x, dtype=np.float64)
     cheap = 0.45 + 0.47 * expit((points - 7.2) / 0.25)
     middling = 0.40 + 0.55 * np.exp(-0.5 * ((points - 4.6) / 0.8) ** 2)
@@ -146,14 +117,6 @@ def regions(n_samples: int = 4000, random_state: int | None = 0) -> RoutingData:
     The label is one of four classes, uniform and independent of the point. Expert k is right with
     probability 0.95 in its own region and guesses elsewhere (right one time in four); costs are errors.
     The regions hold about 57, 20, 15 and 8 % of the square.
-
-    Examples
-    --------
-    >>> data = regions(n_samples=1000, random_state=0)
-    >>> data.X.shape, data.costs.shape
-    ((1000, 2), (1000, 4))
-    >>> bool((data.best_experts == region_of(data.X)).all())
-    True
     """
     rng = _generator(n_samples, random_state)
     X = rng.random((n_samples, 2))
@@ -165,18 +128,10 @@ def regions(n_samples: int = 4000, random_state: int | None = 0) -> RoutingData:
 
 
 def region_of(X: ArrayLike) -> IntArray:
-    """Region of each point of the unit square: two discs, a strip, and the rest, which is 0.
-
-    Examples
-    --------
-    >>> region_of([[0.1, 0.1], [0.3, 0.7], [0.95, 0.5], [0.6, 0.2]])
-    array([0, 1, 2, 3])
-    """
+    """Region of each point of the unit square: two discs, a strip, and the rest, which is 0."""
     points: FloatArray = np.asarray(X, dtype=np.float64)
     if points.ndim != 2 or points.shape[1] != 2:
-        raise InvalidInputError(
-            f"X must have shape (n_samples, 2); got {points.shape}.", parameter="X"
-        )
+        raise invalid("X", f"must have shape (n_samples, 2); got {points.shape}.")
     result = np.zeros(len(points), dtype=np.intp)
     result[np.hypot(points[:, 0] - 0.3, points[:, 1] - 0.68) < 0.25] = 1
     result[points[:, 0] > 0.85] = 2
@@ -195,19 +150,9 @@ def domains(
     Centres are drawn from ``N(0, separation^2 I)`` and points around them from ``N(0, I)``. The expert of
     a domain is right there with probability 0.95 and elsewhere with 0.4; costs are errors, and labels the
     domains (a wrong answer is -1).
-
-    Examples
-    --------
-    >>> data = domains(n_samples=1000)
-    >>> data.X.shape, data.costs.shape
-    ((1000, 20), (1000, 20))
-    >>> bool((data.best_experts == data.labels).all())
-    True
     """
     if n_experts < 1:
-        raise InvalidInputError(
-            f"n_experts must be at least 1; got {n_experts}.", parameter="n_experts"
-        )
+        raise invalid("n_experts", f"must be at least 1; got {n_experts}.")
     rng = _generator(n_samples, random_state)
     shares = 1 / np.arange(1, n_experts + 1)
     centres = separation * rng.normal(size=(n_experts, N_FEATURES))
@@ -221,9 +166,7 @@ def domains(
 
 def _generator(n_samples: int, random_state: int | None) -> np.random.Generator:
     if n_samples < 1:
-        raise InvalidInputError(
-            f"n_samples must be at least 1; got {n_samples}.", parameter="n_samples"
-        )
+        raise invalid("n_samples", f"must be at least 1; got {n_samples}.")
     return np.random.default_rng(random_state)
 
 

@@ -50,20 +50,13 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns of a table with one row per query.
-
-    Attributes
-    ----------
-    form : name of the format
-    scores, prices, latencies : expert -> column; the order of ``scores`` is that of the experts
-    notes : remarks on how the columns were chosen
-    """
+    """Columns of a table with one row per query: expert -> column, in the order of the experts."""
 
     form: str
     scores: dict[str, str]
     prices: dict[str, str] = field(default_factory=dict)
     latencies: dict[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # how the columns were chosen
 
     @property
     def taken(self) -> set[str]:
@@ -102,13 +95,7 @@ class Format:
 
 
 def seconds_per(column: str) -> float:
-    """Seconds in the unit of a latency column: 0.001 where ``ms`` is a part of its name.
-
-    Examples
-    --------
-    >>> seconds_per("latency_ms__large"), seconds_per("response_time")
-    (0.001, 1.0)
-    """
+    """Seconds in the unit of a latency column: 0.001 where ``ms`` is a part of its name."""
     return 1e-3 if "ms" in column.lower().replace("-", "_").split("_") else 1.0
 
 
@@ -157,11 +144,6 @@ def named_columns(
 
     Without ``expert=column`` there must be a column for every expert. Columns and experts are paired by
     their names without the beginning and end that all share, or else by order.
-
-    Examples
-    --------
-    >>> named_columns("prices", "usd_*", ["acc_a", "acc_b", "usd_b", "usd_a"], ["acc_a", "acc_b"])
-    {'acc_a': 'usd_a', 'acc_b': 'usd_b'}
     """
     pairs = as_pairs(wanted)
     if pairs is not None:
