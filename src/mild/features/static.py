@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -85,27 +84,31 @@ class StaticFeatures(EmbeddingFeatures):
 
     def _read(self, expected: Mapping[str, Any] | None) -> NDArray[np.float32]:
         """Read the files; those of a saved router must be the ones that it was fitted with."""
-        files = find_static(self.source, None if expected is None else expected["path"])
+        hint = None if expected is None else expected["path"]
+        folder, table_file, tokenizer_file = find_static(self.source, hint)
         digests = {
-            "table_sha256": file_digest(files.table),
-            "tokenizer_sha256": file_digest(files.tokenizer),
+            "table_sha256": file_digest(table_file),
+            "tokenizer_sha256": file_digest(tokenizer_file),
         }
         if expected is not None and any(expected[key] != digests[key] for key in digests):
             raise ArtifactError(
-                f"the static embeddings {self.source!r} in {files.folder} are not those that the "
+                f"the static embeddings {self.source!r} in {folder} are not those that the "
                 f"router was fitted with; install the same version, or save with embed=True."
             )
-        table = read_table(files.table)
+        table = read_table(table_file)
         if self.embed:
             # As they will be stored, so that a router decides alike before and after it is saved.
             table = table.astype(np.float16).astype(np.float32)
-        self._tokenizer_json = files.tokenizer.read_bytes()
+        self._tokenizer_json = tokenizer_file.read_bytes()
         if expected is None:
             packaged = self.source == WORDLLAMA
+            config = read_json(folder / "config.json")
+            if not isinstance(config, dict):
+                raise DataFileError(f"{folder / 'config.json'} must be a JSON object.")
             self._reference = {
                 "name": self.source if packaged else Path(self.source).name,
-                "path": None if packaged else str(files.folder.resolve()),
-                "normalize": files.normalize,
+                "path": None if packaged else str(folder.resolve()),
+                "normalize": config.get("normalize") is True,
                 **digests,
             }
         self._table = table
@@ -135,28 +138,14 @@ class StaticFeatures(EmbeddingFeatures):
         return rows
 
 
-@dataclass(frozen=True)
-class StaticFiles:
-    """The two files of a static model, and whether it scales its embeddings to norm 1."""
-
-    folder: Path
-    table: Path
-    tokenizer: Path
-    normalize: bool
-
-
-def find_static(name: str, hint: str | None = None) -> StaticFiles:
-    """Files of "wordllama" or of a folder of model2vec or sentence-transformers."""
+def find_static(name: str, hint: str | None = None) -> tuple[Path, Path, Path]:
+    """Folder, table and tokenizer of "wordllama", or of a model of model2vec or sentence-transformers."""
     for table, tokenizer in LAYOUTS:
         folder = model_folder(name, hint, table)
         if folder is None and name == WORDLLAMA:
             folder = package_folder(WORDLLAMA)
         if folder is not None and (folder / table).is_file() and (folder / tokenizer).is_file():
-            config = read_json(folder / "config.json")
-            if not isinstance(config, dict):
-                raise DataFileError(f"{folder / 'config.json'} must be a JSON object.")
-            normalize = config.get("normalize") is True
-            return StaticFiles(folder, folder / table, folder / tokenizer, normalize)
+            return folder, folder / table, folder / tokenizer
     if name == WORDLLAMA:
         raise MissingExtraError(
             "static features use the embeddings of the package wordllama, which is not installed; "

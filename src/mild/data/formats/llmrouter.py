@@ -53,24 +53,35 @@ def widen_llmrouter(table: Any, options: ReadOptions) -> tuple[Any, Layout, list
     texts, queries = _codes(table[query])
     models, model = _codes(table[MODEL].cast(pa.large_string()))
     experts = models.to_pylist()
-    shape = len(texts), len(experts)
     cells = queries * len(experts) + model
+    found, first_rows, sizes = np.unique(cells, return_index=True, return_counts=True)
     performance = numbers(PERFORMANCE, table[PERFORMANCE]).astype(np.float64)
     check_range("scores", performance[:, None], [PERFORMANCE], 0, 1, RESCALE)
-    findings += _repeats(cells, performance)
+    if count := int((sizes > 1).sum()):
+        known = ~np.isnan(performance)
+        values = np.unique(performance[known], return_inverse=True)[1]
+        conflicts = _differing(values, cells[known])
+        words = (
+            f"{counted(count, 'pair')} of query and model {'appears' if count == 1 else 'appear'} more "
+            f"than once and {'counts' if count == 1 else 'count'} by the mean; "
+            f"{counted(conflicts, 'of them differs', 'of them differ')} in performance."
+        )
+        kind = "conflicts" if conflicts else "repeats"
+        findings.append(Finding(kind, conflicts or count, words))
     columns: dict[str, Any] = {query: texts}
     for name in table.column_names:
         if name in (query, MODEL, PERFORMANCE, price, latency):
             continue
         column = table[name]
-        differing = _differing(column, queries)
+        differing = _differing(_value_codes(column), queries)
         if differing > SPREAD * len(texts):
-            rows = _first_rows(cells, shape[0] * shape[1]).reshape(shape)
+            rows = np.full(len(texts) * len(experts), -1)
+            rows[found] = first_rows
             for k, expert in enumerate(experts):
-                taken = column.take(pa.array(rows[:, k], mask=rows[:, k] < 0))
-                columns[f"{name}__{expert}"] = taken
+                taken = rows[k :: len(experts)]
+                columns[f"{name}__{expert}"] = column.take(pa.array(taken, mask=taken < 0))
             continue
-        columns[name] = column.take(pa.array(_first_rows(queries, len(texts))))
+        columns[name] = column.take(np.unique(queries, return_index=True)[1])
         if differing:
             words = (
                 f"{counted(differing, 'query has', 'queries have')} several values of {name!r}; "
@@ -87,9 +98,9 @@ def widen_llmrouter(table: Any, options: ReadOptions) -> tuple[Any, Layout, list
         unit = "milliseconds" if seconds_per(latency) < 1 else "seconds"
         notes.append(f"latencies are column {latency!r}, in {unit}")
     for prefix, values in outcomes.items():
-        means = _means(cells, values, shape)
+        means = _means(cells, values, len(texts) * len(experts))
         for k, expert in enumerate(experts):
-            columns[prefix + expert] = pa.array(means[:, k], from_pandas=True)
+            columns[prefix + expert] = pa.array(means[k :: len(experts)], from_pandas=True)
     scores, prices, latencies = (
         {name: prefix + name for name in experts if prefix in outcomes}
         for prefix in (SCORE, PRICE, LATENCY)
@@ -159,49 +170,27 @@ def _codes(column: Any) -> tuple[Any, IntArray]:
     return coded.dictionary, coded.indices.to_numpy().astype(np.intp)
 
 
-def _first_rows(codes: IntArray, count: int) -> IntArray:
-    """First row of each code, -1 where there is none."""
-    rows = np.full(count, -1, np.intp)
-    rows[codes[::-1]] = np.arange(len(codes))[::-1]
-    return rows
-
-
-def _means(cells: IntArray, values: FloatArray, shape: tuple[int, int]) -> FloatArray:
+def _means(cells: IntArray, values: FloatArray, size: int) -> FloatArray:
     """Mean of the known values of each (query, model); NaN where nothing is known."""
     known = ~np.isnan(values)
-    size = shape[0] * shape[1]
     total = np.bincount(cells[known], values[known], size)
     count = np.bincount(cells[known], minlength=size)
-    return np.divide(total, count, out=np.full(size, np.nan), where=count > 0).reshape(shape)
+    return np.divide(total, count, out=np.full(size, np.nan), where=count > 0)
 
 
-def _repeats(cells: IntArray, performance: FloatArray) -> list[Finding]:
-    _, code, sizes = np.unique(cells, return_inverse=True, return_counts=True)
-    count = int((sizes > 1).sum())
-    if not count:
-        return []
-    low, high = np.full(len(sizes), np.nan), np.full(len(sizes), np.nan)
-    np.fmin.at(low, code, performance)
-    np.fmax.at(high, code, performance)
-    conflicts = int((low < high).sum())
-    words = (
-        f"{counted(count, 'pair')} of query and model {'appears' if count == 1 else 'appear'} more "
-        f"than once and {'counts' if count == 1 else 'count'} by the mean; "
-        f"{counted(conflicts, 'of them differs', 'of them differ')} in performance."
-    )
-    return [Finding("conflicts" if conflicts else "repeats", conflicts or count, words)]
-
-
-def _differing(column: Any, queries: IntArray) -> int:
-    """Number of queries with more than one value in a column."""
+def _value_codes(column: Any) -> IntArray:
     try:
-        _, codes = _codes(column)
+        return _codes(column)[1]
     except pa.ArrowException:
         # Arrow cannot encode lists and structures.
         texts = np.array([repr(value) for value in column.to_pylist()])
-        codes = np.unique(texts, return_inverse=True)[1]
-    width = codes.max() + 1
-    pairs = np.unique(queries * width + codes)
+        return np.unique(texts, return_inverse=True)[1]
+
+
+def _differing(codes: IntArray, groups: IntArray) -> int:
+    """Number of groups with more than one value."""
+    width = codes.max(initial=0) + 1
+    pairs = np.unique(groups * width + codes)
     return int((np.bincount(pairs // width) > 1).sum())
 
 
