@@ -23,7 +23,7 @@ from mild.data.tables import (
     is_number,
     is_numeric,
     naming,
-    numbers,
+    number_matrix,
     read_parquet,
     read_table,
     short,
@@ -120,9 +120,7 @@ def read_matrices(
         if matrices.rows == 0:
             raise DataFileError("there must be at least one row; got none.")
         for what, names in (("feature", matrices.feature_names), ("expert", matrices.expert_names)):
-            twice = {name for name in names or [] if (names or []).count(name) > 1}
-            if twice:
-                raise DataFileError(f"{what} names must differ; {min(twice)!r} appears twice.")
+            check_names(names or [], f"{what} names must differ")
         bad = np.argwhere(~np.isfinite(matrices.X))
         if len(bad):
             row, column = (int(index) for index in bad[0])
@@ -147,7 +145,29 @@ def _read_columns(file: Path, features: Names, costs: Names, need_costs: bool) -
     names = list(schema.names)
     check_names(names)
     numeric = [field.name for field in schema if is_numeric(field.type)]
-    feature_columns, cost_columns = _split_columns(names, numeric, features, costs, need_costs)
+    usual = [name for name in names if name.startswith(COST_PREFIX)]
+    cost_columns = usual if costs is None else choose_columns("costs", costs, names)
+    if need_costs and not cost_columns:
+        raise DataFileError(
+            f"there must be cost columns, named {COST_PREFIX}<expert> or by --costs; found "
+            f"{listed(names)}.",
+            parameter="costs",
+        )
+    if features is None:
+        feature_columns = [name for name in numeric if name not in {*cost_columns, *usual}]
+    else:
+        feature_columns = choose_columns("features", features, names)
+    if not feature_columns:
+        raise DataFileError(
+            f"there must be numeric columns besides the costs, to route by; found {listed(names)}.",
+            parameter="features",
+        )
+    both = [name for name in feature_columns if name in cost_columns]
+    if both:
+        raise DataFileError(
+            f"a column is either a feature or a cost; {both[0]!r} is both. Narrow the features.",
+            parameter="features",
+        )
     used = {*feature_columns, *cost_columns, *numeric}
     others = [name for name in names if features is None and name not in used]
     if table is None:
@@ -158,52 +178,12 @@ def _read_columns(file: Path, features: Names, costs: Names, need_costs: bool) -
         for name in others:
             _refuse_damaged(name, table[name])
     return Matrices(
-        _matrix_of_columns(table, feature_columns),
-        _matrix_of_columns(table, cost_columns) if cost_columns else None,
+        number_matrix(table, feature_columns),
+        number_matrix(table, cost_columns) if cost_columns else None,
         feature_columns,
         [column.removeprefix(COST_PREFIX) or column for column in cost_columns],
         left_out=tuple(others),
     )
-
-
-def _split_columns(
-    columns: Sequence[str], numeric: Sequence[str], features: Names, costs: Names, need_costs: bool
-) -> tuple[list[str], list[str]]:
-    """Feature columns and cost columns of a table."""
-    usual = [name for name in columns if name.startswith(COST_PREFIX)]
-    cost_columns = usual if costs is None else choose_columns("costs", costs, columns)
-    if need_costs and not cost_columns:
-        raise DataFileError(
-            f"there must be cost columns, named {COST_PREFIX}<expert> or by --costs; found "
-            f"{listed(columns)}.",
-            parameter="costs",
-        )
-    if features is None:
-        feature_columns = [name for name in numeric if name not in {*cost_columns, *usual}]
-        if not feature_columns:
-            raise DataFileError(
-                f"there must be numeric columns besides the costs, to route by; found "
-                f"{listed(columns)}.",
-                parameter="features",
-            )
-        return feature_columns, cost_columns
-    feature_columns = choose_columns("features", features, columns)
-    both = [name for name in feature_columns if name in cost_columns]
-    if both:
-        raise DataFileError(
-            f"a column is either a feature or a cost; {both[0]!r} is both. Narrow the features.",
-            parameter="features",
-        )
-    return feature_columns, cost_columns
-
-
-def _matrix_of_columns(table: Any, names: list[str]) -> FloatArray:
-    """Columns side by side; float32 if all of them are."""
-    single = all(table.schema.field(name).type == pa.float32() for name in names)
-    matrix = np.empty((table.num_rows, len(names)), np.float32 if single else np.float64)
-    for place, name in enumerate(names):
-        matrix[:, place] = numbers(name, table[name])
-    return matrix
 
 
 def _refuse_damaged(name: str, column: Any) -> None:
@@ -249,12 +229,12 @@ def _read_archive(file: Path, features: Names, costs: Names, need_costs: bool) -
     names = expert_names or [f"expert_{k}" for k in range(matrix.shape[1])]
     if costs is not None:
         # Experts by name, or by the name that their column would have in a table.
-        columns = [COST_PREFIX + name for name in names]
         try:
-            experts = [names.index(name) for name in choose_columns("costs", costs, names)]
+            chosen = choose_columns("costs", costs, names)
         except DataFileError:
-            experts = [columns.index(name) for name in choose_columns("costs", costs, columns)]
-        matrix, names = matrix[:, experts], [names[k] for k in experts]
+            columns = choose_columns("costs", costs, [COST_PREFIX + name for name in names])
+            chosen = [column.removeprefix(COST_PREFIX) for column in columns]
+        matrix, names = matrix[:, [names.index(name) for name in chosen]], chosen
     return Matrices(X, matrix, feature_names, names, expert_names is not None)
 
 

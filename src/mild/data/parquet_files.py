@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from pyarrow import fs
 
-from mild.data.tables import check_names, naming, unreadable
+from mild.data.tables import check_names, naming, reason, shown, unreadable
 from mild.errors import DataFileError
 
 SUFFIXES = (".parquet", ".parq", ".pq")
@@ -145,17 +145,6 @@ def _matches(parts: list[str], wanted: list[str]) -> bool:
     if wanted[0] == "**":
         return any(_matches(parts[skip:], wanted[1:]) for skip in range(len(parts) + 1))
     return bool(parts) and fnmatchcase(parts[0], wanted[0]) and _matches(parts[1:], wanted[1:])
-
-
-def shown(address: str) -> str:
-    """An address without user name and password."""
-    return re.sub(r"://[^/\s@]*@", "://", address)
-
-
-def reason(error: Exception) -> str:
-    """The reason of an error, as the end of a sentence."""
-    text = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
-    return shown(text.splitlines()[0].rstrip(".")[:200])
 
 
 def read_footers(

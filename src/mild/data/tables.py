@@ -11,6 +11,7 @@ import difflib
 import io
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,10 +19,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.json as arrow_json
 import pyarrow.parquet as parquet
+from numpy.typing import NDArray
 
 from mild.errors import DataFileError, InvalidInputError, OptionError, listed
 
@@ -43,7 +46,7 @@ def naming(file: object) -> Iterator[None]:
     except (DataFileError, InvalidInputError) as error:
         raise DataFileError(f"{file}: {error}", parameter=error.parameter) from error
     except OSError as error:
-        raise DataFileError(f"{file}: it cannot be read: {error.strerror or error}.") from error
+        raise DataFileError(f"{file}: it cannot be read: {reason(error)}.") from error
 
 
 def check_file(file: Path, suffixes: Sequence[str] = SUFFIXES) -> str:
@@ -78,7 +81,7 @@ def read_table(source: Any, texts: Collection[str] = ()) -> Any:
             else:
                 table = (_read_csv if suffix == ".csv" else _read_json_lines)(file, texts)
         except OSError as error:
-            raise DataFileError(f"it cannot be read: {error.strerror or error}.") from error
+            raise DataFileError(f"it cannot be read: {reason(error)}.") from error
     else:
         table = _read_frame(source)
     names = list(table.column_names)
@@ -95,9 +98,7 @@ def _read_frame(source: Any) -> Any:
         if hasattr(source, "columns") and hasattr(source, "iloc"):
             return pa.Table.from_pandas(source, preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise DataFileError(
-            f"the frame cannot be read through Arrow ({first_line(error)})."
-        ) from error
+        raise DataFileError(f"the frame cannot be read through Arrow ({reason(error)}).") from error
     raise InvalidInputError(
         f"a table must be a path, or a frame with __arrow_c_stream__ (pandas, polars, DuckDB, "
         f"pyarrow); got {type(source).__name__}.",
@@ -116,11 +117,11 @@ def peek_schema(file: Path) -> Any:
         return None
 
 
-def check_names(names: Sequence[str]) -> None:
-    """Refuse two columns of one name."""
+def check_names(names: Sequence[str], rule: str = "columns must have different names") -> None:
+    """Refuse two equal names."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise DataFileError(f"columns must have different names; {min(twice)!r} appears twice.")
+        raise DataFileError(f"{rule}; {min(twice)!r} appears twice.")
 
 
 def validate_columns(table: Any) -> Any:
@@ -134,7 +135,7 @@ def validate_columns(table: Any) -> Any:
             column.validate(full=True)
         except pa.ArrowException as error:
             raise DataFileError(
-                f"column {name!r} is broken, or its text is not UTF-8 ({first_line(error)})."
+                f"column {name!r} is broken, or its text is not UTF-8 ({reason(error)})."
             ) from error
     return table
 
@@ -340,6 +341,15 @@ def numbers(name: str, column: Any) -> Any:
     return column.cast(kind, safe=False).to_numpy()
 
 
+def number_matrix(table: Any, names: Sequence[str]) -> NDArray[Any]:
+    """Columns of numbers side by side; float32 if all of them are."""
+    single = all(table.schema.field(name).type == pa.float32() for name in names)
+    matrix = np.empty((table.num_rows, len(names)), np.float32 if single else np.float64)
+    for place, name in enumerate(names):
+        matrix[:, place] = numbers(name, table[name])
+    return matrix
+
+
 def first_text(column: Any) -> Any:
     """First value of a column that is not a number."""
     return next((value for value in column.drop_null().to_pylist() if not is_number(value)), None)
@@ -359,14 +369,18 @@ def is_number(value: Any) -> bool:
 
 def unreadable(suffix: str, error: Exception) -> DataFileError:
     """The error to raise where Arrow cannot read a file."""
-    return DataFileError(
-        f"it is not a readable {suffix} file, or it is cut off ({first_line(error)})."
-    )
+    return DataFileError(f"it is not a readable {suffix} file, or it is cut off ({reason(error)}).")
 
 
-def first_line(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """The reason of an error, as a part of a sentence."""
-    return (str(error).strip().splitlines() or ["no reason given"])[0].rstrip(".")[:200]
+    text = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
+    return shown(text.splitlines()[0].rstrip(".")[:200])
+
+
+def shown(address: str) -> str:
+    """An address without user name and password."""
+    return re.sub(r"://[^/\s@]*@", "://", address)
 
 
 def short(value: object) -> str:

@@ -13,8 +13,8 @@ from typing import Any
 
 from mild.artifact import load
 from mild.data.data_quality import counted
-from mild.data.parquet_files import FoundFile, covers, find_files, read_footers, shown
-from mild.data.tables import choose_columns, column_kind
+from mild.data.parquet_files import FoundFile, covers, find_files, read_footers
+from mild.data.tables import choose_columns, column_kind, shown
 from mild.distributed.batch.inputs import choose_inputs
 from mild.distributed.batch.job import BatchOptions, Job, output_schema, prepare
 from mild.distributed.batch.local import route_here
