@@ -107,9 +107,7 @@ def cost_words(
     price_weight: float | None = None,
     latency_weight: float | None = None,
 ) -> str:
-    """The cost as a readable formula, with the full names of the experts, such as
-    ``error + what asking costs (Q-1B 0, Q-7B 0.5) + 100 × dollars``.
-    """
+    """The cost as a formula: ``error + what asking costs (Q-1B 0, Q-7B 0.5) + 100 × dollars``."""
     parts = ["error"]
     betas = expert_betas(table, beta)
     if betas.any():

@@ -72,20 +72,14 @@ class OutcomeTable:
             index = np.flatnonzero(index)
         index = index.astype(np.intp, copy=False)
 
-        def picked(values: FloatArray | None) -> FloatArray | None:
-            return None if values is None else values[index]
-
-        return replace(
-            self,
-            queries=[self.queries[i] for i in index.tolist()],
-            scores=self.scores[index],
-            prices=picked(self.prices),
-            latencies=picked(self.latencies),
-            columns=self.columns.take(index),
-            vectors=picked(self.vectors),
-            findings=(),
-            places=index if self.places is None else self.places[index],
-        )
+        arrays = {
+            name: getattr(self, name) for name in ("scores", "prices", "latencies", "vectors")
+        }
+        taken = {name: array[index] for name, array in arrays.items() if array is not None}
+        places = index if self.places is None else self.places[index]
+        queries = [self.queries[i] for i in index.tolist()]
+        columns = self.columns.take(index)
+        return replace(self, queries=queries, columns=columns, findings=(), places=places, **taken)
 
     def column(self, name: str) -> list[Any]:
         """Values of one of the other columns."""

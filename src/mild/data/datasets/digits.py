@@ -112,7 +112,10 @@ def digits_scenario(
     coverage = SETUPS[setup]
     owner = np.repeat(np.arange(len(coverage)), coverage)
     if experts == "synthetic":
-        answers = _synthetic_answers(owner, labels, rng)
+        # Right on the own classes, uniform over all ten elsewhere (so right one time in ten).
+        guesses = rng.integers(0, N_CLASSES, size=(len(labels), len(coverage)))
+        knows = owner[labels][:, None] == np.arange(len(coverage))
+        answers = np.where(knows, labels[:, None], guesses)
     else:
         answers = _trained_answers(owner, pixels, labels, train_rows, rng)
     betas = coverage_betas(setup, cost)
@@ -143,14 +146,6 @@ def _digits() -> tuple[FloatArray, IntArray]:
     pixels.setflags(write=False)
     labels.setflags(write=False)
     return pixels, labels
-
-
-def _synthetic_answers(owner: IntArray, labels: IntArray, rng: np.random.Generator) -> IntArray:
-    """Right on the own classes, uniform over all ten elsewhere (so right one time in ten)."""
-    n_experts = int(owner.max()) + 1
-    guesses = rng.integers(0, N_CLASSES, size=(len(labels), n_experts))
-    knows = owner[labels][:, None] == np.arange(n_experts)
-    return np.where(knows, labels[:, None], guesses)
 
 
 def _trained_answers(

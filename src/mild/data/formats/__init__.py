@@ -82,29 +82,26 @@ def choose_form(schema: Any, form: str | None, scores: Named) -> str:
 
 def lay_out(schema: Any, form: str, scores: Named, prices: Named, latencies: Named) -> Layout:
     """Columns of a format with a row per query; those that the caller named go before the usual ones."""
-    if form == "plain":
-        layout: Layout | None = Layout("plain", named_scores(schema, scores))
-    else:
-        layout = FORMATS[form].detect(schema)
+    layout = Layout("plain", {}) if form == "plain" else FORMATS[form].detect(schema)
     if layout is None:
         raise DataFileError(
             f"it cannot be read as {FORMATS[form].rule}; found {listed(list(schema.names))}.",
             parameter="form",
         )
-    if scores is not None and form != "plain":
+    if scores is not None or form == "plain":
         named = named_scores(schema, scores)
         layout = replace(layout.of(list(named)), scores=named)
     names, experts = list(schema.names), list(layout.scores)
     notes = list(layout.notes)
-    if prices is not None:
-        found = named_columns("prices", prices, names, experts)
-        layout = replace(layout, prices=found)
-        notes.append(f"prices: {_pairs(found)}")
-    if latencies is not None:
-        found = named_columns("latencies", latencies, names, experts)
-        layout = replace(layout, latencies=found)
+    for what, wanted in (("prices", prices), ("latencies", latencies)):
+        if wanted is None:
+            continue
+        found = named_columns(what, wanted, names, experts)
         units = {"ms" if seconds_per(column) < 1 else "seconds" for column in found.values()}
-        notes.append(f"latencies in {' and '.join(sorted(units))}: {_pairs(found)}")
+        unit = f" in {' and '.join(sorted(units))}" if what == "latencies" else ""
+        pairs = listed([f"{column} for {name}" for name, column in found.items()], 4)
+        notes.append(f"{what}{unit}: {pairs}")
+        layout = replace(layout, **{what: found})
     return replace(layout, notes=tuple(notes))
 
 
@@ -115,7 +112,3 @@ def read_format(table: Any, options: ReadOptions) -> tuple[Any, Layout, list[Fin
         return format.widen(table, options)
     layout = lay_out(table.schema, format.name, options.scores, options.prices, options.latencies)
     return table, layout, []
-
-
-def _pairs(columns: dict[str, str]) -> str:
-    return listed([f"{column} for {name}" for name, column in columns.items()], 4)
