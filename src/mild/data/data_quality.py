@@ -19,17 +19,10 @@ LONG = 1_000_000
 
 @dataclass(frozen=True)
 class Finding:
-    """A property of a table that its user should know about.
+    """A property of a table that its user should know about."""
 
-    Attributes
-    ----------
-    kind : short name, for programs
-    count : number of rows, cells, pairs or experts concerned
-    sentence : the finding in one sentence
-    """
-
-    kind: str
-    count: int
+    kind: str  # short name, for programs
+    count: int  # rows, cells, pairs or experts concerned
     sentence: str
 
     def as_dict(self) -> dict[str, Any]:

@@ -33,12 +33,6 @@ class Recipe:
     Several columns are joined by line breaks, and so are lists of texts. Choices follow, each on its own
     line as ``A. ...``; missing ones are left out.
 
-    Attributes
-    ----------
-    columns : fields of the query; empty where there are only vectors
-    choices : fields of its choices: A, B, C, ..., or ``options`` or ``choices``
-    vectors : field of the vector, or None
-
     Examples
     --------
     >>> recipe = Recipe(("question",), ("A", "B"))
@@ -46,8 +40,8 @@ class Recipe:
     '2 + 2?\\nA. 4\\nB. 5'
     """
 
-    columns: tuple[str, ...]
-    choices: tuple[str, ...] = ()
+    columns: tuple[str, ...]  # empty where there are only vectors
+    choices: tuple[str, ...] = ()  # A, B, C, ..., or "options" or "choices"
     vectors: str | None = None
 
     @property

@@ -64,13 +64,9 @@ def check_file(file: Path, suffixes: Sequence[str] = SUFFIXES) -> str:
 
 
 def read_table(source: Any, texts: Collection[str] = ()) -> Any:
-    """Arrow table with at least one row, of a file or a frame.
+    """Arrow table with at least one row, of a file or of a frame with ``__arrow_c_stream__``.
 
-    Parameters
-    ----------
-    source : path of a .parquet, .csv, .jsonl or .ndjson file, or a frame: anything with
-        ``__arrow_c_stream__``, and older pandas
-    texts : columns of a file that are text whatever they look like: a prompt ``007`` is not a number
+    The columns ``texts`` of a file are text whatever they look like: a prompt ``007`` is not a number.
     """
     if isinstance(source, (str, os.PathLike)):
         file = Path(source)

@@ -25,17 +25,13 @@ class TextFeatures(ABC):
 
     ``state()`` gives JSON-ready settings and arrays, from which ``from_state`` builds it again: a saved
     router needs no pickle.
-
-    Attributes
-    ----------
-    kind : name in ``mild.features.FEATURES``
-    FILES : files saved beside the router -> the setting that holds their SHA-256
-    n_features : number of features; 0 before ``fit``
     """
 
-    kind: ClassVar[str]
-    FILES: ClassVar[Mapping[str, str]] = {}
-    n_features: int = 0
+    kind: ClassVar[str]  # name in mild.features.FEATURES
+    FILES: ClassVar[
+        Mapping[str, str]
+    ] = {}  # file saved beside the router -> setting of its SHA-256
+    n_features: int = 0  # 0 before fit
 
     @abstractmethod
     def fit(self, texts: Iterable[str]) -> Self:

@@ -29,10 +29,7 @@ OTHERS_FRACTION = 0.01
 class DigitsScenario:
     """One expert setup on the digits: a half to train the router on, a half to test it on.
 
-    Attributes
-    ----------
-    setup, experts, cost, random_state : what it was made with
-    train, test : RoutingData; ``rows`` are indices into the 1,797 digits
+    ``rows`` of both are indices into the 1,797 digits.
     """
 
     setup: str

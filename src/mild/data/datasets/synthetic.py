@@ -29,28 +29,16 @@ SKILL = 0.95
 
 @dataclass(frozen=True, eq=False)
 class RoutingData:
-    """Inputs, what the experts answered, and what that cost.
+    """Inputs, what the experts answered, and what that cost."""
 
-    Attributes
-    ----------
-    X : (n_samples, n_features) inputs
-    labels : (n_samples,) true classes
-    predictions : (n_samples, n_experts) classes that the experts answered
-    costs : (n_samples, n_experts) ``1[prediction != label] + beta``
-    betas : (n_experts,) what asking each expert costs
-    expert_names : one name per expert
-    rows : (n_samples,) index of each sample in the data it was taken from
-    expected_costs : (n_samples, n_experts) mean cost given x, where it is known
-    """
-
-    X: FloatArray
-    labels: IntArray
-    predictions: NDArray[Any]
-    costs: FloatArray
-    betas: FloatArray
+    X: FloatArray  # (n_samples, n_features)
+    labels: IntArray  # (n_samples,) true classes
+    predictions: NDArray[Any]  # (n_samples, n_experts) classes that the experts answered
+    costs: FloatArray  # (n_samples, n_experts) 1[prediction != label] + beta
+    betas: FloatArray  # (n_experts,) what asking each expert costs
     expert_names: tuple[str, ...]
-    rows: IntArray
-    expected_costs: FloatArray | None = None
+    rows: IntArray  # (n_samples,) index of each sample in the data it was taken from
+    expected_costs: FloatArray | None = None  # mean cost given x, where it is known
 
     @property
     def n_experts(self) -> int:

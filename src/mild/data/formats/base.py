@@ -74,23 +74,16 @@ class Layout:
 
 @dataclass(frozen=True)
 class Format:
-    """A format of outcome tables.
-
-    Attributes
-    ----------
-    name, title : for options and for messages
-    rule : which columns it has
-    detect : Arrow schema -> the columns of the outcomes, or None if the schema does not fit
-    widen : for a format with a row per query and model, whose ``detect`` gives an empty layout:
-        (table, options) -> table with a row per query, its layout, findings
-    unmarked : whether its columns have no names of their own, so that any other format goes before it
-    """
+    """A format of outcome tables."""
 
     name: str
     title: str
-    rule: str
+    rule: str  # which columns it has
+    # Arrow schema -> the columns of the outcomes, or None if the schema does not fit
     detect: Callable[[Any], Layout | None]
+    # Where there is a row per query and model, and detect gives an empty layout: to a row per query.
     widen: Callable[[Any, ReadOptions], tuple[Any, Layout, list[Finding]]] | None = None
+    # Whether its columns have no names of their own, so that any other format goes before it.
     unmarked: bool = False
 
 
