@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -134,18 +133,15 @@ def _cheapest_and_right(
             return None
         asking = table.prices
     candidates = np.where(right & ~np.isnan(asking), asking, np.inf)
-    lowest = candidates.argmin(axis=1)
-    result = np.zeros_like(right)
-    rows = np.flatnonzero(np.isfinite(candidates.min(axis=1)))
-    result[rows, lowest[rows]] = True
-    return result
+    lowest = candidates.argmin(axis=1)[:, None]
+    return np.isfinite(candidates) & (np.arange(candidates.shape[1]) == lowest)
 
 
 def _means(values: FloatArray | None, asked: BoolArray) -> list[float | None]:
     """Mean of each column over the rows that asked; None where nothing is known."""
     if values is None:
         return [None] * asked.shape[1]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        means = np.nanmean(np.where(asked, values, np.nan), axis=0)
-    return [None if np.isnan(mean) else float(mean) for mean in means]
+    known = asked & ~np.isnan(values)
+    totals = np.where(known, values, 0).sum(axis=0)
+    pairs = zip(totals.tolist(), known.sum(axis=0).tolist(), strict=True)
+    return [total / count if count else None for total, count in pairs]
