@@ -70,8 +70,8 @@ def outcome_costs(
             row, expert = (int(index) for index in unknown[0])
             raise InvalidInputError(
                 f"{parameter} needs the {what} of every answer; {counted(len(unknown), 'is', 'are')} "
-                f"unknown, such as row {table.place(row)} of {table.expert_names[expert]!r}. Fill them "
-                f"in, or leave out these rows or experts.",
+                f"unknown, such as row {table.row_number(row)} of {table.expert_names[expert]!r}. "
+                f"Fill them in, or leave out these rows or experts.",
                 parameter=parameter,
             )
         costs = costs + weight * values
@@ -100,7 +100,7 @@ def expert_betas(table: OutcomeTable, beta: Mapping[str, float] | None) -> Float
     return np.array([betas.get(name, 0.0) for name in table.expert_names])
 
 
-def cost_words(
+def cost_formula(
     table: OutcomeTable,
     *,
     beta: Mapping[str, float] | None = None,

@@ -57,17 +57,17 @@ def check_range(
     low: float,
     high: float,
     remedy: str,
-    places: IntArray | None = None,
+    row_numbers: IntArray | None = None,
 ) -> None:
     """Refuse numbers outside [low, high] and infinity, with their count and an example; NaN is allowed.
 
-    ``places`` are the row numbers in the file, where they differ from those of ``values``.
+    ``row_numbers`` are the row numbers in the file, where they differ from those of ``values``.
     """
     outside = np.isinf(values) | (values < low) | (values > high)
     count = int(outside.sum())
     if count:
         row, expert = (int(index) for index in np.argwhere(outside)[0])
-        place = row if places is None else places[row]
+        place = row if row_numbers is None else row_numbers[row]
         rule = f"lie in [{low:g}, {high:g}]" if np.isfinite(high) else "be finite and not negative"
         raise DataFileError(
             f"{what} must {rule}; {counted(count, 'cell does', 'cells do')} not, such as "
@@ -77,7 +77,7 @@ def check_range(
 
 
 @dataclass(frozen=True)
-class Cells:
+class ScoreCounts:
     """Counts over scores; the counts of the pieces of a table add up to those of the table."""
 
     rows: int
@@ -88,7 +88,7 @@ class Cells:
     high: FloatArray
 
     @classmethod
-    def of(cls, scores: FloatArray) -> Cells:
+    def of(cls, scores: FloatArray) -> ScoreCounts:
         """Counts of scores (n, p), NaN where an expert was not asked."""
         asked = ~np.isnan(scores)
         several = asked.sum(axis=1) > 1
@@ -102,8 +102,8 @@ class Cells:
             np.fmax.reduce(scores, axis=0, initial=-np.inf),
         )
 
-    def __add__(self, other: Cells) -> Cells:
-        return Cells(
+    def __add__(self, other: ScoreCounts) -> ScoreCounts:
+        return ScoreCounts(
             self.rows + other.rows,
             self.asked + other.asked,
             self.complete + other.complete,
@@ -184,7 +184,7 @@ def examine(
                 f"{lengths.max(initial=0):,}.",
             ),
         ]
-    found += Cells.of(scores).findings(expert_names)
+    found += ScoreCounts.of(scores).findings(expert_names)
     unknown = 0 if prices is None else int((np.isnan(prices) & ~np.isnan(scores)).sum())
     words = (
         f"{counted(unknown, 'answer has', 'answers have')} no price: a price weight cannot be used before "

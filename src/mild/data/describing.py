@@ -14,7 +14,7 @@ from mild.metrics import best_constant, constant_losses, oracle_loss, oracle_sha
 #: A soft score from here on counts as a right answer.
 RIGHT = 0.5
 #: The headroom is not given over fewer rows in which every expert was asked.
-HANDFUL = 5
+MIN_COMPLETE_ROWS = 5
 
 
 def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
     - compared: ``rows`` in which every expert was asked, and the ``rule`` in words
     - oracle, best_constant, headroom: mean costs and accuracies over these rows, for means over different
       rows cannot be compared; None, but for the expert of the lowest mean cost, where cells are missing
-      and fewer than ``HANDFUL`` rows have all
+      and fewer than ``MIN_COMPLETE_ROWS`` rows have all
     - all_right, all_wrong: share of the rows in which the experts asked all are; some_right: the rest,
       where routing can tell
     - imbalance: largest and smallest of the oracle's shares, and their entropy (1 is even)
@@ -50,7 +50,7 @@ def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
     alone = right & (right.sum(axis=1) == 1)[:, None] & (asked.sum(axis=1) > 1)[:, None]
     losses = constant_losses(costs)
     complete = np.asarray(asked.all(axis=1))
-    enough = bool(complete.all()) or int(complete.sum()) >= HANDFUL
+    enough = bool(complete.all()) or int(complete.sum()) >= MIN_COMPLETE_ROWS
     shares = oracle_shares(costs[complete] if enough else costs)
     oracle: dict[str, Any] = {"cost": None, "accuracy": None}
     best = {"expert": table.expert_names[int(losses.argmin())], **oracle}
@@ -116,7 +116,7 @@ def _over(complete: BoolArray) -> list[Finding]:
         return []
     every = f"{counted(count, 'row')} of {rows:,} in which every expert was asked"
     words = f"What routing could gain is taken over the {every}."
-    if count < HANDFUL:
+    if count < MIN_COMPLETE_ROWS:
         verb = "is" if count == 1 else "are"
         words = f"What routing could gain is not said: there {verb} only {every}."
     return [Finding("compared", count, words)]

@@ -44,7 +44,7 @@ class OutcomeTable:
     explanation : how the source was read, in one sentence
     findings : what its user should know about it
     recipe : which columns make the query, and how; None if that is not known
-    places : (n_samples,) row numbers in the file; None where they are those of the table
+    row_numbers : (n_samples,) row numbers in the file; None where they are those of the table
     """
 
     queries: list[str]
@@ -58,7 +58,7 @@ class OutcomeTable:
     explanation: str = ""
     findings: tuple[Finding, ...] = ()
     recipe: Recipe | None = None
-    places: IntArray | None = None
+    row_numbers: IntArray | None = None
 
     @property
     def rows(self) -> int:
@@ -76,10 +76,14 @@ class OutcomeTable:
             name: getattr(self, name) for name in ("scores", "prices", "latencies", "vectors")
         }
         taken = {name: array[index] for name, array in arrays.items() if array is not None}
-        places = index if self.places is None else self.places[index]
-        queries = [self.queries[i] for i in index.tolist()]
-        columns = self.columns.take(index)
-        return replace(self, queries=queries, columns=columns, findings=(), places=places, **taken)
+        return replace(
+            self,
+            queries=[self.queries[i] for i in index.tolist()],
+            columns=self.columns.take(index),
+            findings=(),
+            row_numbers=index if self.row_numbers is None else self.row_numbers[index],
+            **taken,
+        )
 
     def column(self, name: str) -> list[Any]:
         """Values of one of the other columns."""
@@ -91,9 +95,9 @@ class OutcomeTable:
         values: list[Any] = self.columns[name].to_pylist()
         return values
 
-    def place(self, row: int) -> int:
+    def row_number(self, row: int) -> int:
         """Number of a row in the file, for messages."""
-        return row if self.places is None else int(self.places[row])
+        return row if self.row_numbers is None else int(self.row_numbers[row])
 
     def fingerprint(self) -> str:
         """SHA-256 over queries, experts, scores, prices, latencies and vectors, as 64 digits.
@@ -215,15 +219,15 @@ def build_outcomes(
     all_taken = layout.taken
     if options.experts is not None:
         layout = layout.of(match_experts(options.experts, list(layout.scores)))
-    places = None if first is None else np.arange(first, first + table.num_rows)
-    scores = _matrix("scores", table, layout, places)
+    row_numbers = None if first is None else np.arange(first, first + table.num_rows)
+    scores = _matrix("scores", table, layout, row_numbers)
     if not is_piece:
         layout, scores, silent = _asked_experts(layout, scores)
         findings += silent
     rows = np.asarray(~np.isnan(scores).all(axis=1))
     if lost := len(rows) - int(rows.sum()):
         table, scores = table.filter(rows), scores[rows]
-        places = np.flatnonzero(rows) if places is None else places[rows]
+        row_numbers = np.flatnonzero(rows) if row_numbers is None else row_numbers[rows]
         findings.append(unasked_rows(lost))
     query = vectors = None
     if contents and table.num_rows > 0:
@@ -236,8 +240,8 @@ def build_outcomes(
                 parameter="query",
             )
     queries = [""] * table.num_rows if query is None else query_texts(table, query)
-    prices = _matrix("prices", table, layout, places) if layout.prices else None
-    latencies = _matrix("latencies", table, layout, places) if layout.latencies else None
+    prices = _matrix("prices", table, layout, row_numbers) if layout.prices else None
+    latencies = _matrix("latencies", table, layout, row_numbers) if layout.latencies else None
     if latencies is not None:
         units = [seconds_per(layout.latencies.get(name, "")) for name in layout.scores]
         # To the nanosecond: milliseconds that were written and read again are the same.
@@ -255,12 +259,12 @@ def build_outcomes(
         prices,
         latencies,
         table.select([name for name in table.column_names if name not in used]),
-        None if vectors is None else read_vectors(table, vectors, places),
+        None if vectors is None else read_vectors(table, vectors, row_numbers),
         layout.form,
         explanation(layout, len(queries), query, vectors),
         () if is_piece else tuple(findings),
         replace(query or Recipe(()), vectors=vectors),
-        places,
+        row_numbers,
     )
 
 
@@ -270,14 +274,14 @@ def explanation(layout: Layout, rows: int, query: Recipe | None, vectors: str | 
     parts = [
         f"read as {FORMATS[layout.form].title}: {counted(len(layout.scores), 'expert')}, "
         f"{counted(rows, 'query', 'queries')}{' with ' + ' and '.join(costs) if costs else ''}",
-        "there is no query, only vectors" if query is None else query.words,
+        "there is no query, only vectors" if query is None else query.description,
     ]
     if vectors is not None:
         parts.append(f"vectors are column {vectors!r}")
     return f"{'; '.join([*parts, *layout.notes])}."
 
 
-def _matrix(what: str, table: Any, layout: Layout, places: IntArray | None) -> FloatArray:
+def _matrix(what: str, table: Any, layout: Layout, row_numbers: IntArray | None) -> FloatArray:
     """Columns side by side, one per expert; NaN where an expert has none."""
     columns: dict[str, str] = getattr(layout, what)
     matrix = np.full((table.num_rows, len(layout.scores)), np.nan)
@@ -286,7 +290,7 @@ def _matrix(what: str, table: Any, layout: Layout, places: IntArray | None) -> F
             matrix[:, k] = numbers(columns[name], table[columns[name]])
     names = [columns.get(name, name) for name in layout.scores]
     high, remedy = (1, RESCALE) if what == "scores" else (np.inf, "Leave out what is unknown.")
-    check_range(what, matrix, names, 0, high, remedy, places)
+    check_range(what, matrix, names, 0, high, remedy, row_numbers)
     return matrix
 
 

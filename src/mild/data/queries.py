@@ -45,8 +45,8 @@ class Recipe:
     vectors: str | None = None
 
     @property
-    def words(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """How the query is made, as a part of a sentence."""
         shown = " and ".join(repr(name) for name in self.columns)
         words = f"the query is column{'s' if len(self.columns) > 1 else ''} {shown}"
         if not self.choices:

@@ -32,17 +32,17 @@ def find_vectors(table: Any) -> str | None:
     return None
 
 
-def read_vectors(table: Any, name: str, places: IntArray | None = None) -> FloatArray:
+def read_vectors(table: Any, name: str, row_numbers: IntArray | None = None) -> FloatArray:
     """Vectors of equal length, finite, as (n_samples, n_features) float32.
 
-    A CSV holds them as JSON: ``"[0.5, 1.0]"``. ``places`` are the row numbers in the file, where they
+    A CSV holds them as JSON: ``"[0.5, 1.0]"``. ``row_numbers`` are the row numbers in the file, where they
     differ from those of the table.
     """
-    places = np.arange(table.num_rows) if places is None else places
+    row_numbers = np.arange(table.num_rows) if row_numbers is None else row_numbers
     choose_columns("vectors", [name], list(table.column_names))
     column = table[name]
     if is_string(column.type):
-        column = _parse(name, column, places)
+        column = _parse(name, column, row_numbers)
     if not _is_vector(column.type):
         raise no_vectors(name, column.type)
     if pa.types.is_fixed_size_binary(column.type) and column.type.byte_width % 4:
@@ -55,7 +55,8 @@ def read_vectors(table: Any, name: str, places: IntArray | None = None) -> Float
     if odd.size:
         raise DataFileError(
             f"vectors must all have the same length; {odd.size:,} row(s) of column {name!r} do not, "
-            f"such as row {places[odd[0]]} with {lengths[odd[0]]} where row {places[0]} has {lengths[0]}."
+            f"such as row {row_numbers[odd[0]]} with {lengths[odd[0]]} where row {row_numbers[0]} has "
+            f"{lengths[0]}."
         )
     # Copied, so that it can be written to.
     parts = [vector_matrix(chunk, int(lengths[0])) for chunk in column.chunks if len(chunk)]
@@ -64,7 +65,7 @@ def read_vectors(table: Any, name: str, places: IntArray | None = None) -> Float
     if bad.any():
         raise DataFileError(
             f"vectors must be finite; {int(bad.sum()):,} row(s) of column {name!r} are not, such as "
-            f"row {places[bad][0]}."
+            f"row {row_numbers[bad][0]}."
         )
     return vectors
 
@@ -113,9 +114,9 @@ def _is_vector(kind: Any) -> bool:
     return column_kind(kind) == "vectors" and not truths
 
 
-def _parse(name: str, column: Any, places: IntArray) -> Any:
+def _parse(name: str, column: Any, row_numbers: IntArray) -> Any:
     rows = []
-    for place, text in zip(places, column.to_pylist(), strict=True):
+    for place, text in zip(row_numbers, column.to_pylist(), strict=True):
         try:
             rows.append(json.loads(text or ""))
         except ValueError as error:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 
 from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.core.costs import cheapest, cost_matrix
@@ -93,9 +92,9 @@ def class_densities(x: ArrayLike) -> FloatArray:
 def expert_accuracies(x: ArrayLike) -> FloatArray:
     """Probability that each expert of ``one_dimensional`` is right at x: (n, 3), cheapest first."""
     points = np.asarray(x, dtype=np.float64)
-    cheap = 0.45 + 0.47 * expit((points - 7.2) / 0.25)
+    cheap = 0.45 + 0.47 / (1 + np.exp((7.2 - points) / 0.25))
     middling = 0.40 + 0.55 * np.exp(-0.5 * ((points - 4.6) / 0.8) ** 2)
-    dear = 0.97 - 0.52 * expit((points - 8.0) / 0.25)
+    dear = 0.97 - 0.52 / (1 + np.exp((8.0 - points) / 0.25))
     return np.column_stack([cheap, middling, dear])
 
 

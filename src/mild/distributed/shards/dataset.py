@@ -187,7 +187,7 @@ def concatenate(tables: Sequence[OutcomeTable]) -> OutcomeTable:
         vectors=stacked("vectors"),
         columns=pa.concat_tables([table.columns for table in tables]),
         # The rows come from several files: no row number applies.
-        places=None,
+        row_numbers=None,
     )
 
 
