@@ -101,7 +101,8 @@ def lay_out(schema: Any, form: str, scores: Named, prices: Named, latencies: Nam
         unit = f" in {' and '.join(sorted(units))}" if what == "latencies" else ""
         pairs = listed([f"{column} for {name}" for name, column in found.items()], 4)
         notes.append(f"{what}{unit}: {pairs}")
-        layout = replace(layout, **{what: found})
+        changed: dict[str, Any] = {what: found}
+        layout = replace(layout, **changed)
     return replace(layout, notes=tuple(notes))
 
 
