@@ -27,8 +27,8 @@ from mild.data.data_quality import duplicate_groups
 from mild.data.splits import Split, bundles, folds, random_splits
 from mild.errors import DataFileError, InvalidInputError, check_option
 from mild.features import make_features
-from mild.features.embedding import flat_scale
-from mild.features.model_files import digest_files, model_folder
+from mild.features.base import flat_scale
+from mild.features.pretrained import digest_files, model_folder
 from mild.metrics import shuffled_control
 from mild.routers.linear import LinearRouter
 from mild.routers.targets import LDAM_SCALE

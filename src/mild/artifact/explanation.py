@@ -14,7 +14,7 @@ from mild.artifact.loaded import LoadedRouter
 from mild.core.arrays import FloatArray
 from mild.errors import UnsupportedError
 from mild.features import HashingFeatures, TextFeatures
-from mild.features.hashing.terms import shorten
+from mild.features.terms import shorten
 from mild.policies import LinearCostPolicy, LinearPolicy, Policy, StandardizedPolicy
 
 __all__ = ["Evidence", "Explanation", "explain"]

@@ -13,8 +13,8 @@ from mild.artifact.state import State
 from mild.errors import ArtifactError
 from mild.features import FEATURES, OnnxFeatures
 from mild.features.encoder import POOLINGS
-from mild.features.hashing.features import LIMITS, VERSION
-from mild.features.hashing.terms import NUMBER_NAMES
+from mild.features.hashing import LIMITS, VERSION
+from mild.features.terms import NUMBER_NAMES
 
 __all__ = ["TEXT_DTYPES", "TEXT_PREFIX", "check_text_state"]
 

@@ -70,7 +70,7 @@ def describe(
       mild data describe log.csv --query task --scores "acc_*" --prices "usd_*"
     """
     from mild.data import (
-        cost_words,
+        cost_formula,
         describe_outcomes,
         expert_betas,
         outcome_costs,
@@ -85,7 +85,7 @@ def describe(
         "file": file,
         "fingerprint": table.fingerprint(),
         "cost": {
-            "words": cost_words(table, beta=betas, **weights),
+            "words": cost_formula(table, beta=betas, **weights),
             "beta": dict(zip(table.expert_names, expert_betas(table, betas), strict=True)),
             **weights,
         },

@@ -16,7 +16,8 @@ from typing import Any
 import pyarrow as pa
 from filelock import FileLock, Timeout
 
-from mild.data.location import is_local, reason
+from mild.data.parquet_files import is_local
+from mild.data.tables import reason
 from mild.errors import DataFileError, OutputExistsError
 
 __all__ = ["LOCK_FILE", "STALE", "file_lock", "locked"]

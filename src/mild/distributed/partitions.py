@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from mild.data.data_quality import counted
-from mild.data.footers import runs
-from mild.data.location import FoundFile, found_file, is_local, reason, shown, system_of
-from mild.data.vectors import check_kind
+from mild.data.parquet_files import FoundFile, check_kind, found_file, is_local, runs, system_of
+from mild.data.tables import reason, shown
 from mild.errors import DataFileError
 
 __all__ = ["Partition", "changed", "check_same_columns", "cut", "read_batches"]

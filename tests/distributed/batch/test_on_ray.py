@@ -14,7 +14,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from batch_cases import damage, make_vectors, running_tasks, write_file
-from mild.data.location import FoundFile
+from mild.data.parquet_files import FoundFile
 from mild.distributed.batch import on_ray, route_dataset
 from mild.distributed.partitions import Partition
 from mild.errors import DataFileError, InvalidInputError, MissingExtraError

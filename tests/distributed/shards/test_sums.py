@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler
 
-from mild.data.location import FoundFile
+from mild.data.parquet_files import FoundFile
 from mild.distributed.partitions import Partition
 from mild.distributed.shards import sums as module
 from mild.distributed.shards.sums import CostStats, Moments, TargetSums, merged_marks

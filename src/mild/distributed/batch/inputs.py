@@ -12,17 +12,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mild.artifact import LoadedRouter
-from mild.data.arrow import is_numeric, numbers
-from mild.data.columns import choose_columns
-from mild.data.queries import choose_query, is_text, query_texts
-from mild.data.recipe import Recipe
-from mild.data.vectors import (
-    VECTOR_NAMES,
-    column_kind,
-    no_vectors,
-    vector_lengths,
-    vector_matrix,
-)
+from mild.data.queries import Recipe, choose_query, query_texts
+from mild.data.tables import choose_columns, column_kind, is_numeric, is_text, numbers
+from mild.data.vectors import VECTOR_NAMES, no_vectors, vector_lengths, vector_matrix
 from mild.errors import DataFileError, InvalidInputError, listed
 
 __all__ = ["Inputs", "RowError", "check_vectors", "choose_inputs", "vector_rows"]

@@ -13,7 +13,7 @@ from mild.artifact import LoadedRouter
 from mild.artifact.deciding import decide_all
 from mild.artifact.prices import Prices
 from mild.core.decisions import DECISIONS
-from mild.data.location import open_system
+from mild.data.parquet_files import open_system
 from mild.distributed.batch.inputs import Inputs
 from mild.errors import InvalidInputError, UnsupportedError, check_option
 from mild.policies import Policy, ScorePolicy, StandardizedPolicy

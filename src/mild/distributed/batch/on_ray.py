@@ -25,7 +25,7 @@ from pyarrow import fs
 from threadpoolctl import threadpool_limits
 
 from mild.artifact import LoadedRouter, load
-from mild.data.location import open_system
+from mild.data.parquet_files import open_system
 from mild.distributed.batch.job import Job, prepare
 from mild.distributed.batch.routing import RoutedPartition, route_partition
 from mild.distributed.partitions import Partition

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from mild.artifact import LoadedRouter
 from mild.artifact.deciding import decide_all
-from mild.data.location import is_local, open_system, reason, shown
+from mild.data.parquet_files import is_local, open_system
+from mild.data.tables import reason, shown
 from mild.distributed.batch.inputs import RowError
 from mild.distributed.batch.job import EXPERT, Job
 from mild.distributed.partitions import Partition, read_batches

@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from mild.artifact import load
-from mild.data.columns import choose_columns
 from mild.data.data_quality import counted
-from mild.data.footers import looked_at
-from mild.data.location import FoundFile, covers, find_files, shown
-from mild.data.vectors import column_kind
+from mild.data.parquet_files import FoundFile, covers, find_files, read_footers
+from mild.data.tables import choose_columns, column_kind, shown
 from mild.distributed.batch.inputs import choose_inputs
 from mild.distributed.batch.job import BatchOptions, Job, output_schema, prepare
 from mild.distributed.batch.local import route_here
@@ -125,7 +123,7 @@ def route_dataset(
             f"the folder to write to must not lie within the input; {output.out} does. Choose another.",
             parameter="out",
         )
-    (schema,) = looked_at(source, files[:1], lambda file, metadata, schema: schema)
+    (schema,) = read_footers(source, files[:1], lambda file, metadata, schema: schema)
     inputs = choose_inputs(router, schema, options.query, options.vectors, options.features)
     if options.keep:
         choose_columns("keep", list(options.keep), list(schema.names))
@@ -201,7 +199,7 @@ def _cut(job: Job, files: Sequence[FoundFile], schema: Any) -> list[Partition]:
             raise DataFileError(f"{file.path}: {error}") from error
         return metadata
 
-    footers = looked_at(job.source, files, check)
+    footers = read_footers(job.source, files, check)
     limit = job.options.partition_bytes
     return cut(job.source, files, footers, set(job.columns), most_bytes=limit)
 

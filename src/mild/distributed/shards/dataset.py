@@ -13,16 +13,13 @@ import pyarrow as pa
 from mild.artifact.expert_names import match_experts
 from mild.core.arrays import FloatArray
 from mild.data import OutcomeTable
-from mild.data.arrow import unreadable
-from mild.data.footers import looked_at
 from mild.data.formats import choose_form, lay_out
-from mild.data.formats.layout import Layout
-from mild.data.location import FoundFile, find_files
+from mild.data.formats.base import Layout
 from mild.data.outcomes import ReadOptions, build_outcomes, explanation
-from mild.data.queries import choose_query
-from mild.data.recipe import Recipe
-from mild.data.sources import sound
-from mild.data.vectors import VECTOR_NAMES, column_kind
+from mild.data.parquet_files import FoundFile, find_files, read_footers
+from mild.data.queries import Recipe, choose_query
+from mild.data.tables import column_kind, unreadable, validate_columns
+from mild.data.vectors import VECTOR_NAMES
 from mild.distributed.partitions import Partition, check_same_columns, cut, read_batches
 from mild.errors import DataFileError, InvalidInputError, OptionError, listed
 
@@ -93,7 +90,7 @@ class Dataset:
         columns = sorted(self.shape.kinds if contents else self.shape.layout.taken)
         with naming(partition.path):
             for first, batch in read_batches(self.source, partition, columns, PIECE_ROWS):
-                table = sound(pa.Table.from_batches([batch]))
+                table = validate_columns(pa.Table.from_batches([batch]))
                 yield build_outcomes(table, self.wanted, first, contents)
 
 
@@ -116,7 +113,7 @@ def open_dataset(source: str, wanted: ReadOptions) -> Dataset:
         with naming(file.path):
             return _shape(schema, wanted), metadata
 
-    found = looked_at(source, files, look)
+    found = read_footers(source, files, look)
     shape = found[0][0]
     for file, (other, _) in zip(files, found, strict=True):
         check_same_columns(files[0].path, shape.kinds, file.path, other.kinds)
@@ -190,7 +187,7 @@ def concatenate(tables: Sequence[OutcomeTable]) -> OutcomeTable:
         vectors=stacked("vectors"),
         columns=pa.concat_tables([table.columns for table in tables]),
         # The rows come from several files: no row number applies.
-        places=None,
+        row_numbers=None,
     )
 
 

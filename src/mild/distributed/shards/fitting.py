@@ -17,7 +17,7 @@ from mild.artifact import save
 from mild.artifact.sources import source_of
 from mild.core.arrays import IntArray
 from mild.data import OutcomeTable
-from mild.data.data_quality import Cells, Finding, unasked_rows
+from mild.data.data_quality import Finding, ScoreCounts, unasked_rows
 from mild.distributed.shards.dataset import Dataset, concatenate
 from mild.distributed.shards.solving import Sample, check_router, chosen_rows, solve_sharded
 from mild.distributed.shards.sums import CostStats, Moments, merged_marks
@@ -27,7 +27,7 @@ from mild.errors import InvalidInputError
 from mild.evaluation.tasks import CostTerms, Task, contents, make_task, task_notes
 from mild.evaluation.tasks.training_queries import TrainingQueryIndex
 from mild.features import TextFeatures, make_features
-from mild.features.embedding import scale_rows
+from mild.features.base import scale_rows
 from mild.features.hashing import HashingFeatures
 from mild.metrics import expert_shares
 from mild.policies import ConstantPolicy
@@ -174,7 +174,7 @@ class _Fit:
         found = in_order([own for own, _ in answers])
         self.rows = {n: stats.rows for n, (stats, _) in zip(numbers, found, strict=True)}
         self.stats: CostStats = reduce(add, [stats for stats, _ in found])
-        self.cells: Cells = reduce(add, [cells for _, cells in found])
+        self.cells: ScoreCounts = reduce(add, [cells for _, cells in found])
         self.counts = [counts for _, counts in answers if counts is not None]
         if self.stats.rows < 2:
             raise InvalidInputError(

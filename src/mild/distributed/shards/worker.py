@@ -21,7 +21,7 @@ import numpy as np
 from mild.artifact import fingerprint
 from mild.core.arrays import FloatArray, IntArray
 from mild.data import OutcomeTable
-from mild.data.data_quality import Cells
+from mild.data.data_quality import ScoreCounts
 from mild.distributed.partitions import Partition, changed
 from mild.distributed.shards.dataset import PIECE_ROWS, Dataset, concatenate, naming
 from mild.distributed.shards.sums import CostStats, Moments, TargetSums, merged_marks
@@ -179,17 +179,17 @@ class ShardWorker:
 
     def survey(
         self, step: HashingFeatures | None
-    ) -> tuple[list[tuple[int, tuple[CostStats, Cells]]], Any]:
+    ) -> tuple[list[tuple[int, tuple[CostStats, ScoreCounts]]], Any]:
         """Costs and scores of each partition; term counts of all texts, for a step that needs them."""
         counts = _Total()
 
-        def look(part: Partition) -> tuple[CostStats, Cells]:
+        def look(part: Partition) -> tuple[CostStats, ScoreCounts]:
             nothing = np.zeros((0, len(self.dataset.expert_names)))
-            stats, cells = CostStats.of(nothing), Cells.of(nothing)
+            stats, cells = CostStats.of(nothing), ScoreCounts.of(nothing)
             for piece in self.dataset.read(part, contents=step is not None):
                 with naming(part.path):
                     stats += CostStats.of(self.terms.costs(piece))
-                cells += Cells.of(piece.scores)
+                cells += ScoreCounts.of(piece.scores)
                 if step is not None and piece.rows:
                     counts.add(step.count(piece.queries))
             return stats, cells
@@ -350,7 +350,7 @@ def _transformed(step: TextFeatures, piece: OutcomeTable) -> FloatArray:
     width = piece.vectors.shape[1]
     if width != step.n_features:
         raise DataFileError(
-            f"vectors must have {step.n_features} numbers, as those before; row {piece.place(0)} has "
+            f"vectors must have {step.n_features} numbers, as those before; row {piece.row_number(0)} has "
             f"{width}."
         )
     return step.transform(piece.vectors)

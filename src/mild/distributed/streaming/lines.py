@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from mild.data.recipe import Recipe, RecipeError, type_name
+from mild.data.queries import Recipe, RecipeError, type_name
 from mild.distributed.streaming.blocks import LONGEST_LINE
 from mild.errors import OptionError, check_option
 

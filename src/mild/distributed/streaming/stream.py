@@ -15,7 +15,7 @@ from mild.artifact import LoadedRouter, load
 from mild.artifact.answers import Answers, error_line
 from mild.artifact.deciding import decide_all
 from mild.artifact.prices import Prices
-from mild.data.recipe import Recipe
+from mild.data.queries import Recipe
 from mild.distributed.processes import process_pool
 from mild.distributed.streaming.blocks import BLOCK_BYTES, Block, read_blocks
 from mild.distributed.streaming.lines import FORMATS, BadLineError, LineFormat, Query, find_format

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from mild.data.sources import load_file
+from mild.data.tables import read_table
 from mild.errors import DataFileError
 
 __all__ = [
@@ -191,7 +191,7 @@ def read_errors(path: Path, id_column: str) -> dict[str, float]:
 
 def _load(path: Path, texts: tuple[str, ...]) -> Any:
     try:
-        return load_file(path, texts)
+        return read_table(path, texts)
     except DataFileError as error:
         raise DataFileError(f"{path}: {error}") from error
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mild.artifact import LoadedRouter
 from mild.core.arrays import FloatArray, IntArray
-from mild.data import OutcomeTable, cost_words, duplicate_groups, expert_betas, outcome_costs
+from mild.data import OutcomeTable, cost_formula, duplicate_groups, expert_betas, outcome_costs
 from mild.data.data_quality import examine
 from mild.data.splits import bundles
 from mild.errors import InvalidInputError, listed
@@ -60,7 +60,7 @@ class CostTerms:
 
     def words(self, table: OutcomeTable) -> str:
         """The cost as a formula for people."""
-        return cost_words(table, **self._options())
+        return cost_formula(table, **self._options())
 
     def spelled(self, table: OutcomeTable) -> CostTerms:
         """The same with every expert by its full name."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from mild.core.arrays import FloatArray, IntArray
 from mild.features.base import Rows
-from mild.features.tokens import Ids, batches_by_length, padded
+from mild.features.pretrained import Ids, batches_by_length, padded
 from mild.policies import Decoder
 from mild.routers.neural.problem import Problem
 from mild.routers.targets import Targets

@@ -15,7 +15,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from mild.errors import DataFileError, MissingExtraError
-from mild.features.model_files import model_folder
+from mild.features.pretrained import model_folder
 
 __all__ = ["Pretrained", "find_folder", "load_pretrained"]
 

@@ -16,7 +16,7 @@ from mild.core.costs import cheapest
 from mild.errors import InvalidInputError, check_option
 from mild.features import OnnxFeatures
 from mild.features.base import Rows, check_texts
-from mild.features.tokens import Tokens
+from mild.features.pretrained import Tokens
 from mild.policies import Decoder, LinearPolicy
 from mild.routers.base import SurrogateRouter
 from mild.routers.linear import LinearRouter

@@ -14,7 +14,7 @@ from mild.errors import ArtifactError, MissingExtraError
 from mild.features import EncoderFeatures, OnnxFeatures
 from mild.features.encoder import RunningEncoder, find_encoder
 from mild.features.onnx import ENCODER_FILE, INPUTS
-from mild.features.tokens import Tokens
+from mild.features.pretrained import Tokens
 
 if TYPE_CHECKING:
     from mild.routers.transformer.network import PooledEncoder

@@ -1,32 +1,28 @@
-"""Files of a dataset by path, folder, pattern or address, on any file system that pyarrow knows."""
+"""Parquet files of a dataset: found by path, folder, pattern or address, and their footers."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.parquet as parquet
 from pyarrow import fs
 
+from mild.data.tables import check_names, naming, reason, shown, unreadable
 from mild.errors import DataFileError
 
-__all__ = [
-    "FoundFile",
-    "covers",
-    "find_files",
-    "found_file",
-    "is_local",
-    "open_system",
-    "reason",
-    "shown",
-    "system_of",
-]
-
 SUFFIXES = (".parquet", ".parq", ".pq")
+#: Files that are read in parallel: on an object store each takes a tenth of a second.
+READERS = 16
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -44,26 +40,17 @@ def found_file(info: Any) -> FoundFile:
 
 
 def open_system(address: str) -> tuple[Any, str]:
-    """The file system of an address, and the path on it; a plain path is a local one.
-
-    Examples
-    --------
-    >>> system, path = open_system("/data/queries")
-    >>> system.type_name, path
-    ('local', '/data/queries')
-    """
+    """The file system of an address, and the path on it; a plain path is a local one."""
     if "://" not in address:
         return fs.LocalFileSystem(), os.path.abspath(address)
-    return _connected(address)
-
-
-@lru_cache(maxsize=16)
-def _connected(address: str) -> tuple[Any, str]:
     try:
-        system, path = fs.FileSystem.from_uri(address)
+        system, path = _connect(address)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DataFileError(f"cannot open {shown(address)}: {reason(error)}.") from error
     return system, path
+
+
+_connect = lru_cache(maxsize=16)(fs.FileSystem.from_uri)
 
 
 def system_of(source: str) -> Any:
@@ -118,13 +105,7 @@ def find_files(source: str) -> list[FoundFile]:
 
 
 def covers(source: str, system: Any, path: str) -> bool:
-    """Whether a file at this path would be one of ``find_files(source)``.
-
-    Examples
-    --------
-    >>> covers("/data/*.parquet", fs.LocalFileSystem(), "/data/part-00000.parquet")
-    True
-    """
+    """Whether a file at this path would be one of ``find_files(source)``."""
     base, pattern = _split(source)
     own, folder = open_system(base)
     start = f"{folder.rstrip('/')}/"
@@ -166,24 +147,48 @@ def _matches(parts: list[str], wanted: list[str]) -> bool:
     return bool(parts) and fnmatchcase(parts[0], wanted[0]) and _matches(parts[1:], wanted[1:])
 
 
-def shown(address: str) -> str:
-    """An address without user name and password.
+def read_footers(
+    source: str, files: Sequence[FoundFile], look: Callable[[FoundFile, Any, Any], T]
+) -> list[T]:
+    """``look(file, metadata, schema)`` of every file's footer, in the order of the files.
 
-    Examples
-    --------
-    >>> shown("s3://key:secret@bucket/queries")
-    's3://bucket/queries'
+    The schema is Arrow's, with categories decoded. A file that cannot be read, or has two columns of one
+    name, is refused by its name.
     """
-    return re.sub(r"://[^/\s@]*@", "://", address)
+    system = system_of(source)
+
+    def read(file: FoundFile) -> T:
+        try:
+            with system.open_input_file(file.path) as stream:
+                opened = parquet.ParquetFile(stream)
+                metadata, schema = opened.metadata, opened.schema_arrow
+        except (pa.ArrowException, OSError) as error:
+            raise DataFileError(f"{file.path}: {unreadable('.parquet', error)}") from error
+        with naming(file.path):
+            check_names(schema.names)
+        kinds = (kind.value_type if pa.types.is_dictionary(kind) else kind for kind in schema.types)
+        return look(file, metadata, pa.schema(zip(schema.names, kinds, strict=True)))
+
+    with ThreadPoolExecutor(READERS) as pool:
+        return list(pool.map(read, files))
 
 
-def reason(error: Exception) -> str:
-    """The reason of an error, as the end of a sentence.
+def runs(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
+    """Ranges (start, stop) of neighbours whose sizes add up to at most ``most``, or of one alone."""
+    start, total = 0, 0
+    for place, size in enumerate(sizes):
+        if place > start and total + size > most:
+            yield start, place
+            start, total = place, 0
+        total += size
+    if start < len(sizes):
+        yield start, len(sizes)
 
-    Examples
-    --------
-    >>> reason(FileNotFoundError(2, "No such file or directory", "x"))
-    'No such file or directory'
-    """
-    text = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
-    return shown(text.splitlines()[0].rstrip(".")[:200])
+
+def check_kind(name: str, first: tuple[str, str], other: tuple[str, str]) -> None:
+    """Refuse a column of another kind than in the first file; arguments are (file, kind)."""
+    (first_file, ours), (file, theirs) = first, other
+    if ours != theirs and "nothing" not in (ours, theirs):
+        raise DataFileError(
+            f"{file}: column {name!r} must hold {ours}, as in {first_file}; it holds {theirs}."
+        )

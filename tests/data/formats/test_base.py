@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mild.data.formats.layout import Layout, named_columns, seconds_per
+from mild.data.formats.base import Layout, named_columns, seconds_per
 
 
 @pytest.mark.parametrize(

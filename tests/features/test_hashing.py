@@ -11,9 +11,9 @@ import pytest
 
 from mild.errors import InvalidInputError
 from mild.features import HashingFeatures
-from mild.features.hashing import features as module
-from mild.features.hashing.fit import count_texts, frequent_terms, learn_projection
-from mild.features.hashing.terms import NUMBER_NAMES, count_known, index_of, lay_out
+from mild.features import hashing as module
+from mild.features.hashing import frequent_terms
+from mild.features.terms import NUMBER_NAMES, count_known, index_of, lay_out
 from text_cases import ODD_TEXTS, make_texts
 
 WIDTH = len(NUMBER_NAMES)
@@ -35,10 +35,11 @@ def dense_weights(texts, terms, weights, bits, limits):
 
 def test_the_projection_is_that_of_an_exact_decomposition():
     texts, limits = make_texts(120), (6144, 2048)
-    frequencies = count_texts(texts, 14, *limits).frequencies
+    step = HashingFeatures(dimensions=6, bits=14)
+    frequencies = step.count(texts).frequencies
     terms = frequent_terms(frequencies, 2, 500)
     weights = np.log(121 / (1 + frequencies[terms])) + 1
-    found = learn_projection(texts, terms, weights, 6, 14, *limits, seed=0)
+    found = step._directions(texts, terms, weights)
     rows = dense_weights(texts, terms, weights, 14, limits)
     _, _, exact = np.linalg.svd(rows, full_matrices=False)
     np.testing.assert_allclose(found.T @ found, np.eye(6), atol=1e-3)
@@ -63,7 +64,7 @@ def test_features_are_the_projected_weights_of_norm_one_and_the_numbers(fitted):
 
 
 def test_frequencies_count_texts_not_occurrences():
-    frequencies = count_texts(["a a a", "a b", "c"], 16, 100, 100).frequencies
+    frequencies = HashingFeatures(bits=16).count(["a a a", "a b", "c"]).frequencies
     assert frequencies.max() == 2
     assert (frequencies == 2).sum() == 1
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mild.features.hashing.terms import (
+from mild.features.terms import (
     CHUNK_CHARACTERS,
     NUMBER_NAMES,
     chunks,

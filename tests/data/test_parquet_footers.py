@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mild.data.footers import looked_at, runs
-from mild.data.location import find_files
+from mild.data.parquet_files import find_files, read_footers, runs
 from mild.errors import DataFileError
 
 
@@ -34,12 +33,12 @@ def folder(tmp_path):
 
 def test_files_are_looked_at_in_order(folder):
     files = find_files(str(folder))
-    found = looked_at(str(folder), files, lambda file, metadata, _: (file, metadata.num_rows))
+    found = read_footers(str(folder), files, lambda file, metadata, _: (file, metadata.num_rows))
     assert found == [(file, number + 1) for number, file in enumerate(files)]
 
 
 def test_categories_are_what_they_stand_for(folder):
-    kinds = looked_at(
+    kinds = read_footers(
         str(folder), find_files(str(folder))[:1], lambda file, metadata, schema: schema.types
     )
     assert kinds == [[pa.string()]]
@@ -48,7 +47,7 @@ def test_categories_are_what_they_stand_for(folder):
 def test_a_file_that_is_cut_off_is_named(folder):
     (folder / "07.parquet").write_bytes(b"PAR1")
     with pytest.raises(DataFileError, match=r"07\.parquet: it is not a readable \.parquet file"):
-        looked_at(str(folder), find_files(str(folder)), lambda *seen: None)
+        read_footers(str(folder), find_files(str(folder)), lambda *seen: None)
 
 
 def test_columns_of_one_name_are_refused(folder):
@@ -57,4 +56,4 @@ def test_columns_of_one_name_are_refused(folder):
     with pytest.raises(
         DataFileError, match=r"03\.parquet: columns must have different names; 'id'"
     ):
-        looked_at(str(folder), find_files(str(folder)), lambda *seen: None)
+        read_footers(str(folder), find_files(str(folder)), lambda *seen: None)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mild.errors import DataFileError, MissingExtraError
-from mild.features.tokens import Tokens, batches_by_length, padded
+from mild.features.pretrained import Tokens, batches_by_length, padded
 from text_cases import ODD_TEXTS
 from transformer_cases import build_tokenizer
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mild.errors import InvalidInputError
+from mild.core.arrays import invalid
 from mild.features.base import (
     Rows,
     Settings,
@@ -20,10 +21,12 @@ from mild.features.base import (
     check_texts,
     check_training_texts,
 )
-from mild.features.hashing.terms import (
+from mild.features.terms import (
     NUMBER_NAMES,
     Buffer,
+    Ints,
     chunks,
+    count_buckets,
     count_known,
     count_numbers,
     index_of,
@@ -32,21 +35,30 @@ from mild.features.hashing.terms import (
 )
 from mild.policies.base import thread_count
 
-if TYPE_CHECKING:
-    from mild.features.hashing.fit import TermCounts
-
-__all__ = ["HashingFeatures"]
-
 # Version of the terms, hashes and numbers: an artefact of another version means other features.
 VERSION = 1
 TENSORS = ("terms", "weights", "projection", "centre", "scale")
 # Range of the plain numbers. Older artefacts do not have this tensor; their numbers are not clipped.
 LIMITS = "limits"
+RANGES = {
+    "dimensions": (1, 4096),
+    "max_terms": (1, 1 << 24),
+    "min_texts": (1, 1 << 31),
+    "bits": (8, 24),
+    "first": (1, 1 << 20),
+    "last": (0, 1 << 20),
+    "seed": (0, 1 << 32),
+}
 # All texts count for the idf; the projection is learned from at most this many of them.
 PROJECTION_TEXTS = 8_192
 # Below this number of texts every term is kept.
 FEW_TEXTS = 100
 TINY = np.float32(1e-12)
+# Directions of the random sketch beyond those wanted, and passes over the texts that sharpen it.
+EXTRA = 12
+PASSES = 2
+# Directions weaker than this part of the first one are rounding noise.
+LEAST = 1e-3
 
 
 class HashingFeatures(TextFeatures):
@@ -97,19 +109,6 @@ class HashingFeatures(TextFeatures):
         last: int = 2048,
         seed: int = 0,
     ) -> None:
-        for name, value, low, high in (
-            ("dimensions", dimensions, 1, 4096),
-            ("max_terms", max_terms, 1, 1 << 24),
-            ("min_texts", min_texts, 1, 1 << 31),
-            ("bits", bits, 8, 24),
-            ("first", first, 1, 1 << 20),
-            ("last", last, 0, 1 << 20),
-            ("seed", seed, 0, 1 << 32),
-        ):
-            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-                raise InvalidInputError(
-                    f"{name} must be an integer in [{low}, {high}]; got {value!r}.", parameter=name
-                )
         self.dimensions = dimensions
         self.max_terms = max_terms
         self.min_texts = min_texts
@@ -117,6 +116,10 @@ class HashingFeatures(TextFeatures):
         self.first = first
         self.last = last
         self.seed = seed
+        for name, (low, high) in RANGES.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+                raise invalid(name, f"must be an integer in [{low}, {high}]; got {value!r}.")
 
     def fit(self, texts: Iterable[str]) -> Self:
         """Learn terms, weights, projection and scales. Needs scipy; ``transform`` does not."""
@@ -127,9 +130,15 @@ class HashingFeatures(TextFeatures):
 
     def count(self, texts: Sequence[str]) -> TermCounts:
         """Counts over texts; the counts of two parts of the texts add up."""
-        from mild.features.hashing.fit import count_texts
-
-        return count_texts(texts, self.bits, self.first, self.last)
+        frequencies = np.zeros(1 << self.bits, np.int64)
+        low, high = np.full(len(NUMBER_NAMES), np.inf), np.full(len(NUMBER_NAMES), -np.inf)
+        for rows in chunks(texts, self.first + self.last):
+            buffer = lay_out(texts[rows], self.first, self.last)
+            np.add.at(frequencies, count_buckets(buffer, self.bits).columns, 1)
+            numbers = count_numbers(buffer)
+            low = np.minimum(low, numbers.min(axis=0))
+            high = np.maximum(high, numbers.max(axis=0))
+        return TermCounts(len(texts), frequencies, low, high)
 
     def sample_rows(self, n_texts: int) -> NDArray[np.intp] | None:
         """Texts, out of ``n_texts``, from which the projection is learned, ascending; None for all."""
@@ -140,22 +149,52 @@ class HashingFeatures(TextFeatures):
 
     def fit_counts(self, counts: TermCounts, sample: Sequence[str]) -> Self:
         """Learn from the counts of all texts, and from the texts at ``sample_rows``."""
-        from mild.features.hashing.fit import frequent_terms, learn_projection
-
         least = self.min_texts if counts.texts >= FEW_TEXTS else 1
         terms = frequent_terms(counts.frequencies, least, self.max_terms)
         weights = np.log((1 + counts.texts) / (1 + counts.frequencies[terms])) + 1
-        limits = (self.bits, self.first, self.last)
-        directions = learn_projection(
-            sample, terms, weights, self.dimensions, *limits, seed=self.seed
-        )
-        projection, rounding = _rounded(directions)
+        projection, rounding = _rounded(self._directions(sample, terms, weights))
         width = projection.shape[1] + len(NUMBER_NAMES)
         learned = (terms, weights * rounding, projection)
         self._install(*learned, np.zeros(width), np.ones(width))
         centre, scale = _scales(self._transform(sample), projection.shape[1])
         self._install(*learned, centre, scale, np.stack([counts.low, counts.high]))
         return self
+
+    def _directions(
+        self, texts: Sequence[str], terms: Ints, weights: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Right singular vectors (n_terms, at most dimensions) of the weighted term matrix, rows of norm 1.
+
+        A random sketch of the texts, sharpened by passes over the matrix, then an exact decomposition
+        inside it (Halko, Martinsson and Tropp 2011, algorithms 4.4 and 5.1).
+        """
+        from scipy.sparse import csr_matrix, vstack
+
+        wanted = min(self.dimensions, terms.size, len(texts))
+        if wanted == 0:
+            return np.zeros((terms.size, 0))
+        parts = []
+        index = index_of(terms, self.bits)
+        for rows in chunks(texts, self.first + self.last):
+            buffer = lay_out(texts[rows], self.first, self.last)
+            columns, counts, ends = count_known(buffer, self.bits, index, terms.size)
+            values = ((1 + np.log(counts)) * weights[columns]).astype(np.float32)
+            parts.append(csr_matrix((values, columns, ends), (len(ends) - 1, terms.size)))
+        matrix = vstack(parts, format="csr")
+        norms = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
+        lengths = np.diff(matrix.indptr)
+        matrix.data /= np.repeat(np.maximum(norms, 1e-12), lengths).astype(np.float32)
+        width = min(wanted + EXTRA, terms.size, len(texts))
+        rng = np.random.default_rng(self.seed)
+        sketch = rng.standard_normal((terms.size, width), dtype=np.float32)
+        basis, _ = np.linalg.qr(matrix @ sketch)
+        for _ in range(PASSES):
+            basis, _ = np.linalg.qr(matrix @ (matrix.T @ basis))
+        inside = np.asarray(matrix.T @ basis, np.float64)
+        squares, rotation = np.linalg.eigh(inside.T @ inside)
+        strengths = np.sqrt(np.maximum(squares[::-1][:wanted], 0))
+        useful = strengths > LEAST * strengths[0]
+        return inside @ rotation[:, ::-1][:, :wanted][:, useful] / strengths[useful]
 
     def transform(self, texts: Iterable[str]) -> Rows:
         self._check_fitted()
@@ -164,7 +203,7 @@ class HashingFeatures(TextFeatures):
     def transform_one(self, text: str) -> Rows:
         self._check_fitted()
         row = np.empty((1, self.n_features), np.float32)
-        self._fill(lay_out((check_text(text),), self.first, self.last), row)
+        self._fill(lay_out([check_text(text)], self.first, self.last), row)
         return row[0]
 
     def explain(self, text: str) -> tuple[list[str], Rows]:
@@ -172,16 +211,9 @@ class HashingFeatures(TextFeatures):
 
         The last rows are the plain numbers, in angle brackets, and ``<mean>``, the features of a text
         without terms. A term adds ``coef_k . row`` to a linear router's score of expert k.
-
-        Examples
-        --------
-        >>> features = HashingFeatures(dimensions=2).fit(["one two", "two three", "four five"])
-        >>> names, parts = features.explain("two one")
-        >>> names[-1], bool(np.allclose(parts.sum(axis=0), features.transform_one("two one"), atol=1e-5))
-        ('<mean>', True)
         """
         self._check_fitted()
-        buffer = lay_out((check_text(text),), self.first, self.last)
+        buffer = lay_out([check_text(text)], self.first, self.last)
         counts = count_known(buffer, self.bits, self._index, self._terms.size)
         width = self._projection.shape[1]
         parts = np.zeros((counts.columns.size, self.n_features), np.float32)
@@ -201,9 +233,8 @@ class HashingFeatures(TextFeatures):
     def state(self) -> tuple[Settings, Tensors]:
         self._check_fitted()
         settings = {"version": VERSION, "bits": self.bits, "first": self.first, "last": self.last}
-        arrays = (self._terms, self._weights, self._projection, self._centre, self._scale)
-        tensors: Tensors = dict(zip(TENSORS, arrays, strict=True))
-        return settings, tensors if self._limits is None else {**tensors, LIMITS: self._limits}
+        tensors = {name: getattr(self, f"_{name}") for name in (*TENSORS, LIMITS)}
+        return settings, {name: array for name, array in tensors.items() if array is not None}
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Self:
@@ -212,18 +243,11 @@ class HashingFeatures(TextFeatures):
             max_terms=max(tensors["terms"].size, 1),
             **{name: settings[name] for name in ("bits", "first", "last")},
         )
-        learned: list[Any] = [*(tensors[name] for name in TENSORS), tensors.get(LIMITS)]
-        features._install(*learned)
+        features._install(**tensors)
         return features
 
     def _install(
-        self,
-        terms: NDArray[Any],
-        weights: NDArray[Any],
-        projection: NDArray[Any],
-        centre: NDArray[Any],
-        scale: NDArray[Any],
-        limits: NDArray[Any] | None = None,
+        self, terms: Any, weights: Any, projection: Any, centre: Any, scale: Any, limits: Any = None
     ) -> None:
         self._terms = np.ascontiguousarray(terms, np.int32)
         self._index = index_of(self._terms, self.bits)
@@ -243,12 +267,11 @@ class HashingFeatures(TextFeatures):
             self._fill(lay_out(texts[rows], self.first, self.last), result[rows])
 
         workers = min(thread_count(), len(every))
-        if workers <= 1:
-            for rows in every:
-                fill(rows)
-        else:
+        if workers > 1:
             with ThreadPoolExecutor(workers) as pool:
                 list(pool.map(fill, every))
+        else:
+            list(map(fill, every))
         return result
 
     def _fill(self, buffer: Buffer, rows: Rows) -> None:
@@ -271,11 +294,7 @@ class HashingFeatures(TextFeatures):
 
 
 def _rounded(directions: NDArray[np.float64]) -> tuple[NDArray[np.int8], NDArray[np.float64]]:
-    """Directions as integers in [-127, 127], and the factor of each row.
-
-    This takes a quarter of the memory of float32; the error is under half a percent of a row's largest
-    entry.
-    """
+    """Directions as integers in [-127, 127], and the factor of each row: a quarter of float32's memory."""
     largest = np.abs(directions).max(axis=1, initial=0.0)
     factors = np.where(largest > 0, largest, 1.0) / 127
     return np.rint(directions / factors[:, None]).astype(np.int8), factors
@@ -289,3 +308,30 @@ def _scales(rows: Rows, width: int) -> tuple[NDArray[Any], NDArray[Any]]:
     common = np.sqrt(np.mean(spread[:width] ** 2)) if width else 1.0
     scale[:width] = common if common > 1e-6 else 1.0
     return centre, scale
+
+
+@dataclass(frozen=True)
+class TermCounts:
+    """Counts over texts; the counts of two parts of the texts add up to those of all."""
+
+    texts: int
+    frequencies: Ints  # (2^bits,) number of texts in which each bucket occurs
+    low: NDArray[np.floating[Any]]  # smallest of each plain number
+    high: NDArray[np.floating[Any]]
+
+    def __add__(self, other: TermCounts) -> TermCounts:
+        return TermCounts(
+            self.texts + other.texts,
+            self.frequencies + other.frequencies,
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+        )
+
+
+def frequent_terms(frequencies: Ints, least: int, most: int) -> Ints:
+    """At most ``most`` buckets of those in at least ``least`` texts: the commonest, ascending."""
+    kept = np.flatnonzero(frequencies >= least)
+    if kept.size > most:
+        order = np.argsort(-frequencies[kept], kind="stable")[:most]
+        kept = np.sort(kept[order])
+    return kept

@@ -13,29 +13,12 @@ hold bucket numbers. It is not cryptographic.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-
-__all__ = [
-    "NUMBER_NAMES",
-    "Buffer",
-    "Counts",
-    "chunks",
-    "count_buckets",
-    "count_known",
-    "count_numbers",
-    "hash_terms",
-    "index_of",
-    "lay_out",
-    "name_terms",
-    "shorten",
-    "term_texts",
-]
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Ints: TypeAlias = NDArray[np.signedinteger[Any]]
@@ -44,12 +27,9 @@ Hashes: TypeAlias = NDArray[np.uint64]
 # Classes of bytes. A word is a run of ASCII letters, digits and non-ASCII bytes; a mark is one byte of
 # ASCII punctuation. Control characters count as spaces.
 SPACE, WORD, MARK = 0, 1, 2
-
 # Characters per chunk: large enough that threads seldom wait for each other, small enough for the
 # cache. Texts per chunk bound the counters.
-CHUNK_CHARACTERS = 65_536
-CHUNK_TEXTS = 256
-
+CHUNK_CHARACTERS, CHUNK_TEXTS = 65_536, 256
 # Bytes of a piece of a word.
 PIECE = 5
 _RATIO = 0x9E3779B97F4A7C15
@@ -61,15 +41,8 @@ _PIECE_SALT = np.uint64(0x8CB92BA72F3D8DD7)
 _HALF = np.uint64(32)
 
 NUMBER_NAMES = (
-    "log_length",
-    "log_lines",
-    "log_questions",
-    "digits",
-    "capitals",
-    "code",
-    "arithmetic",
-    "spaces",
-    "not_ascii",
+    *("log_length", "log_lines", "log_questions", "digits", "capitals"),
+    *("code", "arithmetic", "spaces", "not_ascii"),
 )
 # Bytes that each number counts; number 0 is the length.
 _GROUPS = {
@@ -82,79 +55,40 @@ _GROUPS = {
     7: b" \t\r",
     8: bytes(range(128, 256)),
 }
+_SPACES = {*range(33), 127}
+_FOLD_OF = bytes(
+    32 if byte in _SPACES else byte + 32 if 65 <= byte <= 90 else byte for byte in range(256)
+)
+_CLASS_OF = bytes(
+    SPACE if byte in _SPACES else WORD if byte > 127 or chr(byte).isalnum() else MARK
+    for byte in range(256)
+)
+_GROUP_OF = bytes(
+    next((group for group, members in _GROUPS.items() if byte in members), 0) for byte in range(256)
+)
 
 
-def _fold(byte: int) -> int:
-    if byte < 33 or byte == 127:
-        return 32
-    return byte + 32 if 65 <= byte <= 90 else byte
+class Buffer(NamedTuple):
+    """Several texts in one run of bytes, each followed by a space, and a space before the first."""
+
+    raw: Bytes  # as written
+    folded: Bytes  # in lower case; not always as long as raw
+    classes: Bytes  # SPACE, WORD or MARK for each folded byte
+    raw_ends: Ints  # (n_texts + 1,) positions of the spaces in raw
+    ends: Ints  # the same in folded
+    lengths: Ints  # (n_texts,) characters of the whole texts, before they were cut
 
 
-def _class(byte: int) -> int:
-    if byte < 33 or byte == 127:
-        return SPACE
-    return WORD if byte > 127 or chr(byte).isalnum() else MARK
+class Counts(NamedTuple):
+    """Counts of several texts: text t has the entries ``ends[t]`` to ``ends[t + 1]``."""
 
-
-def _group(byte: int) -> int:
-    return next((group for group, members in _GROUPS.items() if byte in members), 0)
-
-
-_FOLD_OF = bytes(map(_fold, range(256)))
-_CLASS_OF = bytes(map(_class, range(256)))
-_GROUP_OF = bytes(map(_group, range(256)))
-
-
-@dataclass(frozen=True)
-class Buffer:
-    """Several texts in one run of bytes, each followed by a space, and a space before the first.
-
-    Attributes
-    ----------
-    raw : (size,) uint8, as written
-    folded : (length,) uint8, in lower case; not always as long as ``raw``
-    classes : (length,) uint8, SPACE, WORD or MARK for each folded byte
-    raw_ends, ends : (n_texts + 1,) positions of the spaces in ``raw`` and ``folded``
-    lengths : (n_texts,) characters of the whole texts, before they were cut
-    """
-
-    raw: Bytes
-    folded: Bytes
-    classes: Bytes
-    raw_ends: Ints
-    ends: Ints
-    lengths: Ints
-
-    @property
-    def n_texts(self) -> int:
-        """Number of texts."""
-        return self.lengths.size
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Counts of several texts: text t has the entries ``ends[t]`` to ``ends[t + 1]``.
-
-    Attributes
-    ----------
-    columns : (n_entries,) distinct within a text, ascending
-    counts : (n_entries,) occurrences
-    ends : (n_texts + 1,)
-    """
-
-    columns: Ints
-    counts: Ints
-    ends: Ints
+    columns: Ints  # distinct within a text, ascending
+    counts: Ints  # occurrences
+    ends: Ints  # (n_texts + 1,)
 
 
 def shorten(text: str, first: int, last: int) -> str:
-    """The first and the last characters of a longer text, with a space between them.
-
-    Examples
-    --------
-    >>> shorten("abcdefgh", 3, 2), shorten("abcde", 3, 2)
-    ('abc gh', 'abcde')
-    """
+    """The first and the last characters of a longer text, with a space between them."""
     if len(text) <= first + last:
         return text
     return f"{text[:first]} {text[len(text) - last :]}"
@@ -201,10 +135,10 @@ def count_numbers(buffer: Buffer) -> NDArray[np.float64]:
 
     Shares are of the bytes that are left after long texts were cut, plus one space.
     """
-    sizes = buffer.raw_ends[1:] - buffer.raw_ends[:-1]
+    sizes = np.diff(buffer.raw_ends)
     groups = np.frombuffer(buffer.raw[1:].tobytes().translate(_GROUP_OF), np.uint8)
     width = len(NUMBER_NAMES)
-    one = buffer.n_texts == 1
+    one = sizes.size == 1
     keys = groups if one else groups + (np.arange(sizes.size) * width).repeat(sizes)
     counts = np.bincount(keys, minlength=sizes.size * width).reshape(-1, width)
     counts[:, 0] = buffer.lengths
@@ -224,7 +158,7 @@ def count_buckets(buffer: Buffer, bits: int) -> Counts:
     """Counts of hash buckets in [0, 2^bits)."""
     texts, hashes = hash_terms(buffer)
     buckets = (hashes >> np.uint64(64 - bits)).astype(np.int32)
-    return _grouped(texts, buckets, 1 << bits, buffer.n_texts)
+    return _grouped(texts, buckets, 1 << bits, buffer.lengths.size)
 
 
 def count_known(buffer: Buffer, bits: int, index: Ints, n_terms: int) -> Counts:
@@ -235,17 +169,7 @@ def count_known(buffer: Buffer, bits: int, index: Ints, n_terms: int) -> Counts:
     known = (columns >= 0).nonzero()[0]
     if texts is not None:
         texts = texts.take(known)
-    return _grouped(texts, columns.take(known), n_terms, buffer.n_texts)
-
-
-def name_terms(buffer: Buffer, bits: int, index: Ints, columns: Ints) -> list[str]:
-    """A readable term for each column of one text; the first one where several share a bucket."""
-    _, hashes = hash_terms(buffer)
-    found = index.take((hashes >> np.uint64(64 - bits)).astype(np.intp))
-    names: dict[int, str] = {}
-    for column, name in zip(found.tolist(), term_texts(buffer), strict=True):
-        names.setdefault(column, name)
-    return [names[column] for column in columns.tolist()]
+    return _grouped(texts, columns.take(known), n_terms, buffer.lengths.size)
 
 
 def hash_terms(buffer: Buffer) -> tuple[Ints | None, Hashes]:
@@ -254,7 +178,10 @@ def hash_terms(buffer: Buffer) -> tuple[Ints | None, Hashes]:
     ``texts`` is None where the buffer holds one text, which is the fast path.
     """
     starts, stops, pieces = _positions(buffer)
-    sums, inverse = _running_sums(buffer)
+    size, n_texts = buffer.folded.size, buffer.lengths.size
+    powers, inverse = _powers(max(16, size.bit_length()))
+    sums = np.zeros(size + 1, np.uint64)
+    np.add.accumulate(buffer.folded * powers[:size], out=sums[1:])
     # Starts are those of the byte before, stops those of the last byte: both are one too small for the
     # sums. So is the power that undoes a word's start, which multiplies every word's hash by r.
     after = sums[1:]
@@ -267,12 +194,20 @@ def hash_terms(buffer: Buffer) -> tuple[Ints | None, Hashes]:
     parts ^= _PIECE_SALT
     pairs = words[:-1] * _PAIR
     pairs += words[1:]
-    if buffer.n_texts == 1:
-        return None, _mixed(np.concatenate((words, pairs, parts)))
-    of_words = _texts_of(starts, buffer)
-    inside = (of_words[1:] == of_words[:-1]).nonzero()[0]
-    texts = np.concatenate((of_words, of_words.take(inside), _texts_of(pieces, buffer)))
-    return texts, _mixed(np.concatenate((words, pairs.take(inside), parts)))
+    texts = None
+    if n_texts > 1:
+        of_words, of_pieces = (
+            np.arange(n_texts).repeat(np.diff(positions.searchsorted(buffer.ends)))
+            for positions in (starts, pieces)
+        )
+        inside = (of_words[1:] == of_words[:-1]).nonzero()[0]
+        texts = np.concatenate((of_words, of_words.take(inside), of_pieces))
+        pairs = pairs.take(inside)
+    hashes = np.concatenate((words, pairs, parts))
+    for _ in range(2):
+        hashes ^= hashes >> _HALF
+        hashes *= _MULTIPLIER
+    return texts, hashes
 
 
 def term_texts(buffer: Buffer) -> list[str]:
@@ -286,6 +221,16 @@ def term_texts(buffer: Buffer) -> list[str]:
     words = [read(start + 1, stop + 1) for start, stop in zip(starts, stops, strict=True)]
     pairs = [f"{a} {b}" for a, b in pairwise(words)]
     return [*words, *pairs, *(f"…{read(start, start + PIECE)}…" for start in pieces)]
+
+
+def name_terms(buffer: Buffer, bits: int, index: Ints, columns: Ints) -> list[str]:
+    """A readable term for each column of one text; the first one where several share a bucket."""
+    _, hashes = hash_terms(buffer)
+    found = index.take((hashes >> np.uint64(64 - bits)).astype(np.intp))
+    names: dict[int, str] = {}
+    for column, name in zip(found.tolist(), term_texts(buffer), strict=True):
+        names.setdefault(column, name)
+    return [names[column] for column in columns.tolist()]
 
 
 def _ends(written: Sequence[bytes]) -> Ints:
@@ -305,39 +250,13 @@ def _positions(buffer: Buffer) -> tuple[Ints, Ints, Ints]:
     return starts, stops, pieces
 
 
-def _texts_of(positions: Ints, buffer: Buffer) -> Ints:
-    """Number of the text that holds each position, positions ascending."""
-    ends = positions.searchsorted(buffer.ends)
-    return np.arange(buffer.n_texts).repeat(ends[1:] - ends[:-1])
-
-
-def _running_sums(buffer: Buffer) -> tuple[Hashes, Hashes]:
-    """Sums ``S`` (length + 1,), and the powers that undo a start one byte later."""
-    size = buffer.folded.size
-    powers, inverse = _powers(max(16, size.bit_length()))
-    sums = np.empty(size + 1, np.uint64)
-    sums[0] = 0
-    np.add.accumulate(buffer.folded * powers[:size], out=sums[1:])
-    return sums, inverse
-
-
 @lru_cache(maxsize=8)
 def _powers(bits: int) -> tuple[Hashes, Hashes]:
     """Powers 0 to ``2^bits - 1`` of the ratio and of its inverse, modulo ``2^64``."""
-    tables = []
-    for base in (_RATIO, _INVERSE):
-        factors = np.full(1 << bits, base, np.uint64)
-        factors[0] = 1
-        tables.append(np.multiply.accumulate(factors))
-    return tables[0], tables[1]
-
-
-def _mixed(hashes: Hashes) -> Hashes:
-    hashes ^= hashes >> _HALF
-    hashes *= _MULTIPLIER
-    hashes ^= hashes >> _HALF
-    hashes *= _MULTIPLIER
-    return hashes
+    factors = np.full((2, 1 << bits), [[_RATIO], [_INVERSE]], np.uint64)
+    factors[:, 0] = 1
+    powers, inverse = np.multiply.accumulate(factors, axis=1)
+    return powers, inverse
 
 
 def _grouped(texts: Ints | None, columns: Ints, width: int, n_texts: int) -> Counts:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mild.data import read_outcomes
-from mild.data.recipe import Recipe, RecipeError
+from mild.data.queries import Recipe, RecipeError
 from mild.errors import InvalidInputError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)

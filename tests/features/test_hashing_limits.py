@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mild.features import HashingFeatures
-from mild.features.hashing.terms import NUMBER_NAMES
+from mild.features.terms import NUMBER_NAMES
 
 TEXTS = ["Add 2 and 3.", "Who wrote Faust?", "def f(x):\n    return x", "Where is Rome?"]
 
