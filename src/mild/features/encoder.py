@@ -110,6 +110,10 @@ class EncoderFeatures(EmbeddingFeatures):
         features._take_scale(tensors)
         return features
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Another process opens the encoder itself.
+        return {**self.__dict__, "_files": None, "_running": None, "progress": None}
+
     def _found(self) -> EncoderFiles:
         """The encoder's files, looked up on first use; those of a saved router must be unchanged."""
         if self._files is not None:

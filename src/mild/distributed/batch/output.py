@@ -17,16 +17,15 @@ from pyarrow import fs
 
 from mild.data.footers import READERS
 from mild.data.location import open_system, reason, shown
-from mild.distributed.batch.job import EXPERT
-from mild.distributed.batch.routing import RoutedPartition
+from mild.distributed.batch.routing import EXPERT, RoutedPartition
 from mild.distributed.locks import LOCK_FILE
 from mild.distributed.partitions import Partition
 from mild.errors import DataFileError, OutputExistsError
 
-__all__ = ["MANIFEST_FILE", "SUCCESS_FILE", "Output", "digest", "job_fingerprint"]
+__all__ = ["Output", "digest", "job_fingerprint"]
 
 MANIFEST_FILE = "_manifest.json"
-#: Written when a job is complete; it holds the summary.
+# Written when a job is complete; it holds the summary.
 SUCCESS_FILE = "_SUCCESS"
 FORMAT = 1
 OWN = re.compile(rf"part-\d{{6,}}\.parquet|{MANIFEST_FILE}|{SUCCESS_FILE}|{LOCK_FILE}|_tmp-\w+")
@@ -67,19 +66,20 @@ class Output:
     def begin(
         self,
         fingerprints: Mapping[str, str],
-        described: Mapping[str, Any],
+        manifest: Mapping[str, Any],
         token: str,
         overwrite: bool,
     ) -> None:
         """Begin a job in the folder: a new one, the same again, or in place of another."""
         names = self._names()
-        known = self._read(MANIFEST_FILE) if MANIFEST_FILE in names else None
-        if known is None and any(name.startswith("part-") for name in names) and not overwrite:
-            raise OutputExistsError(
-                f"{self.out} holds parts, but no {MANIFEST_FILE} that describes their job. {REMEDY}"
-            )
-        if known is not None and not overwrite:
-            self._compare(known, fingerprints)
+        known = self._read_manifest() if MANIFEST_FILE in names else None
+        if not overwrite:
+            if known is not None:
+                self._compare(known, fingerprints)
+            elif any(name.startswith("part-") for name in names):
+                raise OutputExistsError(
+                    f"{self.out} holds parts, but no {MANIFEST_FILE} that describes their job. {REMEDY}"
+                )
         for name in names:
             stale = name.startswith("_tmp-") or (overwrite and name != LOCK_FILE)
             if stale or name == SUCCESS_FILE:
@@ -87,8 +87,14 @@ class Output:
         with self._errors("write to"):
             self.system.create_dir(f"{self.path}/_tmp-{token}", recursive=True)
         if known is None or overwrite:
-            content = {"format": FORMAT, "fingerprints": dict(fingerprints), **described}
+            content = {"format": FORMAT, "fingerprints": dict(fingerprints), **manifest}
             self._write(MANIFEST_FILE, content, token)
+
+    def has_begun(self, token: str) -> bool:
+        """Whether a worker has begun to write, or has finished."""
+        return any(
+            name.startswith("part-") for name in [*self._names(f"_tmp-{token}"), *self._names()]
+        )
 
     def finished(
         self, partitions: Sequence[Partition], names: Sequence[str], fingerprint: str
@@ -101,13 +107,12 @@ class Output:
             return {one.number: one for one in found if one is not None}
 
     def end(self, summary: Mapping[str, Any], token: str) -> None:
-        """Write the summary and remove the folder of unfinished files."""
+        """Write the summary."""
         self._write(SUCCESS_FILE, summary, token)
-        self.clear(token)
 
     def clear(self, token: str) -> None:
         """Remove the unfinished files of this run; where that fails, the next run does it."""
-        with suppress(pa.ArrowException, OSError, DataFileError):
+        with suppress(DataFileError):
             if f"_tmp-{token}" in self._names():
                 self._remove(f"_tmp-{token}")
 
@@ -115,13 +120,13 @@ class Output:
         self, partition: Partition, names: Sequence[str], fingerprint: str
     ) -> RoutedPartition | None:
         """Counts of a partition whose file is there; None if it must be routed again."""
+        counts = dict.fromkeys(names, 0)
         try:
             with self.system.open_input_file(f"{self.path}/{partition.name}") as stream:
                 file = parquet.ParquetFile(stream)
                 if (file.schema_arrow.metadata or {}).get(b"mild.job") != fingerprint.encode():
                     return None
                 rows = file.metadata.num_rows
-                counts = dict.fromkeys(names, 0)
                 for batch in file.iter_batches(columns=[EXPERT]):
                     for entry in pc.value_counts(batch.column(0).drop_null()).to_pylist():
                         counts[entry["values"]] += entry["counts"]
@@ -141,20 +146,19 @@ class Output:
             "input": f"on another input ({known.get('source')}), or its files were changed since",
             "options": "with other options (columns, prices or decision)",
         }
-        for name, words in changed.items():
+        for name, difference in changed.items():
             if (known.get("fingerprints") or {}).get(name) != fingerprints[name]:
-                raise OutputExistsError(f"{self.out} was begun {words}. {REMEDY}")
+                raise OutputExistsError(f"{self.out} was begun {difference}. {REMEDY}")
 
-    def _names(self) -> list[str]:
+    def _names(self, folder: str = "") -> list[str]:
+        path = f"{self.path}/{folder}".rstrip("/")
         with self._errors("read"):
-            entries = self.system.get_file_info(
-                fs.FileSelector(self.path, recursive=False, allow_not_found=True)
-            )
+            entries = self.system.get_file_info(fs.FileSelector(path, allow_not_found=True))
         return sorted(entry.base_name for entry in entries)
 
-    def _read(self, name: str) -> dict[str, Any] | None:
+    def _read_manifest(self) -> dict[str, Any] | None:
         try:
-            with self.system.open_input_stream(f"{self.path}/{name}") as stream:
+            with self.system.open_input_stream(f"{self.path}/{MANIFEST_FILE}") as stream:
                 content = json.loads(stream.read())
         except (pa.ArrowException, OSError, ValueError):
             return None
@@ -171,7 +175,7 @@ class Output:
     def _remove(self, name: str) -> None:
         path = f"{self.path}/{name}"
         with self._errors("remove", path):
-            if self.system.get_file_info(path).type == fs.FileType.Directory:
+            if name.startswith("_tmp-"):
                 self.system.delete_dir(path)
             else:
                 self.system.delete_file(path)

@@ -1,15 +1,20 @@
-"""Routing of a dataset: plan, lock, route, sum up."""
+"""Routing of a dataset: divide it into partitions, lock the output, route, sum up."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, as_completed, wait
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from threadpoolctl import threadpool_limits
 
 from mild.artifact import load
 from mild.data.columns import choose_columns
@@ -18,17 +23,27 @@ from mild.data.footers import looked_at
 from mild.data.location import FoundFile, covers, find_files, shown
 from mild.data.vectors import column_kind
 from mild.distributed.batch.inputs import choose_inputs
-from mild.distributed.batch.job import BatchOptions, Job, output_schema, prepare
-from mild.distributed.batch.local import route_here
-from mild.distributed.batch.on_ray import check_ray_data, route_on_ray
 from mild.distributed.batch.output import Output, digest, job_fingerprint
-from mild.distributed.batch.routing import RoutedPartition
-from mild.distributed.locks import locked
+from mild.distributed.batch.routing import (
+    BatchOptions,
+    Job,
+    RoutedPartition,
+    output_schema,
+    prepare,
+    route_partition,
+)
+from mild.distributed.executors import SPAWN, cores, process_pool, result_of, thread_pool
+from mild.distributed.locks import folder_lock
 from mild.distributed.partitions import Partition, check_same_columns, cut
-from mild.distributed.ray_connection import ENGINES, cores
+from mild.distributed.ray_connection import ENGINES, check_ray, connect, ray_pool, waiting_message
 from mild.errors import DataFileError, InvalidInputError, check_option
 
 __all__ = ["BatchSummary", "route_dataset"]
+
+# Bytes of texts from which processes are worth their start, of a second or two.
+PROCESS_BYTES = 8 << 20
+# Seconds without a first result after which the user is told that the cluster is busy.
+SILENCE = 10.0
 
 
 @dataclass(frozen=True)
@@ -95,11 +110,10 @@ def route_dataset(
     options : what is read and written
     engine : "local" or "ray"
     address : of a Ray cluster; None for a Ray on this machine
-    workers : partitions at a time: threads or processes on this machine, or tasks on Ray; None for one per
-        core of the machine or the cluster
+    workers : partitions at a time; None for one per core of the machine or the cluster
     overwrite : whether the output of another job is replaced
     progress : called with the partitions done, all partitions, and a message
-    notice : called with a message, from another thread, when a Ray cluster has no free processor
+    notice : called with a message when a Ray cluster has no free processor
 
     Returns
     -------
@@ -111,7 +125,7 @@ def route_dataset(
             "address must go with --engine ray; the local engine has none.", parameter="address"
         )
     if engine == "ray":
-        check_ray_data(address)
+        check_ray(address)
     if not out.strip():
         raise InvalidInputError(
             f"the folder to write to must have a name; got {out!r}.", parameter="out"
@@ -129,20 +143,20 @@ def route_dataset(
     inputs = choose_inputs(router, schema, options.query, options.vectors, options.features)
     if options.keep:
         choose_columns("keep", list(options.keep), list(schema.names))
-    described = {
+    manifest = {
         "router": str(Path(folder).resolve()),
         "source": shown(_absolute(source)),
-        "options": options.described(),
+        "options": dataclasses.asdict(options),
         "files": [{"path": f.path, "size": f.size, "changed": f.changed} for f in files],
     }
     content = (Path(folder) / "router.json").read_bytes()
     fingerprints = {
         "router": hashlib.sha256(content).hexdigest()[:32],
-        "input": digest(described["files"]),
-        "options": digest(described["options"]),
+        "input": digest(manifest["files"]),
+        "options": digest(manifest["options"]),
     }
     job = Job(
-        str(described["router"]),
+        router,
         _absolute(source),
         _absolute(out),
         secrets.token_hex(4),
@@ -151,34 +165,48 @@ def route_dataset(
         inputs,
         output_schema(router, schema, options),
     )
-    partitions = _cut(job, files, schema)
+    partitions = _partitions(job, files, schema)
+    manifest["partitions"] = [
+        {"name": part.name, "path": part.path, "row_groups": list(part.groups), "rows": part.rows}
+        for part in partitions
+    ]
     output.create()
-    with locked(output.system, output.path):
+    with folder_lock(output.system, output.path):
         try:
-            described["partitions"] = [_described(partition) for partition in partitions]
-            output.begin(fingerprints, described, job.token, overwrite)
+            output.begin(fingerprints, manifest, job.token, overwrite)
             found = output.finished(partitions, router.expert_names, job.fingerprint)
-            todo = [part for part in partitions if part.number not in found]
             skipped = len(found)
+            todo = [part for part in partitions if part.number not in found]
             results = (
-                route_on_ray(job, todo, address, workers, notice)
+                _route_on_ray(job, todo, address, workers, output, notice)
                 if todo and engine == "ray"
-                else route_here(job, router, todo, workers or cores())
+                else _route_here(job, todo, workers or cores())
             )
-            # Closed before the lock is released: nobody works on without it.
+            # Closed before the lock is released: no worker continues without it.
             with closing(results):
                 for done in results:
                     found[done.number] = done
                     if progress is not None:
                         progress(len(found), len(partitions), counted(done.rows, "row"))
-            summary = _summed(output.out, router.expert_names, list(found.values()), skipped)
+            results_by_number = list(found.values())
+            summary = BatchSummary(
+                output.out,
+                sum(part.rows for part in results_by_number),
+                {
+                    name: sum(part.counts[k] for part in results_by_number)
+                    for k, name in enumerate(router.expert_names)
+                },
+                sum(part.bad for part in results_by_number),
+                len(found),
+                skipped,
+            )
             output.end(summary.as_dict(), job.token)
         finally:
             output.clear(job.token)
     return summary
 
 
-def _cut(job: Job, files: Sequence[FoundFile], schema: Any) -> list[Partition]:
+def _partitions(job: Job, files: Sequence[FoundFile], schema: Any) -> list[Partition]:
     """Partitions of the input, every file of which must have the columns of the first one.
 
     Columns that are kept must also have the same type: they are written to one table.
@@ -207,11 +235,11 @@ def _cut(job: Job, files: Sequence[FoundFile], schema: Any) -> list[Partition]:
 
 
 def _kinds(job: Job, schema: Any) -> Mapping[str, str]:
-    """Kinds of the columns that are read; of those that are only copied, none."""
-    names = [name for name in job.columns if name in schema.names]
+    """Kinds of the columns that are read; columns that are only copied have none."""
     return {
         name: column_kind(schema.field(name).type) if name in job.inputs.columns else "nothing"
-        for name in names
+        for name in job.columns
+        if name in schema.names
     }
 
 
@@ -220,23 +248,50 @@ def _absolute(place: str) -> str:
     return place if "://" in place else os.path.abspath(place)
 
 
-def _described(part: Partition) -> dict[str, Any]:
-    return {
-        "name": part.name,
-        "path": part.path,
-        "row_groups": list(part.groups),
-        "rows": part.rows,
-    }
+def _route_here(
+    job: Job, todo: Sequence[Partition], workers: int
+) -> Generator[RoutedPartition, None, None]:
+    """Route partitions on this machine: in threads, or in processes where Python does most of the work.
+
+    Every worker uses one thread for linear algebra: rows must not depend on the number of workers.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(threadpool_limits(1))
+        if workers == 1 or len(todo) <= 1:
+            for partition in todo:
+                yield route_partition(job, partition)
+            return
+        texts = job.inputs.kind == "texts" and sum(part.size for part in todo) > PROCESS_BYTES
+        stop: Any = SPAWN.Event() if texts else threading.Event()
+        pool = (process_pool if texts else thread_pool)(workers, replace(job, stop=stop))
+        submit = stack.enter_context(pool)
+        stack.callback(stop.set)
+        for future in as_completed([submit(route_partition, part) for part in todo]):
+            yield result_of(
+                future, "a part", "Finished parts stay; run it again, with fewer --jobs."
+            )
 
 
-def _summed(
-    out: str, names: Sequence[str], done: Sequence[RoutedPartition], skipped: int
-) -> BatchSummary:
-    return BatchSummary(
-        out,
-        sum(part.rows for part in done),
-        {name: sum(part.counts[k] for part in done) for k, name in enumerate(names)},
-        sum(part.bad for part in done),
-        len(done),
-        skipped,
-    )
+def _route_on_ray(
+    job: Job,
+    todo: Sequence[Partition],
+    address: str | None,
+    workers: int | None,
+    output: Output,
+    notice: Callable[[str], None] | None,
+) -> Generator[RoutedPartition, None, None]:
+    """Route partitions on Ray. Input and output must have the same names on all machines."""
+    with connect(address, workers) as ray, ray_pool(ray, workers, job) as submit:
+        futures = {submit(route_partition, part): part for part in todo}
+        if notice is not None:
+            wait(futures, SILENCE, FIRST_COMPLETED)
+            message = None if output.has_begun(job.token) else waiting_message(ray)
+            if message is not None:
+                notice(message)
+        for future in as_completed(futures):
+            part = futures[future]
+            yield result_of(
+                future,
+                f"part {part.number} ({part.path})",
+                "Finished parts stay; run it again, with fewer --jobs.",
+            )

@@ -19,9 +19,9 @@ from mild.core.arrays import IntArray
 from mild.data import OutcomeTable
 from mild.data.data_quality import Cells, Finding, unasked_rows
 from mild.distributed.shards.dataset import Dataset, concatenate
-from mild.distributed.shards.solving import Sample, check_router, chosen_rows, solve_sharded
-from mild.distributed.shards.sums import CostStats, Moments, merged_marks
-from mild.distributed.shards.worker import PartitionSummary, Setup, StepState
+from mild.distributed.shards.solving import check_router, chosen_rows, solve_sharded
+from mild.distributed.shards.sums import CostStats, merged_marks
+from mild.distributed.shards.worker import PartitionSummary, Setup
 from mild.distributed.shards.workers import Workers, in_order
 from mild.errors import InvalidInputError
 from mild.evaluation.tasks import CostTerms, Task, contents, make_task, task_notes
@@ -101,16 +101,170 @@ def fit_shards(
     progress : called as ``progress(done, total, message)``
     """
     check_router(router)
+    report = progress or (lambda done, total, message: None)
     for _ in range(2):
         step = _unfitted(dataset, text, text_options)
         with open_workers(dataset) as workers:
-            fit = _Fit(dataset, terms, router, workers, step, folder, progress)
-            asked = fit.asked_experts()
-            if len(asked) == len(dataset.expert_names):
-                return fit.run(step.kind == "vectors" if standardize is None else standardize)
+            report(0, 2, "reading the costs")
+            answers = workers.call("survey", step if isinstance(step, HashingFeatures) else None)
+            found = in_order([own for own, _ in answers])
+            stats: CostStats = reduce(add, [own for own, _ in found])
+            if stats.rows < 2:
+                raise InvalidInputError(
+                    f"{dataset.source}: a table to learn from must have at least two rows in which an "
+                    f"expert was asked; this has {stats.rows}."
+                )
+            if stats.asked.all():
+                cells: Cells = reduce(add, [own for _, own in found])
+                lost = sum(part.rows for part in dataset.partitions) - stats.rows
+                findings = [unasked_rows(lost)] if lost else []
+                findings += cells.findings(dataset.expert_names)
+                rows = {
+                    part.number: own.rows
+                    for part, (own, _) in zip(dataset.partitions, found, strict=True)
+                }
+                counts = [counts for _, counts in answers if counts is not None]
+                _fit_step(step, workers, rows, reduce(add, counts) if counts else None)
+                scaled = step.kind == "vectors" if standardize is None else standardize
+                fitted = _fit(
+                    dataset,
+                    terms,
+                    router,
+                    workers,
+                    Setup(step, rows),
+                    stats,
+                    scaled,
+                    folder,
+                    report,
+                )
+                return replace(fitted, findings=tuple(findings))
         # Experts that were never asked are left out, and everything is read again without them.
-        dataset = dataset.only(asked)
+        names = zip(dataset.expert_names, stats.asked.tolist(), strict=True)
+        dataset = dataset.only([name for name, asked in names if asked])
     raise InvalidInputError(f"{dataset.source} changed while it was read; run it again.")
+
+
+def _unfitted(
+    dataset: Dataset, text: str | None, options: Mapping[str, Any] | None
+) -> TextFeatures:
+    """The feature step for a dataset, as for a task: hashing where there are queries, else vectors."""
+    step = make_features(
+        text or ("vectors" if dataset.query is None else "hashing"), **(options or {})
+    )
+    if step.kind == "vectors" and dataset.vectors is None:
+        raise InvalidInputError(
+            "text 'vectors' needs a column of vectors in the table, such as embedding, and it has none.",
+            parameter="text",
+        )
+    if step.kind != "vectors" and dataset.query is None:
+        raise InvalidInputError(
+            f"text {step.kind!r} needs queries, and the table has only vectors; use 'vectors'.",
+            parameter="text",
+        )
+    return step
+
+
+def _fit_step(step: TextFeatures, workers: Workers, rows: Mapping[int, int], counts: Any) -> None:
+    """Fit the features as one table would, from counts of all texts and a sample of them."""
+    n = sum(rows.values())
+
+    def take(numbers: IntArray) -> OutcomeTable:
+        found = in_order(workers.call("take", _by_partition(numbers, rows)))
+        return concatenate([table for tables in found for table in tables])
+
+    if isinstance(step, HashingFeatures):
+        sampled = step.sample_rows(n)
+        step.fit_counts(counts, take(np.arange(n) if sampled is None else sampled).queries)
+    elif step.kind == "vectors":
+        vectors = take(np.arange(1)).vectors
+        step.fit([] if vectors is None else vectors)
+    else:
+        step.fit(take(scale_rows(n)).queries)
+
+
+def _fit(
+    dataset: Dataset,
+    terms: CostTerms,
+    router: LinearRouter,
+    workers: Workers,
+    setup: Setup,
+    stats: CostStats,
+    scaled: bool,
+    folder: Path | None,
+    report: Progress,
+) -> ShardedFit:
+    """Second pass, in which features are made, and as many as the solver needs."""
+    from sklearn.base import clone
+    from sklearn.pipeline import make_pipeline
+
+    step, names = setup.step, dataset.expert_names
+    cheapest = np.flatnonzero(stats.always)
+    scaled = scaled and not cheapest.size
+    report(1, 2, "making features")
+    sampled = _by_partition(chosen_rows(stats.rows), setup.rows)
+    answers = workers.call("make_features", setup, scaled, sampled)
+    summaries: list[PartitionSummary] = in_order([own for own, _ in answers])
+    task = make_task(concatenate([table for one in summaries for table in one.sample]), terms)
+    features = step.transform(contents(task, step))
+    expert = int(cheapest[0]) if cheapest.size else None
+    router = clone(router) if expert is None else ConstantRouter(expert)
+    router.n_experts_, router.expert_names_ = len(names), names
+    router.n_features_in_ = step.n_features
+    model: Any = router
+    counts: dict[str, Any] = {}
+    if expert is not None:
+        means = (stats.totals / stats.asked).astype(np.float32)
+        router.policy_ = ConstantPolicy(means, step.n_features, expert)
+        only = f"{names[expert]} is the only expert"
+        why = f"in no row does another expert cost less than {names[expert]}"
+        counts["settled"] = (
+            f"there is nothing to route: {only if len(names) == 1 else why}. The router always asks "
+            f"{names[expert]}."
+        )
+    else:
+        X = np.array(features)
+        if scaled:
+            moments = [one.moments for one in summaries if one.moments is not None]
+            scaler = reduce(add, moments).scaler()
+            X = scaler.transform(X)
+            setup = replace(setup, scaler=scaler)
+            model = make_pipeline(scaler, router)
+        router.policy_, objective = solve_sharded(
+            router,
+            workers,
+            setup,
+            stats,
+            X,
+            task.costs,
+            folder,
+            lambda number, value: report(2, 2, f"evaluation {number}, objective {value:.8g}"),
+        )
+        counts = {"evaluations": objective.evaluations, "remembered": objective.remembered}
+    digests = "".join(one.fingerprint for one in summaries)
+    return ShardedFit(
+        model,
+        step,
+        dataset,
+        stats.rows,
+        task,
+        features,
+        hashlib.sha256(digests.encode()).hexdigest(),
+        merged_marks(*(seen for _, seen in answers)),
+        **counts,
+    )
+
+
+def _by_partition(rows: IntArray, counts: Mapping[int, int]) -> dict[int, IntArray]:
+    """Ascending numbers of rows, as partition -> numbers within it."""
+    found: dict[int, IntArray] = {}
+    start = 0
+    for number in sorted(counts):
+        end = start + counts[number]
+        low, high = np.searchsorted(rows, [start, end])
+        if high > low:
+            found[number] = rows[low:high] - start
+        start = end
+    return found
 
 
 def save_shards(fitted: ShardedFit, out: str, overwrite: bool = False) -> Path:
@@ -126,7 +280,7 @@ def save_shards(fitted: ShardedFit, out: str, overwrite: bool = False) -> Path:
     data = {"fingerprint": fitted.fingerprint, "rows": fitted.rows}
     table = {
         **data,
-        "form": dataset.shape.layout.form,
+        "form": dataset.layout.form,
         "explanation": dataset.explanation(fitted.rows),
         "shards": len(dataset.files),
     }
@@ -146,176 +300,3 @@ def save_shards(fitted: ShardedFit, out: str, overwrite: bool = False) -> Path:
         marks=fitted.seen.marks,
         overwrite=overwrite,
     )
-
-
-class _Fit:
-    """One fit; the first pass, over all costs, is made at once."""
-
-    def __init__(
-        self,
-        dataset: Dataset,
-        terms: CostTerms,
-        router: LinearRouter,
-        workers: Workers,
-        step: TextFeatures,
-        folder: Path | None,
-        progress: Progress | None,
-    ) -> None:
-        self.dataset = dataset
-        self.terms = terms
-        self.router = router
-        self.workers = workers
-        self.step = step
-        self.folder = folder
-        self.progress = progress
-        self._report(0, "reading the costs")
-        answers = workers.call("survey", step if isinstance(step, HashingFeatures) else None)
-        numbers = sorted(number for own, _ in answers for number, _ in own)
-        found = in_order([own for own, _ in answers])
-        self.rows = {n: stats.rows for n, (stats, _) in zip(numbers, found, strict=True)}
-        self.stats: CostStats = reduce(add, [stats for stats, _ in found])
-        self.cells: Cells = reduce(add, [cells for _, cells in found])
-        self.counts = [counts for _, counts in answers if counts is not None]
-        if self.stats.rows < 2:
-            raise InvalidInputError(
-                f"{dataset.source}: a table to learn from must have at least two rows in which an expert "
-                f"was asked; this has {self.stats.rows}."
-            )
-
-    def asked_experts(self) -> list[str]:
-        """Experts that were asked at least once."""
-        asked = zip(self.dataset.expert_names, self.stats.asked.tolist(), strict=True)
-        return [name for name, rows in asked if rows]
-
-    def run(self, scaled: bool) -> ShardedFit:
-        """Second pass, in which features are made, and as many as the solver needs."""
-        self._fit_step()
-        cheapest = np.flatnonzero(self.stats.always)
-        scaled = scaled and not cheapest.size
-        setup = Setup(StepState.of(self.step), self.rows)
-        self._report(1, "making features")
-        sampled = _by_partition(chosen_rows(self.stats.rows), self.rows)
-        answers = self.workers.call("make_features", setup, scaled, sampled)
-        summaries: list[PartitionSummary] = in_order([own for own, _ in answers])
-        samples = [one.sample for one in summaries if one.sample is not None]
-        task = make_task(concatenate(samples), self.terms)
-        digests = "".join(one.fingerprint for one in summaries)
-        result = ShardedFit(
-            None,
-            self.step,
-            self.dataset,
-            self.stats.rows,
-            task,
-            self.step.transform(contents(task, self.step)),
-            hashlib.sha256(digests.encode()).hexdigest(),
-            merged_marks(*(seen for _, seen in answers)),
-            self._findings(),
-        )
-        if cheapest.size:
-            return self._constant(result, int(cheapest[0]))
-        moments: list[Moments] = [one.moments for one in summaries if one.moments is not None]
-        return self._solved(result, setup, reduce(add, moments).scaler() if moments else None)
-
-    def _findings(self) -> tuple[Finding, ...]:
-        lost = sum(part.rows for part in self.dataset.partitions) - self.stats.rows
-        dropped = [unasked_rows(lost)] if lost else []
-        return *dropped, *self.cells.findings(self.dataset.expert_names)
-
-    def _solved(self, result: ShardedFit, setup: Setup, scaler: Any) -> ShardedFit:
-        from sklearn.base import clone
-        from sklearn.pipeline import make_pipeline
-
-        X = np.array(result.features)
-        if scaler is not None:
-            X = scaler.transform(X)
-            setup = replace(setup, scaler=scaler)
-        router = self._named(clone(self.router), X.shape[1])
-        sample = Sample(X, result.task.costs, len(X) == self.stats.rows)
-        router.policy_, objective = solve_sharded(
-            router,
-            self.workers,
-            setup,
-            self.stats,
-            sample,
-            self.folder,
-            lambda number, value: self._report(2, f"evaluation {number}, objective {value:.8g}"),
-        )
-        return replace(
-            result,
-            model=router if scaler is None else make_pipeline(scaler, router),
-            evaluations=objective.evaluations,
-            remembered=objective.remembered,
-        )
-
-    def _constant(self, result: ShardedFit, expert: int) -> ShardedFit:
-        """The constant router, where one expert costs least in every row."""
-        router = self._named(ConstantRouter(expert), self.step.n_features)
-        means = (self.stats.totals / self.stats.asked).astype(np.float32)
-        router.policy_ = ConstantPolicy(means, self.step.n_features, expert)
-        names = self.dataset.expert_names
-        name = names[expert]
-        only = f"{name} is the only expert"
-        why = only if len(names) == 1 else f"in no row does another expert cost less than {name}"
-        words = f"there is nothing to route: {why}. The router always asks {name}."
-        return replace(result, model=router, settled=words)
-
-    def _named(self, router: Any, n_features: int) -> Any:
-        names = self.dataset.expert_names
-        router.n_experts_, router.expert_names_ = len(names), names
-        router.n_features_in_ = n_features
-        return router
-
-    def _fit_step(self) -> None:
-        """Fit the features as one table would, from counts of all texts and a sample of them."""
-        n, step = self.stats.rows, self.step
-        if isinstance(step, HashingFeatures):
-            rows = step.sample_rows(n)
-            queries = self._take(np.arange(n) if rows is None else rows).queries
-            step.fit_counts(reduce(add, self.counts), queries)
-        elif step.kind == "vectors":
-            vectors = self._take(np.arange(1)).vectors
-            step.fit([] if vectors is None else vectors)
-        else:
-            step.fit(self._take(scale_rows(n)).queries)
-
-    def _take(self, rows: IntArray) -> OutcomeTable:
-        found = in_order(self.workers.call("take", _by_partition(rows, self.rows)))
-        return concatenate([table for table in found if table is not None])
-
-    def _report(self, done: int, message: str) -> None:
-        if self.progress is not None:
-            self.progress(done, 2, message)
-
-
-def _unfitted(
-    dataset: Dataset, text: str | None, options: Mapping[str, Any] | None
-) -> TextFeatures:
-    """The feature step for a dataset, as for a task: hashing where there are queries, else vectors."""
-    shape = dataset.shape
-    if text is None:
-        text = "vectors" if shape.query is None else "hashing"
-    step = make_features(text, **(options or {}))
-    if step.kind == "vectors" and shape.vectors is None:
-        raise InvalidInputError(
-            "text 'vectors' needs a column of vectors in the table, such as embedding, and it has none.",
-            parameter="text",
-        )
-    if step.kind != "vectors" and shape.query is None:
-        raise InvalidInputError(
-            f"text {step.kind!r} needs queries, and the table has only vectors; use 'vectors'.",
-            parameter="text",
-        )
-    return step
-
-
-def _by_partition(rows: IntArray, counts: Mapping[int, int]) -> dict[int, IntArray]:
-    """Ascending numbers of rows, as partition -> numbers within it."""
-    found: dict[int, IntArray] = {}
-    start = 0
-    for number in sorted(counts):
-        end = start + counts[number]
-        low, high = np.searchsorted(rows, [start, end])
-        if high > low:
-            found[number] = rows[low:high] - start
-        start = end
-    return found

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -29,23 +29,7 @@ from mild.routers.path import Beginning, make_beginning, row_loss
 from mild.routers.solver import SAMPLE, Preconditioner, minimise, sample_rows, second_moments
 from mild.routers.targets import LABEL_LOSSES, Whole, row_targets
 
-__all__ = ["Sample", "ShardedObjective", "check_router", "chosen_rows", "solve_sharded"]
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Rows that the solver starts with.
-
-    Attributes
-    ----------
-    X : (m, d) float32, scaled
-    costs : (m, p)
-    whole : whether these are all rows
-    """
-
-    X: FloatArray
-    costs: FloatArray
-    whole: bool
+__all__ = ["ShardedObjective", "check_router", "chosen_rows", "solve_sharded"]
 
 
 def chosen_rows(n: int) -> IntArray:
@@ -79,7 +63,7 @@ class ShardedObjective:
     ----------
     workers, setup : the workers, and what they need to know
     shape : of W
-    alpha, fit_intercept : of the penalty
+    router : its penalty
     folder : where evaluations are saved; None to save none
     report : called with the number of the evaluation and its value
     """
@@ -89,16 +73,14 @@ class ShardedObjective:
         workers: Workers,
         setup: Setup,
         shape: tuple[int, int],
-        alpha: float,
-        fit_intercept: bool,
+        router: LinearRouter,
         folder: Path | None = None,
         report: Callable[[int, float], None] | None = None,
     ) -> None:
         self.workers = workers
         self.setup = setup
         self.shape = shape
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
+        self.router = router
         self.folder = folder
         self.report = report
         self.evaluations = 0
@@ -107,17 +89,17 @@ class ShardedObjective:
     def __call__(self, W: FloatArray) -> tuple[float, FloatArray]:
         point = np.ascontiguousarray(W, np.float64)
         self.evaluations += 1
-        file = None
+        found = None
         if self.folder is not None:
             file = self.folder / f"{hashlib.sha256(point.tobytes()).hexdigest()[:40]}.npy"
-        found = None if file is None else _read(file, self.shape)
-        if found is not None:
-            self.remembered += 1
-        else:
+            found = _read(file, self.shape)
+            self.remembered += found is not None
+        if found is None:
             found = self._summed(point)
-            if file is not None:
+            if self.folder is not None:
                 _save(file, *found)
-        value, gradient = add_penalty(*found, point, self.alpha, self.fit_intercept)
+        router = self.router
+        value, gradient = add_penalty(*found, point, router.alpha, router.fit_intercept)
         if self.report is not None:
             self.report(self.evaluations, value)
         return value, gradient
@@ -135,7 +117,8 @@ def solve_sharded(
     workers: Workers,
     setup: Setup,
     stats: CostStats,
-    sample: Sample,
+    X: FloatArray,
+    costs: FloatArray,
     folder: Path | None = None,
     report: Callable[[int, float], None] | None = None,
 ) -> tuple[LinearPolicy, ShardedObjective]:
@@ -145,48 +128,41 @@ def solve_sharded(
     ----------
     setup : how features are made and scaled
     stats : costs of all rows
+    X, costs : (m, d) float32, scaled, and (m, p) of the sample that the solver starts with
     folder, report : as in ``ShardedObjective``
     """
-    largest = stats.largest if stats.largest > 0 else 1.0
-    cost_scale = largest if router.cost_scale is None else router.cost_scale
+    cost_scale = (stats.largest or 1.0) if router.cost_scale is None else router.cost_scale
     setup = replace(setup, options=router)
     sums: TargetSums = reduce(add, in_order(workers.call("sums", setup, cost_scale)))
     whole, reward_sums = _whole(router, sums, cost_scale)
-    setup = replace(setup, whole=whole)
     warn_if_degenerate(
         stats.differ,
         bool((stats.asked < stats.rows).any()),
         sums.labels if router.loss in LABEL_LOSSES else None,
         stacklevel=3,
     )
-    targets = row_targets(router, sample.costs, np.ones(len(sample.costs)), whole)
+    setup = replace(setup, whole=whole)
+    shape = costs.shape[1], X.shape[1] + 1
+    objective = ShardedObjective(workers, setup, shape, router, folder, report)
+    targets = row_targets(router, costs, np.ones(len(costs)), whole)
     loss = row_loss(targets, np.float32)
     weight = float(loss.rewards.sum())
-    shape = sample.costs.shape[1], sample.X.shape[1] + 1
-    objective = ShardedObjective(
-        workers, setup, shape, router.alpha, router.fit_intercept, folder, report
-    )
+    all_rows = len(X) == stats.rows
+    max_iter = router.max_iter
     with single_blas_thread():
-        moments = second_moments(sample.X, np.ones(len(sample.X)))
+        moments = second_moments(X, np.ones(len(X)))
         curvature = targets.curvature_of(reward_sums)
         preconditioner = Preconditioner(moments, curvature, router.alpha, router.fit_intercept)
         begin = Beginning(preconditioner, np.zeros(shape))
         start = begin.W
         if weight > 0:
-            few = LinearObjective(
-                sample.X,
-                loss if sample.whole else loss.take(np.arange(len(sample.X)), 1 / weight),
-                router.alpha,
-                router.fit_intercept,
-            )
-            begin = make_beginning(
-                few, preconditioner, moments, None, router.max_iter, sample.whole
-            )
+            own = loss if all_rows else loss.take(np.arange(len(X)), 1 / weight)
+            few = LinearObjective(X, own, router.alpha, router.fit_intercept)
+            begin = make_beginning(few, preconditioner, moments, None, max_iter, all_rows)
             start = begin.W
-            if not sample.whole:
-                tol = begin.sample_tol
-                start = minimise(few, begin.preconditioner, start, tol, router.max_iter).W
-    solution = begin.solve(objective, start, router.tol, router.max_iter)
+            if not all_rows:
+                start = minimise(few, begin.preconditioner, start, begin.sample_tol, max_iter).W
+    solution = begin.solve(objective, start, router.tol, max_iter)
     return router._settle(solution, targets, np.float32), objective
 
 
@@ -202,11 +178,11 @@ def _whole(router: LinearRouter, sums: TargetSums, cost_scale: float) -> tuple[W
     return whole, rewards / total if total > 0 else rewards
 
 
-def _read(file: Path, shape: tuple[int, int]) -> tuple[float, FloatArray] | None:
+def _read(file: Path, shape: tuple[int, ...]) -> tuple[float, FloatArray] | None:
     """A saved evaluation; None if there is none, or it is damaged."""
     with suppress(OSError, ValueError, EOFError):
         numbers = np.load(file, allow_pickle=False)
-        if numbers.shape == (shape[0] * shape[1] + 2,) and numbers[-1] == _checksum(numbers[:-1]):
+        if len(numbers) == np.prod(shape) + 2 and numbers[-1] == _checksum(numbers[:-1]):
             return float(numbers[0]), numbers[1:-1].reshape(shape)
     return None
 

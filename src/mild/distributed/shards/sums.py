@@ -41,16 +41,14 @@ class CostStats:
     def of(cls, costs: FloatArray) -> CostStats:
         """Statistics of costs (n, p), at least one of them known in every row."""
         known = ~np.isnan(costs)
-        if not len(costs):
-            p = costs.shape[1]
-            return cls(0, np.zeros(p, np.intp), np.zeros(p), np.ones(p, np.bool_), 0.0, False)
-        least, most = np.nanmin(costs, axis=1), np.nanmax(costs, axis=1)
+        least = np.where(known, costs, np.inf).min(axis=1)
+        most = np.where(known, costs, -np.inf).max(axis=1)
         return cls(
             len(costs),
             known.sum(axis=0),
             np.where(known, costs, 0.0).sum(axis=0),
             (costs == least[:, None]).all(axis=0),
-            float(most.max()),
+            float(most.max(initial=0.0)),
             bool((most > least).any()),
         )
 
@@ -126,12 +124,11 @@ class TargetSums:
     def of(cls, options: LossOptions, X: Any, costs: FloatArray, cost_scale: float) -> TargetSums:
         """Sums over rows with features X (n, d) and costs (n, p)."""
         p = costs.shape[1]
-        weight = np.ones(len(costs))
-        rewards = np.zeros(p)
+        rewards, margins = np.zeros(p), None
         if options.loss not in LABEL_LOSSES:
             rewards = raw_rewards(options, costs, cost_scale).sum(axis=0, dtype=np.float64)
-        fixed = fixed_margins(options, p)
-        margins = None if fixed is not None else margin_sums(options, X, costs, weight, cost_scale)
+        if fixed_margins(options, p) is None:
+            margins = margin_sums(options, X, costs, np.ones(len(costs)), cost_scale)
         labels = np.bincount(cheapest_of(costs), minlength=p).astype(np.float64)
         return cls(labels, rewards, margins)
 
@@ -142,10 +139,10 @@ class TargetSums:
         return TargetSums(self.labels + other.labels, self.rewards + other.rewards, margins)
 
 
-def merged_marks(*lots: TrainingQueryIndex) -> TrainingQueryIndex:
+def merged_marks(*indexes: TrainingQueryIndex) -> TrainingQueryIndex:
     """Hashes of several sets of queries together."""
-    if not lots:
+    if not indexes:
         return TrainingQueryIndex(np.zeros(0, np.uint64))
-    marks = np.unique(np.concatenate([lot.marks for lot in lots]))
-    whole = all(lot.complete for lot in lots) and marks.size <= MOST_MARKS
+    marks = np.unique(np.concatenate([index.marks for index in indexes]))
+    whole = all(index.complete for index in indexes) and marks.size <= MOST_MARKS
     return TrainingQueryIndex(marks[:MOST_MARKS], whole)

@@ -56,7 +56,7 @@ class WorkFolder:
 
 @contextmanager
 def work_folder(
-    target: Path, scratch: str | None, facts: Mapping[str, Any]
+    target: Path, scratch: str | None, description: Mapping[str, Any]
 ) -> Iterator[WorkFolder]:
     """The work folder of a fit, locked by this process.
 
@@ -64,9 +64,9 @@ def work_folder(
     ----------
     target : folder of the router to be
     scratch : folder for work folders; None for the parent of the target
-    facts : result of ``described``
+    description : result of ``described``
     """
-    key = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
+    key = hashlib.sha256(json.dumps(description, sort_keys=True, default=str).encode()).hexdigest()
     parent = target.parent if scratch is None else Path(os.path.realpath(scratch))
     path = parent / f".{target.name}.fit"
     folder = WorkFolder(path, path / f"evaluations-{key[:16]}", path / "features")
@@ -80,10 +80,10 @@ def work_folder(
     # Beside the folder: a lock in it would be removed with it, before the rest is.
     with file_lock(path.with_name(f"{path.name}.lock"), lambda: taken):
         for entry in path.iterdir() if path.exists() else ():
-            if entry.is_dir() and entry != folder.evaluations:
+            if entry != folder.evaluations:
                 shutil.rmtree(entry, ignore_errors=True)
         folder.evaluations.mkdir(parents=True, exist_ok=True)
-        folder.features.mkdir(exist_ok=True)
+        folder.features.mkdir()
         try:
             yield folder
         except (DataFileError, InvalidInputError):

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from operator import add
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,52 +21,26 @@ from mild.artifact import fingerprint
 from mild.core.arrays import FloatArray, IntArray
 from mild.data import OutcomeTable
 from mild.data.data_quality import Cells
+from mild.data.sources import naming
 from mild.distributed.partitions import Partition, changed
-from mild.distributed.shards.dataset import PIECE_ROWS, Dataset, concatenate, naming
+from mild.distributed.shards.dataset import PIECE_ROWS, Dataset, concatenate
 from mild.distributed.shards.sums import CostStats, Moments, TargetSums, merged_marks
 from mild.errors import DataFileError, InvalidInputError
 from mild.evaluation.tasks import CostTerms
 from mild.evaluation.tasks.training_queries import TrainingQueryIndex
-from mild.features import FEATURES, TextFeatures
-from mild.features.encoder import EncoderFeatures
+from mild.features import TextFeatures
 from mild.features.hashing import HashingFeatures
 from mild.routers.objective import LinearObjective, RowLoss, single_blas_thread
 from mild.routers.path import row_loss
-from mild.routers.targets import LossOptions, Whole, row_targets
+from mild.routers.targets import row_targets
 
-__all__ = ["ArrayStore", "PartitionSummary", "Setup", "ShardWorker", "StepState"]
+__all__ = ["PartitionSummary", "Setup", "ShardWorker"]
 
 # Bytes up to which features stay in memory.
 IN_MEMORY = 256 << 20
 
 T = TypeVar("T")
-Rows = Mapping[int, IntArray]
-
-
-@dataclass(frozen=True)
-class StepState:
-    """A fitted feature step as it is saved, to be built again elsewhere."""
-
-    kind: str
-    settings: Mapping[str, Any]
-    tensors: Mapping[str, Any]
-    files: Mapping[str, bytes]
-    cache: Any = None
-
-    @classmethod
-    def of(cls, step: TextFeatures) -> StepState:
-        """State of a fitted step."""
-        return cls(step.kind, *step.state(), step.files(), getattr(step, "cache", None))
-
-    def build(self) -> TextFeatures:
-        """The step."""
-        step = FEATURES[self.kind].from_state(self.settings, self.tensors)
-        if self.files:
-            step.take_files(self.files)
-        if isinstance(step, EncoderFeatures):
-            # A loaded encoder has no cache; while fitting, encoded texts are cached.
-            step.cache = self.cache
-        return step
+Numbered = list[tuple[int, T]]
 
 
 @dataclass(frozen=True)
@@ -76,18 +49,18 @@ class Setup:
 
     Attributes
     ----------
-    step : how features are made
+    step : fitted feature step
     rows : number of the partition -> its rows in which an expert was asked
     scaler : how features are scaled; None if they are not, or not yet
-    options : options of the loss
+    options : LossOptions, once they are known
     whole : what the targets of a row need from all rows
     """
 
-    step: StepState
+    step: TextFeatures
     rows: Mapping[int, int]
     scaler: Any = None
-    options: LossOptions | None = None
-    whole: Whole | None = None
+    options: Any = None
+    whole: Any = None
 
 
 @dataclass(frozen=True)
@@ -96,53 +69,7 @@ class PartitionSummary:
 
     moments: Moments | None
     fingerprint: str
-    sample: OutcomeTable | None
-
-
-class ArrayStore:
-    """Arrays by the number of a partition and a name, in memory or mapped from a folder."""
-
-    def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder
-        self._held: dict[tuple[int, str], np.ndarray[Any, Any]] = {}
-
-    def new(self, number: int, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
-        """A new array, to be filled."""
-        if self.folder is None or 0 in shape:
-            self._held[number, name] = np.empty(shape, dtype)
-            return self._held[number, name]
-        return np.lib.format.open_memmap(
-            self._file(number, name), mode="w+", dtype=np.dtype(dtype), shape=shape
-        )
-
-    def get(self, number: int, name: str, write: bool = False) -> Any:
-        """An array that was filled before; nothing stays mapped between two calls."""
-        if (number, name) in self._held:
-            return self._held[number, name]
-        return np.lib.format.open_memmap(self._file(number, name), mode="r+" if write else "r")
-
-    def has(self, number: int, name: str) -> bool:
-        """Whether the array exists."""
-        if (number, name) in self._held:
-            return True
-        return self.folder is not None and self._file(number, name).exists()
-
-    def check_room(self, wanted: int) -> None:
-        """Refuse to begin what would fill the disk."""
-        if self.folder is None:
-            return
-        free = shutil.disk_usage(self.folder).free
-        if wanted > free:
-            raise InvalidInputError(
-                f"the features of all rows take {wanted / 1e9:.3g} GB of disk while they are fitted on; "
-                f"{self.folder} has {free / 1e9:.3g} GB left. Name a roomier folder with --scratch, or use "
-                f"--engine ray, which keeps them in its workers' memory."
-            )
-
-    def _file(self, number: int, name: str) -> Path:
-        if self.folder is None:
-            raise KeyError((number, name))
-        return self.folder / f"{number:06d}.{name}.npy"
+    sample: list[OutcomeTable]
 
 
 class ShardWorker:
@@ -152,7 +79,7 @@ class ShardWorker:
     ----------
     dataset, partitions : the dataset, and which of its partitions
     terms : terms of the cost
-    folder : where features are kept; None for memory
+    folder : where features are kept, if they are large; None for memory
     threads : number of threads; None for as many as BLAS would use
     """
 
@@ -167,23 +94,24 @@ class ShardWorker:
         self.dataset = dataset
         self.partitions = list(partitions)
         self.terms = terms
-        self.store = ArrayStore(folder)
+        self.folder = folder
         self.threads = threads
+        # Arrays by the number of a partition and a name, or the files that they are mapped from.
+        self._arrays: dict[tuple[int, str], Any] = {}
         self._losses: dict[int, RowLoss] = {}
         self._scaled: set[int] = set()
-        self._step: tuple[StepState, TextFeatures] | None = None
+        self._lock = threading.Lock()
 
     def pid(self) -> int:
         """Process of this worker."""
         return os.getpid()
 
-    def survey(
-        self, step: HashingFeatures | None
-    ) -> tuple[list[tuple[int, tuple[CostStats, Cells]]], Any]:
+    def survey(self, step: HashingFeatures | None) -> tuple[Numbered[tuple[CostStats, Cells]], Any]:
         """Costs and scores of each partition; term counts of all texts, for a step that needs them."""
-        counts = _Total()
+        counts: Any = None
 
         def look(part: Partition) -> tuple[CostStats, Cells]:
+            nonlocal counts
             nothing = np.zeros((0, len(self.dataset.expert_names)))
             stats, cells = CostStats.of(nothing), Cells.of(nothing)
             for piece in self.dataset.read(part, contents=step is not None):
@@ -191,51 +119,56 @@ class ShardWorker:
                     stats += CostStats.of(self.terms.costs(piece))
                 cells += Cells.of(piece.scores)
                 if step is not None and piece.rows:
-                    counts.add(step.count(piece.queries))
+                    own = step.count(piece.queries)
+                    with self._lock:
+                        counts = own if counts is None else counts + own
             return stats, cells
 
-        return self._each(look), counts.value
+        return self._each(look), counts
 
-    def take(self, rows: Rows) -> list[tuple[int, OutcomeTable | None]]:
+    def take(self, rows: Mapping[int, IntArray]) -> Numbered[list[OutcomeTable]]:
         """Some rows of the partitions, by their numbers among those in which an expert was asked."""
 
-        def pick(part: Partition) -> OutcomeTable | None:
-            picker = _Picker(rows.get(part.number))
-            for piece in self.dataset.read(part) if picker.wanted.size else ():
-                picker.see(piece)
-                if picker.done:
+        def pick(part: Partition) -> list[OutcomeTable]:
+            found: list[OutcomeTable] = []
+            at = 0
+            for piece in self.dataset.read(part) if part.number in rows else ():
+                found += _picked(rows[part.number], at, piece)
+                at += piece.rows
+                if at > rows[part.number][-1]:
                     break
-            return picker.found()
+            return found
 
         return self._each(pick)
 
     def make_features(
-        self, setup: Setup, moments: bool, rows: Rows
-    ) -> tuple[list[tuple[int, PartitionSummary]], TrainingQueryIndex]:
+        self, setup: Setup, moments: bool, rows: Mapping[int, IntArray]
+    ) -> tuple[Numbered[PartitionSummary], TrainingQueryIndex]:
         """Make the features of every partition, with a sample of these rows and hashes of the queries."""
-        self._make_room(setup)
-        seen = _Total(merged_marks(), merged_marks)
+        self._check_room(setup)
+        seen = merged_marks()
 
         def make(part: Partition) -> PartitionSummary:
-            summary, own = self._make(part, setup, moments, rows.get(part.number))
-            seen.add(own)
+            nonlocal seen
+            summary, own = self._make(
+                part, setup, moments, rows.get(part.number, np.zeros(0, np.intp))
+            )
+            with self._lock:
+                seen = merged_marks(seen, own)
             return summary
 
-        return self._each(make), seen.value
+        return self._each(make), seen
 
-    def sums(self, setup: Setup, cost_scale: float) -> list[tuple[int, TargetSums]]:
+    def sums(self, setup: Setup, cost_scale: float) -> Numbered[TargetSums]:
         """Sums of each partition that the targets need."""
-        options = setup.options
-        if options is None:
-            raise TypeError("sums need the options of the loss")
 
         def total(part: Partition) -> TargetSums:
-            X, costs = self._features(part, setup), self.store.get(part.number, "costs")
-            return TargetSums.of(options, X, np.asarray(costs), cost_scale)
+            X, costs = self._features(part, setup), np.asarray(self._get(part, "costs"))
+            return TargetSums.of(setup.options, X, costs, cost_scale)
 
         return self._each(total)
 
-    def evaluate(self, setup: Setup, W: FloatArray) -> list[tuple[int, tuple[float, FloatArray]]]:
+    def evaluate(self, setup: Setup, W: FloatArray) -> Numbered[tuple[float, FloatArray]]:
         """Value and gradient of each partition's rows at W, without the penalty."""
 
         def total(part: Partition) -> tuple[float, FloatArray]:
@@ -246,57 +179,73 @@ class ShardWorker:
 
         return self._each(total)
 
-    def _each(self, work: Callable[[Partition], T]) -> list[tuple[int, T]]:
+    def _each(self, work: Callable[[Partition], T]) -> Numbered[T]:
         """Number and result of each partition, in order, with as many threads as there should be."""
-        numbers = [part.number for part in self.partitions]
         with single_blas_thread() as usual:
             threads = min(self.threads or usual, len(self.partitions))
             if threads <= 1:
-                results = [work(part) for part in self.partitions]
-            else:
-                pool = ThreadPoolExecutor(threads)
-                try:
-                    results = list(pool.map(work, self.partitions))
-                finally:
-                    pool.shutdown(cancel_futures=True)
-        return list(zip(numbers, results, strict=True))
+                return [(part.number, work(part)) for part in self.partitions]
+            pool = ThreadPoolExecutor(threads)
+            try:
+                results = list(pool.map(work, self.partitions))
+            finally:
+                pool.shutdown(cancel_futures=True)
+        return [(part.number, found) for part, found in zip(self.partitions, results, strict=True)]
 
-    def _make_room(self, setup: Setup) -> None:
-        """Keep small features in memory, even where there is a folder for more."""
+    def _check_room(self, setup: Setup) -> None:
+        """Keep small features in memory, and refuse those that would fill the disk."""
         rows = sum(setup.rows[part.number] for part in self.partitions)
-        p, d = len(self.dataset.expert_names), self._built(setup.step).n_features
+        p, d = len(self.dataset.expert_names), setup.step.n_features
         # Features, costs, rewards, and which experts were asked.
         wanted = rows * (4 * d + 8 * p + 4 * p + p)
-        if wanted <= IN_MEMORY:
-            self.store = ArrayStore()
-        else:
-            self.store.check_room(wanted)
+        if self.folder is None or wanted <= IN_MEMORY:
+            self.folder = None
+            return
+        free = shutil.disk_usage(self.folder).free
+        if wanted > free:
+            raise InvalidInputError(
+                f"the features of all rows take {wanted / 1e9:.3g} GB of disk while they are fitted on; "
+                f"{self.folder} has {free / 1e9:.3g} GB left. Name a roomier folder with --scratch, or use "
+                f"--engine ray, which keeps them in its workers' memory."
+            )
+
+    def _new(self, part: Partition, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
+        """A new array, to be filled."""
+        if self.folder is None or 0 in shape:
+            self._arrays[part.number, name] = array = np.empty(shape, dtype)
+            return array
+        file = self.folder / f"{part.number:06d}.{name}.npy"
+        self._arrays[part.number, name] = file
+        return np.lib.format.open_memmap(file, mode="w+", dtype=np.dtype(dtype), shape=shape)
+
+    def _get(self, part: Partition, name: str, mode: Any = "r") -> Any:
+        """An array that was filled before; nothing stays mapped between two calls."""
+        held = self._arrays[part.number, name]
+        return np.lib.format.open_memmap(held, mode=mode) if isinstance(held, Path) else held
 
     def _features(self, part: Partition, setup: Setup) -> Any:
         """Features (n, d) of a partition, scaled if the setup says so; made again if missing."""
         number = part.number
-        if not self.store.has(number, "X"):
-            self._make(part, setup, False, None)
+        if (number, "X") not in self._arrays:
+            self._make(part, setup, False, np.zeros(0, np.intp))
         if setup.scaler is not None and number not in self._scaled:
-            X = self.store.get(number, "X", write=True)
+            X = self._get(part, "X", "r+")
             for start in range(0, len(X), PIECE_ROWS):
                 rows = slice(start, start + PIECE_ROWS)
                 X[rows] = setup.scaler.transform(np.array(X[rows]))
             self._scaled.add(number)
         # A plain view: slices of a memmap are slow to make.
-        return np.asarray(self.store.get(number, "X"))
+        return np.asarray(self._get(part, "X"))
 
     def _make(
-        self, part: Partition, setup: Setup, moments: bool, rows: IntArray | None
+        self, part: Partition, setup: Setup, moments: bool, sampled: IntArray
     ) -> tuple[PartitionSummary, TrainingQueryIndex]:
-        step = self._built(setup.step)
-        number, n = part.number, setup.rows[part.number]
-        X = self.store.new(number, "X", (n, step.n_features), np.float32)
-        costs = self.store.new(number, "costs", (n, len(self.dataset.expert_names)), np.float64)
-        self._scaled.discard(number)
-        picker = _Picker(rows)
+        step, n = setup.step, setup.rows[part.number]
+        X = self._new(part, "X", (n, step.n_features), np.float32)
+        costs = self._new(part, "costs", (n, len(self.dataset.expert_names)), np.float64)
         total: Moments | None = None
         seen: list[TrainingQueryIndex] = []
+        sample: list[OutcomeTable] = []
         at = 0
         for piece in self.dataset.read(part):
             if not piece.rows:
@@ -311,36 +260,29 @@ class ShardWorker:
             seen.append(TrainingQueryIndex.of(piece))
             if moments:
                 total = Moments.of(made) if total is None else total + Moments.of(made)
-            picker.see(piece)
+            sample += _picked(sampled, at, piece)
             at = end
         if at != n:
             raise changed(part)
-        return PartitionSummary(total, fingerprint(X, costs), picker.found()), merged_marks(*seen)
+        return PartitionSummary(total, fingerprint(X, costs), sample), merged_marks(*seen)
 
     def _loss(self, part: Partition, setup: Setup) -> RowLoss:
-        """The loss of a partition's rows; its arrays are in the store."""
-        number, options, whole = part.number, setup.options, setup.whole
-        if options is None or whole is None:
-            raise TypeError("a loss needs its options and the sums of all rows")
-        if number not in self._losses:
-            costs = np.asarray(self.store.get(number, "costs"))
-            loss = row_loss(row_targets(options, costs, np.ones(len(costs)), whole), np.float32)
-            self.store.new(number, "rewards", loss.rewards.shape, np.float32)[:] = loss.rewards
-            if loss.asked is not None:
-                self.store.new(number, "asked", loss.asked.shape, np.bool_)[:] = loss.asked
+        """The loss of a partition's rows, whose arrays are kept as the features are."""
+        if part.number not in self._losses:
+            costs = np.asarray(self._get(part, "costs"))
+            targets = row_targets(setup.options, costs, np.ones(len(costs)), setup.whole)
+            loss = row_loss(targets, np.float32)
+            for name, array in (("rewards", loss.rewards), ("asked", loss.asked)):
+                if array is not None:
+                    self._new(part, name, array.shape, array.dtype)[:] = array
             nothing = np.zeros((0, 0), np.float32)
-            self._losses[number] = replace(loss, rewards=nothing, asked=None)
-        asked = self.store.has(number, "asked")
+            self._losses[part.number] = replace(loss, rewards=nothing, asked=None)
+        asked = (part.number, "asked") in self._arrays
         return replace(
-            self._losses[number],
-            rewards=np.asarray(self.store.get(number, "rewards")),
-            asked=np.asarray(self.store.get(number, "asked")) if asked else None,
+            self._losses[part.number],
+            rewards=np.asarray(self._get(part, "rewards")),
+            asked=np.asarray(self._get(part, "asked")) if asked else None,
         )
-
-    def _built(self, state: StepState) -> TextFeatures:
-        if self._step is None or self._step[0] is not state:
-            self._step = state, state.build()
-        return self._step[1]
 
 
 def _transformed(step: TextFeatures, piece: OutcomeTable) -> FloatArray:
@@ -356,37 +298,7 @@ def _transformed(step: TextFeatures, piece: OutcomeTable) -> FloatArray:
     return step.transform(piece.vectors)
 
 
-class _Total:
-    """A sum that several threads add to; its terms must commute."""
-
-    def __init__(self, value: Any = None, plus: Callable[[Any, Any], Any] = add) -> None:
-        self.value = value
-        self._plus = plus
-        self._lock = threading.Lock()
-
-    def add(self, term: Any) -> None:
-        with self._lock:
-            self.value = term if self.value is None else self._plus(self.value, term)
-
-
-class _Picker:
-    """Picks rows out of consecutive pieces, by their ascending numbers."""
-
-    def __init__(self, rows: IntArray | None) -> None:
-        self.wanted = np.zeros(0, np.intp) if rows is None else rows
-        self.at = 0
-        self.pieces: list[OutcomeTable] = []
-
-    @property
-    def done(self) -> bool:
-        """Whether later pieces hold none of the rows."""
-        return not self.wanted.size or self.at > self.wanted[-1]
-
-    def see(self, piece: OutcomeTable) -> None:
-        low, high = np.searchsorted(self.wanted, [self.at, self.at + piece.rows])
-        if high > low:
-            self.pieces.append(piece.take(self.wanted[low:high] - self.at))
-        self.at += piece.rows
-
-    def found(self) -> OutcomeTable | None:
-        return concatenate(self.pieces) if self.pieces else None
+def _picked(rows: IntArray, at: int, piece: OutcomeTable) -> list[OutcomeTable]:
+    """Those of the ascending row numbers that are in a piece, whose first row is ``at``; none or one table."""
+    low, high = np.searchsorted(rows, [at, at + piece.rows])
+    return [piece.take(rows[low:high] - at)] if high > low else []

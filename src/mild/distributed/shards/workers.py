@@ -10,52 +10,37 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from mild.distributed.partitions import Partition
-from mild.distributed.ray_connection import connect, cores
+from mild.distributed.executors import cores, result_of
+from mild.distributed.ray_connection import RETRIES, connect
 from mild.distributed.shards.dataset import Dataset
 from mild.distributed.shards.worker import ShardWorker
-from mild.errors import InvalidInputError, MildError
+from mild.errors import InvalidInputError
 from mild.evaluation.tasks import CostTerms
 
-__all__ = [
-    "LocalWorkers",
-    "RayWorkers",
-    "Workers",
-    "in_order",
-    "local_workers",
-    "ray_workers",
-    "share",
-]
+__all__ = ["RayWorkers", "Workers", "in_order", "local_workers", "ray_workers"]
 
-# How often a worker may die before the fit fails.
-RESTARTS = 5
-#: Seconds in which every worker must have started.
+# Seconds in which every actor must have started.
 START = 120.0
 
 
-class Workers(Protocol):
-    """The workers that together hold all partitions."""
+class Workers:
+    """The workers that together hold all partitions: one, in this process."""
 
-    def call(self, method: str, *arguments: Any) -> list[Any]:
-        """The result of a method of ``ShardWorker``, from each worker."""
-
-
-class LocalWorkers:
-    """One worker, in this process."""
-
-    def __init__(self, worker: ShardWorker) -> None:
+    def __init__(self, worker: Any = None) -> None:
         self.worker = worker
 
     def call(self, method: str, *arguments: Any) -> list[Any]:
+        """The result of a method of ``ShardWorker``, from each worker."""
         return [getattr(self.worker, method)(*arguments)]
 
 
-class RayWorkers:
+class RayWorkers(Workers):
     """One worker in each of several actors."""
 
     def __init__(self, ray: Any, actors: Sequence[Any]) -> None:
+        super().__init__()
         self.ray = ray
         self.actors = list(actors)
         self._sent: dict[int, tuple[Any, Any]] = {}
@@ -68,18 +53,8 @@ class RayWorkers:
         }
         refs = [self._sent[id(value)][1] for value in arguments]
         answers = [getattr(actor, method).remote(*refs) for actor in self.actors]
-        try:
-            return list(self.ray.get(answers))
-        except self.ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, MildError):
-                raise error.cause from error
-            raise
-        except self.ray.exceptions.RayError as error:
-            raise MildError(
-                f"a Ray worker died {RESTARTS + 1} times in the same call, or was lost "
-                f"({type(error).__name__}). It may be short of memory: use more workers, on more machines, "
-                f"or smaller shards."
-            ) from error
+        remedy = "Use more workers, on more machines, or smaller shards."
+        return [result_of(answer.future(), "some shards", remedy) for answer in answers]
 
 
 def in_order(answers: Sequence[Sequence[tuple[int, Any]]]) -> list[Any]:
@@ -93,7 +68,7 @@ def local_workers(
     dataset: Dataset, terms: CostTerms, folder: Path | None, threads: int | None = None
 ) -> Iterator[Workers]:
     """A worker in this process; for the parameters see ``ShardWorker``."""
-    yield LocalWorkers(ShardWorker(dataset, dataset.partitions, terms, folder, threads))
+    yield Workers(ShardWorker(dataset, dataset.partitions, terms, folder, threads))
 
 
 @contextmanager
@@ -109,41 +84,21 @@ def ray_workers(
     """
     with connect(address, workers) as ray:
         processors = int(ray.cluster_resources().get("CPU", cores()))
-        shares = share(dataset.partitions, min(workers or processors, len(dataset.partitions)))
-        options = {"num_cpus": 1, "max_restarts": RESTARTS, "max_task_retries": RESTARTS}
-        make = ray.remote(**options)(ShardWorker)
-        actors = [make.remote(dataset, own, terms) for own in shares]
+        count = min(workers or processors, len(dataset.partitions))
+        make = ray.remote(num_cpus=1, max_restarts=RETRIES, max_task_retries=RETRIES)(ShardWorker)
+        shares = [dataset.partitions[k::count] for k in range(count)]
+        actors = [make.remote(dataset, share, terms) for share in shares]
         try:
-            _await(ray, actors)
+            # A cluster without a free processor would block for ever.
+            pings = [actor.pid.remote() for actor in actors]
+            ready, late = ray.wait(pings, num_returns=count, timeout=START)
+            if late:
+                raise InvalidInputError(
+                    f"the Ray cluster started {len(ready)} of {count} workers within {START:.0f} s; the "
+                    f"others found no free processor. Ask for fewer with --jobs, or wait until it has one.",
+                    parameter="workers",
+                )
             yield RayWorkers(ray, actors)
         finally:
             for actor in actors:
                 ray.kill(actor)
-
-
-def _await(ray: Any, actors: Sequence[Any]) -> None:
-    """Wait until every actor runs; a cluster without a free processor would block for ever."""
-    pings = [actor.pid.remote() for actor in actors]
-    ready, late = ray.wait(pings, num_returns=len(pings), timeout=START)
-    if late:
-        raise InvalidInputError(
-            f"the Ray cluster started {len(ready)} of {len(pings)} workers within {START:.0f} s; the "
-            f"others found no free processor. Ask for fewer with --jobs, or wait until it has one.",
-            parameter="workers",
-        )
-    ray.get(ready)
-
-
-def share(partitions: Sequence[Partition], workers: int) -> list[list[Partition]]:
-    """Neighbouring partitions for each worker, with about as many rows; none goes empty."""
-    shares: list[list[Partition]] = []
-    rest, left = list(partitions), sum(part.rows for part in partitions)
-    for others in range(workers - 1, -1, -1):
-        target, own = left / (others + 1), [rest.pop(0)]
-        rows = own[0].rows
-        while len(rest) > others and (not others or rows + rest[0].rows / 2 <= target):
-            own.append(rest.pop(0))
-            rows += own[-1].rows
-        shares.append(own)
-        left -= rows
-    return shares

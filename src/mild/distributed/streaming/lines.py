@@ -1,21 +1,110 @@
-"""Queries from lines of plain text, or of JSON."""
+"""A stream of bytes as blocks of whole lines, and lines as queries: plain text, or JSON."""
 
 from __future__ import annotations
 
 import json
+import queue
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from mild.data.recipe import Recipe, RecipeError, type_name
-from mild.distributed.streaming.blocks import LONGEST_LINE
-from mild.errors import OptionError, check_option
+from mild.errors import DataFileError, OptionError, check_option
 
-__all__ = ["FIELDS", "FORMATS", "BadLineError", "LineFormat", "Query", "find_format"]
+__all__ = [
+    "BLOCK_BYTES",
+    "FIELDS",
+    "FORMATS",
+    "BadLineError",
+    "Block",
+    "LineFormat",
+    "Query",
+    "find_format",
+    "read_blocks",
+]
 
+#: Bytes after which a block is full.
+BLOCK_BYTES = 256 << 10
+# A longer line is not kept.
+LONGEST_LINE = 32 << 20
+# Bytes of a read, and how many reads may wait.
+PIECE, WAITING = 64 << 10, 16
 #: Fields that may hold the query of a JSON object; the first that is present counts.
 FIELDS = ("prompt", "question", "query", "text", "instruction", "input")
+VECTOR_FIELDS = ("embedding", "embeddings", "vector", "vectors")
 FORMATS = ("auto", "json", "text")
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole lines, without their line breaks.
+
+    Attributes
+    ----------
+    lines : bytes of each; None for one that was too long to keep
+    first : number of the first line, from 1
+    full : whether there was enough to fill it
+    """
+
+    lines: list[bytes | None]
+    first: int
+    full: bool
+
+
+def read_blocks(stream: Any, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+    """Blocks of the lines of a binary stream, in order.
+
+    A block holds what has arrived, up to ``block_bytes`` and a line; only its first line is waited for. So
+    memory is bounded, and a caller that sends one line at a time gets one answer at a time.
+
+    Examples
+    --------
+    >>> import io
+    >>> [block.lines for block in read_blocks(io.BytesIO(b"one\\ntwo"), 1)]
+    [[b'one'], [b'two']]
+    """
+    pieces: queue.Queue[bytes | Exception] = queue.Queue(WAITING)
+    # A daemon: at a terminal the read may last for ever.
+    threading.Thread(target=_read_ahead, args=(stream, pieces), daemon=True).start()
+    rest = bytearray()
+    number = 1
+    ended = False
+    while not ended:
+        lines: list[bytes | None] = []
+        taken = 0
+        while taken < block_bytes and not ended:
+            try:
+                piece = pieces.get(block=not lines)
+            except queue.Empty:
+                break
+            if isinstance(piece, Exception):
+                reason = getattr(piece, "strerror", None) or piece
+                raise DataFileError(f"cannot read the queries: {reason}.") from piece
+            taken += len(piece)
+            ended = not piece
+            first, *others = piece.split(b"\n")
+            if len(rest) <= LONGEST_LINE:
+                rest += first
+            if others or (ended and rest):
+                lines.append(bytes(rest) if len(rest) <= LONGEST_LINE else None)
+                lines += others[:-1]
+                rest = bytearray(others[-1] if others else b"")
+        if lines:
+            yield Block(lines, number, taken >= block_bytes)
+            number += len(lines)
+
+
+def _read_ahead(stream: Any, pieces: queue.Queue[bytes | Exception]) -> None:
+    read = getattr(stream, "read1", stream.read)
+    piece: bytes | Exception = b" "
+    while piece and not isinstance(piece, Exception):
+        try:
+            piece = read(PIECE)
+        except (OSError, ValueError) as error:
+            piece = error
+        pieces.put(piece)
 
 
 class BadLineError(ValueError):
@@ -45,8 +134,6 @@ class LineFormat:
     --------
     >>> LineFormat("json").read(b'{"id": 7, "query": "Who?"}')
     Query(content='Who?', key=7)
-    >>> LineFormat("text").read(b"Who?").content
-    'Who?'
     """
 
     kind: str
@@ -59,14 +146,13 @@ class LineFormat:
         if line is None:
             raise BadLineError(f"longer than {LONGEST_LINE:,} bytes")
         try:
-            text = line.removeprefix(_BOM).decode().rstrip("\r")
+            text = line.removeprefix(BOM).decode().rstrip("\r")
         except UnicodeDecodeError as error:
             raise BadLineError(f"not UTF-8 (byte {error.start + 1})") from error
         if not text or text.isspace():
             return None
-        return Query(text) if self.kind == "text" else self._read_json(text)
-
-    def _read_json(self, text: str) -> Query:
+        if self.kind == "text":
+            return Query(text)
         try:
             value = json.loads(text)
         except json.JSONDecodeError as error:
@@ -75,47 +161,43 @@ class LineFormat:
             raise BadLineError(
                 "not JSON that can be read (nested too deep, or a number too long)"
             ) from error
-        if not isinstance(value, dict):
-            return Query(self._checked(value, "the line"))
-        if self._by_recipe(value) and self.recipe is not None:
-            try:
-                return Query(self.recipe.text(value), value.get("id"))
-            except RecipeError as error:
-                raise BadLineError(str(error)) from error
-        names = (self.field,) if self.field is not None else self._fields()
+        return (
+            self._of_object(value)
+            if isinstance(value, dict)
+            else Query(self._checked(value, "the line"))
+        )
+
+    def _of_object(self, value: dict[str, Any]) -> Query:
+        recipe = self.recipe
+        if recipe is not None and not self.vectors:
+            named = self.field in (None, ",".join(recipe.columns))
+            if named and recipe.fits(value):
+                try:
+                    return Query(recipe.text(value), value.get("id"))
+                except RecipeError as error:
+                    raise BadLineError(str(error)) from error
+        names = self._fields() if self.field is None else (self.field,)
         for name in names:
             if name in value:
                 return Query(self._checked(value[name], f"field {name!r}"), value.get("id"))
-        wanted = " or ".join(repr(name) for name in names)
-        raise BadLineError(f"no field {wanted}")
+        raise BadLineError(f"no field {' or '.join(repr(name) for name in names)}")
 
     def _fields(self) -> tuple[str, ...]:
-        if not self.vectors:
-            parts = self.recipe.columns if self.recipe else ()
-            # A part of the query is not the whole of it.
-            return (*parts[:1], *(name for name in FIELDS if name not in parts))
-        own = self.recipe.vectors if self.recipe else None
-        usual = ("embedding", "embeddings", "vector", "vectors")
-        return usual if own is None else (own, *(name for name in usual if name != own))
-
-    def _by_recipe(self, value: dict[str, Any]) -> bool:
-        """Whether the query is made as in the router's table; another field is taken as it is."""
-        if self.recipe is None or self.vectors:
-            return False
-        named = self.field in (None, ",".join(self.recipe.columns))
-        return named and self.recipe.fits(value)
+        if self.vectors:
+            own = self.recipe.vectors if self.recipe else None
+            return VECTOR_FIELDS if own is None else (own, *VECTOR_FIELDS)
+        parts = self.recipe.columns if self.recipe else ()
+        # A part of the query is not the whole of it.
+        return (*parts[:1], *(name for name in FIELDS if name not in parts))
 
     def _checked(self, value: Any, where: str) -> Any:
-        if self.vectors:
-            numbers = isinstance(value, list) and all(
-                isinstance(entry, (int, float)) and not isinstance(entry, bool) for entry in value
-            )
-            if not numbers:
-                raise BadLineError(f"{where} must be a list of numbers")
-            return value
-        if not isinstance(value, str):
+        if not self.vectors:
+            if isinstance(value, str):
+                return value
             raise BadLineError(f"{where} must be a string; got {type_name(value)}")
-        return value
+        if isinstance(value, list) and all(type(entry) in (int, float) for entry in value):
+            return value
+        raise BadLineError(f"{where} must be a list of numbers")
 
 
 def find_format(
@@ -139,15 +221,16 @@ def find_format(
             parameter="format",
         )
     if kind == "auto":
-        first = next((line for line in lines if line and line.strip(_BOM + b" \t\r")), b"")
-        looks = first.removeprefix(_BOM).lstrip()[:1] in (b"{", b'"')
+        first = next((line for line in lines if line and line.strip(BOM + b" \t\r")), b"")
+        first = first.removeprefix(BOM)
+        looks = first.lstrip()[:1] in (b"{", b'"')
         kind = "json" if vectors or field is not None or (looks and _is_json(first)) else "text"
     return LineFormat(kind, field, vectors, recipe)
 
 
 def _is_json(line: bytes) -> bool:
     try:
-        json.loads(line.removeprefix(_BOM))
+        json.loads(line)
     except (ValueError, RecursionError):
         return False
     return True

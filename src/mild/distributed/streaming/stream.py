@@ -1,25 +1,30 @@
-"""Route the lines of a stream: answers in order, in bounded memory, on as many cores as there are."""
+"""Route the lines of a stream: answers in order, in bounded memory, on several cores."""
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
-from pathlib import Path
+from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from mild.artifact import LoadedRouter, load
+from mild.artifact import LoadedRouter
 from mild.artifact.answers import Answers, error_line
 from mild.artifact.deciding import decide_all
 from mild.artifact.prices import Prices
 from mild.data.recipe import Recipe
-from mild.distributed.processes import process_pool
-from mild.distributed.streaming.blocks import BLOCK_BYTES, Block, read_blocks
-from mild.distributed.streaming.lines import FORMATS, BadLineError, LineFormat, Query, find_format
-from mild.errors import DataFileError, MildError, UnsupportedError, check_option
+from mild.distributed.executors import process_pool, result_of
+from mild.distributed.streaming.lines import (
+    BLOCK_BYTES,
+    FORMATS,
+    BadLineError,
+    Block,
+    LineFormat,
+    Query,
+    find_format,
+    read_blocks,
+)
+from mild.errors import MildError, UnsupportedError, check_option
 from mild.policies.base import thread_count
 
 __all__ = ["LineRouter", "Routed", "RoutedBlock", "route_stream"]
@@ -32,15 +37,7 @@ AHEAD = 2
 
 @dataclass(frozen=True)
 class RoutedBlock:
-    """Answers to a block of lines.
-
-    Attributes
-    ----------
-    output : JSON lines
-    counts : (n_experts,) queries that were sent to each expert
-    bad : (line number, reason) of lines without a query
-    blank : number of blank lines
-    """
+    """Answers to a block: JSON lines, queries per expert, (number, reason) of bad lines, and blank lines."""
 
     output: bytes
     counts: list[int]
@@ -82,23 +79,21 @@ class LineRouter:
             if query is not None:
                 entries.append(len(queries))
                 queries.append(query)
-        answers, counts = self._decide(queries)
+        answers: list[str] = []
+        chosen: list[int] = []
+        if queries:
+            contents = [query.content for query in queries]
+            found = decide_all(self.router.policy, self.router.features(contents))
+            answers = self._answers.write(found, contents, [query.key for query in queries])
+            chosen = found.chosen.tolist()
         bad = [entry for entry in entries if isinstance(entry, tuple)]
         output = "".join(
             f"{error_line(*entry) if isinstance(entry, tuple) else answers[entry]}\n"
             for entry in entries
             if not (self.skip_bad and isinstance(entry, tuple))
         )
+        counts = [chosen.count(k) for k in range(self.router.n_experts)]
         return RoutedBlock(output.encode(), counts, bad, len(block.lines) - len(entries))
-
-    def _decide(self, queries: list[Query]) -> tuple[list[str], list[int]]:
-        if not queries:
-            return [], [0] * self.router.n_experts
-        contents = [query.content for query in queries]
-        found = decide_all(self.router.policy, self.router.features(contents))
-        answers = self._answers.write(found, contents, [query.key for query in queries])
-        chosen = found.chosen.tolist()
-        return answers, [chosen.count(k) for k in range(self.router.n_experts)]
 
 
 @dataclass
@@ -124,33 +119,8 @@ class Routed:
         return sum(self.counts.values())
 
 
-@dataclass
-class _Writer:
-    """Writes answers in order and counts them."""
-
-    sink: BinaryIO
-    names: list[str]
-    on_bad: Callable[[int, str], None]
-    routed: Routed = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.routed = Routed(dict.fromkeys(self.names, 0))
-
-    def write(self, block: RoutedBlock) -> None:
-        self.sink.write(block.output)
-        # A caller may wait for an answer before the next question.
-        self.sink.flush()
-        for name, count in zip(self.names, block.counts, strict=True):
-            self.routed.counts[name] += count
-        self.routed.blank += block.blank
-        self.routed.bad += len(block.bad)
-        for number, reason in block.bad:
-            self.on_bad(number, reason)
-
-
 def route_stream(
     router: LoadedRouter,
-    folder: str | os.PathLike[str],
     source: Any,
     sink: BinaryIO,
     *,
@@ -168,7 +138,6 @@ def route_stream(
     Parameters
     ----------
     router : result of ``mild.artifact.load``
-    folder : folder of the router, from which other processes load it
     source, sink : binary streams
     lines : "json", "text", or "auto" to decide by the first line
     query : field of the query in JSON objects; None for those that the router was fitted on, or usual ones
@@ -185,69 +154,55 @@ def route_stream(
             parameter="router",
         )
     check_option("format", lines, FORMATS)
-    prices = prices or Prices()
-    writer = _Writer(sink, router.expert_names, on_bad)
+    names = router.expert_names
+    routed = Routed(dict.fromkeys(names, 0))
     blocks = read_blocks(source, block_bytes)
     first = next(blocks, None)
     if first is None:
-        return writer.routed
-    fields = (router.metadata.get("notes") or {}).get("query")
-    recipe = None if fields is None else Recipe.from_dict(fields)
-    form = find_format(first.lines, lines, query, router.text.kind == "vectors", recipe)
-    writer.routed.lines = form
-    options: dict[str, Any] = {"lines": form, "echo": echo, "skip_bad": skip_bad}
-    here = LineRouter(prices.on(router), **options)
+        return routed
+    notes = (router.metadata.get("notes") or {}).get("query")
+    recipe = None if notes is None else Recipe.from_dict(notes)
+    routed.lines = find_format(first.lines, lines, query, router.text.kind == "vectors", recipe)
+    here = LineRouter((prices or Prices()).on(router), routed.lines, echo, skip_bad)
     workers = thread_count() if jobs is None else max(1, jobs)
-    writer.write(here.route(first))
-    if not _route_here(writer, here, blocks, None if workers == 1 else BEFORE_POOL):
-        with process_pool(workers, _load_router, (Path(folder), prices, options)) as pool:
-            _route_by_processes(writer, blocks, pool, AHEAD * workers)
-    return writer.routed
+    for block in _routed_blocks(here, first, blocks, workers):
+        sink.write(block.output)
+        # A caller may wait for an answer before the next question.
+        sink.flush()
+        for name, count in zip(names, block.counts, strict=True):
+            routed.counts[name] += count
+        routed.blank += block.blank
+        routed.bad += len(block.bad)
+        for number, reason in block.bad:
+            on_bad(number, reason)
+    return routed
 
 
-def _route_here(
-    writer: _Writer, router: LineRouter, blocks: Iterator[Block], most: int | None
-) -> bool:
-    """Route in this process, up to so many full blocks; whether that was all."""
+def _routed_blocks(
+    router: LineRouter, first: Block, blocks: Iterator[Block], workers: int
+) -> Iterator[RoutedBlock]:
+    """Route blocks in this process and, after a few full ones, in several."""
+    yield router.route(first)
     full = 0
-    while most is None or full < most:
+    while workers == 1 or full < BEFORE_POOL:
         block = next(blocks, None)
         if block is None:
-            return True
+            return
         full += block.full
-        writer.write(router.route(block))
-    return False
-
-
-def _route_by_processes(
-    writer: _Writer, blocks: Iterator[Block], pool: ProcessPoolExecutor, most: int
-) -> None:
-    """Route by processes, in order; where the input pauses, all answers are written."""
+        yield router.route(block)
     running: deque[Future[RoutedBlock]] = deque()
-    try:
+    with process_pool(workers, router) as submit:
         for block in blocks:
-            running.append(pool.submit(_route_in_process, block))
-            while running and (len(running) >= most or not block.full):
-                writer.write(running.popleft().result())
+            running.append(submit(LineRouter.route, block))
+            # Where the input pauses, all answers are written.
+            while running and (len(running) >= AHEAD * workers or not block.full):
+                yield _answered(running)
         while running:
-            writer.write(running.popleft().result())
-    except BrokenProcessPool as error:
-        raise DataFileError(
-            "a worker process was ended from outside (out of memory, perhaps); the output is complete up "
-            "to there. Try --jobs 1."
-        ) from error
+            yield _answered(running)
 
 
-_router: LineRouter | None = None
-
-
-def _load_router(folder: Path, prices: Prices, options: dict[str, Any]) -> None:
-    """In a worker process: load the router once."""
-    global _router
-    _router = LineRouter(prices.on(load(folder)), **options)
-
-
-def _route_in_process(block: Block) -> RoutedBlock:
-    if _router is None:
-        raise RuntimeError("the router was not loaded in this process")
-    return _router.route(block)
+def _answered(running: deque[Future[RoutedBlock]]) -> RoutedBlock:
+    block: RoutedBlock = result_of(
+        running.popleft(), "a block", "The output is complete up to there. Try --jobs 1."
+    )
+    return block
