@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from joblib import Parallel, delayed
 
-from mild.distributed.joblib_ray import LARGE, joblib_on_ray
+from mild.distributed.joblib_ray import joblib_on_ray
 from mild.errors import InvalidInputError, TuningInterruptedWarning
 from mild.routers.tuning import RouterCV
 
@@ -65,7 +65,7 @@ def test_an_interrupt_keeps_what_was_judged_and_the_next_search_works(data):
 
 
 def test_a_large_array_is_sent_once(monkeypatch):
-    array = np.zeros(LARGE)
+    array = np.zeros(1 << 20)
     put, sent = ray.put, []
     monkeypatch.setattr(ray, "put", lambda value: sent.append(value) or put(value))
     sums = Parallel(n_jobs=2)(delayed(lambda a, b: float(a.sum()) + b)(array, i) for i in range(6))

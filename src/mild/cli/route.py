@@ -177,7 +177,7 @@ def _route_lines(
     shared: dict[str, Any],
     jobs: int | None,
 ) -> None:
-    from mild.distributed.streaming.stream import route_stream
+    from mild.distributed.streaming import route_stream
 
     bad = 0
 

@@ -1,7 +1,7 @@
-"""Pools of workers with one interface: threads, spawned processes or, in ``ray_connection``, tasks of a Ray cluster.
+"""Pools of workers with one interface: threads, processes and, in ``ray_connection``, tasks on Ray.
 
-A pool is a function ``submit(function, *arguments)`` that returns a Future of ``function(shared, *arguments)``. The
-shared value is sent to each worker once.
+A pool is a function ``submit(function, *arguments)``, giving a Future of ``function(shared, *arguments)``.
+The shared value is sent to each worker once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 from threadpoolctl import threadpool_limits
@@ -34,7 +33,7 @@ def cores() -> int:
 
 
 def result_of(future: Future[Any], task: str, remedy: str) -> Any:
-    """The result of a future; MildErrors of the worker as they were raised, DataFileError if the worker died."""
+    """The result of a future; a MildError as the worker raised it, DataFileError if the worker died."""
     error = future.exception()
     if error is None:
         return future.result()
@@ -66,7 +65,7 @@ def process_pool(workers: int, shared: Any) -> Iterator[Submit]:
     """A pool of processes, for work that Python does; they end with their parent."""
     pool = ProcessPoolExecutor(workers, SPAWN, initializer=_start, initargs=(shared,))
     try:
-        yield partial(pool.submit, _call)
+        yield lambda function, *arguments: pool.submit(_call, function, *arguments)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 

@@ -1,20 +1,18 @@
 """A joblib back end on Ray tasks.
 
-Ray's own back end starts new workers for every parallel call, returns all results at the end and sends arrays with
-every task, so a search of many calls would be slow and could not report progress.
+Ray's own back end starts new workers for every parallel call, gives all results at the end and sends arrays
+with every task. Here workers are reused, results come one by one, and an array is sent once.
 """
 
 from __future__ import annotations
 
-import importlib
-import io
-import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
+from dataclasses import is_dataclass
+from itertools import islice
 from typing import Any
 
-import numpy as np
 from joblib import parallel_config
 from joblib._parallel_backends import FallbackToBackend
 from joblib.parallel import ParallelBackendBase, SequentialBackend
@@ -24,20 +22,12 @@ from mild.distributed.ray_connection import connect, ray_pool
 
 __all__ = ["joblib_on_ray"]
 
-# Arrays of so many bytes go to the cluster once, however many tasks use them.
-LARGE = 1 << 20
 REMEDY = "Run it again, with fewer --jobs or a smaller table."
 
 
 @contextmanager
 def joblib_on_ray(address: str | None = None, workers: int | None = None) -> Iterator[None]:
-    """Run the parallel calls of joblib in this context on Ray.
-
-    Parameters
-    ----------
-    address : of a cluster; None for a Ray on this machine that lives as long as the context
-    workers : processors of a Ray on this machine; None for all
-    """
+    """Run the parallel calls of joblib in this context on Ray; for the parameters see ``connect``."""
     with connect(address, workers) as ray, parallel_config(backend=RayBackend(ray)):
         yield
 
@@ -52,7 +42,7 @@ class RayBackend(ParallelBackendBase):  # type: ignore[misc]
         self.ray = ray
         self._pool = ExitStack()
         self._submit: Submit
-        self._sent: dict[int, tuple[Any, Any]] = {}
+        self._references: dict[int, tuple[Any, Any]] = {}
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
         if n_jobs is None or n_jobs == 1:
@@ -71,8 +61,10 @@ class RayBackend(ParallelBackendBase):  # type: ignore[misc]
     def get_nested_backend(self) -> tuple[Any, None]:
         return SequentialBackend(nesting_level=(self.nesting_level or 0) + 1), None
 
-    def submit(self, func: Callable[[], Any], callback: Any = None) -> Any:
-        future = self._submit(_call, *self._pack(func))
+    def submit(self, func: Any, callback: Any = None) -> Any:
+        calls = [(function, len(values), list(named)) for function, values, named in func.items]
+        arguments = [v for _, values, named in func.items for v in (*values, *named.values())]
+        future = self._submit(_call, calls, *map(self._sent, arguments))
         future.add_done_callback(callback)
         return future
 
@@ -81,37 +73,28 @@ class RayBackend(ParallelBackendBase):  # type: ignore[misc]
 
     def terminate(self) -> None:
         self._pool.close()
-        self._sent = {}
+        self._references = {}
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
         self.terminate()
         if ensure_ready:
             self.configure(self.parallel.n_jobs, self.parallel)
 
-    def _pack(self, func: Callable[[], Any]) -> tuple[bytes, list[Any]]:
-        """The call as bytes, and references to its large arrays, each of which is sent once."""
-        references: list[Any] = []
-        places: dict[int, int] = {}
-
-        def persistent_id(_: Any, value: Any) -> int | None:
-            if type(value) is not np.ndarray or value.nbytes < LARGE or value.dtype.hasobject:
-                return None
-            if id(value) not in places:
-                if id(value) not in self._sent:
-                    # The array is kept, too, so that its id is not used again.
-                    self._sent[id(value)] = value, self.ray.put(value)
-                places[id(value)] = len(references)
-                references.append(self._sent[id(value)][1])
-            return places[id(value)]
-
-        base = importlib.import_module("ray.cloudpickle").Pickler
-        content = io.BytesIO()
-        type("Pickler", (base,), {"persistent_id": persistent_id})(content).dump(func)
-        return content.getvalue(), references
+    def _sent(self, value: Any) -> Any:
+        """A reference to an array or dataclass, which many calls share; other arguments as they are."""
+        if not (hasattr(value, "shape") or is_dataclass(value)):
+            return value
+        if id(value) not in self._references:
+            # The value is kept, too, so that its id is not used again.
+            self._references[id(value)] = value, self.ray.put(value)
+        return self._references[id(value)][1]
 
 
-def _call(_: None, content: bytes, references: list[Any]) -> Any:
-    arrays = importlib.import_module("ray").get(references)
-    unpickler = pickle.Unpickler(io.BytesIO(content))
-    unpickler.persistent_load = arrays.__getitem__  # type: ignore[method-assign]
-    return unpickler.load()()
+def _call(
+    _: None, calls: Sequence[tuple[Callable[..., Any], int, list[str]]], *arguments: Any
+) -> Any:
+    rest = iter(arguments)
+    return [
+        function(*islice(rest, count), **dict(zip(names, rest, strict=False)))
+        for function, count, names in calls
+    ]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from filelock import FileLock, Timeout
+from pyarrow import fs
 
 from mild.data.location import is_local, reason
 from mild.errors import DataFileError, OutputExistsError
@@ -21,9 +21,8 @@ from mild.errors import DataFileError, OutputExistsError
 __all__ = ["LOCK_FILE", "STALE", "file_lock", "folder_lock"]
 
 LOCK_FILE = "_lock"
-#: Seconds after which a lock on an object store has expired, and how often its owner renews it.
+#: Seconds without a change after which a lock on an object store has expired.
 STALE = 300.0
-RENEW = 60.0
 
 
 @contextmanager
@@ -51,48 +50,24 @@ def file_lock(path: Path, taken: Callable[[], Exception]) -> Iterator[None]:
 def folder_lock(system: Any, folder: str) -> Iterator[None]:
     """Hold the lock of a folder; OutputExistsError, with the owner's process, if another job has it.
 
-    An object store has no locks: there the owner writes a record and renews it every minute. A record that is older
-    than five minutes, or whose process on this machine has ended, is taken over.
+    An object store has no locks. There the owner leaves a record, which counts for five minutes after the
+    last change in the folder.
     """
     path = f"{folder}/{LOCK_FILE}"
-    if is_local(system):
-        with file_lock(Path(path), lambda: _taken(folder, _read(system, path))):
-            # On a full disk the record is missing; the lock holds all the same.
-            with suppress(DataFileError):
-                _write(system, path)
-            yield
-        return
-    owner = _read(system, path)
-    if _alive(owner):
-        raise _taken(folder, owner)
-    _write(system, path)
-    ended = threading.Event()
-
-    def renew() -> None:
-        while not ended.wait(RENEW):
-            with suppress(DataFileError):
-                _write(system, path)
-
-    renewer = threading.Thread(target=renew, daemon=True)
-    renewer.start()
-    try:
+    owner = {"pid": os.getpid(), "host": socket.gethostname(), "time": time.time()}
+    with ExitStack() as stack:
+        if is_local(system):
+            stack.enter_context(file_lock(Path(path), lambda: _taken(folder, _read(system, path))))
+        else:
+            other = _read(system, path)
+            entries = system.get_file_info(fs.FileSelector(folder, recursive=True))
+            changed = max((entry.mtime_ns or 0 for entry in entries), default=0) / 1e9
+            if other and time.time() - changed < STALE:
+                raise _taken(folder, other)
+            stack.callback(_remove, system, path)
+        with system.open_output_stream(path) as stream:
+            stream.write(json.dumps(owner).encode())
         yield
-    finally:
-        ended.set()
-        renewer.join()
-        with suppress(pa.ArrowException, OSError):
-            system.delete_file(path)
-
-
-def _alive(owner: dict[str, Any]) -> bool:
-    if owner.get("host") == socket.gethostname() and os.name == "posix":
-        try:
-            os.kill(owner["pid"], 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            pass
-    return time.time() - owner.get("time", 0.0) < STALE
 
 
 def _read(system: Any, path: str) -> dict[str, Any]:
@@ -101,17 +76,11 @@ def _read(system: Any, path: str) -> dict[str, Any]:
             return dict(json.loads(stream.read()))
     except (FileNotFoundError, ValueError):
         return {}
-    except (pa.ArrowException, OSError) as error:
-        raise DataFileError(f"cannot read {path}: {reason(error)}.") from error
 
 
-def _write(system: Any, path: str) -> None:
-    owner = {"pid": os.getpid(), "host": socket.gethostname(), "time": time.time()}
-    try:
-        with system.open_output_stream(path) as stream:
-            stream.write(json.dumps(owner).encode())
-    except (pa.ArrowException, OSError) as error:
-        raise DataFileError(f"cannot write to {path}: {reason(error)}.") from error
+def _remove(system: Any, path: str) -> None:
+    with suppress(pa.ArrowException, OSError):
+        system.delete_file(path)
 
 
 def _taken(folder: str, owner: dict[str, Any]) -> OutputExistsError:

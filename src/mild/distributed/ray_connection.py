@@ -47,8 +47,8 @@ REMEDY = (
 def connect(address: str | None = None, workers: int | None = None) -> Iterator[Any]:
     """The module ``ray``, connected; what was started here is shut down at the end.
 
-    If this process is already connected to a Ray, that one is used and stays. Workers of a cluster must have the
-    same mild installed, and see the files under the same names.
+    A Ray that this process is connected to is used and stays. Workers of a cluster must have the same mild
+    installed, and see the files under the same names.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def connect(address: str | None = None, workers: int | None = None) -> Iterator[
 
 
 def check_ray(address: str | None = None) -> None:
-    """Refuse an address at which no gRPC server answers, which Ray would try for minutes, and a missing package."""
+    """Refuse a missing package, and an address without a gRPC server, which Ray would try for minutes."""
     if address is not None and address not in ("auto", "local"):
         parts = urlsplit(address if "://" in address else f"tcp://{address}")
         try:
@@ -115,23 +115,19 @@ def check_ray(address: str | None = None) -> None:
 
 
 def waiting_message(ray: Any) -> str | None:
-    """Why nothing begins, if no processor of the cluster is free."""
+    """What to tell the user if no processor of the cluster is free."""
     total = ray.cluster_resources().get("CPU", 0.0)
     free = ray.available_resources().get("CPU", 0.0)
     if free >= 1:
         return None
-    return (
-        f"waiting for a processor: the Ray cluster has {total:g} CPUs, {free:g} of them free. "
-        f"Others have them, or our workers are still starting."
-    )
+    return f"waiting for a processor: the Ray cluster has {total:g} CPUs, {free:g} of them free."
 
 
 @contextmanager
 def ray_pool(ray: Any, workers: int | None, shared: Any) -> Iterator[Submit]:
-    """A pool of tasks, one processor each; a task whose worker is lost is repeated.
+    """A pool of tasks, one processor each; one whose worker is lost is repeated. The end cancels the rest.
 
-    ``workers`` tasks are under way at a time; None for as many as the cluster has processors. The end of the
-    context cancels those that are still running.
+    ``workers`` tasks are under way at a time; None for as many as the cluster has processors.
     """
     task = ray.remote(num_cpus=1, max_retries=RETRIES)(run_task)
     reference = ray.put(shared)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler
 
-from mild.distributed.shards import sums as module
-from mild.distributed.shards.sums import CostStats, Moments, TargetSums, merged_marks
+from mild.distributed.shards import workers as module
+from mild.distributed.shards.workers import CostStats, Moments, TargetSums, merged_marks
 from mild.evaluation.tasks.training_queries import TrainingQueryIndex
 from mild.routers.linear import LinearRouter
 from tolerances import rounding

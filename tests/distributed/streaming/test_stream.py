@@ -12,8 +12,8 @@ import pytest
 
 from mild.artifact import LoadedRouter, load
 from mild.artifact.prices import new_prices
-from mild.distributed.streaming import stream
-from mild.distributed.streaming.stream import route_stream
+from mild.distributed import streaming
+from mild.distributed.streaming import route_stream
 from mild.errors import UnsupportedError
 from mild.policies import ConstantPolicy
 from outcome_cases import make_columns
@@ -37,7 +37,7 @@ def test_answers_are_the_router_s_in_the_order_of_the_lines(folders):
 
 
 def test_several_processes_answer_as_one_does(folders, monkeypatch):
-    monkeypatch.setattr(stream, "BEFORE_POOL", 1)
+    monkeypatch.setattr(streaming, "BEFORE_POOL", 1)
     prompts = make_columns(4000, 1)["prompt"]
     content = "\n".join(json.dumps({"id": i, "query": p}) for i, p in enumerate(prompts)).encode()
     alone = routed(folders("regression"), content, block_bytes=4096)

@@ -40,22 +40,13 @@ class RowError(DataFileError):
 
 @dataclass(frozen=True)
 class Inputs:
-    """Which columns are read, and as what.
+    """Which columns are read, and as what."""
 
-    Attributes
-    ----------
-    kind : "texts", "vectors" or "columns"
-    columns : columns to read
-    width : number of features of the router
-    recipe : how texts are made; None for others
-    exact : whether float64 vectors stay float64; those of an outcome table are read as float32
-    """
-
-    kind: str
+    kind: str  # "texts", "vectors" or "columns"
     columns: tuple[str, ...]
-    width: int
-    recipe: Recipe | None = None
-    exact: bool = False
+    width: int  # number of features of the router
+    recipe: Recipe | None = None  # how texts are made
+    exact: bool = False  # whether float64 vectors stay float64; those of an outcome table do not
 
     def of(self, batch: Any) -> tuple[Any, Bad | None]:
         """Texts or X (n, width) of a record batch, and which rows are empty; None if none is."""
@@ -118,16 +109,17 @@ def choose_inputs(
         if saved is not None and not set(saved).isdisjoint(names):
             return _columns(router, schema, saved)
     own = recipe.vectors if recipe else None
+    column: str | None
     if vectors is not None:
         column = choose_columns("vectors", [vectors], names)[0]
     else:
-        column = next((name for name in (own, *VECTOR_NAMES) if name in names), "")
-    if not column and saved is not None:
+        column = next((name for name in (own, *VECTOR_NAMES) if name in names), None)
+    if column is None and saved is not None:
         raise DataFileError(
             f"column {saved[0]!r}, a feature of this router, is missing; found {listed(names)}. Name the "
             f"columns with --features, or one of vectors with --vectors."
         )
-    if not column:
+    if column is None:
         raise DataFileError(
             f"column {own or VECTOR_NAMES[0]!r} of vectors is missing; found {listed(names)}. Name it with "
             f"--vectors."
@@ -155,15 +147,7 @@ def check_vectors(name: str, kind: Any, width: int) -> None:
 
 
 def vector_rows(array: Any, width: int, single: bool = True) -> tuple[NDArray[Any], Bad | None]:
-    """Vectors (n, width) of a column, and which rows are null; None if none is.
-
-    Examples
-    --------
-    >>> column = pa.array([[1.0, 2.0], None], pa.list_(pa.float32(), 2))
-    >>> rows, empty = vector_rows(column, 2)
-    >>> rows[0].tolist(), empty.tolist()
-    ([1.0, 2.0], [False, True])
-    """
+    """Vectors (n, width) of a column, and which rows are null; None if none is."""
     if pa.types.is_null(array.type):
         return np.zeros((len(array), width), np.float32), np.ones(len(array), bool)
     empty = _all_null([array])

@@ -52,7 +52,7 @@ class BatchOptions:
     skip_bad : whether rows without a query are left out; otherwise their expert is null
     decision : "stationary" or "argmax" in place of the router's own
     prices : new prices, for a router that keeps prices apart
-    partition_bytes : decompressed bytes of the columns that are read, up to which row groups are taken together
+    partition_bytes : decompressed size of a partition, unless one row group is larger
     """
 
     query: str | None = None
@@ -68,38 +68,22 @@ class BatchOptions:
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that routing a partition needs.
-
-    Attributes
-    ----------
-    router : under the prices and the decision of the options
-    source, out : the dataset, and the folder of the output
-    token : of this run; unfinished files are in a folder of that name
-    fingerprint : of router, input and options, written into every file
-    inputs : how the router's inputs are read
-    schema : Arrow schema of the output
-    stop : event that ends the job
-    """
+    """Everything that routing a partition needs."""
 
     router: LoadedRouter
     source: str
     out: str
-    token: str
-    fingerprint: str
+    unfinished: str  # folder for files that are not complete
+    fingerprint: str  # of router, input and options, written into every file
     options: BatchOptions
     inputs: Inputs
-    schema: Any
-    stop: Any = None
+    schema: Any  # of the output
+    stop: Any = None  # event that ends the job
 
     @property
     def columns(self) -> list[str]:
         """Columns to read."""
         return list(dict.fromkeys([*self.inputs.columns, *self.options.keep]))
-
-    @property
-    def unfinished(self) -> str:
-        """Folder for files that are not complete."""
-        return f"{open_system(self.out)[1]}/_tmp-{self.token}"
 
 
 @dataclass(frozen=True)

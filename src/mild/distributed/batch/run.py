@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-import secrets
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, as_completed, wait
+from concurrent.futures import as_completed
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from threadpoolctl import threadpool_limits
 
 from mild.artifact import load
@@ -23,7 +23,7 @@ from mild.data.footers import looked_at
 from mild.data.location import FoundFile, covers, find_files, shown
 from mild.data.vectors import column_kind
 from mild.distributed.batch.inputs import choose_inputs
-from mild.distributed.batch.output import Output, digest, job_fingerprint
+from mild.distributed.batch.output import SUCCESS_FILE, Output, digest, job_fingerprint
 from mild.distributed.batch.routing import (
     BatchOptions,
     Job,
@@ -42,8 +42,6 @@ __all__ = ["BatchSummary", "route_dataset"]
 
 # Bytes of texts from which processes are worth their start, of a second or two.
 PROCESS_BYTES = 8 << 20
-# Seconds without a first result after which the user is told that the cluster is busy.
-SILENCE = 10.0
 
 
 @dataclass(frozen=True)
@@ -159,7 +157,7 @@ def route_dataset(
         router,
         _absolute(source),
         _absolute(out),
-        secrets.token_hex(4),
+        output.unfinished,
         job_fingerprint(fingerprints),
         options,
         inputs,
@@ -170,39 +168,33 @@ def route_dataset(
         {"name": part.name, "path": part.path, "row_groups": list(part.groups), "rows": part.rows}
         for part in partitions
     ]
-    output.create()
-    with folder_lock(output.system, output.path):
+    with output.errors(), ExitStack() as stack:
+        output.create()
+        stack.enter_context(folder_lock(output.system, output.path))
         try:
-            output.begin(fingerprints, manifest, job.token, overwrite)
+            output.begin(fingerprints, manifest, overwrite)
             found = output.finished(partitions, router.expert_names, job.fingerprint)
             skipped = len(found)
             todo = [part for part in partitions if part.number not in found]
-            results = (
-                _route_on_ray(job, todo, address, workers, output, notice)
-                if todo and engine == "ray"
-                else _route_here(job, todo, workers or cores())
-            )
+            results = _route(job, todo, engine if todo else "local", address, workers, notice)
             # Closed before the lock is released: no worker continues without it.
             with closing(results):
                 for done in results:
                     found[done.number] = done
                     if progress is not None:
                         progress(len(found), len(partitions), counted(done.rows, "row"))
-            results_by_number = list(found.values())
+            totals = np.sum([part.counts for part in found.values()], axis=0).tolist()
             summary = BatchSummary(
                 output.out,
-                sum(part.rows for part in results_by_number),
-                {
-                    name: sum(part.counts[k] for part in results_by_number)
-                    for k, name in enumerate(router.expert_names)
-                },
-                sum(part.bad for part in results_by_number),
+                sum(part.rows for part in found.values()),
+                dict(zip(router.expert_names, totals, strict=True)),
+                sum(part.bad for part in found.values()),
                 len(found),
                 skipped,
             )
-            output.end(summary.as_dict(), job.token)
+            output.write(SUCCESS_FILE, summary.as_dict())
         finally:
-            output.clear(job.token)
+            output.clear()
     return summary
 
 
@@ -243,55 +235,45 @@ def _kinds(job: Job, schema: Any) -> Mapping[str, str]:
     }
 
 
-def _absolute(place: str) -> str:
+def _absolute(address: str) -> str:
     """Workers have another current folder."""
-    return place if "://" in place else os.path.abspath(place)
+    return address if "://" in address else os.path.abspath(address)
 
 
-def _route_here(
-    job: Job, todo: Sequence[Partition], workers: int
+def _route(
+    job: Job,
+    todo: Sequence[Partition],
+    engine: str,
+    address: str | None,
+    workers: int | None,
+    notice: Callable[[str], None] | None,
 ) -> Generator[RoutedPartition, None, None]:
-    """Route partitions on this machine: in threads, or in processes where Python does most of the work.
+    """Route partitions and yield each result as it is done.
 
     Every worker uses one thread for linear algebra: rows must not depend on the number of workers.
     """
     with ExitStack() as stack:
-        stack.enter_context(threadpool_limits(1))
-        if workers == 1 or len(todo) <= 1:
-            for partition in todo:
-                yield route_partition(job, partition)
-            return
-        texts = job.inputs.kind == "texts" and sum(part.size for part in todo) > PROCESS_BYTES
-        stop: Any = SPAWN.Event() if texts else threading.Event()
-        pool = (process_pool if texts else thread_pool)(workers, replace(job, stop=stop))
-        submit = stack.enter_context(pool)
-        stack.callback(stop.set)
-        for future in as_completed([submit(route_partition, part) for part in todo]):
-            yield result_of(
-                future, "a part", "Finished parts stay; run it again, with fewer --jobs."
-            )
-
-
-def _route_on_ray(
-    job: Job,
-    todo: Sequence[Partition],
-    address: str | None,
-    workers: int | None,
-    output: Output,
-    notice: Callable[[str], None] | None,
-) -> Generator[RoutedPartition, None, None]:
-    """Route partitions on Ray. Input and output must have the same names on all machines."""
-    with connect(address, workers) as ray, ray_pool(ray, workers, job) as submit:
-        futures = {submit(route_partition, part): part for part in todo}
-        if notice is not None:
-            wait(futures, SILENCE, FIRST_COMPLETED)
-            message = None if output.has_begun(job.token) else waiting_message(ray)
-            if message is not None:
+        if engine == "ray":
+            ray = stack.enter_context(connect(address, workers))
+            message = waiting_message(ray)
+            if notice is not None and message is not None:
                 notice(message)
+            submit = stack.enter_context(ray_pool(ray, workers, job))
+        else:
+            stack.enter_context(threadpool_limits(1))
+            workers = workers or cores()
+            if workers == 1 or len(todo) == 1:
+                for partition in todo:
+                    yield route_partition(job, partition)
+                return
+            # Processes where Python does most of the work, and there is much of it.
+            texts = job.inputs.kind == "texts" and sum(part.size for part in todo) > PROCESS_BYTES
+            stop: Any = SPAWN.Event() if texts else threading.Event()
+            pool = (process_pool if texts else thread_pool)(workers, replace(job, stop=stop))
+            submit = stack.enter_context(pool)
+            stack.callback(stop.set)
+        futures = {submit(route_partition, part): part for part in todo}
         for future in as_completed(futures):
             part = futures[future]
-            yield result_of(
-                future,
-                f"part {part.number} ({part.path})",
-                "Finished parts stay; run it again, with fewer --jobs.",
-            )
+            remedy = "Finished parts stay; run it again, with fewer --jobs."
+            yield result_of(future, f"part {part.number} ({part.path})", remedy)

@@ -33,28 +33,16 @@ PIECE_ROWS = 16_384
 
 @dataclass(frozen=True)
 class Dataset:
-    """Shards that are one table: same columns, rows in the order of the files.
-
-    Attributes
-    ----------
-    source : file, folder or pattern
-    files : the shards, in order
-    partitions : what is read and summed at a time, in order
-    wanted : options of the reader
-    layout : columns of the outcomes
-    query : how the query is made, or None
-    vectors : column of vectors, or None
-    kinds : column that is read -> its kind, as in ``column_kind``
-    """
+    """Shards that are one table: same columns, rows in the order of the files."""
 
     source: str
     files: tuple[FoundFile, ...]
-    partitions: tuple[Partition, ...]
+    partitions: tuple[Partition, ...]  # what is read and summed at a time
     wanted: ReadOptions
-    layout: Layout
+    layout: Layout  # columns of the outcomes
     query: Recipe | None
-    vectors: str | None
-    kinds: Mapping[str, str]
+    vectors: str | None  # column of vectors
+    kinds: Mapping[str, str]  # column that is read -> its kind, as in ``column_kind``
 
     @property
     def expert_names(self) -> list[str]:
@@ -154,7 +142,7 @@ def concatenate(tables: Sequence[OutcomeTable]) -> OutcomeTable:
             f"vectors must all have the same length; some have {widths[0]} and others {widths[-1]} "
             f"numbers."
         )
-    stacked = {
+    stacked: dict[str, Any] = {
         name: np.concatenate([getattr(table, name) for table in tables])
         for name in ("scores", "prices", "latencies", "vectors")
         if getattr(first, name) is not None

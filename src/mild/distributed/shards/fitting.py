@@ -2,39 +2,72 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+import importlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
 from mild.artifact import save
 from mild.artifact.sources import source_of
-from mild.core.arrays import IntArray
+from mild.core.arrays import FloatArray, IntArray
+from mild.core.losses.labels import class_weights
 from mild.data import OutcomeTable
 from mild.data.data_quality import Cells, Finding, unasked_rows
+from mild.distributed.locks import file_lock
 from mild.distributed.shards.dataset import Dataset, concatenate
-from mild.distributed.shards.solving import check_router, chosen_rows, solve_sharded
-from mild.distributed.shards.sums import CostStats, merged_marks
-from mild.distributed.shards.worker import PartitionSummary, Setup
-from mild.distributed.shards.workers import Workers, in_order
-from mild.errors import InvalidInputError
+from mild.distributed.shards.workers import (
+    CostStats,
+    PartitionSummary,
+    Setup,
+    TargetSums,
+    Workers,
+    in_order,
+    merged_marks,
+)
+from mild.errors import (
+    ArtifactError,
+    DataFileError,
+    InvalidInputError,
+    OutputExistsError,
+    UnsupportedError,
+)
 from mild.evaluation.tasks import CostTerms, Task, contents, make_task, task_notes
 from mild.evaluation.tasks.training_queries import TrainingQueryIndex
 from mild.features import TextFeatures, make_features
 from mild.features.embedding import scale_rows
 from mild.features.hashing import HashingFeatures
 from mild.metrics import expert_shares
-from mild.policies import ConstantPolicy
+from mild.policies import ConstantPolicy, LinearPolicy
+from mild.routers.base import warn_if_degenerate
 from mild.routers.constant import ConstantRouter
 from mild.routers.linear import LinearRouter
+from mild.routers.margin_sums import fixed_margins
+from mild.routers.objective import LinearObjective, add_penalty, single_blas_thread
+from mild.routers.path import Beginning, make_beginning, row_loss
+from mild.routers.solver import SAMPLE, Preconditioner, minimise, sample_rows, second_moments
+from mild.routers.targets import LABEL_LOSSES, Whole, row_targets
 
-__all__ = ["ShardedFit", "fit_shards", "save_shards"]
+__all__ = [
+    "ShardedFit",
+    "ShardedObjective",
+    "check_router",
+    "described",
+    "fit_shards",
+    "save_shards",
+    "work_folder",
+]
 
 Progress = Callable[[int, int, str], None]
 #: Dataset -> context of workers that hold it.
@@ -43,36 +76,20 @@ OpenWorkers = Callable[[Dataset], AbstractContextManager[Workers]]
 
 @dataclass(frozen=True, eq=False)
 class ShardedFit:
-    """A router and its features, fitted on a dataset of many files.
+    """A router and its features, fitted on a dataset of many files."""
 
-    Attributes
-    ----------
-    model : router, or Pipeline of a scaler and a router
-    step : texts or vectors to features
-    dataset : what it was fitted on, without experts that were never asked
-    rows : rows in which an expert was asked
-    task : the sample that the solver started with, as a task
-    features : (m, d) of the sample's rows, before they are scaled
-    fingerprint : of features and costs, in the order of the partitions
-    seen : hashes of the queries
-    findings : what is odd about the outcomes
-    settled : why there was nothing to route, or None
-    evaluations : how often the objective was evaluated
-    remembered : how many of these an earlier run had saved
-    """
-
-    model: Any
+    model: Any  # router, or Pipeline of a scaler and a router
     step: TextFeatures
-    dataset: Dataset
-    rows: int
-    task: Task
-    features: Any
-    fingerprint: str
+    dataset: Dataset  # without experts that were never asked
+    rows: int  # in which an expert was asked
+    task: Task  # the sample that the solver started with
+    features: Any  # (m, d) of the sample's rows, before they are scaled
+    fingerprint: str  # of features and costs, in the order of the partitions
     seen: TrainingQueryIndex
     findings: tuple[Finding, ...] = ()
-    settled: str | None = None
+    settled: str | None = None  # why there was nothing to route
     evaluations: int = 0
-    remembered: int = 0
+    remembered: int = 0  # evaluations that an earlier run had saved
 
 
 def fit_shards(
@@ -102,46 +119,42 @@ def fit_shards(
     """
     check_router(router)
     report = progress or (lambda done, total, message: None)
-    for _ in range(2):
-        step = _unfitted(dataset, text, text_options)
-        with open_workers(dataset) as workers:
-            report(0, 2, "reading the costs")
-            answers = workers.call("survey", step if isinstance(step, HashingFeatures) else None)
-            found = in_order([own for own, _ in answers])
-            stats: CostStats = reduce(add, [own for own, _ in found])
-            if stats.rows < 2:
-                raise InvalidInputError(
-                    f"{dataset.source}: a table to learn from must have at least two rows in which an "
-                    f"expert was asked; this has {stats.rows}."
-                )
-            if stats.asked.all():
-                cells: Cells = reduce(add, [own for _, own in found])
-                lost = sum(part.rows for part in dataset.partitions) - stats.rows
-                findings = [unasked_rows(lost)] if lost else []
-                findings += cells.findings(dataset.expert_names)
-                rows = {
-                    part.number: own.rows
-                    for part, (own, _) in zip(dataset.partitions, found, strict=True)
-                }
-                counts = [counts for _, counts in answers if counts is not None]
-                _fit_step(step, workers, rows, reduce(add, counts) if counts else None)
-                scaled = step.kind == "vectors" if standardize is None else standardize
-                fitted = _fit(
-                    dataset,
-                    terms,
-                    router,
-                    workers,
-                    Setup(step, rows),
-                    stats,
-                    scaled,
-                    folder,
-                    report,
-                )
-                return replace(fitted, findings=tuple(findings))
-        # Experts that were never asked are left out, and everything is read again without them.
-        names = zip(dataset.expert_names, stats.asked.tolist(), strict=True)
-        dataset = dataset.only([name for name, asked in names if asked])
-    raise InvalidInputError(f"{dataset.source} changed while it was read; run it again.")
+    step = _unfitted(dataset, text, text_options)
+    with open_workers(dataset) as workers:
+        report(0, 2, "reading the costs")
+        answers = workers.call("survey", step if isinstance(step, HashingFeatures) else None)
+        found = in_order([own for own, _ in answers])
+        stats: CostStats = reduce(add, [own for own, _ in found])
+        cells: Cells = reduce(add, [own for _, own in found])
+        if stats.rows < 2:
+            raise InvalidInputError(
+                f"{dataset.source}: a table to learn from must have at least two rows in which an expert "
+                f"was asked; this has {stats.rows}."
+            )
+        if stats.asked.all():
+            numbers = [part.number for part in dataset.partitions]
+            rows = dict(zip(numbers, [own.rows for own, _ in found], strict=True))
+            counts = [counts for _, counts in answers if counts is not None]
+            _fit_step(step, workers, rows, reduce(add, counts) if counts else None)
+            scaled = step.kind == "vectors" if standardize is None else standardize
+            setup = Setup(step, rows)
+            fitted = _fit(dataset, terms, router, workers, setup, stats, scaled, folder, report)
+            lost = sum(part.rows for part in dataset.partitions) - stats.rows
+            findings = [unasked_rows(lost)] if lost else []
+            return replace(fitted, findings=(*findings, *cells.findings(dataset.expert_names)))
+    # Everything is read again without the experts that were never asked.
+    names = dataset.expert_names
+    return fit_shards(
+        dataset.only([name for name, asked in zip(names, stats.asked, strict=True) if asked]),
+        terms,
+        router,
+        open_workers,
+        text=text,
+        text_options=text_options,
+        standardize=standardize,
+        folder=folder,
+        progress=progress,
+    )
 
 
 def _unfitted(
@@ -201,7 +214,9 @@ def _fit(
     cheapest = np.flatnonzero(stats.always)
     scaled = scaled and not cheapest.size
     report(1, 2, "making features")
-    sampled = _by_partition(chosen_rows(stats.rows), setup.rows)
+    # The sample of a fit in memory, or all rows.
+    n = stats.rows
+    sampled = _by_partition(np.arange(n) if n <= 2 * SAMPLE else sample_rows(n, SAMPLE), setup.rows)
     answers = workers.call("make_features", setup, scaled, sampled)
     summaries: list[PartitionSummary] = in_order([own for own, _ in answers])
     task = make_task(concatenate([table for one in summaries for table in one.sample]), terms)
@@ -268,11 +283,7 @@ def _by_partition(rows: IntArray, counts: Mapping[int, int]) -> dict[int, IntArr
 
 
 def save_shards(fitted: ShardedFit, out: str, overwrite: bool = False) -> Path:
-    """Save the router with its features, its costs, its shares and the hashes of its queries.
-
-    The shares are those of the sample. The fingerprint is that of the partitions in their order: it does
-    not depend on the engine, and differs from that of the same rows in one file.
-    """
+    """Save the router with its features, costs, shares on the sample and hashes of its queries."""
     dataset = fitted.dataset
     names = dataset.expert_names
     chosen = source_of(fitted.model).policy.predict(fitted.features)
@@ -300,3 +311,192 @@ def save_shards(fitted: ShardedFit, out: str, overwrite: bool = False) -> Path:
         marks=fitted.seen.marks,
         overwrite=overwrite,
     )
+
+
+def check_router(router: Any) -> LinearRouter:
+    """Refuse a router that cannot be fitted on partitions."""
+    if not isinstance(router, LinearRouter):
+        raise UnsupportedError(
+            f"a dataset of many files is fitted by a linear router; got {type(router).__name__}. Use a "
+            f"linear one, or a table that fits into memory.",
+            parameter="router",
+        )
+    if router.sampling is not None or router.warm_start:
+        raise UnsupportedError(
+            "a dataset of many files is fitted without sampling and without warm_start; leave them out."
+        )
+    router._check_options()
+    return router
+
+
+@dataclass(eq=False)
+class ShardedObjective:
+    """Value and gradient at ``W`` (p, d + 1), summed over partitions in their order.
+
+    A solver that is started again from the same point asks for the same evaluations, bit for bit. Those
+    that were saved in the folder are not repeated, so a fit that was killed continues.
+    """
+
+    workers: Workers
+    setup: Setup
+    shape: tuple[int, int]
+    router: LinearRouter
+    folder: Path | None
+    report: Callable[[int, float], None]
+    evaluations: int = 0
+    remembered: int = 0
+
+    def __call__(self, W: FloatArray) -> tuple[float, FloatArray]:
+        point = np.ascontiguousarray(W, np.float64)
+        self.evaluations += 1
+        found: tuple[float, FloatArray] | None = None
+        if self.folder is not None:
+            file = self.folder / f"{hashlib.sha256(point.tobytes()).hexdigest()[:40]}.npz"
+            # A zip file: damage shows in its checksums.
+            with (
+                suppress(OSError, BadZipFile),
+                open(file, "rb") as opened,
+                np.load(opened) as saved,
+            ):
+                found = float(saved["value"]), saved["gradient"]
+                self.remembered += 1
+        if found is None:
+            found = self._summed(point)
+            if self.folder is not None:
+                np.savez(self.folder / "new.npz", value=found[0], gradient=found[1])
+                os.replace(self.folder / "new.npz", file)
+        router = self.router
+        value, gradient = add_penalty(*found, point, router.alpha, router.fit_intercept)
+        self.report(self.evaluations, value)
+        return value, gradient
+
+    def _summed(self, W: FloatArray) -> tuple[float, FloatArray]:
+        value, gradient = 0.0, np.zeros(self.shape)
+        for own_value, own_gradient in in_order(self.workers.call("evaluate", self.setup, W)):
+            value += own_value
+            gradient += own_gradient
+        return value, gradient
+
+
+def solve_sharded(
+    router: LinearRouter,
+    workers: Workers,
+    setup: Setup,
+    stats: CostStats,
+    X: FloatArray,
+    costs: FloatArray,
+    folder: Path | None,
+    report: Callable[[int, float], None],
+) -> tuple[LinearPolicy, ShardedObjective]:
+    """Fit the router on all rows, starting with the scaled features and the costs of a sample."""
+    cost_scale = (stats.largest or 1.0) if router.cost_scale is None else router.cost_scale
+    setup = replace(setup, options=router)
+    sums: TargetSums = reduce(add, in_order(workers.call("sums", setup, cost_scale)))
+    whole, reward_sums = _whole(router, sums, cost_scale)
+    warn_if_degenerate(
+        stats.differ,
+        bool((stats.asked < stats.rows).any()),
+        sums.labels if router.loss in LABEL_LOSSES else None,
+        stacklevel=3,
+    )
+    setup = replace(setup, whole=whole)
+    shape = costs.shape[1], X.shape[1] + 1
+    objective = ShardedObjective(workers, setup, shape, router, folder, report)
+    targets = row_targets(router, costs, np.ones(len(costs)), whole)
+    loss = row_loss(targets, np.float32)
+    weight = float(loss.rewards.sum())
+    all_rows = len(X) == stats.rows
+    max_iter = router.max_iter
+    with single_blas_thread():
+        moments = second_moments(X, np.ones(len(X)))
+        curvature = targets.curvature_of(reward_sums)
+        preconditioner = Preconditioner(moments, curvature, router.alpha, router.fit_intercept)
+        begin = Beginning(preconditioner, np.zeros(shape))
+        start = begin.W
+        if weight > 0:
+            own = loss if all_rows else loss.take(np.arange(len(X)), 1 / weight)
+            few = LinearObjective(X, own, router.alpha, router.fit_intercept)
+            begin = make_beginning(few, preconditioner, moments, None, max_iter, all_rows)
+            start = begin.W
+            if not all_rows:
+                start = minimise(few, begin.preconditioner, start, begin.sample_tol, max_iter).W
+    solution = begin.solve(objective, start, router.tol, max_iter)
+    return router._settle(solution, targets, np.float32), objective
+
+
+def _whole(router: LinearRouter, sums: TargetSums, cost_scale: float) -> tuple[Whole, FloatArray]:
+    """What rows need from all rows, and the sums (p,) of all scaled rewards."""
+    p = sums.labels.size
+    rewards = sums.rewards
+    if router.loss in LABEL_LOSSES:
+        rewards = sums.labels * (class_weights(sums.labels) if router.loss == "cwce" else 1.0)
+    margins = fixed_margins(router, p) if sums.margins is None else sums.margins.margins(router)
+    total = float(rewards.sum())
+    whole = Whole(np.ones(p) if margins is None else margins, sums.labels, cost_scale, total)
+    return whole, rewards / total if total > 0 else rewards
+
+
+def described(
+    dataset: Dataset,
+    terms: CostTerms,
+    router: Any,
+    text: str | None,
+    model: str | None,
+    standardize: bool | None,
+) -> dict[str, Any]:
+    """All that a fit depends on, JSON-ready: a fit with the same description may be continued."""
+    return {
+        "version": importlib.import_module("mild").__version__,
+        "files": [[file.path, file.size, file.changed] for file in dataset.files],
+        "wanted": dataclasses.asdict(dataset.wanted),
+        "experts": dataset.expert_names,
+        "terms": terms.as_dict(),
+        "router": router.get_params(deep=False),
+        "features": [text, model, standardize],
+    }
+
+
+@dataclass(frozen=True)
+class WorkFolder:
+    """Folders of one fit: all of it, its saved evaluations, and its features."""
+
+    path: Path
+    evaluations: Path
+    features: Path
+
+
+@contextmanager
+def work_folder(
+    target: Path, scratch: str | None, description: Mapping[str, Any]
+) -> Iterator[WorkFolder]:
+    """A folder beside the router to be, or in ``scratch``, with features and evaluations; locked.
+
+    It is removed when the router is saved, and when the input is bad. A kill or Ctrl-C leaves it: a fit
+    with the same description continues from there; another fit begins anew.
+    """
+    key = hashlib.sha256(json.dumps(description, sort_keys=True, default=str).encode()).hexdigest()
+    parent = target.parent if scratch is None else Path(os.path.realpath(scratch))
+    path = parent / f".{target.name}.fit"
+    folder = WorkFolder(path, path / f"evaluations-{key[:16]}", path / "features")
+    taken = OutputExistsError(
+        f"another fit is about to write to {target}; wait for it, or choose another folder."
+    )
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArtifactError(f"cannot write to {path}: {error.strerror or error}.") from error
+    # Beside the folder: a lock in it would be removed with it, before the rest is.
+    with file_lock(path.with_name(f"{path.name}.lock"), lambda: taken):
+        for entry in path.iterdir() if path.exists() else ():
+            if entry != folder.evaluations:
+                shutil.rmtree(entry, ignore_errors=True)
+        folder.evaluations.mkdir(parents=True, exist_ok=True)
+        folder.features.mkdir()
+        try:
+            yield folder
+        except (DataFileError, InvalidInputError):
+            # Saved evaluations stay: with another address, or more room, the fit continues.
+            if not any(folder.evaluations.iterdir()):
+                shutil.rmtree(path, ignore_errors=True)
+            raise
+        shutil.rmtree(path, ignore_errors=True)

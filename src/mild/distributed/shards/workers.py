@@ -1,28 +1,423 @@
-"""Where the workers are: in this process, or actors of a Ray cluster.
+"""Workers that hold partitions of a dataset and compute sums over them, in this process or on Ray.
 
-Ray restarts an actor that died; it starts empty, is called again, and reads its partitions again. Answers
-carry the numbers of their partitions and are summed in that order, so that neither the number of workers
-nor a restart changes a single bit.
+Every answer is a function of the partition and the arguments. Ray restarts an actor that died; it starts
+empty and reads its partitions again. Sums are taken in the order of the partitions, so that neither the
+number of workers nor a restart changes a single bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
+
+from mild.artifact import fingerprint
+from mild.core.arrays import BoolArray, FloatArray, IntArray
+from mild.core.costs import cheapest_of
+from mild.data import OutcomeTable
+from mild.data.data_quality import Cells
+from mild.data.sources import naming
 from mild.distributed.executors import cores, result_of
+from mild.distributed.partitions import Partition, changed
 from mild.distributed.ray_connection import RETRIES, connect
-from mild.distributed.shards.dataset import Dataset
-from mild.distributed.shards.worker import ShardWorker
-from mild.errors import InvalidInputError
+from mild.distributed.shards.dataset import PIECE_ROWS, Dataset
+from mild.errors import DataFileError, InvalidInputError
 from mild.evaluation.tasks import CostTerms
+from mild.evaluation.tasks.training_queries import MOST_MARKS, TrainingQueryIndex
+from mild.features import TextFeatures
+from mild.features.hashing import HashingFeatures
+from mild.routers.margin_sums import MarginSums, fixed_margins, margin_sums
+from mild.routers.objective import LinearObjective, RowLoss, single_blas_thread
+from mild.routers.path import row_loss
+from mild.routers.targets import LABEL_LOSSES, LossOptions, raw_rewards, row_targets
 
-__all__ = ["RayWorkers", "Workers", "in_order", "local_workers", "ray_workers"]
+__all__ = [
+    "CostStats",
+    "Moments",
+    "PartitionSummary",
+    "RayWorkers",
+    "Setup",
+    "ShardWorker",
+    "TargetSums",
+    "Workers",
+    "in_order",
+    "local_workers",
+    "merged_marks",
+    "ray_workers",
+]
 
+# Bytes up to which features stay in memory.
+IN_MEMORY = 256 << 20
 # Seconds in which every actor must have started.
 START = 120.0
+
+T = TypeVar("T")
+Numbered = list[tuple[int, T]]
+
+
+@dataclass(frozen=True)
+class CostStats:
+    """Statistics of the costs of rows in which an expert was asked."""
+
+    rows: int
+    asked: IntArray  # (p,) rows in which each expert was asked
+    totals: FloatArray  # (p,) sum of the known costs of each expert
+    always: BoolArray  # (p,) whether the expert costs least in every row
+    largest: float
+    differ: bool  # whether two experts that were asked differ in cost in any row
+
+    @classmethod
+    def of(cls, costs: FloatArray) -> CostStats:
+        known = ~np.isnan(costs)
+        least = np.where(known, costs, np.inf).min(axis=1)
+        most = np.where(known, costs, -np.inf).max(axis=1)
+        return cls(
+            len(costs),
+            known.sum(axis=0),
+            np.where(known, costs, 0.0).sum(axis=0),
+            (costs == least[:, None]).all(axis=0),
+            float(most.max(initial=0.0)),
+            bool((most > least).any()),
+        )
+
+    def __add__(self, other: CostStats) -> CostStats:
+        return CostStats(
+            self.rows + other.rows,
+            self.asked + other.asked,
+            self.totals + other.totals,
+            self.always & other.always,
+            max(self.largest, other.largest),
+            self.differ or other.differ,
+        )
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Number, mean and summed squared deviation of features, (d,) each (Chan, Golub and LeVeque 1983)."""
+
+    rows: int
+    mean: FloatArray
+    spread: FloatArray
+
+    @classmethod
+    def of(cls, X: FloatArray) -> Moments:
+        rows = X.astype(np.float64)
+        mean = rows.mean(axis=0) if len(rows) else np.zeros(X.shape[1])
+        rows -= mean
+        return cls(len(rows), mean, np.einsum("ij,ij->j", rows, rows))
+
+    def __add__(self, other: Moments) -> Moments:
+        rows = self.rows + other.rows
+        if rows == 0:
+            return self
+        shift = other.mean - self.mean
+        return Moments(
+            rows,
+            self.mean + shift * (other.rows / rows),
+            self.spread + other.spread + shift**2 * (self.rows * other.rows / rows),
+        )
+
+    def scaler(self) -> Any:
+        """The StandardScaler of all rows."""
+        from sklearn.preprocessing import StandardScaler
+
+        variance = self.spread / self.rows
+        # As in scikit-learn, a feature that varies by no more than its rounding is constant.
+        epsilon = float(np.finfo(np.float64).eps)
+        bound = self.rows * epsilon * variance + (self.rows * self.mean * epsilon) ** 2
+        scaler = StandardScaler(copy=False)
+        scaler.mean_, scaler.var_ = self.mean, variance
+        scaler.scale_ = np.where(variance <= bound, 1.0, np.sqrt(variance))
+        scaler.n_features_in_, scaler.n_samples_seen_ = self.mean.size, self.rows
+        return scaler
+
+
+@dataclass(frozen=True)
+class TargetSums:
+    """Sums over some rows that the targets of a loss need."""
+
+    labels: FloatArray  # (p,) rows on which each expert is cheapest
+    rewards: FloatArray  # (p,) sums of the rewards, before they are scaled; of label losses 0
+    margins: MarginSums | None  # for theory margins; None where margins are fixed
+
+    @classmethod
+    def of(cls, options: LossOptions, X: Any, costs: FloatArray, cost_scale: float) -> TargetSums:
+        p = costs.shape[1]
+        rewards, margins = np.zeros(p), None
+        if options.loss not in LABEL_LOSSES:
+            rewards = raw_rewards(options, costs, cost_scale).sum(axis=0, dtype=np.float64)
+        if fixed_margins(options, p) is None:
+            margins = margin_sums(options, X, costs, np.ones(len(costs)), cost_scale)
+        labels = np.bincount(cheapest_of(costs), minlength=p).astype(np.float64)
+        return cls(labels, rewards, margins)
+
+    def __add__(self, other: TargetSums) -> TargetSums:
+        margins = self.margins
+        if margins is not None and other.margins is not None:
+            margins = margins + other.margins
+        return TargetSums(self.labels + other.labels, self.rewards + other.rewards, margins)
+
+
+def merged_marks(*indexes: TrainingQueryIndex) -> TrainingQueryIndex:
+    """Hashes of several sets of queries together."""
+    if not indexes:
+        return TrainingQueryIndex(np.zeros(0, np.uint64))
+    marks = np.unique(np.concatenate([index.marks for index in indexes]))
+    whole = all(index.complete for index in indexes) and marks.size <= MOST_MARKS
+    return TrainingQueryIndex(marks[:MOST_MARKS], whole)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is known of the whole dataset so far."""
+
+    step: TextFeatures
+    rows: Mapping[int, int]  # number of the partition -> its rows in which an expert was asked
+    scaler: Any = None
+    options: Any = None  # LossOptions
+    whole: Any = None  # what the targets of a row need from all rows
+
+
+@dataclass(frozen=True)
+class PartitionSummary:
+    """What is found while the features of a partition are made; moments only on request."""
+
+    moments: Moments | None
+    fingerprint: str
+    sample: list[OutcomeTable]
+
+
+class ShardWorker:
+    """Computes sums over some partitions of a dataset.
+
+    Large features are kept in the folder, if there is one. By default there are as many threads as BLAS
+    would use.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        partitions: Sequence[Partition],
+        terms: CostTerms,
+        folder: Path | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.dataset, self.partitions, self.terms = dataset, list(partitions), terms
+        self.folder, self.threads = folder, threads
+        # Arrays by the number of a partition and a name, or the files that they are mapped from.
+        self._arrays: dict[tuple[int, str], Any] = {}
+        self._losses: dict[int, RowLoss] = {}
+        self._scaled: set[int] = set()
+        self._lock = threading.Lock()
+
+    def pid(self) -> int:
+        """Process of this worker."""
+        return os.getpid()
+
+    def survey(self, step: HashingFeatures | None) -> tuple[Numbered[tuple[CostStats, Cells]], Any]:
+        """Costs and scores of each partition; term counts of all texts, for a step that needs them."""
+        counts: Any = None
+
+        def look(part: Partition) -> tuple[CostStats, Cells]:
+            nonlocal counts
+            nothing = np.zeros((0, len(self.dataset.expert_names)))
+            stats, cells = CostStats.of(nothing), Cells.of(nothing)
+            for piece in self.dataset.read(part, contents=step is not None):
+                with naming(part.path):
+                    stats += CostStats.of(self.terms.costs(piece))
+                cells += Cells.of(piece.scores)
+                if step is not None and piece.rows:
+                    own = step.count(piece.queries)
+                    with self._lock:
+                        counts = own if counts is None else counts + own
+            return stats, cells
+
+        return self._each(look), counts
+
+    def take(self, rows: Mapping[int, IntArray]) -> Numbered[list[OutcomeTable]]:
+        """Some rows of the partitions, by their numbers among those in which an expert was asked."""
+
+        def pick(part: Partition) -> list[OutcomeTable]:
+            found: list[OutcomeTable] = []
+            at = 0
+            for piece in self.dataset.read(part) if part.number in rows else ():
+                found += _picked(rows[part.number], at, piece)
+                at += piece.rows
+                if at > rows[part.number][-1]:
+                    break
+            return found
+
+        return self._each(pick)
+
+    def make_features(
+        self, setup: Setup, moments: bool, rows: Mapping[int, IntArray]
+    ) -> tuple[Numbered[PartitionSummary], TrainingQueryIndex]:
+        """Make the features of every partition, with a sample of these rows and hashes of the queries."""
+        self._check_room(setup)
+        seen = merged_marks()
+
+        def make(part: Partition) -> PartitionSummary:
+            nonlocal seen
+            summary, own = self._make(
+                part, setup, moments, rows.get(part.number, np.zeros(0, np.intp))
+            )
+            with self._lock:
+                seen = merged_marks(seen, own)
+            return summary
+
+        return self._each(make), seen
+
+    def sums(self, setup: Setup, cost_scale: float) -> Numbered[TargetSums]:
+        """Sums of each partition that the targets need."""
+
+        def total(part: Partition) -> TargetSums:
+            X, costs = self._features(part, setup), np.asarray(self._get(part, "costs"))
+            return TargetSums.of(setup.options, X, costs, cost_scale)
+
+        return self._each(total)
+
+    def evaluate(self, setup: Setup, W: FloatArray) -> Numbered[tuple[float, FloatArray]]:
+        """Value and gradient of each partition's rows at W, without the penalty."""
+
+        def total(part: Partition) -> tuple[float, FloatArray]:
+            X = self._features(part, setup)
+            if not len(X):
+                return 0.0, np.zeros(W.shape)
+            return LinearObjective(X, self._loss(part, setup), 0.0)(W)
+
+        return self._each(total)
+
+    def _each(self, work: Callable[[Partition], T]) -> Numbered[T]:
+        """Number and result of each partition, in order, with as many threads as there should be."""
+        with single_blas_thread() as usual:
+            threads = min(self.threads or usual, len(self.partitions))
+            if threads <= 1:
+                return [(part.number, work(part)) for part in self.partitions]
+            pool = ThreadPoolExecutor(threads)
+            try:
+                results = list(pool.map(work, self.partitions))
+            finally:
+                pool.shutdown(cancel_futures=True)
+        return [(part.number, found) for part, found in zip(self.partitions, results, strict=True)]
+
+    def _check_room(self, setup: Setup) -> None:
+        """Keep small features in memory, and refuse those that would fill the disk."""
+        rows = sum(setup.rows[part.number] for part in self.partitions)
+        p, d = len(self.dataset.expert_names), setup.step.n_features
+        # Features, costs, rewards, and which experts were asked.
+        wanted = rows * (4 * d + 8 * p + 4 * p + p)
+        if self.folder is None or wanted <= IN_MEMORY:
+            self.folder = None
+            return
+        free = shutil.disk_usage(self.folder).free
+        if wanted > free:
+            raise InvalidInputError(
+                f"the features of all rows take {wanted / 1e9:.3g} GB of disk while they are fitted on; "
+                f"{self.folder} has {free / 1e9:.3g} GB left. Name a roomier folder with --scratch, or use "
+                f"--engine ray, which keeps them in its workers' memory."
+            )
+
+    def _new(self, part: Partition, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
+        """A new array, to be filled."""
+        if self.folder is None or 0 in shape:
+            self._arrays[part.number, name] = array = np.empty(shape, dtype)
+            return array
+        file = self.folder / f"{part.number:06d}.{name}.npy"
+        self._arrays[part.number, name] = file
+        return np.lib.format.open_memmap(file, mode="w+", dtype=np.dtype(dtype), shape=shape)
+
+    def _get(self, part: Partition, name: str, mode: Any = "r") -> Any:
+        """An array that was filled before; nothing stays mapped between two calls."""
+        held = self._arrays[part.number, name]
+        return np.lib.format.open_memmap(held, mode=mode) if isinstance(held, Path) else held
+
+    def _features(self, part: Partition, setup: Setup) -> Any:
+        """Features (n, d) of a partition, scaled if the setup says so; made again if missing."""
+        number = part.number
+        if (number, "X") not in self._arrays:
+            self._make(part, setup, False, np.zeros(0, np.intp))
+        if setup.scaler is not None and number not in self._scaled:
+            X = self._get(part, "X", "r+")
+            for start in range(0, len(X), PIECE_ROWS):
+                rows = slice(start, start + PIECE_ROWS)
+                X[rows] = setup.scaler.transform(np.array(X[rows]))
+            self._scaled.add(number)
+        # A plain view: slices of a memmap are slow to make.
+        return np.asarray(self._get(part, "X"))
+
+    def _make(
+        self, part: Partition, setup: Setup, moments: bool, sampled: IntArray
+    ) -> tuple[PartitionSummary, TrainingQueryIndex]:
+        step, n = setup.step, setup.rows[part.number]
+        X = self._new(part, "X", (n, step.n_features), np.float32)
+        costs = self._new(part, "costs", (n, len(self.dataset.expert_names)), np.float64)
+        total: Moments | None = None
+        seen: list[TrainingQueryIndex] = []
+        sample: list[OutcomeTable] = []
+        at = 0
+        for piece in self.dataset.read(part):
+            if not piece.rows:
+                continue
+            end = at + piece.rows
+            if end > n:
+                raise changed(part)
+            with naming(part.path):
+                made = _transformed(step, piece)
+                costs[at:end] = self.terms.costs(piece)
+            X[at:end] = made
+            seen.append(TrainingQueryIndex.of(piece))
+            if moments:
+                total = Moments.of(made) if total is None else total + Moments.of(made)
+            sample += _picked(sampled, at, piece)
+            at = end
+        if at != n:
+            raise changed(part)
+        return PartitionSummary(total, fingerprint(X, costs), sample), merged_marks(*seen)
+
+    def _loss(self, part: Partition, setup: Setup) -> RowLoss:
+        """The loss of a partition's rows, whose arrays are kept as the features are."""
+        if part.number not in self._losses:
+            costs = np.asarray(self._get(part, "costs"))
+            targets = row_targets(setup.options, costs, np.ones(len(costs)), setup.whole)
+            loss = row_loss(targets, np.float32)
+            for name, array in (("rewards", loss.rewards), ("asked", loss.asked)):
+                if array is not None:
+                    self._new(part, name, array.shape, array.dtype)[:] = array
+            nothing = np.zeros((0, 0), np.float32)
+            self._losses[part.number] = replace(loss, rewards=nothing, asked=None)
+        asked = (part.number, "asked") in self._arrays
+        return replace(
+            self._losses[part.number],
+            rewards=np.asarray(self._get(part, "rewards")),
+            asked=np.asarray(self._get(part, "asked")) if asked else None,
+        )
+
+
+def _transformed(step: TextFeatures, piece: OutcomeTable) -> FloatArray:
+    """Features (n, d) of a piece."""
+    if step.kind != "vectors" or piece.vectors is None:
+        return step.transform(piece.queries)
+    width = piece.vectors.shape[1]
+    if width != step.n_features:
+        raise DataFileError(
+            f"vectors must have {step.n_features} numbers, as those before; row {piece.place(0)} has "
+            f"{width}."
+        )
+    return step.transform(piece.vectors)
+
+
+def _picked(rows: IntArray, at: int, piece: OutcomeTable) -> list[OutcomeTable]:
+    """Those of the ascending rows that are in a piece, whose first row is ``at``: none or one table."""
+    low, high = np.searchsorted(rows, [at, at + piece.rows])
+    return [piece.take(rows[low:high] - at)] if high > low else []
 
 
 class Workers:
@@ -75,13 +470,7 @@ def local_workers(
 def ray_workers(
     dataset: Dataset, terms: CostTerms, address: str | None = None, workers: int | None = None
 ) -> Iterator[RayWorkers]:
-    """Actors that share the partitions, each with one processor; they end with the context.
-
-    Parameters
-    ----------
-    address : of a cluster; None for a Ray on this machine
-    workers : actors; None for one per processor of the cluster, and no more than there are partitions
-    """
+    """Actors that share the partitions, by default one per processor of the cluster."""
     with connect(address, workers) as ray:
         processors = int(ray.cluster_resources().get("CPU", cores()))
         count = min(workers or processors, len(dataset.partitions))
