@@ -66,4 +66,4 @@ def test_marks_keep_the_smallest(monkeypatch):
     merged = merged_marks(*lots)
     assert merged.marks.tolist() == [1, 2, 5]
     assert not merged.complete
-    assert merged_marks(lots[1]).complete
+    assert merged_marks(lots[1], lots[1]).complete

@@ -27,15 +27,7 @@ from mild.data import OutcomeTable
 from mild.data.data_quality import Cells, Finding, unasked_rows
 from mild.distributed.locks import file_lock
 from mild.distributed.shards.dataset import Dataset, concatenate
-from mild.distributed.shards.workers import (
-    CostStats,
-    PartitionSummary,
-    Setup,
-    TargetSums,
-    Workers,
-    in_order,
-    merged_marks,
-)
+from mild.distributed.shards.workers import CostStats, Setup, TargetSums, Workers
 from mild.errors import (
     ArtifactError,
     DataFileError,
@@ -122,8 +114,8 @@ def fit_shards(
     step = _unfitted(dataset, text, text_options)
     with open_workers(dataset) as workers:
         report(0, 2, "reading the costs")
-        answers = workers.call("survey", step if isinstance(step, HashingFeatures) else None)
-        found = in_order([own for own, _ in answers])
+        hashing = step if isinstance(step, HashingFeatures) else None
+        found, counts = workers.call("survey", hashing)
         stats: CostStats = reduce(add, [own for own, _ in found])
         cells: Cells = reduce(add, [own for _, own in found])
         if stats.rows < 2:
@@ -134,8 +126,7 @@ def fit_shards(
         if stats.asked.all():
             numbers = [part.number for part in dataset.partitions]
             rows = dict(zip(numbers, [own.rows for own, _ in found], strict=True))
-            counts = [counts for _, counts in answers if counts is not None]
-            _fit_step(step, workers, rows, reduce(add, counts) if counts else None)
+            _fit_step(step, workers, rows, counts)
             scaled = step.kind == "vectors" if standardize is None else standardize
             setup = Setup(step, rows)
             fitted = _fit(dataset, terms, router, workers, setup, stats, scaled, folder, report)
@@ -182,7 +173,7 @@ def _fit_step(step: TextFeatures, workers: Workers, rows: Mapping[int, int], cou
     n = sum(rows.values())
 
     def take(numbers: IntArray) -> OutcomeTable:
-        found = in_order(workers.call("take", _by_partition(numbers, rows)))
+        found, _ = workers.call("take", _by_partition(numbers, rows))
         return concatenate([table for tables in found for table in tables])
 
     if isinstance(step, HashingFeatures):
@@ -217,8 +208,7 @@ def _fit(
     # The sample of a fit in memory, or all rows.
     n = stats.rows
     sampled = _by_partition(np.arange(n) if n <= 2 * SAMPLE else sample_rows(n, SAMPLE), setup.rows)
-    answers = workers.call("make_features", setup, scaled, sampled)
-    summaries: list[PartitionSummary] = in_order([own for own, _ in answers])
+    summaries, seen = workers.call("make_features", setup, scaled, sampled)
     task = make_task(concatenate([table for one in summaries for table in one.sample]), terms)
     features = step.transform(contents(task, step))
     expert = int(cheapest[0]) if cheapest.size else None
@@ -264,7 +254,7 @@ def _fit(
         task,
         features,
         hashlib.sha256(digests.encode()).hexdigest(),
-        merged_marks(*(seen for _, seen in answers)),
+        seen,
         **counts,
     )
 
@@ -372,7 +362,7 @@ class ShardedObjective:
 
     def _summed(self, W: FloatArray) -> tuple[float, FloatArray]:
         value, gradient = 0.0, np.zeros(self.shape)
-        for own_value, own_gradient in in_order(self.workers.call("evaluate", self.setup, W)):
+        for own_value, own_gradient in self.workers.call("evaluate", self.setup, W)[0]:
             value += own_value
             gradient += own_gradient
         return value, gradient
@@ -391,7 +381,7 @@ def solve_sharded(
     """Fit the router on all rows, starting with the scaled features and the costs of a sample."""
     cost_scale = (stats.largest or 1.0) if router.cost_scale is None else router.cost_scale
     setup = replace(setup, options=router)
-    sums: TargetSums = reduce(add, in_order(workers.call("sums", setup, cost_scale)))
+    sums: TargetSums = reduce(add, workers.call("sums", setup, cost_scale)[0])
     whole, reward_sums = _whole(router, sums, cost_scale)
     warn_if_degenerate(
         stats.differ,

@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +49,6 @@ __all__ = [
     "ShardWorker",
     "TargetSums",
     "Workers",
-    "in_order",
     "local_workers",
     "merged_marks",
     "ray_workers",
@@ -58,9 +58,6 @@ __all__ = [
 IN_MEMORY = 256 << 20
 # Seconds in which every actor must have started.
 START = 120.0
-
-T = TypeVar("T")
-Numbered = list[tuple[int, T]]
 
 
 @dataclass(frozen=True)
@@ -166,13 +163,18 @@ class TargetSums:
         return TargetSums(self.labels + other.labels, self.rewards + other.rewards, margins)
 
 
-def merged_marks(*indexes: TrainingQueryIndex) -> TrainingQueryIndex:
-    """Hashes of several sets of queries together."""
-    if not indexes:
-        return TrainingQueryIndex(np.zeros(0, np.uint64))
-    marks = np.unique(np.concatenate([index.marks for index in indexes]))
-    whole = all(index.complete for index in indexes) and marks.size <= MOST_MARKS
+def merged_marks(one: TrainingQueryIndex, other: TrainingQueryIndex) -> TrainingQueryIndex:
+    """Hashes of two sets of queries together."""
+    marks = np.union1d(one.marks, other.marks)
+    whole = one.complete and other.complete and marks.size <= MOST_MARKS
     return TrainingQueryIndex(marks[:MOST_MARKS], whole)
+
+
+def _plus(total: Any, term: Any) -> Any:
+    """The sum, where None is nothing."""
+    if total is None or term is None:
+        return term if total is None else total
+    return merged_marks(total, term) if isinstance(total, TrainingQueryIndex) else total + term
 
 
 @dataclass(frozen=True)
@@ -222,91 +224,101 @@ class ShardWorker:
         """Process of this worker."""
         return os.getpid()
 
-    def survey(self, step: HashingFeatures | None) -> tuple[Numbered[tuple[CostStats, Cells]], Any]:
-        """Costs and scores of each partition; term counts of all texts, for a step that needs them."""
-        counts: Any = None
+    def each(self, method: str, *arguments: Any) -> tuple[list[tuple[int, Any]], Any]:
+        """Number and result of a method for each partition, and the sum of what it adds up to."""
+        run = getattr(self, method)
+        total: Any = None
 
-        def look(part: Partition) -> tuple[CostStats, Cells]:
-            nonlocal counts
-            nothing = np.zeros((0, len(self.dataset.expert_names)))
-            stats, cells = CostStats.of(nothing), Cells.of(nothing)
-            for piece in self.dataset.read(part, contents=step is not None):
-                with naming(part.path):
-                    stats += CostStats.of(self.terms.costs(piece))
-                cells += Cells.of(piece.scores)
-                if step is not None and piece.rows:
-                    own = step.count(piece.queries)
-                    with self._lock:
-                        counts = own if counts is None else counts + own
-            return stats, cells
-
-        return self._each(look), counts
-
-    def take(self, rows: Mapping[int, IntArray]) -> Numbered[list[OutcomeTable]]:
-        """Some rows of the partitions, by their numbers among those in which an expert was asked."""
-
-        def pick(part: Partition) -> list[OutcomeTable]:
-            found: list[OutcomeTable] = []
-            at = 0
-            for piece in self.dataset.read(part) if part.number in rows else ():
-                found += _picked(rows[part.number], at, piece)
-                at += piece.rows
-                if at > rows[part.number][-1]:
-                    break
-            return found
-
-        return self._each(pick)
-
-    def make_features(
-        self, setup: Setup, moments: bool, rows: Mapping[int, IntArray]
-    ) -> tuple[Numbered[PartitionSummary], TrainingQueryIndex]:
-        """Make the features of every partition, with a sample of these rows and hashes of the queries."""
-        self._check_room(setup)
-        seen = merged_marks()
-
-        def make(part: Partition) -> PartitionSummary:
-            nonlocal seen
-            summary, own = self._make(
-                part, setup, moments, rows.get(part.number, np.zeros(0, np.intp))
-            )
+        def work(part: Partition) -> tuple[int, Any]:
+            nonlocal total
+            result, term = run(part, *arguments)
             with self._lock:
-                seen = merged_marks(seen, own)
-            return summary
+                total = _plus(total, term)
+            return part.number, result
 
-        return self._each(make), seen
-
-    def sums(self, setup: Setup, cost_scale: float) -> Numbered[TargetSums]:
-        """Sums of each partition that the targets need."""
-
-        def total(part: Partition) -> TargetSums:
-            X, costs = self._features(part, setup), np.asarray(self._get(part, "costs"))
-            return TargetSums.of(setup.options, X, costs, cost_scale)
-
-        return self._each(total)
-
-    def evaluate(self, setup: Setup, W: FloatArray) -> Numbered[tuple[float, FloatArray]]:
-        """Value and gradient of each partition's rows at W, without the penalty."""
-
-        def total(part: Partition) -> tuple[float, FloatArray]:
-            X = self._features(part, setup)
-            if not len(X):
-                return 0.0, np.zeros(W.shape)
-            return LinearObjective(X, self._loss(part, setup), 0.0)(W)
-
-        return self._each(total)
-
-    def _each(self, work: Callable[[Partition], T]) -> Numbered[T]:
-        """Number and result of each partition, in order, with as many threads as there should be."""
         with single_blas_thread() as usual:
             threads = min(self.threads or usual, len(self.partitions))
             if threads <= 1:
-                return [(part.number, work(part)) for part in self.partitions]
+                return [work(part) for part in self.partitions], total
             pool = ThreadPoolExecutor(threads)
             try:
-                results = list(pool.map(work, self.partitions))
+                return list(pool.map(work, self.partitions)), total
             finally:
                 pool.shutdown(cancel_futures=True)
-        return [(part.number, found) for part, found in zip(self.partitions, results, strict=True)]
+
+    def survey(
+        self, part: Partition, step: HashingFeatures | None
+    ) -> tuple[tuple[CostStats, Cells], Any]:
+        """Costs and scores, and the term counts of the texts for a step that needs them."""
+        nothing = np.zeros((0, len(self.dataset.expert_names)))
+        stats, cells, counts = CostStats.of(nothing), Cells.of(nothing), None
+        for piece in self.dataset.read(part, contents=step is not None):
+            with naming(part.path):
+                stats += CostStats.of(self.terms.costs(piece))
+            cells += Cells.of(piece.scores)
+            if step is not None and piece.rows:
+                counts = _plus(counts, step.count(piece.queries))
+        return (stats, cells), counts
+
+    def take(
+        self, part: Partition, rows: Mapping[int, IntArray]
+    ) -> tuple[list[OutcomeTable], None]:
+        """Some rows, by their numbers among those in which an expert was asked."""
+        found: list[OutcomeTable] = []
+        at = 0
+        for piece in self.dataset.read(part) if part.number in rows else ():
+            found += _picked(rows[part.number], at, piece)
+            at += piece.rows
+            if at > rows[part.number][-1]:
+                break
+        return found, None
+
+    def make_features(
+        self, part: Partition, setup: Setup, moments: bool, rows: Mapping[int, IntArray]
+    ) -> tuple[PartitionSummary, TrainingQueryIndex]:
+        """Make the features, with a sample of these rows and hashes of the queries."""
+        with self._lock:
+            if not self._arrays:
+                self._check_room(setup)
+        step, n = setup.step, setup.rows[part.number]
+        X = self._new(part, "X", (n, step.n_features), np.float32)
+        costs = self._new(part, "costs", (n, len(self.dataset.expert_names)), np.float64)
+        total: Moments | None = None
+        seen = TrainingQueryIndex(np.zeros(0, np.uint64))
+        sample: list[OutcomeTable] = []
+        at = 0
+        for piece in self.dataset.read(part):
+            if not piece.rows:
+                continue
+            end = at + piece.rows
+            if end > n:
+                raise changed(part)
+            with naming(part.path):
+                made = _transformed(step, piece)
+                costs[at:end] = self.terms.costs(piece)
+            X[at:end] = made
+            seen = merged_marks(seen, TrainingQueryIndex.of(piece))
+            if moments:
+                total = _plus(total, Moments.of(made))
+            sample += _picked(rows.get(part.number, np.zeros(0, np.intp)), at, piece)
+            at = end
+        if at != n:
+            raise changed(part)
+        return PartitionSummary(total, fingerprint(X, costs), sample), seen
+
+    def sums(self, part: Partition, setup: Setup, cost_scale: float) -> tuple[TargetSums, None]:
+        """Sums that the targets need."""
+        X, costs = self._features(part, setup), np.asarray(self._get(part, "costs"))
+        return TargetSums.of(setup.options, X, costs, cost_scale), None
+
+    def evaluate(
+        self, part: Partition, setup: Setup, W: FloatArray
+    ) -> tuple[tuple[float, FloatArray], None]:
+        """Value and gradient at W, without the penalty."""
+        X = self._features(part, setup)
+        if not len(X):
+            return (0.0, np.zeros(W.shape)), None
+        return LinearObjective(X, self._loss(part, setup), 0.0)(W), None
 
     def _check_room(self, setup: Setup) -> None:
         """Keep small features in memory, and refuse those that would fill the disk."""
@@ -343,7 +355,7 @@ class ShardWorker:
         """Features (n, d) of a partition, scaled if the setup says so; made again if missing."""
         number = part.number
         if (number, "X") not in self._arrays:
-            self._make(part, setup, False, np.zeros(0, np.intp))
+            self.make_features(part, setup, False, {})
         if setup.scaler is not None and number not in self._scaled:
             X = self._get(part, "X", "r+")
             for start in range(0, len(X), PIECE_ROWS):
@@ -352,35 +364,6 @@ class ShardWorker:
             self._scaled.add(number)
         # A plain view: slices of a memmap are slow to make.
         return np.asarray(self._get(part, "X"))
-
-    def _make(
-        self, part: Partition, setup: Setup, moments: bool, sampled: IntArray
-    ) -> tuple[PartitionSummary, TrainingQueryIndex]:
-        step, n = setup.step, setup.rows[part.number]
-        X = self._new(part, "X", (n, step.n_features), np.float32)
-        costs = self._new(part, "costs", (n, len(self.dataset.expert_names)), np.float64)
-        total: Moments | None = None
-        seen: list[TrainingQueryIndex] = []
-        sample: list[OutcomeTable] = []
-        at = 0
-        for piece in self.dataset.read(part):
-            if not piece.rows:
-                continue
-            end = at + piece.rows
-            if end > n:
-                raise changed(part)
-            with naming(part.path):
-                made = _transformed(step, piece)
-                costs[at:end] = self.terms.costs(piece)
-            X[at:end] = made
-            seen.append(TrainingQueryIndex.of(piece))
-            if moments:
-                total = Moments.of(made) if total is None else total + Moments.of(made)
-            sample += _picked(sampled, at, piece)
-            at = end
-        if at != n:
-            raise changed(part)
-        return PartitionSummary(total, fingerprint(X, costs), sample), merged_marks(*seen)
 
     def _loss(self, part: Partition, setup: Setup) -> RowLoss:
         """The loss of a partition's rows, whose arrays are kept as the features are."""
@@ -426,36 +409,33 @@ class Workers:
     def __init__(self, worker: Any = None) -> None:
         self.worker = worker
 
-    def call(self, method: str, *arguments: Any) -> list[Any]:
-        """The result of a method of ``ShardWorker``, from each worker."""
-        return [getattr(self.worker, method)(*arguments)]
+    def call(self, method: str, *arguments: Any) -> tuple[list[Any], Any]:
+        """Results of a ``ShardWorker`` method in the order of the partitions, and the sum of its terms."""
+        answers = self._answers(method, *arguments)
+        results = sorted((one for own, _ in answers for one in own), key=lambda one: one[0])
+        return [result for _, result in results], reduce(_plus, [term for _, term in answers])
+
+    def _answers(self, method: str, *arguments: Any) -> list[Any]:
+        return [self.worker.each(method, *arguments)]
 
 
 class RayWorkers(Workers):
     """One worker in each of several actors."""
 
     def __init__(self, ray: Any, actors: Sequence[Any]) -> None:
-        super().__init__()
-        self.ray = ray
-        self.actors = list(actors)
+        self.ray, self.actors = ray, list(actors)
         self._sent: dict[int, tuple[Any, Any]] = {}
 
-    def call(self, method: str, *arguments: Any) -> list[Any]:
+    def _answers(self, method: str, *arguments: Any) -> list[Any]:
         # Arguments of the last call are in Ray's store already. They are kept, so that ids stay unique.
         self._sent = {
             id(value): self._sent.get(id(value)) or (value, self.ray.put(value))
             for value in arguments
         }
         refs = [self._sent[id(value)][1] for value in arguments]
-        answers = [getattr(actor, method).remote(*refs) for actor in self.actors]
+        answers = [actor.each.remote(method, *refs) for actor in self.actors]
         remedy = "Use more workers, on more machines, or smaller shards."
         return [result_of(answer.future(), "some shards", remedy) for answer in answers]
-
-
-def in_order(answers: Sequence[Sequence[tuple[int, Any]]]) -> list[Any]:
-    """Results of all workers' partitions, in the order of the partitions."""
-    results = [one for answer in answers for one in answer]
-    return [result for _, result in sorted(results, key=lambda one: one[0])]
 
 
 @contextmanager
