@@ -28,6 +28,7 @@ from mild.errors import DataFileError, InvalidInputError, listed
 __all__ = ["Inputs", "RowError", "check_vectors", "choose_inputs", "vector_rows"]
 
 Bad = NDArray[np.bool_]
+SINGLE = (pa.float32(), pa.float16())
 
 
 class RowError(DataFileError):
@@ -70,9 +71,6 @@ class Inputs:
         kind = schema.field(self.columns[0]).type
         if self.kind == "vectors" and not pa.types.is_null(kind):
             check_vectors(self.columns[0], kind, self.width)
-
-
-SINGLE = (pa.float32(), pa.float16())
 
 
 def choose_inputs(

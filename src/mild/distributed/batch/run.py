@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import as_completed
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -204,10 +204,17 @@ def _partitions(job: Job, files: Sequence[FoundFile], schema: Any) -> list[Parti
     Columns that are kept must also have the same type: they are written to one table.
     """
     first = files[0].path
-    kinds = _kinds(job, schema)
+
+    def kinds(own: Any) -> dict[str, str]:
+        """Kinds of the columns that are read; those that are only copied have none."""
+        return {
+            name: column_kind(own.field(name).type) if name in job.inputs.columns else "nothing"
+            for name in job.columns
+            if name in own.names
+        }
 
     def check(file: FoundFile, metadata: Any, own: Any) -> Any:
-        check_same_columns(first, kinds, file.path, _kinds(job, own))
+        check_same_columns(first, kinds(schema), file.path, kinds(own))
         for name in job.options.keep:
             got, wanted = own.field(name).type, schema.field(name).type
             if got != wanted:
@@ -224,15 +231,6 @@ def _partitions(job: Job, files: Sequence[FoundFile], schema: Any) -> list[Parti
     footers = looked_at(job.source, files, check)
     limit = job.options.partition_bytes
     return cut(job.source, files, footers, set(job.columns), most_bytes=limit)
-
-
-def _kinds(job: Job, schema: Any) -> Mapping[str, str]:
-    """Kinds of the columns that are read; columns that are only copied have none."""
-    return {
-        name: column_kind(schema.field(name).type) if name in job.inputs.columns else "nothing"
-        for name in job.columns
-        if name in schema.names
-    }
 
 
 def _absolute(address: str) -> str:
