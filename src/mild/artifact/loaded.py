@@ -150,6 +150,10 @@ class LoadedRouter:
             f"experts {', '.join(self.expert_names)})"
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        names = self.expert_names, self.feature_names
+        return LoadedRouter, (self.policy, *names, dict(self.metadata), self.text, self.marks)
+
     def _copy(self, policy: Policy, expert_names: Sequence[str]) -> LoadedRouter:
         return LoadedRouter(
             policy, expert_names, self.feature_names, self.metadata, self.text, self.marks

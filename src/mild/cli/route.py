@@ -165,20 +165,19 @@ def route(
     asked = new_prices(router, prices.betas(), prices.price_weight)
     shared = {"query": query, "skip_bad": skip_bad, "prices": asked}
     if out is None:
-        _route_lines(router, folder, file, lines, shared, jobs)
+        _route_lines(router, file, lines, shared, jobs)
     else:
         _route_dataset(folder, file, out, dataset, shared, jobs, as_json)
 
 
 def _route_lines(
     router: Any,
-    folder: Path,
     file: str,
     lines: LineOptions,
     shared: dict[str, Any],
     jobs: int | None,
 ) -> None:
-    from mild.distributed.streaming.stream import route_stream
+    from mild.distributed.streaming import route_stream
 
     bad = 0
 
@@ -191,7 +190,6 @@ def _route_lines(
     with _opened(file) as source:
         routed = route_stream(
             router,
-            folder,
             source,
             sys.stdout.buffer,
             lines=lines.format,

@@ -99,6 +99,10 @@ class EncoderFeatures(EmbeddingFeatures):
         features.take_scale(tensors["centre"], tensors["scale"])
         return features
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Another process opens the encoder itself.
+        return {**self.__dict__, "_files": None, "_running": None, "progress": None}
+
     def _found(self) -> EncoderFiles:
         """The encoder's files, looked up on first use; those of a saved router must be unchanged."""
         if self._files is None:

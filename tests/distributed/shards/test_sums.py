@@ -6,11 +6,8 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler
 
-from mild.data.parquet_files import FoundFile
-from mild.distributed.partitions import Partition
-from mild.distributed.shards import sums as module
-from mild.distributed.shards.sums import CostStats, Moments, TargetSums, merged_marks
-from mild.distributed.shards.workers import share
+from mild.distributed.shards import workers as module
+from mild.distributed.shards.workers import CostStats, Moments, TargetSums, merged_marks
 from mild.evaluation.tasks.training_queries import TrainingQueryIndex
 from mild.routers.linear import LinearRouter
 from tolerances import rounding
@@ -69,16 +66,4 @@ def test_marks_keep_the_smallest(monkeypatch):
     merged = merged_marks(*lots)
     assert merged.marks.tolist() == [1, 2, 5]
     assert not merged.complete
-    assert merged_marks(lots[1]).complete
-
-
-def test_parts_are_dealt_evenly_and_nobody_goes_empty():
-    sizes = [100, 1, 1, 1]
-    parts = [
-        Partition(number, FoundFile("a", 1, 1), (0, 1), 0, rows, rows)
-        for number, rows in enumerate(sizes)
-    ]
-    for hands in (1, 2, 3, 4):
-        lots = share(parts, hands)
-        assert len(lots) == hands
-        assert [part.number for lot in lots for part in lot] == [0, 1, 2, 3]
+    assert merged_marks(lots[1], lots[1]).complete
