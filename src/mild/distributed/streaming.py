@@ -15,7 +15,7 @@ from mild.artifact import LoadedRouter
 from mild.artifact.answers import Answers, error_line
 from mild.artifact.deciding import decide_all
 from mild.artifact.prices import Prices
-from mild.data.recipe import Recipe, RecipeError, type_name
+from mild.data.queries import Recipe, RecipeError, type_name
 from mild.distributed.executors import process_pool, result_of
 from mild.errors import DataFileError, MildError, OptionError, UnsupportedError, check_option
 from mild.policies.base import thread_count

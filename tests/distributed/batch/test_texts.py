@@ -14,7 +14,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from mild.artifact import load, save
-from mild.data.recipe import Recipe
+from mild.data.queries import Recipe
 from mild.distributed.batch import BatchOptions, route_dataset, run
 from mild.errors import DataFileError, InvalidInputError
 from mild.features import HashingFeatures

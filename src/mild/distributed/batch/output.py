@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 from pyarrow import fs
 
-from mild.data.footers import READERS
-from mild.data.location import open_system, reason, shown
+from mild.data.parquet_files import READERS, open_system
+from mild.data.tables import reason, shown
 from mild.distributed.batch.routing import EXPERT, RoutedPartition
 from mild.distributed.locks import LOCK_FILE
 from mild.distributed.partitions import Partition

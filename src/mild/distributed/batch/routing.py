@@ -18,7 +18,8 @@ from mild.artifact import LoadedRouter
 from mild.artifact.deciding import decide_all
 from mild.artifact.prices import Prices
 from mild.core.decisions import DECISIONS
-from mild.data.location import is_local, open_system, reason, shown
+from mild.data.parquet_files import is_local, open_system
+from mild.data.tables import reason, shown
 from mild.distributed.batch.inputs import Inputs, RowError
 from mild.distributed.partitions import Partition, read_batches
 from mild.errors import DataFileError, InvalidInputError, MildError, UnsupportedError, check_option

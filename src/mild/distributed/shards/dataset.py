@@ -11,14 +11,12 @@ import pyarrow as pa
 
 from mild.artifact.expert_names import match_experts
 from mild.data import OutcomeTable
-from mild.data.footers import looked_at
 from mild.data.formats import choose_form, lay_out
-from mild.data.formats.layout import Layout
-from mild.data.location import FoundFile, find_files
+from mild.data.formats.base import Layout
 from mild.data.outcomes import ReadOptions, build_outcomes, explanation
-from mild.data.queries import choose_query
-from mild.data.recipe import Recipe
-from mild.data.sources import naming, sound
+from mild.data.parquet_files import FoundFile, find_files, read_footers
+from mild.data.queries import Recipe, choose_query
+from mild.data.tables import naming, validate_columns
 from mild.data.vectors import VECTOR_NAMES, column_kind
 from mild.distributed.partitions import Partition, check_same_columns, cut, read_batches
 from mild.errors import DataFileError, listed
@@ -65,7 +63,7 @@ class Dataset:
         columns = sorted(self.kinds if contents else self.layout.taken)
         for first, batch in read_batches(self.source, partition, columns, PIECE_ROWS):
             with naming(partition.path):
-                table = sound(pa.Table.from_batches([batch]))
+                table = validate_columns(pa.Table.from_batches([batch]))
                 piece = build_outcomes(table, self.wanted, first, contents)
             yield piece
 
@@ -84,7 +82,7 @@ def open_dataset(source: str, wanted: ReadOptions) -> Dataset:
         with naming(file.path):
             return *_columns(schema, wanted), metadata
 
-    found = looked_at(source, files, look)
+    found = read_footers(source, files, look)
     layout, query, vectors, kinds, _ = found[0]
     for file, (*_, other, _) in zip(files, found, strict=True):
         check_same_columns(files[0].path, kinds, file.path, other)

@@ -24,7 +24,7 @@ from mild.artifact.sources import source_of
 from mild.core.arrays import FloatArray, IntArray
 from mild.core.losses.labels import class_weights
 from mild.data import OutcomeTable
-from mild.data.data_quality import Cells, Finding, unasked_rows
+from mild.data.data_quality import Finding, unasked_rows
 from mild.distributed.locks import file_lock
 from mild.distributed.shards.dataset import Dataset, concatenate
 from mild.distributed.shards.workers import CostStats, Setup, TargetSums, Workers
@@ -38,7 +38,7 @@ from mild.errors import (
 from mild.evaluation.tasks import CostTerms, Task, contents, make_task, task_notes
 from mild.evaluation.tasks.training_queries import TrainingQueryIndex
 from mild.features import TextFeatures, make_features
-from mild.features.embedding import scale_rows
+from mild.features.base import scale_rows
 from mild.features.hashing import HashingFeatures
 from mild.metrics import expert_shares
 from mild.policies import ConstantPolicy, LinearPolicy
@@ -117,7 +117,7 @@ def fit_shards(
         hashing = step if isinstance(step, HashingFeatures) else None
         found, counts = workers.call("survey", hashing)
         stats: CostStats = reduce(add, [own for own, _ in found])
-        cells: Cells = reduce(add, [own for _, own in found])
+        cells: ScoreCounts = reduce(add, [own for _, own in found])
         if stats.rows < 2:
             raise InvalidInputError(
                 f"{dataset.source}: a table to learn from must have at least two rows in which an expert "

@@ -24,8 +24,8 @@ from mild.artifact import fingerprint
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.costs import cheapest_of
 from mild.data import OutcomeTable
-from mild.data.data_quality import Cells
-from mild.data.sources import naming
+from mild.data.data_quality import ScoreCounts
+from mild.data.tables import naming
 from mild.distributed.executors import cores, result_of
 from mild.distributed.partitions import Partition, changed
 from mild.distributed.ray_connection import RETRIES, connect
@@ -248,14 +248,14 @@ class ShardWorker:
 
     def survey(
         self, part: Partition, step: HashingFeatures | None
-    ) -> tuple[tuple[CostStats, Cells], Any]:
+    ) -> tuple[tuple[CostStats, ScoreCounts], Any]:
         """Costs and scores, and the term counts of the texts for a step that needs them."""
         nothing = np.zeros((0, len(self.dataset.expert_names)))
-        stats, cells, counts = CostStats.of(nothing), Cells.of(nothing), None
+        stats, cells, counts = CostStats.of(nothing), ScoreCounts.of(nothing), None
         for piece in self.dataset.read(part, contents=step is not None):
             with naming(part.path):
                 stats += CostStats.of(self.terms.costs(piece))
-            cells += Cells.of(piece.scores)
+            cells += ScoreCounts.of(piece.scores)
             if step is not None and piece.rows:
                 counts = _plus(counts, step.count(piece.queries))
         return (stats, cells), counts
