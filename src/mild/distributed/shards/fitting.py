@@ -24,7 +24,7 @@ from mild.artifact.sources import source_of
 from mild.core.arrays import FloatArray, IntArray
 from mild.core.losses.labels import class_weights
 from mild.data import OutcomeTable
-from mild.data.data_quality import Finding, unasked_rows
+from mild.data.data_quality import Finding, ScoreCounts, unasked_rows
 from mild.distributed.locks import file_lock
 from mild.distributed.shards.dataset import Dataset, concatenate
 from mild.distributed.shards.workers import CostStats, Setup, TargetSums, Workers
