@@ -68,9 +68,9 @@ def _on_outcomes(
     seed: int,
     folder: Path | None,
 ) -> dict[str, Any]:
-    from mild.evaluation.report import build_document, write_document
-    from mild.evaluation.report.writing import EVALUATION_FILE
-    from mild.evaluation.tasks import contents, evaluate_choices
+    from mild.evaluation.evaluate import evaluate_choices
+    from mild.evaluation.report import EVALUATION_FILE, build_document, write_document
+    from mild.evaluation.tasks import contents
 
     saved, task = read_task(saved, source)
     X = saved.features(contents(task, saved.text))

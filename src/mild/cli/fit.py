@@ -202,8 +202,14 @@ def fit(
 def _fit_outcomes(
     unfitted: Any, source: OutcomeSource, standardize: bool | None, target: Target
 ) -> dict[str, Any]:
-    from mild.evaluation.tasks import fit_task, fit_texts, make_step, make_task, save_task
-    from mild.evaluation.tasks.task import check_rows
+    from mild.evaluation.tasks import (
+        check_rows,
+        fit_task,
+        fit_texts,
+        make_step,
+        make_task,
+        save_task,
+    )
     from mild.routers.constant import ConstantRouter
     from mild.routers.priced import PricedRouter
 
@@ -339,7 +345,7 @@ def _saved_facts(folder: Path, saved: Any) -> dict[str, Any]:
 def _described(folder: Path, task: Task, fitted: Any, seed: int) -> dict[str, Any]:
     """A saved router, and its figures on the training data."""
     from mild.artifact import load
-    from mild.evaluation.tasks import evaluate_choices
+    from mild.evaluation.evaluate import evaluate_choices
 
     saved = load(folder)
     report = evaluate_choices(task, saved.predict(fitted.features), seed=seed).as_dict()

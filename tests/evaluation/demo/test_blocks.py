@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mild.evaluation.comparison.methods import Choices
+from mild.evaluation.comparison import Choices
 from mild.evaluation.demo.run import METHODS, Cell, gather, verdict_of
 from mild.metrics import Interval
 

@@ -8,8 +8,9 @@ from mild.data import outcome_costs
 from mild.data.splits import random_splits
 from mild.errors import DataFileError, InvalidInputError
 from mild.evaluation.comparison import MatrixInputs, chosen_methods, compare
+from mild.evaluation.evaluate import evaluate_choices
 from mild.evaluation.report import build_document, comparison_document, render
-from mild.evaluation.tasks import CostTerms, evaluate_choices, fit_task, make_task, save_task
+from mild.evaluation.tasks import CostTerms, fit_task, make_task, save_task
 from mild.features import make_features
 from mild.policies import ConstantPolicy
 from mild.routers.constant import ConstantRouter
@@ -144,7 +145,7 @@ def test_experts_that_are_all_right_have_a_report():
 
 def test_other_experts_rows_and_columns_are_refused():
     table, costs, X = larger_case(60)
-    with pytest.raises(InvalidInputError, match="trained on other experts"):
+    with pytest.raises(InvalidInputError, match="the table has no huge"):
         build_document(cost_router(["small", "medium", "huge"]), table, costs, X)
     with pytest.raises(InvalidInputError, match="costs and inputs must have as many rows"):
         build_document(cost_router(), table, costs, X[:-1])

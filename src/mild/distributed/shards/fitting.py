@@ -24,8 +24,14 @@ from mild.distributed.shards.sums import CostStats, Moments, merged_marks
 from mild.distributed.shards.worker import PartitionSummary, Setup, StepState
 from mild.distributed.shards.workers import Workers, in_order
 from mild.errors import InvalidInputError
-from mild.evaluation.tasks import CostTerms, Task, contents, make_task, task_notes
-from mild.evaluation.tasks.training_queries import TrainingQueryIndex
+from mild.evaluation.tasks import (
+    CostTerms,
+    Task,
+    TrainingQueryIndex,
+    contents,
+    make_task,
+    task_notes,
+)
 from mild.features import TextFeatures, make_features
 from mild.features.embedding import scale_rows
 from mild.features.hashing import HashingFeatures

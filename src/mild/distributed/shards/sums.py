@@ -9,7 +9,7 @@ import numpy as np
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.costs import cheapest_of
-from mild.evaluation.tasks.training_queries import MOST_MARKS, TrainingQueryIndex
+from mild.evaluation.tasks import MAX_HASHES, TrainingQueryIndex
 from mild.routers.margin_sums import MarginSums, fixed_margins, margin_sums
 from mild.routers.targets import LABEL_LOSSES, LossOptions, raw_rewards
 
@@ -147,5 +147,5 @@ def merged_marks(*lots: TrainingQueryIndex) -> TrainingQueryIndex:
     if not lots:
         return TrainingQueryIndex(np.zeros(0, np.uint64))
     marks = np.unique(np.concatenate([lot.marks for lot in lots]))
-    whole = all(lot.complete for lot in lots) and marks.size <= MOST_MARKS
-    return TrainingQueryIndex(marks[:MOST_MARKS], whole)
+    whole = all(lot.complete for lot in lots) and marks.size <= MAX_HASHES
+    return TrainingQueryIndex(marks[:MAX_HASHES], whole)

@@ -26,8 +26,7 @@ from mild.distributed.partitions import Partition, changed
 from mild.distributed.shards.dataset import PIECE_ROWS, Dataset, concatenate, naming
 from mild.distributed.shards.sums import CostStats, Moments, TargetSums, merged_marks
 from mild.errors import DataFileError, InvalidInputError
-from mild.evaluation.tasks import CostTerms
-from mild.evaluation.tasks.training_queries import TrainingQueryIndex
+from mild.evaluation.tasks import CostTerms, TrainingQueryIndex
 from mild.features import FEATURES, TextFeatures
 from mild.features.encoder import EncoderFeatures
 from mild.features.hashing import HashingFeatures

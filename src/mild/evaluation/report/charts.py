@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from mild.evaluation.report.words import percent, short_names, shortened, signed
-
 __all__ = [
     "Mark",
     "Scale",
@@ -20,11 +18,13 @@ __all__ = [
     "common_range",
     "forest",
     "frontier_charts",
-    "linear_ticks",
-    "log_ticks",
+    "percent",
     "place_labels",
     "polygon",
     "scale_for",
+    "short_names",
+    "shortened",
+    "signed",
 ]
 
 Point = Mapping[str, Any]
@@ -68,10 +68,26 @@ class Scale:
         return self.start + (at - low) / (high - low) * (self.end - self.start)
 
     def ticks(self, count: int) -> list[float]:
-        """Round values inside."""
+        """About ``count`` round values inside: 1, 2 or 5 times a power of ten.
+
+        Examples
+        --------
+        >>> Scale(0.03, 0.97, 0, 1).ticks(4), Scale(0.5, 30, 0, 1, True).ticks(4)
+        ([0.2, 0.4, 0.6, 0.8], [0.5, 1.0, 2.0, 5.0, 10.0, 20.0])
+        """
+        low, high = self.low, self.high
         if self.log:
-            return log_ticks(self.low, self.high)
-        return linear_ticks(self.low, self.high, count)
+            decades = math.log10(high / low)
+            steps = (1, 2, 5) if decades < 2.2 else (1, 3) if decades < 3.5 else (1,)
+            powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+            values = [float(f"{m * 10.0**e:.6g}") for e in powers for m in steps]
+            return [value for value in values if low * 0.999 <= value <= high * 1.001]
+        span = high - low
+        power = 10.0 ** math.floor(math.log10(span / max(1, count)))
+        step = min((m * power for m in (1, 2, 5, 10)), key=lambda size: abs(span / size - count))
+        digits = max(0, -math.floor(math.log10(step)) + 1)
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+        return [round(k * step, digits) for k in range(first, last + 1)]
 
 
 def scale_for(
@@ -88,38 +104,6 @@ def scale_for(
     return Scale(max(floor, low - room), high + room, start, end)
 
 
-def linear_ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """About ``count`` multiples of 1, 2 or 5 times a power of ten.
-
-    Examples
-    --------
-    >>> linear_ticks(0.03, 0.97, 4)
-    [0.2, 0.4, 0.6, 0.8]
-    """
-    span = high - low
-    power = 10.0 ** math.floor(math.log10(span / max(1, count)))
-    step = min((m * power for m in (1, 2, 5, 10)), key=lambda size: abs(span / size - count))
-    digits = max(0, -math.floor(math.log10(step)) + 1)
-    first = math.ceil(low / step - 1e-9)
-    last = math.floor(high / step + 1e-9)
-    return [round(k * step, digits) for k in range(first, last + 1)]
-
-
-def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten, with 2 and 5 between where there are few.
-
-    Examples
-    --------
-    >>> log_ticks(0.5, 30)
-    [0.5, 1.0, 2.0, 5.0, 10.0, 20.0]
-    """
-    decades = math.log10(high / low)
-    steps = (1, 2, 5) if decades < 2.2 else (1, 3) if decades < 3.5 else (1,)
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    values = [float(f"{m * 10.0**e:.6g}") for e in powers for m in steps]
-    return [value for value in values if low * 0.999 <= value <= high * 1.001]
-
-
 def polygon(kind: str, x: float, y: float, radius: float) -> str:
     """Corners of the mark of a kind of point; empty for a circle."""
     corners = SHAPES.get(kind, ())
@@ -127,12 +111,9 @@ def polygon(kind: str, x: float, y: float, radius: float) -> str:
 
 
 def forest(spans: Sequence[Sequence[float]], beside: float) -> dict[str, Any]:
-    """Intervals around zero on one scale, positions in per cent of the width.
+    """Intervals (estimate, low, high) around zero on one scale; positions in per cent of the width.
 
-    Parameters
-    ----------
-    spans : (estimate, low, high) of each row
-    beside : per cent of the width left free at both ends
+    ``beside`` per cent of the width are left free at both ends.
     """
     values = [0.0, *(value for span in spans for value in span)]
     low, high = min(values), max(values)
@@ -145,13 +126,13 @@ def forest(spans: Sequence[Sequence[float]], beside: float) -> dict[str, Any]:
             "at": scale(estimate),
             "low": scale(start),
             "high": scale(end),
-            "words": f"{signed(estimate)} ({signed(start)} to {signed(end)})",
+            "text": f"{signed(estimate)} ({signed(start)} to {signed(end)})",
         }
         for estimate, start, end in spans
     ]
     ticks = [
         (scale(value), "0" if value == 0 else f"{value:+g}".replace("-", "−"))
-        for value in linear_ticks(low, high, 4)
+        for value in scale.ticks(4)
     ]
     return {"zero": scale(0), "rows": rows, "ticks": ticks}
 
@@ -209,9 +190,9 @@ def frontier_charts(frontier: Mapping[str, Any], experts: Sequence[str]) -> list
 
 
 def _tick(value: float, axis: str) -> str:
-    if axis == "dollars":
-        return f"${value:,.10g}" if value >= 0.001 else f"${value:.0e}"
-    return f"{value:g}"
+    if axis != "dollars":
+        return f"{value:g}"
+    return f"${value:,.10g}" if value >= 0.001 else f"${value:.0e}"
 
 
 def _mixture_line(frontier: Mapping[str, Any], axis: str, across: Scale, up: Scale) -> str:
@@ -252,14 +233,8 @@ def _names(
         rank = RANKS.get(kind, 9) - on_line
         marks.append(Mark(x, y, RADII[kind] + 1, shortened(text, letters + 4), rank, on_line))
     return [
-        {
-            "text": marks[label.mark].text,
-            "kind": points[label.mark]["kind"],
-            "x": label.x,
-            "y": label.y,
-            "anchor": label.anchor,
-        }
-        for label in place_labels(marks, room, LETTER_SIZE)
+        {"text": marks[i].text, "kind": points[i]["kind"], "x": x, "y": y, "anchor": anchor}
+        for i, x, y, anchor in place_labels(marks, room, LETTER_SIZE)
     ]
 
 
@@ -289,7 +264,7 @@ def common_range(curves: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
 def calibration_chart(curve: Mapping[str, Any], limits: tuple[float, float]) -> dict[str, Any]:
     """Predicted share across, realised share up; on the dashed line the two are the same."""
     across, up = Scale(*limits, LEFT, RIGHT), Scale(*limits, BOTTOM, TOP)
-    ticks = linear_ticks(*limits, 3)
+    ticks = across.ticks(3)
     whole = all(abs(100 * value - round(100 * value)) < 1e-9 for value in ticks)
     bins = []
     for one in curve["bins"]:
@@ -351,17 +326,9 @@ class Mark:
     above: bool = False
 
 
-@dataclass(frozen=True)
-class Label:
-    """Baseline position and text anchor of the name of mark number ``mark``."""
-
-    mark: int
-    x: float
-    y: float
-    anchor: str
-
-
-def place_labels(marks: Sequence[Mark], room: Box, size: float) -> list[Label]:
+def place_labels(
+    marks: Sequence[Mark], room: Box, size: float
+) -> list[tuple[int, float, float, str]]:
     """Place as many names as fit, in the order of rank; none is nearer to another mark than its own.
 
     Parameters
@@ -370,15 +337,19 @@ def place_labels(marks: Sequence[Mark], room: Box, size: float) -> list[Label]:
     room : box (left, top, right, bottom) in which names must lie
     size : of the letters
 
+    Returns
+    -------
+    Number of the mark, baseline position and text anchor of each name
+
     Examples
     --------
     >>> marks = [Mark(10, 50, 4, "one", 0), Mark(12, 50, 4, "two", 1)]
-    >>> [label.anchor for label in place_labels(marks, (0, 0, 200, 100), 10)]
+    >>> [anchor for _, _, _, anchor in place_labels(marks, (0, 0, 200, 100), 10)]
     ['middle', 'start']
     """
     taken: list[Box] = []
     dots = [(m.x - m.radius, m.y - m.radius, m.x + m.radius, m.y + m.radius) for m in marks]
-    found: list[Label] = []
+    found: list[tuple[int, float, float, str]] = []
     for number in sorted(range(len(marks)), key=lambda i: marks[i].rank):
         mark = marks[number]
         if not mark.text:
@@ -389,12 +360,12 @@ def place_labels(marks: Sequence[Mark], room: Box, size: float) -> list[Label]:
             left = {"start": x, "middle": x - width / 2, "end": x - width}[anchor]
             box = (left - 1, y - 0.8 * size, left + width + 1, y + 0.25 * size)
             inside = (
-                box[0] >= room[0] and box[1] >= room[1] and box[2] <= room[2] and box[3] <= room[3]
+                min(box[0] - room[0], box[1] - room[1], room[2] - box[2], room[3] - box[3]) >= 0
             )
-            free = inside and not any(_meet(box, one) for one in [*taken, *others])
+            free = inside and all(_distance(box, one) > 0 for one in [*taken, *others])
             if free and all(_distance(box, dots[number]) <= _distance(box, o) for o in others):
                 taken.append(box)
-                found.append(Label(number, x, y, anchor))
+                found.append((number, x, y, anchor))
                 break
     return found
 
@@ -424,5 +395,61 @@ def _distance(a: Box, b: Box) -> float:
     return math.hypot(across, up)
 
 
-def _meet(a: Box, b: Box) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+# Numbers and names.
+
+
+def signed(value: float | None) -> str:
+    """A difference of costs, with its sign.
+
+    Examples
+    --------
+    >>> signed(-0.01234), signed(0.5), signed(0.0)
+    ('−0.0123', '+0.5000', '0.0000')
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    return "0.0000" if round(value, 4) == 0 else f"{value:+.4f}".replace("-", "−")
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """A share.
+
+    Examples
+    --------
+    >>> percent(0.1234), percent(1, 0)
+    ('12.3\\xa0%', '100\\xa0%')
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{100 * value:.{digits}f}\u00a0%".replace("-", "−")
+
+
+def shortened(text: str, most: int, tail: int = 0) -> str:
+    """A name without its end, or without its middle if ``tail`` letters of the end are kept.
+
+    Examples
+    --------
+    >>> shortened("mistral-7b-instruct-v0.2", 13), shortened("mistral-7b-instruct-v0.2", 13, 4)
+    ('mistral-7b-i…', 'mistral-…v0.2')
+    """
+    if len(text) <= most:
+        return text
+    return f"{text[: most - 1 - tail]}…{text[len(text) - tail :] if tail else ''}"
+
+
+def short_names(names: Sequence[str], most: int = 24) -> list[str]:
+    """Names without their owners, shortened, as long as they still differ.
+
+    Examples
+    --------
+    >>> short_names(["meta/llama-3", "mistralai/mistral-7b"]), short_names(["a/x", "b/x"])
+    (['llama-3', 'mistral-7b'], ['a/x', 'b/x'])
+    """
+    bare = [name.rsplit("/", 1)[-1] or name for name in names]
+    if len(set(bare)) < len(set(names)):
+        bare = list(names)
+    for tail in (0, most // 3, 2 * most // 3):
+        short = [shortened(name, most, tail) for name in bare]
+        if len(set(short)) == len(set(names)):
+            return short
+    return bare

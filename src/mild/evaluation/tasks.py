@@ -1,0 +1,578 @@
+"""A routing task: a table of outcomes, its costs and splits, and a router fitted on it and saved."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mild.artifact import LoadedRouter, save
+from mild.artifact.sources import source_of
+from mild.core.arrays import FloatArray, IntArray
+from mild.data import OutcomeTable, cost_words, duplicate_groups, expert_betas, outcome_costs
+from mild.data.data_quality import examine
+from mild.data.splits import Split, bundles, folds, random_splits, time_splits
+from mild.errors import DataFileError, InvalidInputError, listed
+from mild.evaluation.comparison import Inputs, MatrixInputs, TextInputs
+from mild.features import TextFeatures, make_features
+from mild.metrics import expert_shares
+
+__all__ = [
+    "MAX_HASHES",
+    "CostTerms",
+    "Fitted",
+    "Overlap",
+    "Task",
+    "TrainingQueryIndex",
+    "asking_prices",
+    "check_rows",
+    "comparison_inputs",
+    "contents",
+    "fit_task",
+    "fit_texts",
+    "make_step",
+    "make_task",
+    "possible_folds",
+    "save_task",
+    "search_folds",
+    "select_experts",
+    "task_notes",
+    "task_splits",
+    "terms_of",
+    "time_values",
+    "with_experts",
+]
+
+#: Hashes of training queries that are kept: 800 KB of them.
+MAX_HASHES = 100_000
+# The usual shares are computed on this many training rows, at most about twice as many.
+SHARE_ROWS = 5_000
+
+
+@dataclass(frozen=True)
+class CostTerms:
+    """``error + beta_k + price_weight * dollars + latency_weight * seconds``.
+
+    Attributes
+    ----------
+    beta : expert -> what asking it costs, in wrong answers; None if asking costs nothing
+    price_weight : wrong answers that one dollar is worth, or None
+    latency_weight : wrong answers that one second is worth, or None
+
+    Examples
+    --------
+    >>> CostTerms(price_weight=50.0).stated, CostTerms().stated
+    (True, False)
+    """
+
+    beta: Mapping[str, float] | None = None
+    price_weight: float | None = None
+    latency_weight: float | None = None
+
+    @property
+    def stated(self) -> bool:
+        """Whether any term but the error was given."""
+        return self != CostTerms()
+
+    def costs(self, table: OutcomeTable) -> FloatArray:
+        """Cost (n_samples, n_experts) of every outcome, NaN where an expert was not asked."""
+        return outcome_costs(table, **self.as_dict())
+
+    def words(self, table: OutcomeTable) -> str:
+        """The cost as a formula for people."""
+        return cost_words(table, **self.as_dict())
+
+    def spelled(self, table: OutcomeTable) -> CostTerms:
+        """The same with every expert by its full name."""
+        if self.beta is None:
+            return self
+        betas = expert_betas(table, self.beta).tolist()
+        return replace(self, beta=dict(zip(table.expert_names, betas, strict=True)))
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready fields."""
+        return {**asdict(self), "beta": None if self.beta is None else dict(self.beta)}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> CostTerms:
+        """From the result of ``as_dict``."""
+        return cls(fields["beta"], fields["price_weight"], fields["latency_weight"])
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What routers are fitted and evaluated on.
+
+    Attributes
+    ----------
+    table : queries, experts, scores, prices
+    terms : terms of the cost, experts by their full names
+    costs : (n_samples, n_experts), NaN where an expert was not asked
+    words : the cost as a formula for people
+    bundle : (n_samples,) number of the rows that must stay together: equal inputs, and one group
+    group : column that makes the groups, or None
+    """
+
+    table: OutcomeTable
+    terms: CostTerms
+    costs: FloatArray
+    words: str
+    bundle: IntArray
+    group: str | None = None
+
+    @property
+    def largest(self) -> float | None:
+        """Largest possible cost, the scale of complement rewards; None with dollars or seconds."""
+        if self.terms.price_weight or self.terms.latency_weight:
+            return None
+        return 1.0 + max((self.terms.beta or {}).values(), default=0.0)
+
+    @property
+    def settled(self) -> int | None:
+        """The first expert that was asked, and costs least, in every row; None if there is none."""
+        least = np.nanmin(self.costs, axis=1)
+        always = np.flatnonzero((self.costs == least[:, None]).all(axis=0))
+        return int(always[0]) if always.size else None
+
+    @property
+    def settled_words(self) -> str | None:
+        """Why there is nothing to route, in a sentence; None if there is something."""
+        expert, scores = self.settled, self.table.scores
+        if expert is None:
+            return None
+        name = self.table.expert_names[expert]
+        if scores.shape[1] == 1:
+            why = f"{name} is the only expert"
+        elif np.all((scores == 1) | np.isnan(scores)):
+            why = "every expert that was asked is right in every row"
+        elif np.all((scores == 0) | np.isnan(scores)):
+            why = "every expert that was asked is wrong in every row"
+        else:
+            why = f"in no row does another expert cost less than {name}"
+        return f"there is nothing to route: {why}. The router always asks {name}."
+
+    @property
+    def has_queries(self) -> bool:
+        """Whether there are texts, and not only vectors."""
+        return any(self.table.queries)
+
+
+def make_task(table: OutcomeTable, terms: CostTerms, group: str | None = None) -> Task:
+    """Compute the costs of a table and find the rows that belong together.
+
+    Parameters
+    ----------
+    terms : terms of the cost; names of experts may be abbreviated
+    group : column whose equal values stay together, such as a subject or a customer
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from mild.data import read_outcomes
+    >>> table = read_outcomes(pa.table({
+    ...     "prompt": ["a", "b", "a"], "correct__s": [1, 0, 1], "correct__l": [1, 1, 1],
+    ... }))
+    >>> task = make_task(table, CostTerms(beta={"l": 0.5}))
+    >>> task.costs.tolist(), task.bundle.tolist(), task.words
+    ([[0.0, 0.5], [1.0, 0.5], [0.0, 0.5]], [0, 1, 0], 'error + what asking costs (s 0, l 0.5)')
+    """
+    if table.vectors is None or any(table.queries):
+        labels: list[Any] = [duplicate_groups(table.queries)]
+    else:
+        labels = [[row.tobytes() for row in table.vectors]]
+    if group is not None:
+        labels.append(_groups(table, group))
+    words, costs = terms.words(table), terms.costs(table)
+    return Task(table, terms.spelled(table), costs, words, bundles(*labels), group)
+
+
+def check_rows(task: Task) -> None:
+    """Refuse a task that is too small to learn from."""
+    if task.table.rows < 2:
+        raise InvalidInputError(
+            "a table to learn from must have at least two rows; this has one.", parameter="table"
+        )
+
+
+def _groups(table: OutcomeTable, name: str) -> list[Hashable]:
+    values = table.column(name)
+    if any(not isinstance(value, Hashable) for value in values):
+        raise InvalidInputError(
+            f"column {name!r} must hold plain values to group by; got lists or objects.",
+            parameter="group",
+        )
+    known = {value for value in values if value is not None}
+    if len(known) < 2:
+        raise InvalidInputError(
+            f"column {name!r} must hold at least two different values to group by; "
+            f"{'all rows have the same one' if known else 'it is empty'}.",
+            parameter="group",
+        )
+    return values
+
+
+def select_experts(table: OutcomeTable, names: Sequence[str]) -> OutcomeTable:
+    """The table with these experts, in this order; refused if it lacks one of them."""
+    missing = [name for name in names if name not in table.expert_names]
+    if missing:
+        raise InvalidInputError(
+            f"the router was trained on {listed(list(names), 6)}; the table has no {listed(missing, 6)}, "
+            f"but {listed(table.expert_names, 6)}.",
+            parameter="table",
+        )
+    order = [table.expert_names.index(name) for name in names]
+    prices, latencies = (
+        None if values is None else values[:, order] for values in (table.prices, table.latencies)
+    )
+    return replace(
+        table,
+        expert_names=list(names),
+        scores=table.scores[:, order],
+        prices=prices,
+        latencies=latencies,
+    )
+
+
+def with_experts(table: OutcomeTable, names: Sequence[str]) -> OutcomeTable:
+    """The rows that asked any of these experts, with these experts alone and the findings about them."""
+    if list(names) == table.expert_names:
+        return table
+    chosen = select_experts(table, names)
+    asked = ~np.isnan(chosen.scores).all(axis=1)
+    if not asked.any():
+        raise InvalidInputError(
+            "the table has no row in which the router's experts were asked.", parameter="table"
+        )
+    if not asked.all():
+        chosen = chosen.take(asked)
+    found = examine(chosen.queries, names, chosen.scores, chosen.prices, any(chosen.queries))
+    return replace(chosen, findings=tuple(found))
+
+
+def asking_prices(task: Task) -> tuple[FloatArray, Any, float]:
+    """Errors (n_samples, n_experts), prices for ``PricedRouter.fit``, and their weight.
+
+    Dollars alone stay dollars, so that their weight can be changed; betas alone are one price per expert;
+    a mixture is a price in wrong answers.
+    """
+    table, terms = task.table, task.terms
+    errors: FloatArray = 1 - table.scores
+    betas = list((terms.beta or {}).values())
+    if not (terms.price_weight or terms.latency_weight):
+        return errors, betas or [0.0] * len(table.expert_names), 1.0
+    if not any(betas) and not terms.latency_weight:
+        return errors, table.prices, float(terms.price_weight or 0.0)
+    return errors, task.costs - errors, 1.0
+
+
+def task_notes(task: Task) -> dict[str, Any]:
+    """The recipe of the queries, the cost and the table, JSON-ready, for a router's metadata."""
+    table = task.table
+    query = {} if table.recipe is None else {"query": table.recipe.as_dict()}
+    return {
+        **query,
+        "cost": {"words": task.words, **task.terms.as_dict()},
+        "table": {
+            "fingerprint": table.fingerprint(),
+            "rows": table.rows,
+            "form": table.form,
+            "explanation": table.explanation,
+        },
+    }
+
+
+def terms_of(router: LoadedRouter) -> CostTerms | None:
+    """Terms of the cost that a saved router was fitted with; None if they are not recorded."""
+    notes = router.metadata.get("notes") or {}
+    fields = notes.get("cost")
+    return None if fields is None else CostTerms.from_dict(fields)
+
+
+def possible_folds(
+    task: Task, n_folds: int = 5, time: str | None = None, splits: Sequence[Split] = ()
+) -> int:
+    """``n_folds``, or the number of different queries or groups in a training part if that is less.
+
+    Parameters
+    ----------
+    time : column of times; folds in time are not limited, those inside ``splits`` are
+    splits : whose training rows are divided into folds; none for the rows of the task
+    """
+    if splits:
+        return min(n_folds, *(len(np.unique(task.bundle[part.train])) for part in splits))
+    return n_folds if time is not None else min(n_folds, len(np.unique(task.bundle)))
+
+
+def search_folds(
+    task: Task, n_folds: int = 5, time: str | None = None, seed: int = 0
+) -> list[tuple[IntArray, IntArray]]:
+    """Folds for a search: (rows to fit on, rows to evaluate on) each.
+
+    With ``time``, the rows in the order of that column are cut into ``n_folds + 1`` parts; a router that
+    is fitted on everything before a part is evaluated on it.
+    """
+    if n_folds < 2:
+        raise InvalidInputError(f"cv must be at least 2 folds; got {n_folds}.", parameter="cv")
+    check_rows(task)
+    if time is None:
+        return folds(task.bundle, n_folds, seed)
+    share = n_folds / (n_folds + 1)
+    parts = time_splits(time_values(task.table, time), task.bundle, n_folds, share)
+    return [(part.train, part.test) for part in parts]
+
+
+def task_splits(
+    task: Task,
+    n_splits: int | None = None,
+    test_share: float = 0.3,
+    time: str | None = None,
+    seed: int = 0,
+) -> list[Split]:
+    """Splits to compare methods on: 5 random ones, or with ``time`` 1 that trains on the past."""
+    check_rows(task)
+    if time is None:
+        return random_splits(task.bundle, n_splits or 5, test_share, seed)
+    return time_splits(time_values(task.table, time), task.bundle, n_splits or 1, test_share)
+
+
+def time_values(table: OutcomeTable, name: str) -> np.ndarray[Any, Any]:
+    """A column of numbers, dates or dates as text (ISO 8601), ready to be sorted, (n_samples,)."""
+    import pyarrow as pa
+
+    table.column(name)  # raises an error that lists the columns if there is no such one
+    column = table.columns[name]
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        column = _parsed_times(name, column)
+    elif pa.types.is_temporal(kind):
+        column = column.cast(pa.timestamp("us"), safe=False)
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise DataFileError(
+            f"column {name!r} must hold numbers or dates to split by time; got {kind}."
+        )
+    if column.null_count:
+        raise DataFileError(
+            f"column {name!r} must be known in every row to split by time; {column.null_count} of "
+            f"{table.rows} are empty."
+        )
+    values: np.ndarray[Any, Any] = column.to_numpy()
+    return values
+
+
+def _parsed_times(name: str, column: Any) -> Any:
+    import pyarrow as pa
+
+    # With a zone such as +02:00 or Z last.
+    for kind in (pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC")):
+        try:
+            times = column.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+        return times if kind == pa.float64() else times.cast(pa.timestamp("us"), safe=False)
+    example = next((value for value in column.to_pylist() if value is not None), None)
+    raise DataFileError(
+        f"column {name!r} must hold numbers or dates such as 2026-01-31T12:00:00 to split by time; got "
+        f"{example!r}."
+    )
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How many of some queries were trained on.
+
+    Attributes
+    ----------
+    seen : queries that were in the training table
+    checked : queries that could be checked; fewer than all if not every hash was kept
+    """
+
+    seen: int
+    checked: int
+
+    @property
+    def share(self) -> float:
+        """Share of the checked queries that were seen."""
+        return self.seen / self.checked if self.checked else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingQueryIndex:
+    """64-bit hashes of the training queries, whitespace aside: enough to recognise, not to read them.
+
+    Of very many only the smallest hashes are kept. They are a fair sample, and every query whose hash is
+    below the largest of them can still be checked.
+
+    Attributes
+    ----------
+    marks : (n,) uint64 hashes, ascending, different
+    complete : whether every training query has its hash
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from mild.data import read_outcomes
+    >>> def table(*texts):
+    ...     ones = [1] * len(texts)
+    ...     return read_outcomes(pa.table({"prompt": texts, "correct__s": ones, "correct__l": ones}))
+    >>> TrainingQueryIndex.of(table("one", "two")).overlap(table(" two ", "three"))
+    Overlap(seen=1, checked=2)
+    """
+
+    marks: NDArray[np.uint64]
+    complete: bool = True
+
+    @classmethod
+    def of(cls, table: OutcomeTable, most: int = MAX_HASHES) -> TrainingQueryIndex:
+        """Index of a table's queries."""
+        marks = np.unique(_query_hashes(table))
+        return cls(marks[:most], marks.size <= most)
+
+    @classmethod
+    def by(cls, router: LoadedRouter) -> TrainingQueryIndex | None:
+        """Index of what a saved router was trained on; None if it is not recorded."""
+        notes = router.metadata.get("notes") or {}
+        if router.marks is None:
+            return None
+        return cls(router.marks, bool(notes.get("marks_complete", True)))
+
+    def overlap(self, table: OutcomeTable) -> Overlap:
+        """How many of a table's queries were trained on."""
+        asked = _query_hashes(table)
+        if not self.complete and self.marks.size:
+            asked = asked[asked <= self.marks[-1]]
+        return Overlap(int(np.isin(asked, self.marks).sum()), asked.size)
+
+
+def _query_hashes(table: OutcomeTable) -> NDArray[np.uint64]:
+    if any(table.queries) or table.vectors is None:
+        texts = (" ".join(text.split()) for text in table.queries)
+        encoded = (text.encode("utf-8", "surrogatepass") for text in texts)
+    else:
+        encoded = (row.tobytes() for row in table.vectors)
+    digests = b"".join(hashlib.blake2b(content, digest_size=8).digest() for content in encoded)
+    return np.frombuffer(digests, "<u8").astype(np.uint64)
+
+
+def make_step(
+    task: Task, text: str | None = None, options: Mapping[str, Any] | None = None
+) -> TextFeatures:
+    """An unfitted feature step for a task.
+
+    Parameters
+    ----------
+    text : name in ``mild.features.FEATURES``; None for hashing, or for the vectors if there are no queries
+    options : parameters of the step
+    """
+    if text is None:
+        if not task.has_queries and task.table.vectors is None:
+            raise InvalidInputError(
+                "every query is empty: there is nothing to route by. Name the column of the query, or one "
+                "of vectors (--query, --vectors).",
+                parameter="query",
+            )
+        text = "hashing" if task.has_queries else "vectors"
+    step = make_features(text, **(options or {}))
+    if step.kind == "vectors" and task.table.vectors is None:
+        raise InvalidInputError(
+            "text 'vectors' needs a column of vectors in the table, such as embedding; it has none.",
+            parameter="text",
+        )
+    if step.kind != "vectors" and not task.has_queries:
+        raise InvalidInputError(
+            f"text {step.kind!r} needs queries, and the table has only vectors; use 'vectors'.",
+            parameter="text",
+        )
+    return step
+
+
+def contents(task: Task, step: TextFeatures | None) -> Any:
+    """What the step turns into features: queries, or vectors (n_samples, n_features)."""
+    of_vectors = step is not None and step.kind == "vectors"
+    return task.table.vectors if of_vectors else task.table.queries
+
+
+def comparison_inputs(
+    task: Task, text: str | None = None, options: Mapping[str, Any] | None = None
+) -> tuple[Inputs, str]:
+    """Rows for ``compare``, and the kind of their features."""
+    step = make_step(task, text, options)
+    if step.kind == "vectors":
+        return MatrixInputs(task.table.vectors), step.kind
+    return TextInputs(task.table.queries, lambda: make_step(task, text, options)), step.kind
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A fitted router.
+
+    Attributes
+    ----------
+    model : router, or Pipeline that ends in one
+    step : the fitted step from texts to features
+    features : (n_samples, n_features) of the training rows
+    """
+
+    model: Any
+    step: TextFeatures
+    features: Any
+
+
+def fit_task(
+    task: Task, model: Any, step: TextFeatures, on_features: Callable[[Any], None] | None = None
+) -> Fitted:
+    """Fit features on the queries, then the router on features and costs.
+
+    Parameters
+    ----------
+    model : unfitted router, or Pipeline that ends in one; a PricedRouter gets errors and prices apart
+    step : unfitted features
+    on_features : called with the features before the router is fitted
+    """
+    from mild.routers.priced import PricedRouter
+
+    check_rows(task)
+    features = step.fit_transform(contents(task, step))
+    if on_features is not None:
+        on_features(features)
+    steps = getattr(model, "steps", None)
+    name, router = steps[-1] if steps else ("", model)
+    if isinstance(router, PricedRouter):
+        errors, prices, weight = asking_prices(task)
+        router.set_params(price_weight=weight)
+        model.fit(features, errors, **{f"{name}__prices" if steps else "prices": prices})
+    else:
+        model.fit(features, task.costs)
+    return Fitted(model, step, features)
+
+
+def fit_texts(task: Task, model: Any) -> Fitted:
+    """Fit a router that reads the queries themselves, such as a TransformerRouter."""
+    check_rows(task)
+    model.fit(task.table.queries, task.costs)
+    return Fitted(model, model.text_features(), model.features(task.table.queries))
+
+
+def save_task(fitted: Fitted, task: Task, out: str, overwrite: bool = False) -> Path:
+    """Save the router with its features, costs, usual shares and hashes of its training queries."""
+    index = TrainingQueryIndex.of(task.table)
+    names = task.table.expert_names
+    some = fitted.features[:: 1 + task.table.rows // SHARE_ROWS]
+    shares = expert_shares(source_of(fitted.model).policy.predict(some), len(names)).tolist()
+    trained = {"rows": some.shape[0], "experts": dict(zip(names, shares, strict=True))}
+    return save(
+        fitted.model,
+        out,
+        expert_names=names,
+        text=fitted.step,
+        data=(fitted.features, task.costs),
+        notes={**task_notes(task), "marks_complete": index.complete, "shares": trained},
+        marks=index.marks,
+        overwrite=overwrite,
+    )
