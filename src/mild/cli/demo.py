@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,8 +12,7 @@ from mild.cli import options as o
 from mild.cli.console import emit, note, progress_bar
 
 if TYPE_CHECKING:
-    from mild.evaluation.demo.results import Draw
-    from mild.evaluation.demo.run import DemoSettings
+    from mild.evaluation.demo.run import DemoResults, DemoSettings
 
 __all__ = ["demo"]
 
@@ -65,32 +65,31 @@ def demo(
       mild demo --quick
       mild demo --setup III --experts real --seeds 10 --out setup-three
     """
-    from mild.evaluation.demo.results import check_folder, document, write_results
     from mild.evaluation.demo.run import run_demo
+    from mild.evaluation.demo.tables import check_folder, render, write_results
 
     settings = _settings(seeds, setup, experts, cost, quick, jobs)
     check_folder(out)
-    figures = {} if no_figure else _figures()
+    draws = not no_figure and _has_matplotlib()
     with progress_bar("demo") as progress:
         results = run_demo(settings, progress)
-    written = write_results(results, out, figures)
-    for sentence, cells in results.warned.items():
+    document = results.document
+    written = write_results(document, out, _figures(results) if draws else None)
+    for sentence, cells in document["warnings"].items():
         note(f"in {cells} cell(s): {sentence}", "warning")
 
     def show() -> None:
         from rich.console import Console
 
-        from mild.evaluation.demo.table import render
-
         console = Console()
-        for part in render(results, console.width):
+        for part in render(document, console.width):
             console.print(part)
         names = ", ".join(path.name for path in written)
         typer.echo(
-            f"\nSaved in {out}: {names}. {results.seconds:.0f} s with {settings.jobs} job(s)."
+            f"\nSaved in {out}: {names}. {document['seconds']:.0f} s with {settings.jobs} job(s)."
         )
 
-    emit(document(results), as_json, show)
+    emit(document, as_json, show)
 
 
 def _settings(
@@ -112,14 +111,24 @@ def _settings(
     )
 
 
-def _figures() -> dict[str, Draw]:
-    """Figures to draw; none, with a warning, if matplotlib is missing."""
+def _has_matplotlib() -> bool:
+    """Whether figures can be drawn; prints a warning if matplotlib is missing."""
     from mild.errors import MissingExtraError
-    from mild.evaluation.demo.figures import check_matplotlib, draw_overview, draw_pictures
+    from mild.evaluation.demo.figures import check_matplotlib
 
     try:
         check_matplotlib()
     except MissingExtraError as error:
         note(str(error), "warning")
-        return {}
-    return {"overview.png": draw_overview, "pictures.png": draw_pictures}
+        return False
+    return True
+
+
+def _figures(results: DemoResults) -> dict[str, Callable[[Path], None]]:
+    """Functions that draw each figure into a file."""
+    from mild.evaluation.demo.figures import draw_overview, draw_pictures
+
+    return {
+        "overview.png": lambda path: draw_overview(results.document, path),
+        "pictures.png": lambda path: draw_pictures(results.line, results.plane, path),
+    }
