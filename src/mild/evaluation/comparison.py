@@ -34,26 +34,6 @@ from mild.metrics import (
 )
 from mild.metrics.statement import FEWEST_UNITS
 
-__all__ = [
-    "METHODS",
-    "TUNED",
-    "Choices",
-    "Comparison",
-    "Context",
-    "Inputs",
-    "MatrixInputs",
-    "Method",
-    "Progress",
-    "Row",
-    "SplitResult",
-    "Statement",
-    "TextInputs",
-    "chosen_methods",
-    "compare",
-    "linear_search",
-    "run_method",
-]
-
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 #: What ``mild tune`` searches by default: all families, the network on small tables alone.
 TUNED = "auto"
@@ -64,40 +44,25 @@ Progress: TypeAlias = Callable[[int, int, str], Any]
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """What a method knows before it is fitted.
+    """What a method knows before it is fitted."""
 
-    Attributes
-    ----------
-    folds : of the training rows, the same for all methods; anything that scikit-learn takes as ``cv``
-    largest : largest possible cost, the scale of complement rewards; None to take it from the rows
-    seed : of what is drawn at random
-    jobs : parallel workers
-    """
-
+    # of the training rows, the same for all methods; anything that scikit-learn takes as ``cv``
     folds: Any
+    # largest possible cost, the scale of complement rewards; None to take it from the rows
     largest: float | None
-    seed: int = 0
-    jobs: int | None = None
+    seed: int = 0  # of what is drawn at random
+    jobs: int | None = None  # parallel workers
 
 
 @dataclass(frozen=True)
 class Method:
-    """One row of a comparison.
+    """One row of a comparison."""
 
-    Attributes
-    ----------
-    key : name on the command line and in files
-    label : name in tables
-    what : how it is trained, in one line
-    build : unfitted router for a context
-    needs : package without which it is left out
-    """
-
-    key: str
-    label: str
-    what: str
-    build: Callable[[Context], Any]
-    needs: str | None = None
+    key: str  # name on the command line and in files
+    label: str  # name in tables
+    what: str  # how it is trained, in one line
+    build: Callable[[Context], Any]  # unfitted router for a context
+    needs: str | None = None  # package without which it is left out
 
 
 def linear_search(
@@ -171,11 +136,6 @@ def chosen_methods(names: Sequence[str] | None = None) -> tuple[tuple[Method, ..
     """Methods by their keys, in the order of METHODS, and labels of those whose package is missing.
 
     The best constant is always included: the others are compared with it.
-
-    Examples
-    --------
-    >>> [method.key for method in chosen_methods(["knn", "ce"])[0]]
-    ['constant', 'ce', 'knn']
     """
     known = [method.key for method in METHODS]
     for name in names or ():
@@ -187,18 +147,11 @@ def chosen_methods(names: Sequence[str] | None = None) -> tuple[tuple[Method, ..
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """What a method did on the test rows of one split.
+    """What a method did on the test rows of one split."""
 
-    Attributes
-    ----------
-    chosen : (n_test,) experts
-    found : parameters that its search found, JSON-ready
-    seconds : time to search, fit and decide
-    """
-
-    chosen: IntArray
-    found: dict[str, Any]
-    seconds: float
+    chosen: IntArray  # (n_test,) experts
+    found: dict[str, Any]  # parameters that its search found, JSON-ready
+    seconds: float  # time to search, fit and decide
 
 
 def run_method(
@@ -229,18 +182,11 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class SplitResult:
-    """The test rows of one split and what each method chose on them.
+    """The test rows of one split and what each method chose on them."""
 
-    Attributes
-    ----------
-    costs : (n_test, n_experts), NaN where an expert was not asked
-    units : (n_test,) rows with the same number, also in other splits, count as one
-    choices : key of a method -> what it did
-    """
-
-    costs: FloatArray
-    units: IntArray
-    choices: Mapping[str, Choices]
+    costs: FloatArray  # (n_test, n_experts), NaN where an expert was not asked
+    units: IntArray  # (n_test,) rows with the same number, also in other splits, count as one
+    choices: Mapping[str, Choices]  # key of a method -> what it did
 
     def paid(self, key: str) -> FloatArray:
         """Costs (n_test,) of a method's choices, NaN where unknown."""
@@ -302,38 +248,25 @@ class TextInputs:
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """One method over all splits.
+    """One method over all splits."""
 
-    Attributes
-    ----------
-    key, label, what : of the method
-    costs : (n_splits,) mean cost on the test rows
-    shares, recall : (n_experts,) means over splits; recall is NaN where an expert is never cheapest
-    balanced : balanced deferral loss on the test rows of all splits
-    control : mean cost of the same shares assigned at random
-    price : mean price of an input, or None without prices
-    difference : (estimate, low, high) of its mean cost minus the best constant's; None for itself
-    seconds : mean time to fit and decide
-    found : parameters that its search found, per split
-    rows, units : rows compared over all splits, and distinct queries or groups among them
-    identical : whether it made the best constant's choices throughout
-    """
-
-    key: str
+    key: str  # of the method
     label: str
     what: str
-    costs: FloatArray
+    costs: FloatArray  # (n_splits,) mean cost on the test rows
+    # (n_experts,) means over splits; recall is NaN where an expert is never cheapest
     shares: FloatArray
     recall: FloatArray
-    balanced: float
-    control: float
-    price: float | None
+    balanced: float  # balanced deferral loss on the test rows of all splits
+    control: float  # mean cost of the same shares assigned at random
+    price: float | None  # mean price of an input, or None without prices
+    # (estimate, low, high) of its mean cost minus the best constant's; None for itself
     difference: tuple[float, float, float] | None
-    seconds: float
-    found: list[dict[str, Any]]
-    rows: int
+    seconds: float  # mean time to fit and decide
+    found: list[dict[str, Any]]  # parameters that its search found, per split
+    rows: int  # rows compared over all splits, and distinct queries or groups among them
     units: int
-    identical: bool
+    identical: bool  # whether it made the best constant's choices throughout
 
     @property
     def mean(self) -> float:
@@ -380,36 +313,23 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """All methods on the same splits.
+    """All methods on the same splits."""
 
-    Attributes
-    ----------
-    rows : the best constant first, the others in the order of METHODS
-    chosen : key of the method that the statement is about
-    statement : whether routing pays
-    expert_names : names of the experts
-    oracle : mean cost of the cheapest expert of every test row
-    oracle_shares : (n_experts,) how often each expert is the cheapest, ties to the lowest index
-    n_rows, n_train, n_test : rows in all, and per split on average
-    n_splits, confidence : of the intervals, which hold for all methods at once
-    left_out : methods whose package is missing
-    dropped : test rows left out because their text is in the training rows
-    not_compared : which test rows were left out because an expert was not asked, in a sentence; or None
-    """
-
-    rows: tuple[Row, ...]
-    chosen: str
-    statement: Statement
-    expert_names: tuple[str, ...]
-    oracle: float
+    rows: tuple[Row, ...]  # the best constant first, the others in the order of METHODS
+    chosen: str  # key of the method that the statement is about
+    statement: Statement  # whether routing pays
+    expert_names: tuple[str, ...]  # names of the experts
+    oracle: float  # mean cost of the cheapest expert of every test row
+    # (n_experts,) how often each expert is the cheapest, ties to the lowest index
     oracle_shares: FloatArray
-    n_rows: int
+    n_rows: int  # rows in all, and per split on average
     n_train: float
     n_test: float
-    n_splits: int
+    n_splits: int  # of the intervals, which hold for all methods at once
     confidence: float
-    left_out: tuple[str, ...] = ()
-    dropped: int = 0
+    left_out: tuple[str, ...] = ()  # methods whose package is missing
+    dropped: int = 0  # test rows left out because their text is in the training rows
+    # which test rows were left out because an expert was not asked, in a sentence; or None
     not_compared: str | None = None
 
     def row(self, key: str) -> Row:

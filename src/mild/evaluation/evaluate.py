@@ -13,34 +13,22 @@ from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.evaluation.tasks import Task
 from mild.metrics import Statement, common_rows, constant_losses, state_choices, summary
 
-__all__ = ["Evaluation", "evaluate_choices", "evaluate_costs", "minority_recall"]
-
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Figures of a routing.
+    """Figures of a routing."""
 
-    Attributes
-    ----------
-    rows : (n_samples,) mask of the rows that are compared
-    summary : figures of ``mild.metrics.summary``
-    constant_losses : (n_experts,) mean cost of always choosing the same expert
-    statement : whether routing pays
-    minority_recall : recall of the experts that are cheapest in less than 1 / n_experts of the rows
-    prices : dollars per 1,000 queries of each expert, or None; NaN where unknown
-    router_price, constant_price : dollars per 1,000 queries, on the rows in which both are known
-    left_out : which rows are left out, in a sentence; None if all are compared
-    """
-
-    rows: BoolArray
-    summary: dict[str, Any]
-    constant_losses: FloatArray
-    statement: Statement
+    rows: BoolArray  # (n_samples,) mask of the rows that are compared
+    summary: dict[str, Any]  # figures of ``mild.metrics.summary``
+    constant_losses: FloatArray  # (n_experts,) mean cost of always choosing the same expert
+    statement: Statement  # whether routing pays
+    # recall of the experts that are cheapest in less than 1 / n_experts of the rows
     minority_recall: float
+    # dollars per 1,000 queries of each expert, or None; NaN where unknown
     prices: FloatArray | None
-    router_price: float | None
+    router_price: float | None  # dollars per 1,000 queries, on the rows in which both are known
     constant_price: float | None
-    left_out: str | None = None
+    left_out: str | None = None  # which rows are left out, in a sentence; None if all are compared
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready but for NaN and arrays."""
@@ -131,12 +119,6 @@ def evaluate_costs(
 
 
 def minority_recall(recall: FloatArray, oracle_shares: FloatArray) -> float:
-    """Mean recall of the experts that are cheapest in some rows, but in less than 1 / n_experts of them.
-
-    Examples
-    --------
-    >>> minority_recall(np.array([0.9, 0.2, 0.4]), np.array([0.8, 0.1, 0.1]))
-    0.30000000000000004
-    """
+    """Mean recall of the experts that are cheapest in some rows, but in less than 1 / n_experts of them."""
     rare = (oracle_shares < 1 / len(oracle_shares)) & (oracle_shares > 0) & ~np.isnan(recall)
     return float(recall[rare].mean()) if rare.any() else math.nan

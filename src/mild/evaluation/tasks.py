@@ -22,32 +22,6 @@ from mild.evaluation.comparison import Inputs, MatrixInputs, TextInputs
 from mild.features import TextFeatures, make_features
 from mild.metrics import expert_shares
 
-__all__ = [
-    "MAX_HASHES",
-    "CostTerms",
-    "Fitted",
-    "Overlap",
-    "Task",
-    "TrainingQueryIndex",
-    "asking_prices",
-    "check_rows",
-    "comparison_inputs",
-    "contents",
-    "fit_task",
-    "fit_texts",
-    "make_step",
-    "make_task",
-    "possible_folds",
-    "save_task",
-    "search_folds",
-    "select_experts",
-    "task_notes",
-    "task_splits",
-    "terms_of",
-    "time_values",
-    "with_experts",
-]
-
 #: Hashes of training queries that are kept: 800 KB of them.
 MAX_HASHES = 100_000
 # The usual shares are computed on this many training rows, at most about twice as many.
@@ -58,21 +32,16 @@ SHARE_ROWS = 5_000
 class CostTerms:
     """``error + beta_k + price_weight * dollars + latency_weight * seconds``.
 
-    Attributes
-    ----------
-    beta : expert -> what asking it costs, in wrong answers; None if asking costs nothing
-    price_weight : wrong answers that one dollar is worth, or None
-    latency_weight : wrong answers that one second is worth, or None
-
     Examples
     --------
     >>> CostTerms(price_weight=50.0).stated, CostTerms().stated
     (True, False)
     """
 
+    # expert -> what asking it costs, in wrong answers; None if asking costs nothing
     beta: Mapping[str, float] | None = None
-    price_weight: float | None = None
-    latency_weight: float | None = None
+    price_weight: float | None = None  # wrong answers that one dollar is worth, or None
+    latency_weight: float | None = None  # wrong answers that one second is worth, or None
 
     @property
     def stated(self) -> bool:
@@ -106,24 +75,15 @@ class CostTerms:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What routers are fitted and evaluated on.
+    """What routers are fitted and evaluated on."""
 
-    Attributes
-    ----------
-    table : queries, experts, scores, prices
-    terms : terms of the cost, experts by their full names
-    costs : (n_samples, n_experts), NaN where an expert was not asked
-    words : the cost as a formula for people
-    bundle : (n_samples,) number of the rows that must stay together: equal inputs, and one group
-    group : column that makes the groups, or None
-    """
-
-    table: OutcomeTable
-    terms: CostTerms
-    costs: FloatArray
-    words: str
+    table: OutcomeTable  # queries, experts, scores, prices
+    terms: CostTerms  # terms of the cost, experts by their full names
+    costs: FloatArray  # (n_samples, n_experts), NaN where an expert was not asked
+    words: str  # the cost as a formula for people
+    # (n_samples,) number of the rows that must stay together: equal inputs, and one group
     bundle: IntArray
-    group: str | None = None
+    group: str | None = None  # column that makes the groups, or None
 
     @property
     def largest(self) -> float | None:
@@ -163,24 +123,7 @@ class Task:
 
 
 def make_task(table: OutcomeTable, terms: CostTerms, group: str | None = None) -> Task:
-    """Compute the costs of a table and find the rows that belong together.
-
-    Parameters
-    ----------
-    terms : terms of the cost; names of experts may be abbreviated
-    group : column whose equal values stay together, such as a subject or a customer
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> from mild.data import read_outcomes
-    >>> table = read_outcomes(pa.table({
-    ...     "prompt": ["a", "b", "a"], "correct__s": [1, 0, 1], "correct__l": [1, 1, 1],
-    ... }))
-    >>> task = make_task(table, CostTerms(beta={"l": 0.5}))
-    >>> task.costs.tolist(), task.bundle.tolist(), task.words
-    ([[0.0, 0.5], [1.0, 0.5], [0.0, 0.5]], [0, 1, 0], 'error + what asking costs (s 0, l 0.5)')
-    """
+    """Compute the costs of a table and find the rows that belong together."""
     if table.vectors is None or any(table.queries):
         labels: list[Any] = [duplicate_groups(table.queries)]
     else:
@@ -296,13 +239,7 @@ def terms_of(router: LoadedRouter) -> CostTerms | None:
 def possible_folds(
     task: Task, n_folds: int = 5, time: str | None = None, splits: Sequence[Split] = ()
 ) -> int:
-    """``n_folds``, or the number of different queries or groups in a training part if that is less.
-
-    Parameters
-    ----------
-    time : column of times; folds in time are not limited, those inside ``splits`` are
-    splits : whose training rows are divided into folds; none for the rows of the task
-    """
+    """``n_folds``, or the number of different queries or groups in a training part if that is less."""
     if splits:
         return min(n_folds, *(len(np.unique(task.bundle[part.train])) for part in splits))
     return n_folds if time is not None else min(n_folds, len(np.unique(task.bundle)))
@@ -385,16 +322,10 @@ def _parsed_times(name: str, column: Any) -> Any:
 
 @dataclass(frozen=True)
 class Overlap:
-    """How many of some queries were trained on.
+    """How many of some queries were trained on."""
 
-    Attributes
-    ----------
-    seen : queries that were in the training table
-    checked : queries that could be checked; fewer than all if not every hash was kept
-    """
-
-    seen: int
-    checked: int
+    seen: int  # queries that were in the training table
+    checked: int  # queries that could be checked; fewer than all if not every hash was kept
 
     @property
     def share(self) -> float:
@@ -408,25 +339,10 @@ class TrainingQueryIndex:
 
     Of very many only the smallest hashes are kept. They are a fair sample, and every query whose hash is
     below the largest of them can still be checked.
-
-    Attributes
-    ----------
-    marks : (n,) uint64 hashes, ascending, different
-    complete : whether every training query has its hash
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> from mild.data import read_outcomes
-    >>> def table(*texts):
-    ...     ones = [1] * len(texts)
-    ...     return read_outcomes(pa.table({"prompt": texts, "correct__s": ones, "correct__l": ones}))
-    >>> TrainingQueryIndex.of(table("one", "two")).overlap(table(" two ", "three"))
-    Overlap(seen=1, checked=2)
     """
 
-    marks: NDArray[np.uint64]
-    complete: bool = True
+    marks: NDArray[np.uint64]  # (n,) uint64 hashes, ascending, different
+    complete: bool = True  # whether every training query has its hash
 
     @classmethod
     def of(cls, table: OutcomeTable, most: int = MAX_HASHES) -> TrainingQueryIndex:
@@ -463,13 +379,7 @@ def _query_hashes(table: OutcomeTable) -> NDArray[np.uint64]:
 def make_step(
     task: Task, text: str | None = None, options: Mapping[str, Any] | None = None
 ) -> TextFeatures:
-    """An unfitted feature step for a task.
-
-    Parameters
-    ----------
-    text : name in ``mild.features.FEATURES``; None for hashing, or for the vectors if there are no queries
-    options : parameters of the step
-    """
+    """An unfitted feature step for a task."""
     if text is None:
         if not task.has_queries and task.table.vectors is None:
             raise InvalidInputError(
@@ -510,31 +420,17 @@ def comparison_inputs(
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A fitted router.
+    """A fitted router."""
 
-    Attributes
-    ----------
-    model : router, or Pipeline that ends in one
-    step : the fitted step from texts to features
-    features : (n_samples, n_features) of the training rows
-    """
-
-    model: Any
-    step: TextFeatures
-    features: Any
+    model: Any  # router, or Pipeline that ends in one
+    step: TextFeatures  # the fitted step from texts to features
+    features: Any  # (n_samples, n_features) of the training rows
 
 
 def fit_task(
     task: Task, model: Any, step: TextFeatures, on_features: Callable[[Any], None] | None = None
 ) -> Fitted:
-    """Fit features on the queries, then the router on features and costs.
-
-    Parameters
-    ----------
-    model : unfitted router, or Pipeline that ends in one; a PricedRouter gets errors and prices apart
-    step : unfitted features
-    on_features : called with the features before the router is fitted
-    """
+    """Fit features on the queries, then the router on features and costs."""
     from mild.routers.priced import PricedRouter
 
     check_rows(task)

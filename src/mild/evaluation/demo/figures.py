@@ -27,17 +27,6 @@ from mild.data.datasets.synthetic import BETAS, SPAN
 from mild.errors import MissingExtraError
 from mild.routers.linear import LinearRouter
 
-__all__ = [
-    "Picture",
-    "check_matplotlib",
-    "draw_line",
-    "draw_overview",
-    "draw_pictures",
-    "draw_plane",
-    "radial_features",
-    "segments",
-]
-
 ALPHA = 1e-4
 REGION_GAMMA = 25.0
 GRID = 1001
@@ -61,23 +50,15 @@ LINEAR = 0.02
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A problem with its best regions and those that routers learned.
+    """A problem with its best regions and those that routers learned."""
 
-    Attributes
-    ----------
-    data : the sample that was trained on
-    grid : (n_grid, n_features) points
-    best : (n_grid,) expert of least expected cost
-    best_loss, constant_loss : expected cost of the best choices and of the best constant
-    learned : label, choices on the grid, expected cost, and share of the inputs with the best expert, of
-        every router
-    """
-
-    data: RoutingData
-    grid: FloatArray
-    best: IntArray
-    best_loss: float
+    data: RoutingData  # the sample that was trained on
+    grid: FloatArray  # (n_grid, n_features) points
+    best: IntArray  # (n_grid,) expert of least expected cost
+    best_loss: float  # expected cost of the best choices and of the best constant
     constant_loss: float
+    # label, choices on the grid, expected cost, and share of the inputs with the best expert, of
+    # every router
     learned: tuple[tuple[str, IntArray, float, float], ...]
 
     @property
@@ -146,13 +127,7 @@ def radial_features(X: FloatArray, gamma: float, n_components: int = 128) -> Nys
 
 
 def segments(positions: FloatArray, chosen: Sequence[int] | IntArray) -> list[dict[str, Any]]:
-    """Runs of one expert along a line: where each starts and ends.
-
-    Examples
-    --------
-    >>> segments(np.array([0.0, 1.0, 2.0, 3.0]), [0, 0, 2, 2])
-    [{'expert': 0, 'start': 0.0, 'end': 1.5}, {'expert': 2, 'start': 1.5, 'end': 3.0}]
-    """
+    """Runs of one expert along a line: where each starts and ends."""
     experts = np.asarray(chosen)
     changes = np.flatnonzero(np.diff(experts)) + 1
     middles = (positions[changes - 1] + positions[changes]) / 2

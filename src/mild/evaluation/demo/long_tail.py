@@ -27,8 +27,6 @@ from mild.policies import Decoder
 from mild.routers.bias import cross_fitted_bias
 from mild.routers.linear import LinearRouter
 
-__all__ = ["METHODS", "TailCase", "describe", "run_case"]
-
 TEST_ROWS = 4000
 # Rewards of many experts are nearly equal: what there is to learn is a small part of the objective.
 TOLERANCE = 1e-10
@@ -46,19 +44,13 @@ METHODS: tuple[tuple[str, dict[str, Any], str], ...] = (
 
 @dataclass(frozen=True)
 class TailCase:
-    """The data of a case, and how strengths are searched on it.
+    """The data of a case, and how strengths are searched on it."""
 
-    Attributes
-    ----------
-    n_experts, n_rows, separation : of ``mild.data.datasets.domains``; ``n_rows`` are trained on
-    draws : repetitions, with random states 0, 1, ...
-    alphas, n_folds : strengths, and folds of the cross-validation that chooses among them
-    """
-
-    n_experts: int = 20
+    n_experts: int = 20  # of ``mild.data.datasets.domains``; ``n_rows`` are trained on
     n_rows: int = 400
     separation: float = 4.0
-    draws: int = 20
+    draws: int = 20  # repetitions, with random states 0, 1, ...
+    # strengths, and folds of the cross-validation that chooses among them
     alphas: tuple[float, ...] = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
     n_folds: int = 5
 

@@ -56,8 +56,6 @@ from mild.routers.constant import ConstantRouter
 from mild.routers.nearest import KNNRouter
 from mild.routers.regression import CostRegressionRouter
 
-__all__ = ["DemoResults", "DemoSettings", "gather", "run_cells", "run_demo", "run_methods"]
-
 #: Called with how many steps are done, how many there are, and what was just done.
 Progress: TypeAlias = Callable[[int, int, str], None]
 #: Setup, kind of experts and seed: both types of cost share their experts.
@@ -104,34 +102,21 @@ _NAMES = {"setups": tuple(SETUPS), "experts": EXPERTS, "costs": COSTS}
 
 @dataclass(frozen=True)
 class DemoSettings:
-    """What the demo runs; ``jobs`` changes only the time.
+    """What the demo runs; ``jobs`` changes only the time."""
 
-    Attributes
-    ----------
-    setups, experts, costs : which of the digits scenarios
-    seeds : how many splits, with random states 0, 1, ...
-    alphas : L2 strengths searched for every linear method
-    margin_factors : factors of the margins of the tuned MILD
-    neighbours : numbers of neighbours searched for kNN
-    folds : folds of the cross-validation on the training half
-    region_samples : points of the region case, half to train and half to test
-    tail_draws : repetitions of the case with a long tail of experts
-    confidence : of the paired intervals
-    jobs : worker processes
-    """
-
-    setups: tuple[str, ...] = tuple(SETUPS)
+    setups: tuple[str, ...] = tuple(SETUPS)  # which of the digits scenarios
     experts: tuple[str, ...] = EXPERTS
     costs: tuple[str, ...] = COSTS
-    seeds: int = 5
-    alphas: tuple[float, ...] = (1e-5, 1e-4, 1e-3)
+    seeds: int = 5  # how many splits, with random states 0, 1, ...
+    alphas: tuple[float, ...] = (1e-5, 1e-4, 1e-3)  # L2 strengths searched for every linear method
+    # factors of the margins of the tuned MILD
     margin_factors: tuple[float, ...] = (0.5, 0.7, 1.0, 1.4, 2.0)
-    neighbours: tuple[int, ...] = (3, 5, 10, 20, 40)
-    folds: int = 3
-    region_samples: int = 2000
-    tail_draws: int = 10
-    confidence: float = 0.95
-    jobs: int = 2
+    neighbours: tuple[int, ...] = (3, 5, 10, 20, 40)  # numbers of neighbours searched for kNN
+    folds: int = 3  # folds of the cross-validation on the training half
+    region_samples: int = 2000  # points of the region case, half to train and half to test
+    tail_draws: int = 5  # repetitions of the case with a long tail of experts
+    confidence: float = 0.95  # of the paired intervals
+    jobs: int = 2  # worker processes
 
     def __post_init__(self) -> None:
         for name, known in _NAMES.items():
@@ -151,13 +136,7 @@ class DemoSettings:
     def changed(
         self, *, seeds: int | None = None, jobs: int | None = None, **names: Iterable[str] | None
     ) -> DemoSettings:
-        """The settings with other setups, experts, costs, seeds or jobs if given.
-
-        Examples
-        --------
-        >>> DemoSettings().changed(setups=["severe", "I"], seeds=3).setups
-        ('I', 'severe')
-        """
+        """The settings with other setups, experts, costs, seeds or jobs if given."""
         changes: dict[str, Any] = {"seeds": seeds, "jobs": jobs}
         for name, asked in names.items():
             values = list(asked or ())

@@ -23,8 +23,6 @@ from mild.data.datasets import SETUPS
 from mild.errors import DataFileError, OutputExistsError
 from mild.evaluation.demo.long_tail import describe
 
-__all__ = ["FILES", "caption", "check_folder", "findings", "render", "verdict_of", "write_results"]
-
 FILES = ("results.json", "results.csv", "overview.png", "pictures.png")
 MARKS = {"better": "▲", "worse": "▼", "level": ""}
 METHOD_WIDTH = 23

@@ -29,37 +29,17 @@ from scipy.special import stdtrit
 from mild.core.arrays import FloatArray, IntArray
 from mild.errors import InvalidInputError
 
-__all__ = [
-    "Episodes",
-    "Estimate",
-    "Overlap",
-    "doubly_robust",
-    "expected_costs",
-    "inverse_propensity",
-    "logged_mean",
-    "measure_overlap",
-    "self_normalised",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Episodes:
-    """G draws and what followed.
+    """G draws and what followed."""
 
-    Attributes
-    ----------
-    chosen : (G,) index of the expert that was drawn; -1 for one that the new policy does not know
-    propensity : (G,) probability in (0, 1] with which it was drawn
-    target : (G, n_experts) probabilities of the new policy
-    requests : (G,) number of requests
-    costs : (G,) what they cost together
-    """
-
+    # (G,) index of the expert that was drawn; -1 for one that the new policy does not know
     chosen: IntArray
-    propensity: FloatArray
-    target: FloatArray
-    requests: FloatArray
-    costs: FloatArray
+    propensity: FloatArray  # (G,) probability in (0, 1] with which it was drawn
+    target: FloatArray  # (G, n_experts) probabilities of the new policy
+    requests: FloatArray  # (G,) number of requests
+    costs: FloatArray  # (G,) what they cost together
 
     @property
     def weights(self) -> FloatArray:
@@ -69,22 +49,16 @@ class Episodes:
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """An estimate with its interval.
+    """An estimate with its interval."""
 
-    Attributes
-    ----------
-    mean, low, high : estimate and limits
-    standard_error : of the mean
-    parts : (G,) linear part of the estimator, mean 0: estimates on the same episodes can be compared by it
-    confidence : coverage aimed at
-    """
-
-    mean: float
+    mean: float  # estimate and limits
     low: float
     high: float
-    standard_error: float
+    standard_error: float  # of the mean
+    # (G,) linear part of the estimator, mean 0: estimates on the same episodes can be compared by
+    # it
     parts: FloatArray
-    confidence: float
+    confidence: float  # coverage aimed at
 
     def minus(self, other: Estimate) -> Estimate:
         """The difference of two estimates on the same episodes."""
@@ -92,15 +66,7 @@ class Estimate:
 
 
 def inverse_propensity(episodes: Episodes, confidence: float = 0.95) -> Estimate:
-    """Unbiased; noisy where the new policy prefers what was rarely drawn.
-
-    Examples
-    --------
-    >>> drawn = Episodes(np.array([0, 1]), np.array([0.5, 0.5]), np.array([[1.0, 0.0]] * 2),
-    ...                  np.ones(2), np.array([3.0, 7.0]))
-    >>> inverse_propensity(drawn).mean
-    3.0
-    """
+    """Unbiased; noisy where the new policy prefers what was rarely drawn."""
     return _ratio(episodes.weights * episodes.costs, episodes.requests, confidence)
 
 
@@ -111,13 +77,7 @@ def self_normalised(episodes: Episodes, confidence: float = 0.95) -> Estimate:
 
 
 def doubly_robust(episodes: Episodes, expected: FloatArray, confidence: float = 0.95) -> Estimate:
-    """Unbiased as inverse propensity is, and less noisy the better the model.
-
-    Parameters
-    ----------
-    episodes : the draws
-    expected : (G, n_experts) costs of the episode with each expert, by a model fitted on other episodes
-    """
+    """Unbiased as inverse propensity is, and less noisy the better the model."""
     if expected.shape != episodes.target.shape:
         raise InvalidInputError(
             f"expected must have the shape of target, {episodes.target.shape}; got {expected.shape}.",
@@ -165,24 +125,15 @@ def _pick(values: FloatArray, chosen: IntArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Overlap:
-    """How much the log tells about the new router.
+    """How much the log tells about the new router."""
 
-    Attributes
-    ----------
-    draws : number of draws
-    agreement : share of the draws that the new router could have made, too
-    effective : effective sample size ``(sum w)^2 / sum w^2``
-    largest_share : share of the largest weight in their sum
-    mean_weight, weight_error : mean of the weights, which must be 1 within its standard error
-    unseen : expert that was never drawn -> share of the queries that the new router gives to it
-    """
-
-    draws: int
-    agreement: float
-    effective: float
-    largest_share: float
-    mean_weight: float
+    draws: int  # number of draws
+    agreement: float  # share of the draws that the new router could have made, too
+    effective: float  # effective sample size ``(sum w)^2 / sum w^2``
+    largest_share: float  # share of the largest weight in their sum
+    mean_weight: float  # mean of the weights, which must be 1 within its standard error
     weight_error: float
+    # expert that was never drawn -> share of the queries that the new router gives to it
     unseen: dict[str, float]
 
     @property

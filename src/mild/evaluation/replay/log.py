@@ -11,8 +11,6 @@ from typing import Any, NamedTuple, TypeAlias
 from mild.data.sources import load_file
 from mild.errors import DataFileError
 
-__all__ = ["LogReader", "LoggedRow", "read_draws", "read_errors", "read_texts"]
-
 #: Gets names of a ledger's columns and a span of time; yields blocks of its rows, oldest first.
 LogReader: TypeAlias = Callable[
     [Sequence[str], float | None, float | None], Iterator[list[tuple[Any, ...]]]
@@ -29,23 +27,14 @@ _COLUMNS = (
 
 
 class LoggedRow(NamedTuple):
-    """A request that the router decided.
+    """A request that the router decided."""
 
-    Attributes
-    ----------
-    text : what was routed
-    chosen, propensity : name of the expert that was drawn, and with which probability
-    episode : number of the draw that the row belongs to, from 0 in the order of time
-    decides : whether the expert was drawn for this row
-    dollars, failed, error : the result; error is NaN if the answer was not graded
-    """
-
-    text: str
-    chosen: str
+    text: str  # what was routed
+    chosen: str  # name of the expert that was drawn, and with which probability
     propensity: float
-    episode: int
-    decides: bool
-    dollars: float
+    episode: int  # number of the draw that the row belongs to, from 0 in the order of time
+    decides: bool  # whether the expert was drawn for this row
+    dollars: float  # the result; error is NaN if the answer was not graded
     failed: bool
     error: float
 
@@ -63,15 +52,6 @@ def read_draws(
     A row is used if the router was asked at its configured trade-off, the draw was not certain, and query
     and price are known. Requests of a pinned session belong to the episode of the request that pinned it,
     which must lie in the span, too.
-
-    Parameters
-    ----------
-    read : reads the ledger, such as ``mild.gateway.ledger.ledger_reader``
-    left_out : counts the rows that are not used, by reason
-    texts : request -> query, in place of the ledger's texts
-    errors : request -> error in [0, 1] of its answer; None if answers are not graded. A request that failed
-        or was cut has an error of 1 unless another is given
-    since, until : span of time
     """
     episodes: dict[str, int] = {}
     count = 0

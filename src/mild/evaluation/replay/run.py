@@ -25,8 +25,6 @@ from mild.evaluation.replay.estimates import (
 )
 from mild.evaluation.replay.log import LoggedRow, LogReader, read_draws
 
-__all__ = ["Verdict", "judge", "replay"]
-
 # More features than WIDE are projected to NARROW for the cost model.
 WIDE = 256
 NARROW = 128
@@ -151,25 +149,15 @@ def _estimates(
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """n rows in E episodes.
+    """n rows in E episodes."""
 
-    Attributes
-    ----------
-    episode : (n,) index of the draw that the row belongs to
-    chosen, propensity : (E,) the draws; chosen is -1 for experts that the new router does not know
-    wanted : (E,) what the new router would choose
-    drawn : how often each expert was drawn, by name
-    features : (n, d) float32 for the cost model
-    dollars, failed, error : (n,); error is NaN where nobody has judged
-    """
-
-    episode: IntArray
-    chosen: IntArray
+    episode: IntArray  # (n,) index of the draw that the row belongs to
+    chosen: IntArray  # (E,) the draws; chosen is -1 for experts that the new router does not know
     propensity: FloatArray
-    wanted: IntArray
-    drawn: dict[str, int]
-    features: FloatArray
-    dollars: FloatArray
+    wanted: IntArray  # (E,) what the new router would choose
+    drawn: dict[str, int]  # how often each expert was drawn, by name
+    features: FloatArray  # (n, d) float32 for the cost model
+    dollars: FloatArray  # (n,); error is NaN where nobody has judged
     failed: FloatArray
     error: FloatArray
 
@@ -239,15 +227,7 @@ class Verdict:
 def judge(
     overlap: Overlap, gap: Estimate | None, unit: str, left_out: Mapping[str, int]
 ) -> Verdict:
-    """Judge the difference, new router minus what was logged, per request.
-
-    Parameters
-    ----------
-    overlap : what the log can tell
-    gap : doubly robust estimate of the difference; None if there are no draws
-    unit : what is counted: "$", or "" for costs in errors
-    left_out : rows that do not count, by reason
-    """
+    """Judge the difference, new router minus what was logged, per request."""
     if overlap.draws == 0 or gap is None:
         return _nothing(left_out)
     if overlap.unseen:

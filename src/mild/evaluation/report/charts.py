@@ -11,22 +11,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-__all__ = [
-    "Mark",
-    "Scale",
-    "calibration_chart",
-    "common_range",
-    "forest",
-    "frontier_charts",
-    "percent",
-    "place_labels",
-    "polygon",
-    "scale_for",
-    "short_names",
-    "shortened",
-    "signed",
-]
-
 Point = Mapping[str, Any]
 Box = tuple[float, float, float, float]
 
@@ -246,13 +230,7 @@ STRIP = 16.0
 
 
 def common_range(curves: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
-    """Limits that hold every bin of every expert, with some room.
-
-    Examples
-    --------
-    >>> common_range([{"bins": [{"predicted": 0.25, "realised": 0.35}]}])
-    (0.24, 0.36)
-    """
+    """Limits that hold every bin of every expert, with some room."""
     values = [one[key] for c in curves for one in c["bins"] for key in ("predicted", "realised")]
     if not values:
         return 0.0, 1.0
@@ -329,24 +307,7 @@ class Mark:
 def place_labels(
     marks: Sequence[Mark], room: Box, size: float
 ) -> list[tuple[int, float, float, str]]:
-    """Place as many names as fit, in the order of rank; none is nearer to another mark than its own.
-
-    Parameters
-    ----------
-    marks : all marks; those without a text are only avoided
-    room : box (left, top, right, bottom) in which names must lie
-    size : of the letters
-
-    Returns
-    -------
-    Number of the mark, baseline position and text anchor of each name
-
-    Examples
-    --------
-    >>> marks = [Mark(10, 50, 4, "one", 0), Mark(12, 50, 4, "two", 1)]
-    >>> [anchor for _, _, _, anchor in place_labels(marks, (0, 0, 200, 100), 10)]
-    ['middle', 'start']
-    """
+    """Place as many names as fit, in the order of rank; none is nearer to another mark than its own."""
     taken: list[Box] = []
     dots = [(m.x - m.radius, m.y - m.radius, m.x + m.radius, m.y + m.radius) for m in marks]
     found: list[tuple[int, float, float, str]] = []

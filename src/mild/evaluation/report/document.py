@@ -24,17 +24,6 @@ from mild.evaluation.evaluate import evaluate_costs
 from mild.evaluation.report import sections
 from mild.evaluation.tasks import TrainingQueryIndex, select_experts
 
-__all__ = [
-    "EVALUATION_FILE",
-    "SCHEMA",
-    "build_document",
-    "comparison_document",
-    "optimism",
-    "read_document",
-    "write_document",
-    "write_text",
-]
-
 SCHEMA = 1
 #: Name of a saved evaluation in a router's folder.
 EVALUATION_FILE = "evaluation.json"
@@ -88,18 +77,6 @@ def build_document(
     Returns
     -------
     dict that ``json.dumps(..., allow_nan=False)`` accepts
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from mild.artifact import LoadedRouter
-    >>> from mild.policies import LinearCostPolicy
-    >>> policy = LinearCostPolicy(np.array([[1.0], [-1.0]]), np.array([0.5, 0.5]))
-    >>> X = np.array([[-0.4], [-0.2], [0.3], [0.5]])
-    >>> router = LoadedRouter(policy, ["small", "large"])
-    >>> document = build_document(router, None, [[0, 1], [0, 1], [1, 0], [1, 0]], X)
-    >>> document["figures"]["loss"], document["figures"]["constant_loss"]
-    (0.0, 0.5)
     """
     cost = dict(cost or {})
     known: FloatArray = np.asarray(costs, dtype=np.float64)

@@ -34,8 +34,6 @@ from mild.evaluation.report.document import SCHEMA, optimism, write_text
 from mild.evaluation.report.sections import AXES
 from mild.metrics.money import amount
 
-__all__ = ["check_report", "clean", "render", "write_report"]
-
 SUFFIXES = (".html", ".htm")
 LINKS = {
     "frontier": "Quality and price",
@@ -80,10 +78,6 @@ def render(document: Mapping[str, Any]) -> str:
     The page needs no network, and its content security policy allows only its own style and script, by
     their checksums. Every text of the document is escaped.
 
-    Parameters
-    ----------
-    document : as ``build_document`` makes it
-
     Raises
     ------
     InvalidInputError
@@ -109,13 +103,7 @@ def render(document: Mapping[str, Any]) -> str:
 
 
 def clean(value: Any) -> Any:
-    """The value with what HTML forbids replaced in every text, keys included.
-
-    Examples
-    --------
-    >>> clean({"a\\x00": ["b\\u202ec", 1]})
-    {'a�': ['bc', 1]}
-    """
+    """The value with what HTML forbids replaced in every text, keys included."""
     if isinstance(value, str):
         return DIRECTION_MARKS.sub("", FORBIDDEN.sub("�", value))
     if isinstance(value, Mapping):

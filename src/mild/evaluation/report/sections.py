@@ -27,46 +27,20 @@ from mild.metrics import (
 )
 from mild.metrics.rows import evaluated_costs
 
-__all__ = [
-    "AXES",
-    "RoutedRows",
-    "calibration",
-    "efficient",
-    "find_group_column",
-    "frontier",
-    "groups",
-    "method_points",
-    "mixtures",
-    "operating_points",
-    "regrets",
-    "reward_form",
-    "routed_rows",
-    "shared_prefix",
-]
-
 Point = Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
 class RoutedRows:
-    """Rows with known outcomes and a router's choices on them.
+    """Rows with known outcomes and a router's choices on them."""
 
-    Attributes
-    ----------
-    expert_names : names of the experts, in the router's order
-    costs : (n_samples, n_experts), NaN where an expert was not asked
-    chosen : (n_samples,) the router's choices
-    probabilities : (n_samples, n_experts) its estimate of each expert's share of the reward, or None
-    queries : texts, or None
-    scores, prices, latencies : (n_samples, n_experts) as in an OutcomeTable, or None
-    """
-
-    expert_names: list[str]
-    costs: FloatArray
-    chosen: IntArray
+    expert_names: list[str]  # names of the experts, in the router's order
+    costs: FloatArray  # (n_samples, n_experts), NaN where an expert was not asked
+    chosen: IntArray  # (n_samples,) the router's choices
+    # (n_samples, n_experts) its estimate of each expert's share of the reward, or None
     probabilities: FloatArray | None = None
-    queries: list[str] | None = None
-    scores: FloatArray | None = None
+    queries: list[str] | None = None  # texts, or None
+    scores: FloatArray | None = None  # (n_samples, n_experts) as in an OutcomeTable, or None
     prices: FloatArray | None = None
     latencies: FloatArray | None = None
 
@@ -169,20 +143,7 @@ def frontier(
     sweep: Sequence[tuple[str, IntArray]] = (),
     methods: Sequence[Point] = (),
 ) -> dict[str, Any]:
-    """Points of price and quality, and which of them no other point beats in both.
-
-    Parameters
-    ----------
-    rows : the routing, with scores if quality is known
-    sweep : (name, choices) of the router's other operating points
-    methods : further points, with the keys of ``RoutedRows.means`` and a name
-
-    Returns
-    -------
-    dict with ``axis`` (a key of AXES; None if the experts differ in quality alone), ``label``,
-    ``points`` (kind, name, cost, quality, dollars, seconds, asking, shares, efficient) and
-    ``mixtures`` (numbers of the constants on the upper hull)
-    """
+    """Points of price and quality, and which of them no other point beats in both."""
     keys = ("cost", "quality", "dollars", "seconds", "asking", "shares")
     found: list[tuple[str, str, Point]] = [
         ("constant", name, rows.means(np.full(len(rows.costs), k)))
@@ -254,13 +215,6 @@ def efficient(points: Sequence[Point], axis: str | None) -> list[int]:
     """Numbers of the constants and router points that no other is both no dearer and no worse than.
 
     They are in the order of rising price; of equal points the first counts.
-
-    Examples
-    --------
-    >>> at = [(1.0, 0.5), (2.0, 0.5), (3.0, 0.9), (0.1, 1.0)]
-    >>> kinds = ["constant", "constant", "router", "oracle"]
-    >>> efficient([{"kind": k, "dollars": x, "quality": y} for k, (x, y) in zip(kinds, at)], "dollars")
-    [0, 2]
     """
     found: list[int] = []
     for number in _by_price(points, axis, {"constant", "operating", "router"}):
@@ -270,14 +224,7 @@ def efficient(points: Sequence[Point], axis: str | None) -> list[int]:
 
 
 def mixtures(points: Sequence[Point], axis: str | None) -> list[int]:
-    """Numbers of the constants on the upper hull, between which choosing at random is a straight line.
-
-    Examples
-    --------
-    >>> at = [(0.0, 0.5), (1.0, 0.6), (2.0, 0.9)]
-    >>> mixtures([{"kind": "constant", "dollars": x, "quality": y} for x, y in at], "dollars")
-    [0, 2]
-    """
+    """Numbers of the constants on the upper hull, between which choosing at random is a straight line."""
 
     def turns_down(*corners: int) -> bool:
         (xa, ya), (xb, yb), (xc, yc) = ((points[i][axis], points[i]["quality"]) for i in corners)
@@ -320,20 +267,6 @@ def method_points(
 
     ``quality = 1 - (cost - beta . shares - price_weight * price)``; unknown if latency is in the cost.
     The best constant is left out, because the constants are points already.
-
-    Parameters
-    ----------
-    comparison : ``Comparison.as_dict()``, or None
-    names : experts, in the order of the shares to return
-    cost : words, beta, price_weight, latency_weight
-
-    Examples
-    --------
-    >>> methods = [{}, {"label": "CE", "mean_cost": 0.5, "shares": [0.5, 0.5], "price": None}]
-    >>> comparison = {"experts": ["small", "large"], "methods": methods}
-    >>> cost = {"words": "error + ...", "beta": {"large": 0.4}}
-    >>> round(method_points(comparison, ["small", "large"], cost)[0]["quality"], 3)
-    0.7
     """
     if comparison is None or cost.get("latency_weight") or "words" not in cost:
         return []
@@ -392,12 +325,6 @@ def groups(
     Groups with fewer than 20 known costs are merged, and so are all but the 24 largest. The intervals
     hold for all groups at once: each has level ``confidence ** (1 / groups)``. Within a group, equal
     queries count once.
-
-    Returns
-    -------
-    dict with ``column``, ``merged`` (number of groups in the last one), ``confidence`` and ``rows``:
-    name, rows, estimate, low, high, router, constant (mean costs), expert (cheapest in this group),
-    asked (the expert that the router chooses most), share (how often)
     """
     labels = np.array(["not said" if value is None else str(value) for value in values])
     both = np.column_stack([chosen_costs(rows.costs, rows.chosen), rows.costs[:, constant]])
@@ -480,13 +407,6 @@ def calibration(
     over the rows of the bin. The prediction of a bin is the mean weighted by ``C_i``; the interval is that
     of a ratio of means. If an expert was not asked, its probability is divided among the others. Rows
     without any reward are left out.
-
-    Parameters
-    ----------
-    form : one of FORMS, what the router was trained on
-    scale : largest possible cost, for complement rewards; None for the largest present
-    strength : of baseline rewards
-    bundle : (n_samples,) rows with the same number count once in the intervals; None for single rows
     """
     if rows.probabilities is None:
         return None
@@ -511,15 +431,7 @@ def calibration(
 
 
 def reward_form(metadata: Mapping[str, Any]) -> tuple[str, float | None, float]:
-    """What a saved router's probabilities are shares of; scale and strength of its rewards.
-
-    Examples
-    --------
-    >>> reward_form({"estimator": {"class": "LinearRouter", "params": {"loss": "tdef"}}})
-    ('complement', None, 0.5)
-    >>> reward_form({})
-    ('others', None, 0.5)
-    """
+    """What a saved router's probabilities are shares of; scale and strength of its rewards."""
     estimator = metadata.get("estimator") or {}
     params = dict(estimator.get("params") or {})
     if "best_family" in estimator:
@@ -612,17 +524,6 @@ def regrets(rows: RoutedRows, most: int, labels: Sequence[Any] | None = None) ->
     The regret of a row is the cost of the router's choice minus the least cost of the row. Among equal
     regrets, rows come first in which the router preferred its choice to the best one most clearly. A
     text that is in several rows is shown once.
-
-    Parameters
-    ----------
-    most : rows to show; 0 for none, so that no query is copied into the report
-    labels : (n_samples,) group of each row, or None
-
-    Returns
-    -------
-    dict with ``regretted`` (share of the rows with any regret), ``mean`` (regret per row), ``pairs``
-    (chosen, best, rows, share of all regret) and ``rows`` (row, text, more, chosen, best, costs, regret,
-    probabilities, group)
     """
     names, chosen, shares = rows.expert_names, rows.chosen, rows.probabilities
     paid = chosen_costs(rows.costs, chosen)
@@ -684,15 +585,7 @@ def regrets(rows: RoutedRows, most: int, labels: Sequence[Any] | None = None) ->
 
 
 def shared_prefix(texts: Sequence[str]) -> int:
-    """Length of the prefix of whole words that all texts share, such as an instruction; 0 if short.
-
-    Examples
-    --------
-    >>> shared_prefix(["Answer with one letter. What is a star?", "Answer with one letter. Why?"])
-    24
-    >>> shared_prefix(["why?", "who?"])
-    0
-    """
+    """Length of the prefix of whole words that all texts share, such as an instruction; 0 if short."""
     if len(texts) < 2:
         return 0
     # The first and the last in alphabetical order differ earliest.
