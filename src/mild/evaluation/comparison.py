@@ -7,31 +7,15 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mild import metrics
 from mild.core.arrays import FloatArray, IntArray, check_costs
 from mild.data.splits import Split, folds
 from mild.errors import InvalidInputError, TuningInterruptedWarning, check_option
-from mild.metrics import (
-    Statement,
-    balanced_deferral_loss,
-    chosen_costs,
-    clustered_rows,
-    common_rows,
-    count_judged,
-    expert_recall,
-    expert_shares,
-    linearised_rows,
-    oracle_loss,
-    oracle_shares,
-    resampled_intervals,
-    shuffled_control,
-    simultaneous_intervals,
-    state,
-)
 from mild.metrics.statement import FEWEST_UNITS
 
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
@@ -98,9 +82,8 @@ def _families(families: Any) -> Callable[[Context], Any]:
     def build(context: Context) -> Any:
         from mild.routers.tuning import RouterCV
 
-        return RouterCV(
-            families=families, cv=context.folds, n_jobs=context.jobs, random_state=context.seed
-        )
+        cv, jobs, seed = context.folds, context.jobs, context.seed
+        return RouterCV(families=families, cv=cv, n_jobs=jobs, random_state=seed)
 
     return build
 
@@ -190,60 +173,40 @@ class SplitResult:
 
     def paid(self, key: str) -> FloatArray:
         """Costs (n_test,) of a method's choices, NaN where unknown."""
-        return chosen_costs(self.costs, self.choices[key].chosen)
+        return metrics.chosen_costs(self.costs, self.choices[key].chosen)
 
     def level(self, key: str) -> FloatArray:
         """Rows (n_test,) whose mean is the method's mean cost."""
-        return linearised_rows(self.paid(key)[:, None])[:, 0]
+        return metrics.linearised_rows(self.paid(key)[:, None])[:, 0]
 
     def same(self, key: str, other: str) -> bool:
         """Whether two methods made the same choices."""
         return np.array_equal(self.choices[key].chosen, self.choices[other].chosen)
 
 
-class Inputs(Protocol):
-    """Rows that become features, learned from the training rows alone."""
+class Inputs:
+    """Rows that become features by a step that is fitted on the training rows alone."""
+
+    def __init__(self, rows: Any, make: Callable[[], Any]) -> None:
+        self.rows = rows  # texts, or an array (n_rows, n_features)
+        self.make = make  # returns an unfitted step with fit and transform
 
     def __len__(self) -> int:
-        """Number of rows."""
+        return len(self.rows)
 
     def features(self, train: IntArray, test: IntArray) -> tuple[Any, Any]:
         """Features (n, d) of the training and of the test rows."""
-
-
-class MatrixInputs:
-    """Given features (n_rows, n_features), standardised on the training rows."""
-
-    def __init__(self, X: Any) -> None:
-        self.X = np.asarray(X)
-
-    def __len__(self) -> int:
-        return len(self.X)
-
-    def features(self, train: IntArray, test: IntArray) -> tuple[Any, Any]:
-        """Standardised features of the training and of the test rows."""
-        known = self.X[train]
-        mean = known.mean(axis=0, dtype=np.float64)
-        spread = known.std(axis=0, dtype=np.float64)
-        spread[spread == 0] = 1.0
-        return tuple(((self.X[i] - mean) / spread).astype(np.float32) for i in (train, test))
-
-
-class TextInputs:
-    """Texts, and a function that makes unfitted text features."""
-
-    def __init__(self, texts: Sequence[str], make: Callable[[], Any]) -> None:
-        self.texts = texts
-        self.make = make
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def features(self, train: IntArray, test: IntArray) -> tuple[Any, Any]:
-        """Features of the training and of the test rows, fitted on the former."""
-        known = [self.texts[i] for i in train]
+        matrix = isinstance(self.rows, np.ndarray)
+        known, new = (self.rows[i] if matrix else [self.rows[k] for k in i] for i in (train, test))
         step = self.make().fit(known)
-        return step.transform(known), step.transform([self.texts[i] for i in test])
+        return step.transform(known), step.transform(new)
+
+
+def matrix_inputs(X: Any) -> Inputs:
+    """Given features (n_rows, n_features), standardised on the training rows."""
+    from sklearn.preprocessing import StandardScaler
+
+    return Inputs(np.asarray(X, dtype=np.float32), StandardScaler)
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,7 +280,7 @@ class Comparison:
 
     rows: tuple[Row, ...]  # the best constant first, the others in the order of METHODS
     chosen: str  # key of the method that the statement is about
-    statement: Statement  # whether routing pays
+    statement: metrics.Statement  # whether routing pays
     expert_names: tuple[str, ...]  # names of the experts
     oracle: float  # mean cost of the cheapest expert of every test row
     # (n_experts,) how often each expert is the cheapest, ties to the lowest index
@@ -439,24 +402,18 @@ def compare(
         results.append(SplitResult(array[split.test], units[split.test], choices))
     others = [method.key for method in methods[1:]]
     intervals = _intervals(results, others, ratio, confidence, seed) if others else {}
-    rows = []
-    for method in methods:
-        row = _row(method, results, intervals.get(method.key))
-        judged = _known_counts(results, splits, method.key, units)
-        price = None
-        if prices is not None:
-            pairs = zip(splits, results, strict=True)
-            paid = [prices[s.test, r.choices[method.key].chosen] for s, r in pairs]
-            price = float(np.mean([np.nanmean(part) for part in paid]))
-        rows.append(replace(row, price=price, rows=judged[0], units=judged[1]))
+    rows = [
+        _row(method, results, splits, units, prices, intervals.get(method.key))
+        for method in methods
+    ]
     chosen = "tune" if "tune" in others else min(rows[1:] or rows, key=lambda row: row.mean).key
     return Comparison(
         rows=tuple(rows),
         chosen=chosen,
         statement=_statement(rows, chosen, expert_names, len(splits), unit, confidence),
         expert_names=tuple(expert_names),
-        oracle=float(np.mean([oracle_loss(one.costs) for one in results])),
-        oracle_shares=np.mean([oracle_shares(one.costs) for one in results], axis=0),
+        oracle=float(np.mean([metrics.oracle_loss(one.costs) for one in results])),
+        oracle_shares=np.mean([metrics.oracle_shares(one.costs) for one in results], axis=0),
         n_rows=len(array),
         n_train=float(np.mean([len(split.train) for split in splits])),
         n_test=float(np.mean([len(split.test) for split in splits])),
@@ -473,24 +430,13 @@ def _comparable_splits(
 ) -> tuple[Sequence[Split], str | None]:
     """Splits that test on the rows that can be compared, and a sentence about the others."""
     tested = np.unique(np.concatenate([split.test for split in splits]))
-    common = common_rows(costs[tested])
+    common = metrics.common_rows(costs[tested])
     rows = np.zeros(len(costs), dtype=bool)
     rows[tested] = common.rows
     kept = [replace(split, test=split.test[rows[split.test]]) for split in splits]
     if common.complete and not all(len(split.test) for split in kept):
         return splits, replace(common, complete=False).sentence
     return kept, common.sentence
-
-
-def _known_counts(
-    results: Sequence[SplitResult], splits: Sequence[Split], key: str, units: IntArray
-) -> tuple[int, int]:
-    """Distinct rows and units, over all splits, behind a method's difference to the constant."""
-    known = np.zeros((len(units), 2), dtype=bool)
-    for column, name in enumerate((key, "constant")):
-        for split, result in zip(splits, results, strict=True):
-            known[split.test, column] |= ~np.isnan(result.paid(name))
-    return count_judged(known, units)
 
 
 def _intervals(
@@ -505,17 +451,19 @@ def _intervals(
         np.column_stack([one.level(key) - one.level("constant") for key in keys]) for one in results
     ]
     units = np.concatenate([one.units for one in results])
-    pooled = clustered_rows(np.concatenate(rows), units)
+    pooled = metrics.clustered_rows(np.concatenate(rows), units)
     if len(results) == 1:
         # One unit has no variance; the statement says that it is too few.
-        found = simultaneous_intervals(pooled if len(pooled) > 1 else rows[0], confidence, seed)
+        found = metrics.simultaneous_intervals(
+            pooled if len(pooled) > 1 else rows[0], confidence, seed
+        )
     else:
         means = np.array([part.mean(axis=0) for part in rows])
         # Splits may agree by chance; the deviation over rows is a lower limit of the error.
         floor = np.zeros(len(keys))
         if len(pooled) > 1:
             floor = pooled.std(axis=0, ddof=1) / np.sqrt(len(pooled))
-        found = resampled_intervals(means, test_over_train, confidence, floor)
+        found = metrics.resampled_intervals(means, test_over_train, confidence, floor)
     return {
         key: (float(found.estimate[j]), float(found.low[j]), float(found.high[j]))
         for j, key in enumerate(keys)
@@ -523,29 +471,43 @@ def _intervals(
 
 
 def _row(
-    method: Method, results: Sequence[SplitResult], difference: tuple[float, float, float] | None
+    method: Method,
+    results: Sequence[SplitResult],
+    splits: Sequence[Split],
+    units: IntArray,
+    prices: FloatArray | None,
+    difference: tuple[float, float, float] | None,
 ) -> Row:
     key, p = method.key, results[0].costs.shape[1]
     own = [one.choices[key] for one in results]
     pairs = [(one.costs, one.choices[key].chosen) for one in results]
-    recall = np.array([expert_recall(costs, chosen) for costs, chosen in pairs])
+    recall = np.array([metrics.expert_recall(costs, chosen) for costs, chosen in pairs])
     known = (~np.isnan(recall)).sum(axis=0)
     tested, chosen = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
+    # Distinct rows and units, over all splits, behind the difference to the constant.
+    paid = np.zeros((len(units), 2), dtype=bool)
+    price = []
+    for split, result in zip(splits, results, strict=True):
+        for column, name in enumerate((key, "constant")):
+            paid[split.test, column] |= ~np.isnan(result.paid(name))
+        if prices is not None:
+            price.append(np.nanmean(prices[split.test, result.choices[key].chosen]))
+    n_rows, n_units = metrics.count_judged(paid, units)
     return Row(
         key=key,
         label=method.label,
         what=method.what,
         costs=np.array([one.level(key).mean() for one in results]),
-        shares=np.mean([expert_shares(one.chosen, p) for one in own], axis=0),
+        shares=np.mean([metrics.expert_shares(one.chosen, p) for one in own], axis=0),
         recall=np.where(known > 0, np.nansum(recall, axis=0) / np.maximum(known, 1), np.nan),
-        balanced=balanced_deferral_loss(tested, chosen),
-        control=float(np.mean([shuffled_control(*pair) for pair in pairs])),
-        price=None,
+        balanced=metrics.balanced_deferral_loss(tested, chosen),
+        control=float(np.mean([metrics.shuffled_control(*pair) for pair in pairs])),
+        price=float(np.mean(price)) if price else None,
         difference=difference,
         seconds=float(np.mean([one.seconds for one in own])),
         found=[one.found for one in own],
-        rows=0,
-        units=0,
+        rows=n_rows,
+        units=n_units,
         identical=all(one.same(key, "constant") for one in results),
     )
 
@@ -557,13 +519,13 @@ def _statement(
     n_splits: int,
     unit: str,
     confidence: float,
-) -> Statement:
+) -> metrics.Statement:
     constant, n_methods = rows[0], len(rows) - 1
     row = next(row for row in rows if row.key == chosen)
     dollars = None
     if row.price is not None and constant.price is not None:
         dollars = row.price - constant.price
-    return state(
+    return metrics.state(
         row.label,
         expert_names[int(np.argmax(constant.shares))],
         row.difference or (0.0, 0.0, 0.0),

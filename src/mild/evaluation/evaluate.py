@@ -48,14 +48,12 @@ class Evaluation:
 
 
 def evaluate_choices(
-    task: Task, chosen: IntArray, confidence: float = 0.95, seed: int = 0, name: str = "the router"
+    task: Task, chosen: IntArray, confidence: float = 0.95, seed: int = 0
 ) -> Evaluation:
     """Evaluate choices on a task. Rows with equal queries, or of one group, count as one."""
     unit = "query" if task.group is None else "group"
     names, prices = task.table.expert_names, task.table.prices
-    return evaluate_costs(
-        task.costs, chosen, names, prices, task.bundle, unit, confidence, seed, name
-    )
+    return evaluate_costs(task.costs, chosen, names, prices, task.bundle, unit, confidence, seed)
 
 
 def evaluate_costs(
@@ -67,7 +65,6 @@ def evaluate_costs(
     unit: str = "query",
     confidence: float = 0.95,
     seed: int = 0,
-    name: str = "the router",
 ) -> Evaluation:
     """Compare choices with the expert that is best on these very rows, a strict baseline.
 
@@ -103,7 +100,6 @@ def evaluate_costs(
         confidence=confidence,
         seed=seed,
         dollars=None if router_price is None else (router_price - constant_price) / 1000,
-        name=name,
     )
     return Evaluation(
         rows,

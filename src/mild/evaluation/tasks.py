@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from mild.data import OutcomeTable, cost_words, duplicate_groups, expert_betas, 
 from mild.data.data_quality import examine
 from mild.data.splits import Split, bundles, folds, random_splits, time_splits
 from mild.errors import DataFileError, InvalidInputError, listed
-from mild.evaluation.comparison import Inputs, MatrixInputs, TextInputs
+from mild.evaluation.comparison import Inputs, matrix_inputs
 from mild.features import TextFeatures, make_features
 from mild.metrics import expert_shares
 
@@ -159,8 +159,13 @@ def _groups(table: OutcomeTable, name: str) -> list[Hashable]:
     return values
 
 
-def select_experts(table: OutcomeTable, names: Sequence[str]) -> OutcomeTable:
-    """The table with these experts, in this order; refused if it lacks one of them."""
+def with_experts(table: OutcomeTable, names: Sequence[str]) -> OutcomeTable:
+    """The table with these experts, in this order, and the findings about them.
+
+    Rows in which none of them was asked are left out.
+    """
+    if list(names) == table.expert_names:
+        return table
     missing = [name for name in names if name not in table.expert_names]
     if missing:
         raise InvalidInputError(
@@ -169,32 +174,26 @@ def select_experts(table: OutcomeTable, names: Sequence[str]) -> OutcomeTable:
             parameter="table",
         )
     order = [table.expert_names.index(name) for name in names]
-    prices, latencies = (
-        None if values is None else values[:, order] for values in (table.prices, table.latencies)
-    )
-    return replace(
-        table,
-        expert_names=list(names),
-        scores=table.scores[:, order],
-        prices=prices,
-        latencies=latencies,
-    )
-
-
-def with_experts(table: OutcomeTable, names: Sequence[str]) -> OutcomeTable:
-    """The rows that asked any of these experts, with these experts alone and the findings about them."""
-    if list(names) == table.expert_names:
-        return table
-    chosen = select_experts(table, names)
-    asked = ~np.isnan(chosen.scores).all(axis=1)
+    asked = ~np.isnan(table.scores[:, order]).all(axis=1)
     if not asked.any():
         raise InvalidInputError(
             "the table has no row in which the router's experts were asked.", parameter="table"
         )
     if not asked.all():
-        chosen = chosen.take(asked)
-    found = examine(chosen.queries, names, chosen.scores, chosen.prices, any(chosen.queries))
-    return replace(chosen, findings=tuple(found))
+        table = table.take(asked)
+    scores, prices, latencies = (
+        None if values is None else values[:, order]
+        for values in (table.scores, table.prices, table.latencies)
+    )
+    found = examine(table.queries, names, scores, prices, any(table.queries))
+    return replace(
+        table,
+        expert_names=list(names),
+        scores=scores,
+        prices=prices,
+        latencies=latencies,
+        findings=tuple(found),
+    )
 
 
 def asking_prices(task: Task) -> tuple[FloatArray, Any, float]:
@@ -414,8 +413,8 @@ def comparison_inputs(
     """Rows for ``compare``, and the kind of their features."""
     step = make_step(task, text, options)
     if step.kind == "vectors":
-        return MatrixInputs(task.table.vectors), step.kind
-    return TextInputs(task.table.queries, lambda: make_step(task, text, options)), step.kind
+        return matrix_inputs(task.table.vectors), step.kind
+    return Inputs(task.table.queries, lambda: make_step(task, text, options)), step.kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -427,16 +426,12 @@ class Fitted:
     features: Any  # (n_samples, n_features) of the training rows
 
 
-def fit_task(
-    task: Task, model: Any, step: TextFeatures, on_features: Callable[[Any], None] | None = None
-) -> Fitted:
+def fit_task(task: Task, model: Any, step: TextFeatures) -> Fitted:
     """Fit features on the queries, then the router on features and costs."""
     from mild.routers.priced import PricedRouter
 
     check_rows(task)
     features = step.fit_transform(contents(task, step))
-    if on_features is not None:
-        on_features(features)
     steps = getattr(model, "steps", None)
     name, router = steps[-1] if steps else ("", model)
     if isinstance(router, PricedRouter):

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from mild.errors import OptionError
-from mild.evaluation.report.sections import calibration, reward_form, routed_rows
+from mild.evaluation.report.sections import calibration, reward_form
+from report_cases import routed_rows
 
 
 def gathered(costs, probabilities):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mild.evaluation.report.charts import Mark, calibration_chart, place_labels
+from mild.evaluation.report.charts import Mark, calibration_scales, place_labels
 
 ROOM = (0.0, 0.0, 400.0, 200.0)
 
@@ -27,11 +27,10 @@ def test_a_name_without_room_is_left_out():
 
 
 @pytest.mark.parametrize(
-    ("limits", "ticks"),
-    [((0.055, 0.131), ["6", "8", "10", "12"]), ((0.101, 0.112), ["10.5", "11.0"])],
+    ("values", "ticks"),
+    [((0.0613, 0.1247), ["6", "8", "10", "12"]), ((0.1019, 0.1111), ["10.5", "11.0"])],
 )
-def test_ticks_have_no_digits_that_say_nothing(limits, ticks):
-    bins = [{"predicted": 0.11, "realised": 0.11, "low": 0.1, "high": 0.12, "rows": 40}]
-    curve = {"bins": bins, "counts": [40], "range": [0.1, 0.11], "error": 0.0}
-    found = calibration_chart(curve, limits)["ticks"]
+def test_ticks_have_no_digits_that_say_nothing(values, ticks):
+    bins = [{"predicted": values[0], "realised": values[1]}]
+    _, _, found = calibration_scales([{"bins": bins}])
     assert [text for _, _, text in found] == [f"{tick}\u00a0%" for tick in ticks]

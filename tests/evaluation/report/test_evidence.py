@@ -4,8 +4,7 @@ import pytest
 from mild.data import outcome_costs
 from mild.errors import InvalidInputError
 from mild.evaluation.report import build_document
-from mild.evaluation.report.sections import routed_rows
-from report_cases import NAMES, cost_router, make_table
+from report_cases import cost_router, make_table, routed_rows
 
 SCORES = [[1, 1, 1], [0, 1, 1], [0, 0, 1], [1, 0, 0]]
 
@@ -39,29 +38,14 @@ def test_asking_costs_nothing_where_costs_are_errors():
     assert gather(table, outcome_costs(table), [0] * 4).asking is None
 
 
-@pytest.mark.parametrize(
-    ("router", "said"),
-    [
-        (["small", "medium"], "the router does not know large. Select its experts"),
-        ([*NAMES, "huge"], "the table has no huge,"),
-        (["small", "medium", "huge"], "the table has no huge,"),
-    ],
-)
-def test_other_experts_are_refused_by_name(router, said):
-    table = make_table(SCORES)
-    X = np.zeros((4, len(router)))
-    with pytest.raises(InvalidInputError, match="the router was trained on") as error:
-        build_document(cost_router(router), table, outcome_costs(table), X)
-    assert said in str(error.value)
-    assert error.value.parameter == "table"
-
-
-def test_shapes_that_do_not_fit_are_refused():
+def test_other_experts_and_shapes_that_do_not_fit_are_refused():
     table = make_table(SCORES)
     costs = outcome_costs(table)
-    with pytest.raises(InvalidInputError, match="one column per expert, 2; got 3"):
-        routed_rows(["a", "b"], costs, [0] * 4, None, None)
-    with pytest.raises(InvalidInputError, match="as many rows; got 4 and 3"):
-        routed_rows(NAMES, costs[:3], [0] * 3, None, table)
-    with pytest.raises(InvalidInputError, match="probabilities must have shape"):
-        routed_rows(NAMES, costs, [0] * 4, costs[:, :2], table)
+    with pytest.raises(
+        InvalidInputError, match="must have the router's experts, small, medium; got"
+    ):
+        build_document(cost_router(["small", "medium"]), table, costs, np.zeros((4, 2)))
+    with pytest.raises(
+        InvalidInputError, match=r"costs must have shape .* = \(4, 3\); got \(3, 3\)"
+    ):
+        build_document(cost_router(), table, costs[:3], np.zeros((4, 3)))

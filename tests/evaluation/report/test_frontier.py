@@ -8,10 +8,9 @@ from mild.evaluation.report.sections import (
     frontier,
     mixtures,
     operating_points,
-    routed_rows,
 )
 from mild.policies import Decoder, LinearPolicy
-from report_cases import cost_router, expect, make_table, priced_router
+from report_cases import cost_router, expect, make_table, priced_router, routed_rows
 
 SCORES = [[1, 1, 1], [1, 1, 1], [0, 1, 1], [0, 0, 1]]
 

@@ -4,8 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mild.evaluation.report.sections import find_group_column, groups, routed_rows
+from mild.evaluation.report.sections import find_group_column, groups
 from mild.metrics import simultaneous_intervals
+from report_cases import routed_rows
 
 
 def gathered(costs, chosen):

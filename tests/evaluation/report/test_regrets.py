@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mild.data import outcome_costs
-from mild.evaluation.report.sections import regrets, routed_rows, shared_prefix
-from report_cases import make_table
+from mild.evaluation.report.sections import regrets, shared_prefix
+from report_cases import make_table, routed_rows
 
 
 def gathered(costs, chosen, queries, probabilities=None):

@@ -14,15 +14,7 @@ from sklearn.preprocessing import SplineTransformer
 
 from mild.core.arrays import FloatArray, IntArray
 from mild.core.costs import cheapest
-from mild.data.datasets import (
-    SETUPS,
-    RoutingData,
-    class_densities,
-    expert_accuracies,
-    one_dimensional,
-    region_of,
-    regions,
-)
+from mild.data import datasets
 from mild.data.datasets.synthetic import BETAS, SPAN
 from mild.errors import MissingExtraError
 from mild.routers.linear import LinearRouter
@@ -52,7 +44,7 @@ LINEAR = 0.02
 class Picture:
     """A problem with its best regions and those that routers learned."""
 
-    data: RoutingData  # the sample that was trained on
+    data: datasets.RoutingData  # the sample that was trained on
     grid: FloatArray  # (n_grid, n_features) points
     best: IntArray  # (n_grid,) expert of least expected cost
     best_loss: float  # expected cost of the best choices and of the best constant
@@ -92,22 +84,24 @@ class Picture:
 
 def draw_line(n_samples: int = 4000, random_state: int = 0) -> Picture:
     """The line: linear routers on cubic splines of x."""
-    data = one_dimensional(n_samples, random_state)
+    data = datasets.one_dimensional(n_samples, random_state)
     splines = SplineTransformer(n_knots=14, degree=3, include_bias=False)
     grid = np.linspace(*SPAN, GRID)[:, None]
-    best = cheapest(1 - expert_accuracies(grid[:, 0]) + np.array(BETAS))
+    best = cheapest(1 - datasets.expert_accuracies(grid[:, 0]) + np.array(BETAS))
     return _picture(data, grid, best, splines)
 
 
 def draw_plane(n_samples: int = 4000, random_state: int = 0) -> Picture:
     """The plane: linear routers on radial features of the point."""
-    data = regions(n_samples, random_state)
+    data = datasets.regions(n_samples, random_state)
     ticks = (np.arange(SIDE) + 0.5) / SIDE
     grid = np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)
-    return _picture(data, grid, region_of(grid), radial_features(data.X, REGION_GAMMA))
+    return _picture(data, grid, datasets.region_of(grid), radial_features(data.X, REGION_GAMMA))
 
 
-def _picture(data: RoutingData, grid: FloatArray, best: IntArray, features: Any) -> Picture:
+def _picture(
+    data: datasets.RoutingData, grid: FloatArray, best: IntArray, features: Any
+) -> Picture:
     expected = np.asarray(data.expected_costs)
     learned = []
     for label, options in ROUTERS:
@@ -182,7 +176,7 @@ def draw_overview(document: Mapping[str, Any], path: Path) -> None:
         panel.set_ylim(len(shown) - 0.5, -0.5)
         panel.tick_params(labelsize=8)
         panel.grid(axis="x", color="#EEEEEE")
-        coverage = "-".join(map(str, SETUPS[block["setup"]]))
+        coverage = "-".join(map(str, datasets.SETUPS[block["setup"]]))
         title = f"setup {block['setup']} ({coverage})\n" if line == 0 else ""
         panel.set_title(f"{title}TDEF {rows['tdef']['mean']:.4f}", fontsize=9)
         panel.set_xlabel(f"{block['experts']} experts, {block['cost']}", fontsize=8)
@@ -227,10 +221,10 @@ def _draw_line(figure: Any, picture: Picture) -> None:
     heights = [6.0] + [1.0] * len(picture.maps)
     top, *strips = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
     x = picture.grid[:, 0]
-    densities = class_densities(x)
+    densities = datasets.class_densities(x)
     for density, colour in zip(densities.T, CLASS_COLOURS, strict=True):
         top.fill_between(x, 0.85 * density / densities.max(), color=colour, alpha=0.45, linewidth=0)
-    for k, accuracy in enumerate(expert_accuracies(x).T):
+    for k, accuracy in enumerate(datasets.expert_accuracies(x).T):
         label = f"{picture.data.expert_names[k]} (cost {picture.data.betas[k]:.2f})"
         top.plot(x, accuracy, color=EXPERT_GREYS[k], linewidth=2.6, label=label)
     top.set_ylim(0, 1.16)

@@ -11,18 +11,12 @@ import numpy as np
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
+from mild import metrics
 from mild.core.arrays import FloatArray, IntArray
 from mild.core.decisions import argmax_last
 from mild.data.datasets import domains
 from mild.data.splits import folds
 from mild.errors import DegenerateDataWarning
-from mild.metrics import (
-    balanced_deferral_loss,
-    chosen_costs,
-    deferral_loss,
-    expert_recall,
-    paired_interval,
-)
 from mild.policies import Decoder
 from mild.routers.bias import cross_fitted_bias
 from mild.routers.linear import LinearRouter
@@ -67,7 +61,7 @@ def run_case(case: TailCase, confidence: float = 0.95, jobs: int = 1) -> list[di
     for (label, _, _), values in zip(METHODS, figures, strict=True):
         gap = None
         if rows:
-            gap = asdict(paired_interval(values[0], figures[0, 0], confidence))
+            gap = asdict(metrics.paired_interval(values[0], figures[0, 0], confidence))
         rows.append(
             {"label": label, **dict(zip(names, values.tolist(), strict=True)), "minus_tdef": gap}
         )
@@ -87,9 +81,9 @@ def _draw(case: TailCase, seed: int) -> list[tuple[float, float, float, float]]:
         search = _Search(X[:n], train.costs, case)
         for _, options, rule in METHODS:
             alpha, chosen = search.route(X[n:], options, rule)
-            recall = float(np.nanmean(expert_recall(expected, chosen)[rare]))
-            balanced = balanced_deferral_loss(expected, chosen)
-            result.append((deferral_loss(expected, chosen), balanced, recall, alpha))
+            recall = float(np.nanmean(metrics.expert_recall(expected, chosen)[rare]))
+            balanced = metrics.balanced_deferral_loss(expected, chosen)
+            result.append((metrics.deferral_loss(expected, chosen), balanced, recall, alpha))
     return result
 
 
@@ -104,7 +98,7 @@ class _Search:
     def route(self, X: FloatArray, options: dict[str, Any], rule: str) -> tuple[float, IntArray]:
         """Strength of least held-out cost, the larger of two alike, and choices on new rows."""
         held = {alpha: self._held_out(alpha, options, rule) for alpha in self.alphas}
-        paid = {alpha: chosen_costs(self.costs, held[alpha][0]).mean() for alpha in held}
+        paid = {alpha: metrics.chosen_costs(self.costs, held[alpha][0]).mean() for alpha in held}
         alpha = min(sorted(held, reverse=True), key=lambda one: paid[one])
         router = self._fit(slice(None), alpha, options)
         scores = router.decision_function(X)

@@ -25,8 +25,9 @@ from sklearn.model_selection import GridSearchCV, KFold
 from threadpoolctl import threadpool_limits
 
 import mild
+from mild import metrics
 from mild.core.costs import cheapest
-from mild.data.datasets import COSTS, EXPERTS, SETUPS, RoutingData, digits_scenario, regions
+from mild.data import datasets
 from mild.errors import InvalidInputError, MildWarning, check_option
 from mild.evaluation.comparison import (
     Choices,
@@ -45,13 +46,6 @@ from mild.evaluation.demo.figures import (
 )
 from mild.evaluation.demo.long_tail import TailCase, run_case
 from mild.evaluation.demo.tables import caption, findings, verdict_of
-from mild.metrics import (
-    Interval,
-    balanced_recall,
-    expert_shares,
-    oracle_shares,
-    paired_interval,
-)
 from mild.routers.constant import ConstantRouter
 from mild.routers.nearest import KNNRouter
 from mild.routers.regression import CostRegressionRouter
@@ -97,16 +91,16 @@ METHODS = (
     ("constant", "best constant", "the expert that is cheapest in training"),
     ("oracle", "oracle", "cheapest expert of every test row"),
 )
-_NAMES = {"setups": tuple(SETUPS), "experts": EXPERTS, "costs": COSTS}
+_NAMES = {"setups": tuple(datasets.SETUPS), "experts": datasets.EXPERTS, "costs": datasets.COSTS}
 
 
 @dataclass(frozen=True)
 class DemoSettings:
     """What the demo runs; ``jobs`` changes only the time."""
 
-    setups: tuple[str, ...] = tuple(SETUPS)  # which of the digits scenarios
-    experts: tuple[str, ...] = EXPERTS
-    costs: tuple[str, ...] = COSTS
+    setups: tuple[str, ...] = tuple(datasets.SETUPS)  # which of the digits scenarios
+    experts: tuple[str, ...] = datasets.EXPERTS
+    costs: tuple[str, ...] = datasets.COSTS
     seeds: int = 5  # how many splits, with random states 0, 1, ...
     alphas: tuple[float, ...] = (1e-5, 1e-4, 1e-3)  # L2 strengths searched for every linear method
     # factors of the margins of the tuned MILD
@@ -191,10 +185,10 @@ def run_demo(settings: DemoSettings, progress: Progress | None = None) -> DemoRe
     with parallel_config("loky", inner_max_num_threads=1):
         pool = Parallel(n_jobs=settings.jobs, return_as="generator")
         jobs = (delayed(run_cells)(scenario, settings) for scenario in todo)
-        for scenario, part in zip(todo, pool(jobs), strict=True):
+        for done, part in enumerate(pool(jobs), 1):
             cells += part
-            done = todo.index(scenario) + 1
-            report(done, total, f"{scenario[0]}, {scenario[1]}, seed {scenario[2]}")
+            setup, experts, seed = todo[done - 1]
+            report(done, total, f"{setup}, {experts}, seed {seed}")
         order = [
             (setup, experts, cost)
             for experts in settings.experts
@@ -220,6 +214,12 @@ def run_demo(settings: DemoSettings, progress: Progress | None = None) -> DemoRe
         "line": line.as_dict(regions=True),
         "plane": plane.as_dict(),
     }
+    versions = {"python": platform.python_version(), "mild": mild.__version__}
+    for name in ("numpy", "scipy", "scikit-learn", "joblib", "matplotlib"):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = "not installed"
     document = {
         "schema": SCHEMA,
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -227,13 +227,13 @@ def run_demo(settings: DemoSettings, progress: Progress | None = None) -> DemoRe
         "data": {
             "digits": "scikit-learn's digits, 1,797 of 8 x 8 pixels divided by 16; stratified halves",
             "features": "Nystroem features of a radial kernel, 128 components, from the training half",
-            "setups": {name: list(SETUPS[name]) for name in settings.setups},
+            "setups": {name: list(datasets.SETUPS[name]) for name in settings.setups},
             "regions": f"{settings.region_samples} points of the unit square per seed, halves",
             "long_tail": "20 Gaussian domains with shares proportional to 1 / k, 400 rows to train on",
         },
         "settings": asdict(settings),
         "seeds": list(range(settings.seeds)),
-        "versions": _versions(),
+        "versions": versions,
         "hardware": {
             "machine": platform.machine(),
             "processor": _processor(),
@@ -257,7 +257,7 @@ def scenarios(settings: DemoSettings) -> list[Scenario]:
     """All scenarios, the long ones (many experts) first so that no worker idles at the end."""
     digits = [
         (setup, experts, seed)
-        for setup in sorted(settings.setups, key=lambda name: -len(SETUPS[name]))
+        for setup in sorted(settings.setups, key=lambda name: -len(datasets.SETUPS[name]))
         for experts in settings.experts
         for seed in range(settings.seeds)
     ]
@@ -269,13 +269,16 @@ def run_cells(scenario: Scenario, settings: DemoSettings) -> list[Cell]:
     setup, experts, seed = scenario
     with threadpool_limits(1):
         if setup == REGION_CASE:
-            data = regions(settings.region_samples, random_state=seed)
+            data = datasets.regions(settings.region_samples, random_state=seed)
             # Every seed draws new points: none of its rows is a row of another seed.
             data = dataclasses.replace(data, rows=data.rows + seed * len(data.rows))
             halves, gamma = data.halves(random_state=seed), REGION_GAMMA
             problems = [("error", *halves, 1.0)]
         else:
-            digits, gamma = digits_scenario(setup, experts, random_state=seed), DIGITS_GAMMA
+            digits, gamma = (
+                datasets.digits_scenario(setup, experts, random_state=seed),
+                DIGITS_GAMMA,
+            )
             priced = [(cost, digits.with_cost(cost)) for cost in settings.costs]
             problems = [(cost, one.train, one.test, one.largest_cost) for cost, one in priced]
         features = radial_features(problems[0][1].X, gamma)
@@ -293,8 +296,8 @@ def run_cells(scenario: Scenario, settings: DemoSettings) -> list[Cell]:
 
 
 def run_methods(
-    train: RoutingData,
-    test: RoutingData,
+    train: datasets.RoutingData,
+    test: datasets.RoutingData,
     settings: DemoSettings,
     cost_scale: float,
     by_label: bool = False,
@@ -362,9 +365,9 @@ def gather(cells: Sequence[Cell], confidence: float) -> dict[str, Any]:
     losses = {key: [float(part.mean()) for part in paid[key]] for key in methods}
     units = np.concatenate([one.units for one in results])
 
-    def interval(key: str, other: str) -> Interval:
+    def interval(key: str, other: str) -> metrics.Interval:
         pooled = [np.concatenate(paid[one]) for one in (key, other)]
-        return paired_interval(*pooled, confidence, RESAMPLES, clusters=units)
+        return metrics.paired_interval(*pooled, confidence, RESAMPLES, clusters=units)
 
     def same(key: str, other: str) -> bool:
         return all(one.same(key, other) for one in results)
@@ -384,7 +387,9 @@ def gather(cells: Sequence[Cell], confidence: float) -> dict[str, Any]:
     rows = []
     for key in methods:
         own = [one.choices[key] for one in results]
-        shares = np.array([expert_shares(one.chosen, len(first.expert_names)) for one in own])
+        shares = np.array(
+            [metrics.expert_shares(one.chosen, len(first.expert_names)) for one in own]
+        )
         gap = None if key == "tdef" else asdict(interval(key, "tdef"))
         rows.append(
             {
@@ -396,7 +401,7 @@ def gather(cells: Sequence[Cell], confidence: float) -> dict[str, Any]:
                 "mean_shares": shares.mean(axis=0).tolist(),
                 "shares": shares.tolist(),
                 "balanced_recall": [
-                    balanced_recall(one.costs, one.choices[key].chosen) for one in results
+                    metrics.balanced_recall(one.costs, one.choices[key].chosen) for one in results
                 ],
                 "minus_tdef": gap,
                 "verdict_against_tdef": verdict_of(gap),
@@ -411,7 +416,9 @@ def gather(cells: Sequence[Cell], confidence: float) -> dict[str, Any]:
         "experts": first.experts,
         "cost": first.cost,
         "expert_names": list(first.expert_names),
-        "oracle_shares": np.mean([oracle_shares(one.costs) for one in results], axis=0).tolist(),
+        "oracle_shares": np.mean(
+            [metrics.oracle_shares(one.costs) for one in results], axis=0
+        ).tolist(),
         "rows": rows,
         "comparisons": [
             {"method": key, "minus": other, **asdict(interval(key, other))} for key, other in PAIRS
@@ -419,21 +426,9 @@ def gather(cells: Sequence[Cell], confidence: float) -> dict[str, Any]:
     }
 
 
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "mild": mild.__version__}
-    for name in ("numpy", "scipy", "scikit-learn", "joblib", "matplotlib"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
-
-
 def _processor() -> str:
     """Name of the processor; on Linux from a file."""
     source = Path("/proc/cpuinfo")
-    if source.exists():
-        for line in source.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or "unknown"
+    lines = source.read_text(errors="replace").splitlines() if source.exists() else []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor() or "unknown"

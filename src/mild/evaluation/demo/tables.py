@@ -44,81 +44,68 @@ def verdict_of(interval: Mapping[str, float] | None) -> str:
 
 def findings(found: Mapping[str, Any]) -> list[str]:
     """Sentences on which method beats which, counted over the blocks by their intervals."""
-    blocks, region, line = found["blocks"], found["region_case"], found["line"]
+    blocks, region, line, tail = (found[k] for k in ("blocks", "region_case", "line", "long_tail"))
     means = [{row["method"]: row["mean"] for row in block["rows"]} for block in blocks]
-    names = [
-        f"setup {b['setup']}, {b['experts']} experts, {b['cost'].replace('+', ' + ')}"
-        for b in blocks
-    ]
+    n_blocks = _count(len(blocks), "block")
 
-    def against(first: str, second: str) -> list[str]:
+    def verdicts(first: str, second: str) -> list[str]:
         if second == "tdef":
             rows = [row for b in blocks for row in b["rows"] if row["method"] == first]
             return [row["verdict_against_tdef"] for row in rows]
         pairs = [pair for b in blocks for pair in b["comparisons"]]
-        pairs = [pair for pair in pairs if (pair["method"], pair["minus"]) == (first, second)]
-        return [verdict_of(pair) for pair in pairs]
+        return [verdict_of(p) for p in pairs if (p["method"], p["minus"]) == (first, second)]
 
     def tally(first: str, second: str) -> str:
-        counts = Counter(against(first, second))
+        counts = Counter(verdicts(first, second))
         return (
-            f"better in {counts['better']}, worse in {counts['worse']}, undecided in "
-            f"{counts['level']} of {_count(len(blocks), 'block')}"
+            f"better in {counts['better']}, worse in {counts['worse']}, undecided in {counts['level']} of "
+            f"{n_blocks}"
         )
 
-    opening = f"MILD tuned, stationary, against TDEF: {tally(TUNED, 'tdef')}."
-    gains = [b for b, verdict in enumerate(against(TUNED, "tdef")) if verdict == "better"]
-    if gains:
-        most = min(gains, key=lambda b: means[b][TUNED] - means[b]["tdef"])
-        opening += (
-            f" The largest gain is from {means[most]['tdef']:.4f} to {means[most][TUNED]:.4f} "
-            f"({names[most]})."
-        )
+    def gap(first: str, second: str, b: int) -> str:
+        setup, experts, cost = (blocks[b][key] for key in ("setup", "experts", "cost"))
+        where = f"setup {setup}, {experts} experts, {cost.replace('+', ' + ')}"
+        return f"{means[b][first]:.4f} to {means[b][second]:.4f} ({where})"
+
+    gains = [b for b, verdict in enumerate(verdicts(TUNED, "tdef")) if verdict == "better"]
+    most = min(gains, key=lambda b: means[b][TUNED] - means[b]["tdef"], default=None)
+    largest = "" if most is None else f" The largest gain is from {gap('tdef', TUNED, most)}."
     worst = max(range(len(blocks)), key=lambda b: means[b][THEORY[0]] - means[b][THEORY[1]])
-    leaders = Counter(
-        min((row for row in b["rows"] if row["method"] != "oracle"), key=lambda row: row["mean"])[
-            "label"
-        ]
-        for b in blocks
-    )
-    marked = sum(any(row["best"] for row in b["rows"]) for b in blocks)
-    n_blocks = _count(len(blocks), "block")
-    tail = [
-        (np.mean(row["losses"]), 100 * np.mean(row["rare_recall"])) for row in found["long_tail"]
-    ]
-    tdef, uniform, _, theory, argmax, _ = tail
+    behind = _count(verdicts(THEORY[0], "constant").count("worse"), "block")
+    rows = [[row for row in b["rows"] if row["method"] != "oracle"] for b in blocks]
+    leaders = Counter(min(part, key=lambda row: row["mean"])["label"] for part in rows)
+    leading = "; ".join(f"{label}: {number}" for label, number in leaders.most_common())
+    marked = sum(any(row["best"] for row in part) for part in rows)
     here = {row["method"]: row["mean"] for row in region["rows"]}
-    learned = [
-        f"{one['label']} asks the best expert for {100 * one['agreement_with_best']:.1f} % of the "
-        f"inputs (cost {one['loss']:.4f})"
+    tdef, uniform, _, theory, argmax, _ = [np.mean(row["losses"]) for row in tail]
+    recall = [100 * np.mean(row["rare_recall"]) for row in tail]
+    learned = "; ".join(
+        f"{one['label']} asks the best expert for {100 * one['agreement_with_best']:.1f} % of the inputs "
+        f"(cost {one['loss']:.4f})"
         for one in line["learned"]
-    ]
+    )
     return [
-        opening,
+        f"MILD tuned, stationary, against TDEF: {tally(TUNED, 'tdef')}.{largest}",
         f"MILD with equal margins against TDEF: {tally('mild_uniform', 'tdef')}; tuned margins against "
         f"equal ones: {tally(TUNED, 'mild_uniform')}.",
-        f"The theory's unequal margins decided by argmax, against the same loss decided by the "
-        f"stationary rule: {tally(*THEORY)}. The largest gap is {means[worst][THEORY[0]]:.4f} to "
-        f"{means[worst][THEORY[1]]:.4f} ({names[worst]}); in "
-        f"{_count(against(THEORY[0], 'constant').count('worse'), 'block')} argmax is worse than the best "
-        f"constant.",
+        f"The theory's unequal margins decided by argmax, against the same loss decided by the stationary "
+        f"rule: {tally(*THEORY)}. The largest gap is {gap(*THEORY, worst)}; in {behind} argmax is worse "
+        f"than the best constant.",
         f"With margins tuned for it, argmax against the stationary rule: "
         f"{tally('mild_tuned_argmax', TUNED)}.",
-        f"Routing pays in {against(TUNED, 'constant').count('better')} of {n_blocks}: MILD tuned, "
+        f"Routing pays in {verdicts(TUNED, 'constant').count('better')} of {n_blocks}: MILD tuned, "
         f"stationary, beats the best constant there by its interval.",
-        f"Blocks in which a method has the least mean loss: "
-        f"{'; '.join(f'{label}: {number}' for label, number in leaders.most_common())}. In {marked} of "
-        f"{n_blocks} the leader gets the mark. MILD tuned, stationary, against kNN: "
-        f"{tally(TUNED, 'knn')}.",
+        f"Blocks in which a method has the least mean loss: {leading}. In {marked} of {n_blocks} the "
+        f"leader gets the mark. MILD tuned, stationary, against kNN: {tally(TUNED, 'knn')}.",
         f"Experts that specialise by region: MILD tuned, stationary, {here[TUNED]:.4f}, best constant "
         f"{here['constant']:.4f}, a router that knows the true label {here['label']:.4f}: there the label "
         f"is worth nothing, and the input is.",
         f"Among 20 experts with a long tail of shares and 400 rows, mean of "
-        f"{_count(len(found['long_tail'][0]['losses']), 'draw')}: TDEF {tdef[0]:.4f}, MILD with equal "
-        f"margins {uniform[0]:.4f}, with theory margins from best counts {theory[0]:.4f} (by argmax "
-        f"{argmax[0]:.4f}); the rarer half of the experts is found for {tdef[1]:.0f}, {uniform[1]:.0f} and "
-        f"{theory[1]:.0f} % of its inputs.",
-        f"On the line, where the best cost is {line['best_loss']:.4f}: {'; '.join(learned)}.",
+        f"{_count(len(tail[0]['losses']), 'draw')}: TDEF {tdef:.4f}, MILD with equal margins "
+        f"{uniform:.4f}, with theory margins from best counts {theory:.4f} (by argmax {argmax:.4f}); the "
+        f"rarer half of the experts is found for {recall[0]:.0f}, {recall[1]:.0f} and {recall[3]:.0f} % "
+        f"of its inputs.",
+        f"On the line, where the best cost is {line['best_loss']:.4f}: {learned}.",
     ]
 
 
@@ -128,19 +115,18 @@ def caption(settings: Mapping[str, Any]) -> str:
     factors = ", ".join(f"{factor:g}" for factor in settings["margin_factors"])
     return (
         f"Deferral loss, mean ± standard deviation over {_count(settings['seeds'], 'split')} of 1,797 "
-        f"digits (half train, half test), and share of test rows per expert in %. ★ and bold: the "
-        f"least mean, and against every other row but the oracle's the {100 * settings['confidence']:g} % "
+        f"digits (half train, half test), and share of test rows per expert in %. ★ and bold: the least "
+        f"mean, and against every other row but the oracle's the {100 * settings['confidence']:g} % "
         f"interval of the difference lies below 0 and the loss is less in at least four fifths of the "
-        f"splits (rows with the very same choices share the mark). ▲ better, ▼ worse than TDEF by the interval; "
-        f"no mark: undecided. The interval is a paired bootstrap over the test rows of all splits, "
-        f"the same digit drawn together; each holds by itself.\n"
+        f"splits (rows with the very same choices share the mark). ▲ better, ▼ worse than TDEF by the "
+        f"interval; no mark: undecided. The interval is a paired bootstrap over the test rows of all "
+        f"splits, the same digit drawn together; each holds by itself.\n"
         f"All methods see the same 128 radial features. Linear methods: alpha from {alphas} by "
         f"{settings['folds']}-fold cross-validation (LDAM: times its squared scale), kNN: k likewise. "
         f"MILD: logistic, others rewards, margins of mean 1; theory: best counts; tuned: margins of "
-        f"reward counts times {factors} (all combinations up to 81, else one margin at a time), "
-        f"powers of best counts and a bias, searched for the rule it decides by. With equal margins "
-        f"the two rules agree. Real experts' costs are taken on the rows they learned from, as in "
-        f"the paper."
+        f"reward counts times {factors} (all combinations up to 81, else one margin at a time), powers of "
+        f"best counts and a bias, searched for the rule it decides by. With equal margins the two rules "
+        f"agree. Real experts' costs are taken on the rows they learned from, as in the paper."
     )
 
 
@@ -235,8 +221,8 @@ def check_folder(folder: Path) -> None:
         parent = next(place for place in folder.absolute().parents if place.exists())
         if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
             raise DataFileError(
-                f"the output folder must be one that can be made; {parent} cannot be written to. "
-                f"Choose another --out."
+                f"the output folder must be one that can be made; {parent} cannot be written to. Choose "
+                f"another --out."
             )
         return
     if not folder.is_dir():
@@ -285,30 +271,20 @@ def write_results(
 
 
 def _write_csv(document: Mapping[str, Any], path: Path) -> None:
-    most = max(len(coverage) for coverage in SETUPS.values())
-    header = ["setup", "experts", "cost", "method", "seed", "loss", "balanced_recall"]
-    header += [f"share_{k + 1}" for k in range(most)]
+    shares = [f"share_{k + 1}" for k in range(max(map(len, SETUPS.values())))]
+    header = ["setup", "experts", "cost", "method", "seed", "loss", "balanced_recall", *shares]
     header += ["alpha", "margins", "n_neighbors", "seconds"]
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, header, restval="")
+        writer = csv.DictWriter(file, header, restval="", extrasaction="ignore")
         writer.writeheader()
         for block in (*document["blocks"], document["region_case"]):
             for row in block["rows"]:
                 for seed, found in enumerate(row["found"]):
-                    shares = {
-                        f"share_{k + 1}": f"{v:.6g}" for k, v in enumerate(row["shares"][seed])
-                    }
-                    writer.writerow(
-                        {
-                            **{key: block[key] for key in ("setup", "experts", "cost")},
-                            "method": row["method"],
-                            "seed": seed,
-                            "loss": f"{row['losses'][seed]:.8g}",
-                            "balanced_recall": f"{row['balanced_recall'][seed]:.8g}",
-                            **shares,
-                            "alpha": found.get("alpha", ""),
-                            "margins": ";".join(f"{m:.6g}" for m in found.get("margins", [])),
-                            "n_neighbors": found.get("n_neighbors", ""),
-                            "seconds": f"{row['seconds'][seed]:.3f}",
-                        }
-                    )
+                    numbers = (f"{share:.6g}" for share in row["shares"][seed])
+                    line = {**block, **found, "method": row["method"], "seed": seed}
+                    line |= dict(zip(shares, numbers, strict=False))
+                    line["loss"] = f"{row['losses'][seed]:.8g}"
+                    line["balanced_recall"] = f"{row['balanced_recall'][seed]:.8g}"
+                    line["margins"] = ";".join(f"{value:.6g}" for value in found.get("margins", []))
+                    line["seconds"] = f"{row['seconds'][seed]:.3f}"
+                    writer.writerow(line)

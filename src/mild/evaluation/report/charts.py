@@ -8,10 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
-Point = Mapping[str, Any]
 Box = tuple[float, float, float, float]
 
 # Ratio of the largest to the smallest value from which an axis is logarithmic.
@@ -129,45 +127,39 @@ DEPTHS = ("constant", "method", "operating", "oracle", "router")
 # Order in which names get a place; operating points have no name.
 RANKS = {"router": 0, "oracle": 1, "constant": 3, "method": 4}
 LETTER_SIZE = 12.0
-# Segments by which a straight line is drawn on a logarithmic axis.
-SEGMENTS = 24
 # class, width, height, left edge of the plot, letters of a name, ticks across
 FRAMES = (("wide", 860, 430, 58, 26, 7), ("narrow", 350, 380, 46, 17, 4))
 
 
 def frontier_charts(frontier: Mapping[str, Any], experts: Sequence[str]) -> list[dict[str, Any]]:
-    """Two drawings of the same points; the style sheet shows the one that fits the page."""
+    """Scales, marks and names of two drawings; the style sheet shows the one that fits the page."""
     axis = frontier["axis"]
     points = [p for p in frontier["points"] if None not in (p[axis], p["quality"])]
+    points.sort(key=lambda point: DEPTHS.index(point["kind"]))
     charts = []
     for css, width, height, left, letters, ticks in FRAMES:
         right, top, bottom = width - 16, 26, height - 46
         across = scale_for([p[axis] for p in points], left, right, may_log=axis != "asking")
         up = scale_for([p["quality"] for p in points], bottom, top, pad=0.1)
-        places = [(across(p[axis]), up(p["quality"])) for p in points]
-        digits = 0 if up.high - up.low > 0.1 else 1
-        marks = [
-            {"point": p, "x": x, "y": y, "radius": RADII[p["kind"]]}
-            for p, (x, y) in zip(points, places, strict=True)
-        ]
+        short = dict(zip(experts, short_names(experts, letters), strict=True))
+        marks = []
+        for point in points:
+            kind, name = point["kind"], point["name"]
+            text = "" if kind == "operating" else short.get(name, shortened(name, letters))
+            on_line = bool(point["efficient"]) and kind == "constant"
+            rank, radius = RANKS.get(kind, 9) - on_line, RADII[kind]
+            x, y = across(point[axis]), up(point["quality"])
+            marks.append(Mark(x, y, radius, shortened(text, letters + 4), rank, on_line, point))
+        names = place_labels(marks, (left + 2, 18, width - 2, bottom), LETTER_SIZE)
         charts.append(
             {
-                "css": css,
-                "width": width,
-                "height": height,
-                "left": left,
-                "right": right,
-                "top": top,
-                "bottom": bottom,
-                "rows": [(up(value), percent(value, digits)) for value in up.ticks(5)],
+                "frame": (css, width, height, left, right, top, bottom),
+                "across": across,
+                "up": up,
+                "rows": [(up(v), percent(v, int(up.high - up.low <= 0.1))) for v in up.ticks(5)],
                 "columns": [(across(v), _tick(v, axis)) for v in across.ticks(ticks)],
-                "log": across.log,
-                "mixtures": _mixture_line(frontier, axis, across, up),
-                "efficient": _efficient_path(points, axis, across, up),
-                "marks": sorted(marks, key=lambda mark: DEPTHS.index(mark["point"]["kind"])),
-                "names": _names(
-                    points, places, experts, letters, (left + 2, 18, width - 2, bottom)
-                ),
+                "marks": marks,
+                "names": [(marks[i], x, y, anchor) for i, x, y, anchor in names],
             }
         )
     return charts
@@ -179,107 +171,18 @@ def _tick(value: float, axis: str) -> str:
     return f"${value:,.10g}" if value >= 0.001 else f"${value:.0e}"
 
 
-def _mixture_line(frontier: Mapping[str, Any], axis: str, across: Scale, up: Scale) -> str:
-    corners = [frontier["points"][number] for number in frontier["mixtures"]]
-    steps = SEGMENTS if across.log else 1
-    places = []
-    for a, b in pairwise(corners):
-        for step in range(steps + 1):
-            x = a[axis] + step / steps * (b[axis] - a[axis])
-            y = a["quality"] + step / steps * (b["quality"] - a["quality"])
-            places.append(f"{across(x):.1f},{up(y):.1f}")
-    return " ".join(places)
-
-
-def _efficient_path(points: Sequence[Point], axis: str, across: Scale, up: Scale) -> str:
-    best = sorted((point for point in points if point["efficient"]), key=lambda p: p[axis])
-    if not best:
-        return ""
-    path = f"M{across(best[0][axis]):.1f} {up(best[0]['quality']):.1f}"
-    for point in best[1:]:
-        path += f"H{across(point[axis]):.1f}V{up(point['quality']):.1f}"
-    return f"{path}H{across.end:.1f}"
-
-
-def _names(
-    points: Sequence[Point],
-    places: Sequence[tuple[float, float]],
-    experts: Sequence[str],
-    letters: int,
-    room: Box,
-) -> list[dict[str, Any]]:
-    short = dict(zip(experts, short_names(experts, letters), strict=True))
-    marks = []
-    for point, (x, y) in zip(points, places, strict=True):
-        kind, name = point["kind"], point["name"]
-        text = "" if kind == "operating" else short.get(name, shortened(name, letters))
-        on_line = bool(point["efficient"]) and kind == "constant"
-        rank = RANKS.get(kind, 9) - on_line
-        marks.append(Mark(x, y, RADII[kind] + 1, shortened(text, letters + 4), rank, on_line))
-    return [
-        {"text": marks[i].text, "kind": points[i]["kind"], "x": x, "y": y, "anchor": anchor}
-        for i, x, y, anchor in place_labels(marks, room, LETTER_SIZE)
-    ]
-
-
-# Reliability curves, one small chart per expert, all on the same scale.
-
-LEFT, RIGHT, TOP, BOTTOM = 50.0, 232.0, 8.0, 156.0
-# Height of the histogram of predictions below the curve.
-STRIP = 16.0
-
-
-def common_range(curves: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
-    """Limits that hold every bin of every expert, with some room."""
+def calibration_scales(
+    curves: Sequence[Mapping[str, Any]],
+) -> tuple[Scale, Scale, list[tuple[float, float, str]]]:
+    """Scales that hold every bin of every curve, with some room, and ticks (x, y, text) of both."""
     values = [one[key] for c in curves for one in c["bins"] for key in ("predicted", "realised")]
-    if not values:
-        return 0.0, 1.0
-    low, high = min(values), max(values)
+    low, high = min(values, default=0.0), max(values, default=1.0)
     room = 0.1 * (high - low) or 0.05
-    return round(max(0.0, low - room), 4), round(min(1.0, high + room), 4)
-
-
-def calibration_chart(curve: Mapping[str, Any], limits: tuple[float, float]) -> dict[str, Any]:
-    """Predicted share across, realised share up; on the dashed line the two are the same."""
-    across, up = Scale(*limits, LEFT, RIGHT), Scale(*limits, BOTTOM, TOP)
+    limits = round(max(0.0, low - room), 4), round(min(1.0, high + room), 4)
+    across, up = Scale(*limits, 50, 232), Scale(*limits, 156, 8)
     ticks = across.ticks(3)
     whole = all(abs(100 * value - round(100 * value)) < 1e-9 for value in ticks)
-    bins = []
-    for one in curve["bins"]:
-        tip = (
-            f"predicted {percent(one['predicted'])}, realised {percent(one['realised'])}\n"
-            f"{one['rows']:,} rows"
-        )
-        whisker = None
-        if one["low"] is not None and one["high"] is not None:
-            tip += f", interval {percent(one['low'])} to {percent(one['high'])}"
-            whisker = (up(one["low"]), up(one["high"]))
-        x, y = across(one["predicted"]), up(one["realised"])
-        bins.append({"x": x, "y": y, "whisker": whisker, "tip": tip})
-    return {
-        "ticks": [(across(v), up(v), percent(v, 0 if whole else 1)) for v in ticks],
-        "bins": bins,
-        "curve": " ".join(f"{one['x']:.1f},{one['y']:.1f}" for one in bins),
-        "strip": _strip_path(curve, across),
-    }
-
-
-def _strip_path(curve: Mapping[str, Any], across: Scale) -> str:
-    """How many rows have which prediction, as one path."""
-    counts = curve["counts"]
-    if not counts or curve["range"] is None or max(counts) <= 0:
-        return ""
-    low, high = curve["range"]
-    step = (high - low) / len(counts)
-    base, path = BOTTOM + STRIP + 3, ""
-    for place, count in enumerate(counts):
-        start, end = low + place * step, low + (place + 1) * step
-        left = across(start)
-        width = max(1.5, across(end) - left)
-        if count and end >= across.low and start <= across.high:
-            tall = max(1.0, STRIP * count / max(counts))
-            path += f"M{left:.1f} {base:.1f}v-{tall:.1f}h{width:.1f}v{tall:.1f}z"
-    return path
+    return across, up, [(across(v), up(v), percent(v, int(not whole))) for v in ticks]
 
 
 # Labels beside marks.
@@ -302,6 +205,7 @@ class Mark:
     text: str
     rank: int
     above: bool = False
+    point: Mapping[str, Any] | None = None
 
 
 def place_labels(
@@ -309,7 +213,8 @@ def place_labels(
 ) -> list[tuple[int, float, float, str]]:
     """Place as many names as fit, in the order of rank; none is nearer to another mark than its own."""
     taken: list[Box] = []
-    dots = [(m.x - m.radius, m.y - m.radius, m.x + m.radius, m.y + m.radius) for m in marks]
+    sizes = [mark.radius + 1 for mark in marks]
+    dots = [(m.x - r, m.y - r, m.x + r, m.y + r) for m, r in zip(marks, sizes, strict=True)]
     found: list[tuple[int, float, float, str]] = []
     for number in sorted(range(len(marks)), key=lambda i: marks[i].rank):
         mark = marks[number]
@@ -320,10 +225,8 @@ def place_labels(
             width = LETTER * size * len(mark.text)
             left = {"start": x, "middle": x - width / 2, "end": x - width}[anchor]
             box = (left - 1, y - 0.8 * size, left + width + 1, y + 0.25 * size)
-            inside = (
-                min(box[0] - room[0], box[1] - room[1], room[2] - box[2], room[3] - box[3]) >= 0
-            )
-            free = inside and all(_distance(box, one) > 0 for one in [*taken, *others])
+            edges = (box[0] - room[0], box[1] - room[1], room[2] - box[2], room[3] - box[3])
+            free = min(edges) >= 0 and all(_distance(box, one) > 0 for one in [*taken, *others])
             if free and all(_distance(box, dots[number]) <= _distance(box, o) for o in others):
                 taken.append(box)
                 found.append((number, x, y, anchor))
@@ -333,7 +236,7 @@ def place_labels(
 
 def _candidates(mark: Mark, size: float) -> list[tuple[float, float, str]]:
     """Right, left, above, below, then the corners, then further out."""
-    x, y, r = mark.x, mark.y, mark.radius + GAP
+    x, y, r = mark.x, mark.y, mark.radius + 1 + GAP
     middle = y + 0.35 * size
     near = [(x - r, y - 0.5 * r, "end"), (x, y - r, "middle")] if mark.above else []
     near += [

@@ -16,13 +16,13 @@ from numpy.typing import ArrayLike
 
 from mild.artifact import LoadedRouter, fingerprint
 from mild.artifact.files import check_free, replacing
-from mild.core.arrays import FloatArray
 from mild.data import OutcomeTable, duplicate_groups
 from mild.errors import DataFileError, InvalidInputError, listed
 from mild.evaluation.comparison import Comparison
 from mild.evaluation.evaluate import evaluate_costs
 from mild.evaluation.report import sections
-from mild.evaluation.tasks import TrainingQueryIndex, select_experts
+from mild.evaluation.tasks import TrainingQueryIndex
+from mild.metrics.rows import evaluated_costs
 
 SCHEMA = 1
 #: Name of a saved evaluation in a router's folder.
@@ -38,69 +38,63 @@ LISTED_PARAMS = (
 
 
 def build_document(
-    router: Any,
+    router: LoadedRouter,
     table: OutcomeTable | None,
     costs: ArrayLike,
     inputs: Any,
     *,
-    rows: ArrayLike | None = None,
     bundle: ArrayLike | None = None,
     group: str | None = None,
-    comparison: Comparison | Mapping[str, Any] | None = None,
+    comparison: Mapping[str, Any] | None = None,
     cost: Mapping[str, Any] | None = None,
     split: str | None = None,
-    settings: Mapping[str, str] | None = None,
     title: str = "Router report",
     confidence: float = 0.95,
     queries: int = 20,
     seed: int = 0,
 ) -> Document:
-    """Evaluate a router on rows whose outcomes are known.
+    """Evaluate a router on rows whose outcomes are known; the result is ready for JSON.
 
     Parameters
     ----------
-    router : LoadedRouter, or anything with ``expert_names``, ``predict`` and ``predict_proba``
-    table : OutcomeTable of the same experts, in any order; None if only costs are known
-    costs : (n_samples, n_experts) in the table's order of experts, or the router's without a table
-    inputs : (n_samples, n_features) features, or texts for a router that has text features
-    rows : numbers or mask of the rows to use; None for all
+    router : LoadedRouter
+    table : OutcomeTable of the router's experts (``with_experts``); None if only costs are known
+    costs : (n_samples, n_experts)
+    inputs : (n_samples, n_features) features
     bundle : (n_samples,) rows that count as one in the verdict's interval; None for equal queries
     group : column of the table for the section on groups; None for source, subject, ... if there
-    comparison : all methods on splits of the same table, to be included; itself or its ``as_dict()``
+    comparison : ``Comparison.as_dict()`` of methods on the same table, to be included
     cost : as in ``mild data describe``: words, beta, price_weight, latency_weight
     split : how the rows were chosen
-    settings : further entries of the list of settings
     confidence : of every interval
     queries : number of queries with the largest regret to show; 0 leaves all texts out
     seed : of the resampling
-
-    Returns
-    -------
-    dict that ``json.dumps(..., allow_nan=False)`` accepts
     """
     cost = dict(cost or {})
-    known: FloatArray = np.asarray(costs, dtype=np.float64)
     names = list(router.expert_names)
-    X = _features(router, inputs)
-    if table is not None:
-        table, known = _same_experts(names, table, known)
-    if len(known) != X.shape[0]:
+    X = inputs if hasattr(inputs, "tocsr") else np.asarray(inputs)
+    known = evaluated_costs(costs).astype(np.float64, copy=False)
+    if table is not None and table.expert_names != names:
         raise InvalidInputError(
-            f"costs and inputs must have as many rows; got {len(known)} and {X.shape[0]}.",
+            f"table must have the router's experts, {listed(names, 6)}; got "
+            f"{listed(table.expert_names, 6)}. Select them with with_experts.",
+            parameter="table",
+        )
+    if known.shape != (X.shape[0], len(names)):
+        raise InvalidInputError(
+            f"costs must have shape (n_samples, n_experts) = {(X.shape[0], len(names))}; got "
+            f"{known.shape}.",
             parameter="costs",
         )
     units = None if bundle is None else np.asarray(bundle)
     if units is None and table is not None and any(table.queries):
         units = duplicate_groups(table.queries)
-    if rows is not None:
-        index = np.arange(len(known))[np.asarray(rows)]
-        known, X = known[index], X[index]
-        table = None if table is None else table.take(index)
-        units = None if units is None else units[index]
     data_mark = fingerprint(X, known)
     table_mark = data_mark if table is None else table.fingerprint()
-    shares = router.predict_proba(X) if hasattr(router, "predict_proba") else None
-    routed = sections.routed_rows(names, known, router.predict(X), shares, table)
+    shares = router.predict_proba(X).astype(np.float64)
+    routed = sections.RoutedRows(names, known, router.predict(X), shares)
+    if table is not None:
+        routed = routed.with_table(table)
     found = evaluate_costs(
         routed.costs,
         routed.chosen,
@@ -122,9 +116,8 @@ def build_document(
             labels = [labels[i] for i in np.flatnonzero(found.rows)]
     constant = found.summary["constant_expert"]
     n = len(routed.costs)
-    metadata = getattr(router, "metadata", None) or {}
+    metadata = router.metadata or {}
     form, scale, strength = sections.reward_form(metadata)
-    beside = comparison.as_dict() if isinstance(comparison, Comparison) else comparison
     notes = metadata.get("notes") or {}
     fitted_on = {part["fingerprint"] for part in (metadata.get("data"), notes.get("table")) if part}
     return _header("evaluation", title, names, cost) | {
@@ -146,23 +139,19 @@ def build_document(
         "frontier": sections.frontier(
             routed,
             sections.operating_points(router, X, routed, cost),
-            sections.method_points(beside, names, cost),
+            sections.method_points(comparison, names, cost),
         ),
         "calibration": sections.calibration(routed, form, scale, confidence, units, strength),
         "groups": None
         if column is None or labels is None
         else sections.groups(routed, column, labels, constant, confidence),
         "regrets": sections.regrets(routed, queries, labels),
-        "comparison": None if beside is None else dict(beside),
+        "comparison": comparison,
         "same_data_as_fit": not {data_mark, table_mark}.isdisjoint(fitted_on),
         "seen_in_fit": _seen_in_fit(router, table),
         "router": _router_entries(router),
         "data": _data_entries(names, table, n, table_mark, cost.get("words"), split),
-        "settings": [
-            ["confidence", f"{confidence * 100:g} %"],
-            ["seed", str(seed)],
-            *([key, str(value)] for key, value in (settings or {}).items()),
-        ],
+        "settings": [["confidence", f"{confidence * 100:g} %"], ["seed", str(seed)]],
     }
 
 
@@ -299,50 +288,18 @@ def _without_nan(fields: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _features(router: Any, inputs: Any) -> Any:
-    """Features as they are, or made from texts by the router's own step."""
-    texts = isinstance(inputs, (list, tuple)) and len(inputs) > 0 and isinstance(inputs[0], str)
-    if not texts:
-        return inputs if hasattr(inputs, "tocsr") else np.asarray(inputs)
-    step = getattr(router, "text", None)
-    if step is None:
-        raise InvalidInputError(
-            "inputs must be numbers: this router has no text features; it was fitted on "
-            f"{getattr(router, 'n_features', 'its own')} of them.",
-            parameter="inputs",
-        )
-    return step.transform(inputs)
-
-
-def _same_experts(
-    names: Sequence[str], table: OutcomeTable, costs: FloatArray
-) -> tuple[OutcomeTable, FloatArray]:
-    """The table and its costs in the router's order of experts; further experts are refused."""
-    unknown = [name for name in table.expert_names if name not in names]
-    if unknown and set(names) <= set(table.expert_names):
-        raise InvalidInputError(
-            f"the table must have the experts that the router was trained on and no others; the router "
-            f"does not know {listed(unknown, 3)}. Select its experts with --experts, experts=...",
-            parameter="table",
-        )
-    same = select_experts(table, names)
-    return same, costs[:, [table.expert_names.index(name) for name in names]]
-
-
-def _seen_in_fit(router: Any, table: OutcomeTable | None) -> dict[str, int] | None:
+def _seen_in_fit(router: LoadedRouter, table: OutcomeTable | None) -> dict[str, int] | None:
     """How many of the queries the router was fitted on, if that is recorded."""
-    if table is None or not isinstance(router, LoadedRouter):
-        return None
     index = TrainingQueryIndex.by(router)
-    if index is None:
+    if table is None or index is None:
         return None
     found = index.overlap(table)
     return {"queries": found.seen, "checked": found.checked}
 
 
-def _router_entries(router: Any) -> list[list[str]]:
+def _router_entries(router: LoadedRouter) -> list[list[str]]:
     """Kind, parameters, margins and history of a router."""
-    metadata: Mapping[str, Any] = getattr(router, "metadata", None) or {}
+    metadata: Mapping[str, Any] = router.metadata or {}
     estimator = metadata.get("estimator") or {}
     params = estimator.get("params") or {}
     inner = params.get("estimator")
@@ -350,29 +307,23 @@ def _router_entries(router: Any) -> list[list[str]]:
         params = {**(inner.get("params") or {}), **params}
     if isinstance(params.get("cv"), (list, tuple)):
         params = {**params, "cv": f"{len(params['cv'])} folds"}
-    policy = getattr(router, "policy", None)
-    kind = metadata.get("kind") or type(policy or router).__name__
     # Margins are those of the policy that decides in the end.
+    policy: Any = router.policy
     while policy is not None and not hasattr(policy, "decoder"):
         policy = getattr(policy, "inner", None) or getattr(policy, "final", None)
-    margins = None
-    if policy is not None:
-        margins = dict(zip(router.expert_names, map(float, policy.decoder.margins), strict=False))
-    data = metadata.get("data")
-    fitted_on = None
-    if isinstance(data, Mapping):
-        mark = str(data.get("fingerprint", ""))[:16]
-        fitted_on = f"{data.get('rows', 0):,} rows, fingerprint {mark}…"
+    margins = None if policy is None else map(float, policy.decoder.margins)
+    data = metadata.get("data") or {}
+    mark = f"{data.get('rows', 0):,} rows, fingerprint {str(data.get('fingerprint', ''))[:16]}…"
     entries: dict[str, Any] = {
-        "kind": kind,
+        "kind": metadata.get("kind") or type(router.policy).__name__,
         "fitted as": estimator.get("class"),
         "family found": estimator.get("best_family"),
         **{f"found: {key}": value for key, value in (estimator.get("best_params") or {}).items()},
         **{key: params[key] for key in LISTED_PARAMS if params.get(key) is not None},
-        "margins in use": margins,
-        "features": getattr(router, "n_features", None),
-        "text features": getattr(getattr(router, "text", None), "kind", None),
-        "fitted on": fitted_on,
+        "margins in use": margins and dict(zip(router.expert_names, margins, strict=False)),
+        "features": router.n_features,
+        "text features": None if router.text is None else router.text.kind,
+        "fitted on": mark if data else None,
         "written": metadata.get("created"),
         "by mild": metadata.get("mild_version"),
     }

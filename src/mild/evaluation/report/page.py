@@ -19,8 +19,7 @@ from markupsafe import Markup
 from mild.artifact.files import check_free
 from mild.errors import DataFileError, InvalidInputError
 from mild.evaluation.report.charts import (
-    calibration_chart,
-    common_range,
+    calibration_scales,
     forest,
     frontier_charts,
     percent,
@@ -133,10 +132,7 @@ def _page(document: dict[str, Any]) -> str:
         else None,
         "calibration": _calibration(document) if document.get("calibration") else None,
         "regrets": document.get("regrets"),
-        "methods": {
-            **forest([one["minus_constant"] for one in compared], 4),
-            "compared": compared,
-        }
+        "methods": {**forest([one["minus_constant"] for one in compared], 4), "compared": compared}
         if comparison
         else None,
         "settings": True,
@@ -229,23 +225,19 @@ def _shares(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _calibration(document: Mapping[str, Any]) -> dict[str, Any]:
-    """One reliability curve per expert, for the experts that are asked, or should be, most."""
+    """Reliability curves of the experts that are asked, or should be, most."""
     names, figures = document["experts"], document["figures"]
-    curves = document["calibration"]["experts"]
-    known = [k for k in range(len(names)) if curves[k]["bins"]]
-    known.sort(key=lambda k: (-figures["shares"][k] - figures["oracle_shares"][k], k))
-    limits = common_range([curves[k] for k in known])
-    return {
-        "shown": MAX_CURVES if len(known) > MAX_CURVES else None,
-        "curves": [
-            {
-                "expert": names[k],
-                "error": f"{100 * curves[k]['error']:.2g}",
-                "chart": calibration_chart(curves[k], limits),
-            }
-            for k in known[:MAX_CURVES]
-        ],
-    }
+    curves = [
+        {"expert": name, "weight": figures["shares"][k] + figures["oracle_shares"][k], **curve}
+        for k, (name, curve) in enumerate(
+            zip(names, document["calibration"]["experts"], strict=True)
+        )
+        if curve["bins"]
+    ]
+    curves.sort(key=lambda curve: -curve["weight"])
+    across, up, ticks = calibration_scales(curves)
+    shown = MAX_CURVES if len(curves) > MAX_CURVES else None
+    return {"shown": shown, "curves": curves[:shown], "across": across, "up": up, "ticks": ticks}
 
 
 def _checksum(content: str) -> str:

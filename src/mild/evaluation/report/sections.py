@@ -10,22 +10,13 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from mild.core.arrays import BoolArray, FloatArray, IntArray, check_choices
+from mild import metrics
+from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.costs import ALL_REWARDS, rewards
 from mild.core.decisions import argmax_last
 from mild.data import OutcomeTable, duplicate_groups
-from mild.errors import InvalidInputError, UnsupportedError, check_option
-from mild.metrics import (
-    best_constant,
-    chosen_costs,
-    clustered_rows,
-    expert_shares,
-    linearised_rows,
-    simultaneous_intervals,
-)
-from mild.metrics.rows import evaluated_costs
+from mild.errors import UnsupportedError, check_option
 
 Point = Mapping[str, Any]
 
@@ -53,6 +44,12 @@ class RoutedRows:
         asking: FloatArray = np.round(self.costs - (1 - self.scores), 12)
         return asking if np.nan_to_num(asking).any() else None
 
+    def with_table(self, table: OutcomeTable) -> RoutedRows:
+        """The same with the queries, scores, prices and latencies of a table."""
+        queries = table.queries if any(table.queries) else None
+        scores, prices, latencies = table.scores, table.prices, table.latencies
+        return replace(self, queries=queries, scores=scores, prices=prices, latencies=latencies)
+
     def take(self, rows: BoolArray) -> RoutedRows:
         """The rows of a mask."""
         picked: dict[str, Any] = {
@@ -77,46 +74,8 @@ class RoutedRows:
             "dollars": mean(self.prices, 1000),
             "seconds": mean(self.latencies),
             "asking": mean(self.asking),
-            "shares": expert_shares(chosen, len(self.expert_names)).tolist(),
+            "shares": metrics.expert_shares(chosen, len(self.expert_names)).tolist(),
         }
-
-
-def routed_rows(
-    expert_names: Sequence[str],
-    costs: ArrayLike,
-    chosen: ArrayLike,
-    probabilities: ArrayLike | None = None,
-    table: OutcomeTable | None = None,
-) -> RoutedRows:
-    """Check that all arguments have the same rows and experts, and combine them."""
-    known = evaluated_costs(costs).astype(np.float64, copy=False)
-    names = list(expert_names)
-    if known.shape[1] != len(names):
-        raise InvalidInputError(
-            f"costs must have one column per expert, {len(names)}; got {known.shape[1]}.",
-            parameter="costs",
-        )
-    shares = None if probabilities is None else np.asarray(probabilities, dtype=np.float64)
-    if shares is not None and shares.shape != known.shape:
-        raise InvalidInputError(
-            f"probabilities must have shape (n_samples, n_experts) = {known.shape}; got {shares.shape}.",
-            parameter="probabilities",
-        )
-    rows = RoutedRows(names, known, check_choices(chosen, *known.shape), shares)
-    if table is None:
-        return rows
-    if table.rows != len(known):
-        raise InvalidInputError(
-            f"table and costs must have as many rows; got {table.rows} and {len(known)}.",
-            parameter="costs",
-        )
-    return replace(
-        rows,
-        queries=table.queries if any(table.queries) else None,
-        scores=table.scores,
-        prices=table.prices,
-        latencies=table.latencies,
-    )
 
 
 def _mean_known(values: FloatArray) -> float | None:
@@ -139,9 +98,7 @@ ASKING_STEPS = 10.0 ** np.linspace(-1.0, 1.0, 21)
 
 
 def frontier(
-    rows: RoutedRows,
-    sweep: Sequence[tuple[str, IntArray]] = (),
-    methods: Sequence[Point] = (),
+    rows: RoutedRows, sweep: Sequence[tuple[str, IntArray]] = (), methods: Sequence[Point] = ()
 ) -> dict[str, Any]:
     """Points of price and quality, and which of them no other point beats in both."""
     keys = ("cost", "quality", "dollars", "seconds", "asking", "shares")
@@ -192,13 +149,11 @@ def operating_points(
     steps = DOLLAR_STEPS / prices.max() if values is rows.prices else ASKING_STEPS
     weights = [0.0, *steps.tolist()]
     try:
-        if not hasattr(router, "with_prices"):
-            raise UnsupportedError("this router has no prices.")
         choices = [router.with_prices(price_weight=weight).predict(X) for weight in weights]
     except UnsupportedError:
         try:
             expected = router.expected_costs(X)
-        except (UnsupportedError, AttributeError):
+        except UnsupportedError:
             return []
         choices = [argmax_last(-(expected + (weight - fitted) * prices)) for weight in weights]
     points: list[tuple[str, IntArray]] = []
@@ -327,7 +282,7 @@ def groups(
     queries count once.
     """
     labels = np.array(["not said" if value is None else str(value) for value in values])
-    both = np.column_stack([chosen_costs(rows.costs, rows.chosen), rows.costs[:, constant]])
+    both = np.column_stack([metrics.chosen_costs(rows.costs, rows.chosen), rows.costs[:, constant]])
     names, place = np.unique(labels, return_inverse=True)
     known = ~np.isnan(both)
     sizes = np.array([known[place == g].sum(axis=0).min() for g in range(len(names))])
@@ -356,15 +311,15 @@ def groups(
 def _group(
     rows: RoutedRows, name: str, index: IntArray, both: FloatArray, confidence: float
 ) -> dict[str, Any]:
-    level = linearised_rows(both)
+    level = metrics.linearised_rows(both)
     difference: FloatArray = level[:, :1] - level[:, 1:]
     if rows.queries is not None:
         equal = duplicate_groups([rows.queries[i] for i in index])
-        clustered = clustered_rows(difference, equal)
+        clustered = metrics.clustered_rows(difference, equal)
         # One query, however often it is there, has no variance.
         difference = clustered if len(clustered) > 1 else difference
     draws = max(20_000, int(np.ceil(20 / (1 - confidence))))
-    found = simultaneous_intervals(difference, confidence, 0, n_draws=draws)
+    found = metrics.simultaneous_intervals(difference, confidence, 0, n_draws=draws)
     asked = np.bincount(rows.chosen[index], minlength=len(rows.expert_names))
     return {
         "name": name,
@@ -374,7 +329,7 @@ def _group(
         "high": float(found.high[0]),
         "router": float(level[:, 0].mean()),
         "constant": float(level[:, 1].mean()),
-        "expert": rows.expert_names[best_constant(rows.costs[index]).expert],
+        "expert": rows.expert_names[metrics.best_constant(rows.costs[index]).expert],
         "asked": rows.expert_names[int(asked.argmax())],
         "share": float(asked.max() / len(index)),
     }
@@ -479,12 +434,7 @@ def _curve(
     low, high = float(predicted.min()), float(predicted.max())
     counts, _ = np.histogram(predicted, HISTOGRAM_BARS, (low, high if high > low else low + 1e-9))
     gaps = [one["rows"] * abs(one["predicted"] - one["realised"]) for one in bins]
-    return {
-        "bins": bins,
-        "error": sum(gaps) / n,
-        "counts": counts.tolist(),
-        "range": [low, high],
-    }
+    return {"bins": bins, "error": sum(gaps) / n, "counts": counts.tolist(), "range": [low, high]}
 
 
 def _bin(
@@ -526,7 +476,7 @@ def regrets(rows: RoutedRows, most: int, labels: Sequence[Any] | None = None) ->
     text that is in several rows is shown once.
     """
     names, chosen, shares = rows.expert_names, rows.chosen, rows.probabilities
-    paid = chosen_costs(rows.costs, chosen)
+    paid = metrics.chosen_costs(rows.costs, chosen)
     best = np.nanargmin(rows.costs, axis=1)
     regret = np.nan_to_num(paid - np.nanmin(rows.costs, axis=1))
     # Costs are sums of decimals: less than this is rounding.
