@@ -174,7 +174,7 @@ def _costs(found: Comparison, row: Row) -> list[str]:
 
 
 def _asking(found: Comparison) -> dict[str, Callable[[Row], str]]:
-    from mild.evaluation.evaluate import minority_recall
+    from mild.evaluation.tasks import minority_recall
 
     return {
         "largest share": lambda row: percent(float(row.shares.max())),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +11,8 @@ from mild.cli import options as o
 from mild.cli.console import emit, note, progress_bar
 
 if TYPE_CHECKING:
-    from mild.evaluation.demo.run import DemoResults, DemoSettings
+    from mild.evaluation.demo.run import DemoSettings
+    from mild.evaluation.demo.tables import Draw
 
 __all__ = ["demo"]
 
@@ -70,26 +70,25 @@ def demo(
 
     settings = _settings(seeds, setup, experts, cost, quick, jobs)
     check_folder(out)
-    draws = not no_figure and _has_matplotlib()
+    figures = {} if no_figure else _figures()
     with progress_bar("demo") as progress:
         results = run_demo(settings, progress)
-    document = results.document
-    written = write_results(document, out, _figures(results) if draws else None)
-    for sentence, cells in document["warnings"].items():
+    written = write_results(results, out, figures)
+    for sentence, cells in results.document["warnings"].items():
         note(f"in {cells} cell(s): {sentence}", "warning")
 
     def show() -> None:
         from rich.console import Console
 
         console = Console()
-        for part in render(document, console.width):
+        for part in render(results, console.width):
             console.print(part)
         names = ", ".join(path.name for path in written)
         typer.echo(
-            f"\nSaved in {out}: {names}. {document['seconds']:.0f} s with {settings.jobs} job(s)."
+            f"\nSaved in {out}: {names}. {results.document['seconds']:.0f} s with {settings.jobs} job(s)."
         )
 
-    emit(document, as_json, show)
+    emit(results.document, as_json, show)
 
 
 def _settings(
@@ -111,24 +110,14 @@ def _settings(
     )
 
 
-def _has_matplotlib() -> bool:
-    """Whether figures can be drawn; prints a warning if matplotlib is missing."""
+def _figures() -> dict[str, Draw]:
+    """Figures to draw; none, with a warning, if matplotlib is missing."""
     from mild.errors import MissingExtraError
-    from mild.evaluation.demo.figures import check_matplotlib
+    from mild.evaluation.demo.figures import check_matplotlib, draw_overview, draw_pictures
 
     try:
         check_matplotlib()
     except MissingExtraError as error:
         note(str(error), "warning")
-        return False
-    return True
-
-
-def _figures(results: DemoResults) -> dict[str, Callable[[Path], None]]:
-    """Functions that draw each figure into a file."""
-    from mild.evaluation.demo.figures import draw_overview, draw_pictures
-
-    return {
-        "overview.png": lambda path: draw_overview(results.document, path),
-        "pictures.png": lambda path: draw_pictures(results.line, results.plane, path),
-    }
+        return {}
+    return {"overview.png": draw_overview, "pictures.png": draw_pictures}

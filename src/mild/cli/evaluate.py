@@ -68,9 +68,8 @@ def _on_outcomes(
     seed: int,
     folder: Path | None,
 ) -> dict[str, Any]:
-    from mild.evaluation.evaluate import evaluate_choices
     from mild.evaluation.report import EVALUATION_FILE, build_document, write_document
-    from mild.evaluation.tasks import contents
+    from mild.evaluation.tasks import contents, evaluate_choices
 
     saved, task = read_task(saved, source)
     X = saved.features(contents(task, saved.text))

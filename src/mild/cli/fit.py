@@ -345,7 +345,7 @@ def _saved_facts(folder: Path, saved: Any) -> dict[str, Any]:
 def _described(folder: Path, task: Task, fitted: Any, seed: int) -> dict[str, Any]:
     """A saved router, and its figures on the training data."""
     from mild.artifact import load
-    from mild.evaluation.evaluate import evaluate_choices
+    from mild.evaluation.tasks import evaluate_choices
 
     saved = load(folder)
     report = evaluate_choices(task, saved.predict(fitted.features), seed=seed).as_dict()

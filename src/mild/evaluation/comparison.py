@@ -227,8 +227,8 @@ class Row:
     difference: tuple[float, float, float] | None
     seconds: float  # mean time to fit and decide
     found: list[dict[str, Any]]  # parameters that its search found, per split
-    rows: int  # rows compared over all splits, and distinct queries or groups among them
-    units: int
+    rows: int  # rows compared over all splits
+    units: int  # distinct queries or groups among them
     identical: bool  # whether it made the best constant's choices throughout
 
     @property
@@ -285,11 +285,11 @@ class Comparison:
     oracle: float  # mean cost of the cheapest expert of every test row
     # (n_experts,) how often each expert is the cheapest, ties to the lowest index
     oracle_shares: FloatArray
-    n_rows: int  # rows in all, and per split on average
-    n_train: float
+    n_rows: int  # rows in all
+    n_train: float  # rows per split, on average
     n_test: float
-    n_splits: int  # of the intervals, which hold for all methods at once
-    confidence: float
+    n_splits: int
+    confidence: float  # of the intervals, which hold for all methods at once
     left_out: tuple[str, ...] = ()  # methods whose package is missing
     dropped: int = 0  # test rows left out because their text is in the training rows
     # which test rows were left out because an expert was not asked, in a sentence; or None

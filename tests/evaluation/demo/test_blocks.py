@@ -19,7 +19,7 @@ def make_cells(right: dict[str, float], default: float = 0.5, repeats: int = 2) 
     cells = []
     for seed in range(repeats):
         choices = {}
-        for place, (key, _, _) in enumerate(METHODS):
+        for place, (key, *_) in enumerate(METHODS):
             if key == "label":
                 continue
             share = 1.0 if key == "oracle" else right.get(key, default)

@@ -17,8 +17,8 @@ def png_size(path) -> tuple[int, int]:
 
 
 def test_figures_are_png_files_of_a_readable_size(small_results, tmp_path):
-    draw_overview(small_results.document, tmp_path / "overview.png")
-    draw_pictures(small_results.line, small_results.plane, tmp_path / "pictures.png")
+    draw_overview(small_results, tmp_path / "overview.png")
+    draw_pictures(small_results, tmp_path / "pictures.png")
     for name in ("overview.png", "pictures.png"):
         width, height = png_size(tmp_path / name)
         assert 800 <= width <= 3000
@@ -27,7 +27,7 @@ def test_figures_are_png_files_of_a_readable_size(small_results, tmp_path):
 
 def test_drawing_leaves_matplotlib_s_global_state_alone(small_results, tmp_path):
     sys.modules.pop("matplotlib.pyplot", None)
-    draw_pictures(small_results.line, small_results.plane, tmp_path / "pictures.png")
+    draw_pictures(small_results, tmp_path / "pictures.png")
     assert "matplotlib.pyplot" not in sys.modules
 
 

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from demo_cases import row_of
+from mild.evaluation.demo.run import DemoResults
 from mild.evaluation.demo.tables import render
 
 
@@ -20,7 +21,7 @@ def document(small_results):
 
 def shown(document, width: int) -> list[str]:
     console = Console(width=width, file=io.StringIO())
-    for part in render(document, width):
+    for part in render(DemoResults(document, None, None), width):
         console.print(part)
     return console.file.getvalue().splitlines()
 

@@ -8,9 +8,15 @@ from mild.data import outcome_costs
 from mild.data.splits import random_splits
 from mild.errors import DataFileError, InvalidInputError
 from mild.evaluation.comparison import chosen_methods, compare, matrix_inputs
-from mild.evaluation.evaluate import evaluate_choices
 from mild.evaluation.report import build_document, comparison_document, render
-from mild.evaluation.tasks import CostTerms, fit_task, make_task, save_task, with_experts
+from mild.evaluation.tasks import (
+    CostTerms,
+    evaluate_choices,
+    fit_task,
+    make_task,
+    save_task,
+    with_experts,
+)
 from mild.features import make_features
 from mild.policies import ConstantPolicy
 from mild.routers.constant import ConstantRouter

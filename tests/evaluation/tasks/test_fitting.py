@@ -10,11 +10,11 @@ from sklearn.preprocessing import StandardScaler
 
 from mild.artifact import load, save
 from mild.data import read_outcomes
-from mild.evaluation.evaluate import evaluate_choices
 from mild.evaluation.tasks import (
     CostTerms,
     TrainingQueryIndex,
     asking_prices,
+    evaluate_choices,
     fit_task,
     make_step,
     make_task,

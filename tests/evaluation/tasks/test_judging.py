@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from mild.data import read_outcomes
-from mild.evaluation.evaluate import evaluate_choices, minority_recall
-from mild.evaluation.tasks import CostTerms, make_task
+from mild.evaluation.tasks import CostTerms, evaluate_choices, make_task, minority_recall
 from mild.metrics import paired_interval
 from outcome_cases import make_columns
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,10 +47,9 @@ class Picture:
     data: datasets.RoutingData  # the sample that was trained on
     grid: FloatArray  # (n_grid, n_features) points
     best: IntArray  # (n_grid,) expert of least expected cost
-    best_loss: float  # expected cost of the best choices and of the best constant
-    constant_loss: float
-    # label, choices on the grid, expected cost, and share of the inputs with the best expert, of
-    # every router
+    best_loss: float  # expected cost of the best choices
+    constant_loss: float  # expected cost of the best constant
+    # label, choices on the grid, expected cost, and share of the inputs with the best expert
     learned: tuple[tuple[str, IntArray, float, float], ...]
 
     @property
@@ -154,9 +153,9 @@ def _figure(width: float, height: float) -> Any:
     return figure
 
 
-def draw_overview(document: Mapping[str, Any], path: Path) -> None:
+def draw_overview(results: Any, path: Path) -> None:
     """Difference to TDEF of every method in every block, with its interval."""
-    settings, blocks = document["settings"], document["blocks"]
+    settings, blocks = results.document["settings"], results.document["blocks"]
     setups = settings["setups"]
     lines = [(experts, cost) for experts in settings["experts"] for cost in settings["costs"]]
     figure = _figure(2.0 + 2.9 * len(setups), 1.5 + 2.75 * len(lines))
@@ -190,12 +189,12 @@ def draw_overview(document: Mapping[str, Any], path: Path) -> None:
     figure.savefig(path, dpi=130, format="png")
 
 
-def draw_pictures(line: Picture, plane: Picture, path: Path) -> None:
+def draw_pictures(results: Any, path: Path) -> None:
     """The line on the left, the plane on the right: best and learned regions."""
     figure = _figure(15.0, 7.6)
     left, right = figure.subfigures(1, 2, width_ratios=(1, 1.02))
-    _draw_line(left, line)
-    _draw_plane(right, plane)
+    _draw_line(left, results.line)
+    _draw_plane(right, results.plane)
     figure.savefig(path, dpi=130, format="png")
 
 

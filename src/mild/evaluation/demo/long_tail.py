@@ -40,13 +40,12 @@ METHODS: tuple[tuple[str, dict[str, Any], str], ...] = (
 class TailCase:
     """The data of a case, and how strengths are searched on it."""
 
-    n_experts: int = 20  # of ``mild.data.datasets.domains``; ``n_rows`` are trained on
-    n_rows: int = 400
-    separation: float = 4.0
+    n_experts: int = 20
+    n_rows: int = 400  # rows to train on
+    separation: float = 4.0  # of the domains
     draws: int = 20  # repetitions, with random states 0, 1, ...
-    # strengths, and folds of the cross-validation that chooses among them
     alphas: tuple[float, ...] = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
-    n_folds: int = 5
+    n_folds: int = 5  # of the cross-validation that chooses the strength
 
 
 def run_case(case: TailCase, confidence: float = 0.95, jobs: int = 1) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ A cell is one scenario, one type of cost and one split; a block is all splits of
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import os
 import platform
 import sys
@@ -15,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -73,24 +74,29 @@ PAIRS = (
 )
 _THEORY = "others rewards, theory margins from best counts"
 _TUNED = "others rewards; margin ratios, powers of best counts and a bias searched"
-#: Key, label and description of every method, in the order of the tables.
-METHODS = (
-    ("tdef", "TDEF", "complement rewards, all margins 1"),
-    ("mild_uniform", "MILD uniform", "others rewards, equal margins: both rules agree"),
-    ("mild_theory_argmax", "MILD theory, argmax", f"{_THEORY}; the paper's rule"),
-    ("mild_theory_stationary", "MILD theory, stationary", f"{_THEORY}; our rule"),
-    ("mild_tuned_argmax", "MILD tuned, argmax", f"{_TUNED} for argmax"),
-    ("mild_tuned_stationary", "MILD tuned, stationary", f"{_TUNED} for our rule"),
-    ("mild_contrast", "MILD contrast (ours)", "contrast rewards, equal margins"),
-    ("ce", "CE", "cross-entropy on the cheapest expert"),
-    ("cwce", "CWCE", "CE, weighted by inverse frequency"),
-    ("ldam", "LDAM", "label-distribution-aware margins"),
-    ("regression", "cost regression", "predicts every cost, takes the least"),
-    ("knn", "kNN", "mean costs of the nearest rows"),
-    ("label", "true label only", "cheapest expert of the row's true class"),
-    ("constant", "best constant", "the expert that is cheapest in training"),
-    ("oracle", "oracle", "cheapest expert of every test row"),
-)
+_UNIFORM = {"loss": "mild", "margins": "uniform"}
+#: Key, label and description of every method, in the order of the tables, and its linear router if it
+#: is one with a searched strength.
+METHODS: tuple[tuple[str, str, str, dict[str, Any] | None], ...] = (
+    ("tdef", "TDEF", "complement rewards, all margins 1", {"loss": "tdef"}),
+    ("mild_uniform", "MILD uniform", "others rewards, equal margins: both rules agree", _UNIFORM),
+    ("mild_theory_argmax", "MILD theory, argmax", f"{_THEORY}; the paper's rule",
+     {"loss": "mild", "counts": "best", "decision": "argmax"}),
+    ("mild_theory_stationary", "MILD theory, stationary", f"{_THEORY}; our rule",
+     {"loss": "mild", "counts": "best", "decision": "stationary"}),
+    ("mild_tuned_argmax", "MILD tuned, argmax", f"{_TUNED} for argmax", None),
+    ("mild_tuned_stationary", "MILD tuned, stationary", f"{_TUNED} for our rule", None),
+    ("mild_contrast", "MILD contrast (ours)", "contrast rewards, equal margins",
+     {**_UNIFORM, "rewards": "contrast"}),
+    ("ce", "CE", "cross-entropy on the cheapest expert", {"loss": "ce"}),
+    ("cwce", "CWCE", "CE, weighted by inverse frequency", {"loss": "cwce"}),
+    ("ldam", "LDAM", "label-distribution-aware margins", {"loss": "ldam"}),
+    ("regression", "cost regression", "predicts every cost, takes the least", None),
+    ("knn", "kNN", "mean costs of the nearest rows", None),
+    ("label", "true label only", "cheapest expert of the row's true class", None),
+    ("constant", "best constant", "the expert that is cheapest in training", None),
+    ("oracle", "oracle", "cheapest expert of every test row", None),
+)  # fmt: skip
 _NAMES = {"setups": tuple(datasets.SETUPS), "experts": datasets.EXPERTS, "costs": datasets.COSTS}
 
 
@@ -215,11 +221,9 @@ def run_demo(settings: DemoSettings, progress: Progress | None = None) -> DemoRe
         "plane": plane.as_dict(),
     }
     versions = {"python": platform.python_version(), "mild": mild.__version__}
-    for name in ("numpy", "scipy", "scikit-learn", "joblib", "matplotlib"):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "not installed"
+    versions |= {name: version(name) for name in ("numpy", "scipy", "scikit-learn", "joblib")}
+    has_matplotlib = importlib.util.find_spec("matplotlib") is not None
+    versions["matplotlib"] = version("matplotlib") if has_matplotlib else "not installed"
     document = {
         "schema": SCHEMA,
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -243,7 +247,7 @@ def run_demo(settings: DemoSettings, progress: Progress | None = None) -> DemoRe
         },
         "methods": [
             {"key": key, "label": label, "what": what, "compete": key != "oracle"}
-            for key, label, what in METHODS
+            for key, label, what, _ in METHODS
         ],
         "caption": caption(asdict(settings)),
         "findings": findings(found),
@@ -275,10 +279,8 @@ def run_cells(scenario: Scenario, settings: DemoSettings) -> list[Cell]:
             halves, gamma = data.halves(random_state=seed), REGION_GAMMA
             problems = [("error", *halves, 1.0)]
         else:
-            digits, gamma = (
-                datasets.digits_scenario(setup, experts, random_state=seed),
-                DIGITS_GAMMA,
-            )
+            digits = datasets.digits_scenario(setup, experts, random_state=seed)
+            gamma = DIGITS_GAMMA
             priced = [(cost, digits.with_cost(cost)) for cost in settings.costs]
             problems = [(cost, one.train, one.test, one.largest_cost) for cost, one in priced]
         features = radial_features(problems[0][1].X, gamma)
@@ -313,34 +315,24 @@ def run_methods(
     ridge = {"alpha": [len(train.X) * alpha for alpha in alphas]}
     neighbours = {"n_neighbors": list(settings.neighbours)}
 
-    def tuned(context: Context, decision: str) -> Any:
+    def tuned(decision: str) -> Callable[[Context], Any]:
         # The strength is the one that was best at the theory's margins.
         alpha = result[f"mild_theory_{decision}"].found["alpha"]
-        search = linear_search("mild", [alpha], factors, counts="reward", decision=decision)
-        return search(context)
+        return linear_search("mild", [alpha], factors, counts="reward", decision=decision)
 
     builders: dict[str, Callable[[Context], Any]] = {
-        "tdef": linear_search("tdef", alphas),
-        "mild_uniform": linear_search("mild", alphas, margins="uniform"),
-        "mild_theory_argmax": linear_search("mild", alphas, counts="best", decision="argmax"),
-        "mild_theory_stationary": linear_search(
-            "mild", alphas, counts="best", decision="stationary"
-        ),
-        "mild_tuned_argmax": lambda context: tuned(context, "argmax"),
-        "mild_tuned_stationary": lambda context: tuned(context, "stationary"),
-        "mild_contrast": linear_search("mild", alphas, rewards="contrast", margins="uniform"),
-        "ce": linear_search("ce", alphas),
-        "cwce": linear_search("cwce", alphas),
-        "ldam": linear_search("ldam", alphas),
+        "mild_tuned_argmax": lambda context: tuned("argmax")(context),
+        "mild_tuned_stationary": lambda context: tuned("stationary")(context),
         "regression": lambda context: GridSearchCV(CostRegressionRouter(), ridge, cv=context.folds),
         "knn": lambda context: GridSearchCV(KNNRouter(), neighbours, cv=context.folds),
         "constant": lambda context: ConstantRouter(),
     }
-    for key, label, what in METHODS:
+    for key, label, what, linear in METHODS:
         if key == "oracle":
             result[key] = Choices(cheapest(test.costs), {}, 0.0)
         elif key != "label":
-            method = Method(key, label, what, builders[key])
+            build = builders[key] if linear is None else linear_search(alphas=alphas, **linear)
+            method = Method(key, label, what, build)
             result[key] = run_method(method, context, train.X, train.costs, test.X)
             result[key].found.pop("family", None)
         elif by_label:
@@ -383,7 +375,7 @@ def gather(cells: Sequence[Cell], confidence: float) -> dict[str, Any]:
     best = {key for key in ranked if same(ranked[0], key)}
     if not all(beats(ranked[0], key) for key in ranked if key not in best):
         best = set()
-    labels = {key: label for key, label, _ in METHODS}
+    labels = {key: label for key, label, _, _ in METHODS}
     rows = []
     for key in methods:
         own = [one.choices[key] for one in results]

@@ -33,6 +33,8 @@ TUNED = "mild_tuned_stationary"
 THEORY = ("mild_theory_argmax", "mild_theory_stationary")
 
 Block = Mapping[str, Any]
+#: Writes the results of ``run_demo`` to a file.
+Draw = Callable[[Any, Path], None]
 
 
 def verdict_of(interval: Mapping[str, float] | None) -> str:
@@ -134,8 +136,9 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def render(document: Mapping[str, Any], width: int) -> Iterator[RenderableType]:
+def render(results: Any, width: int) -> Iterator[RenderableType]:
     """Everything that the terminal shows, for ``width`` columns."""
+    document = results.document
     groups = [
         list(group)
         for _, group in groupby(
@@ -240,27 +243,18 @@ def check_folder(folder: Path) -> None:
         raise DataFileError(f"the output folder must be writable; {folder} is not.")
 
 
-def write_results(
-    document: Mapping[str, Any],
-    folder: Path,
-    draw: Mapping[str, Callable[[Path], None]] | None = None,
-) -> list[Path]:
+def write_results(results: Any, folder: Path, draw: Mapping[str, Draw] | None = None) -> list[Path]:
     """Write JSON, CSV and the figures in ``draw``; each file appears whole or not at all.
 
     Files of an earlier demo that this one does not write are removed.
     """
     check_folder(folder)
-    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    writers: dict[str, Callable[[Path], Any]] = {
-        "results.json": lambda path: path.write_text(text, encoding="utf-8"),
-        "results.csv": lambda path: _write_csv(document, path),
-        **(draw or {}),
-    }
+    writers = {"results.json": _write_json, "results.csv": _write_csv, **(draw or {})}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, write in writers.items():
             with replacing(folder / name) as file:
-                write(Path(file.name))
+                write(results, Path(file.name))
         for name in FILES:
             stale = [] if name in writers else [folder / name]
             for path in (*stale, *left_behind(folder / name)):
@@ -270,7 +264,13 @@ def write_results(
     return [folder / name for name in writers]
 
 
-def _write_csv(document: Mapping[str, Any], path: Path) -> None:
+def _write_json(results: Any, path: Path) -> None:
+    text = json.dumps(results.document, indent=1, ensure_ascii=False, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _write_csv(results: Any, path: Path) -> None:
+    document = results.document
     shares = [f"share_{k + 1}" for k in range(max(map(len, SETUPS.values())))]
     header = ["setup", "experts", "cost", "method", "seed", "loss", "balanced_recall", *shares]
     header += ["alpha", "margins", "n_neighbors", "seconds"]

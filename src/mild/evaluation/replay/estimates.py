@@ -51,14 +51,12 @@ class Episodes:
 class Estimate:
     """An estimate with its interval."""
 
-    mean: float  # estimate and limits
+    mean: float
     low: float
     high: float
     standard_error: float  # of the mean
-    # (G,) linear part of the estimator, mean 0: estimates on the same episodes can be compared by
-    # it
-    parts: FloatArray
-    confidence: float  # coverage aimed at
+    parts: FloatArray  # (G,) linear part of the estimator, by which estimates can be subtracted
+    confidence: float
 
     def minus(self, other: Estimate) -> Estimate:
         """The difference of two estimates on the same episodes."""
@@ -131,7 +129,7 @@ class Overlap:
     agreement: float  # share of the draws that the new router could have made, too
     effective: float  # effective sample size ``(sum w)^2 / sum w^2``
     largest_share: float  # share of the largest weight in their sum
-    mean_weight: float  # mean of the weights, which must be 1 within its standard error
+    mean_weight: float  # must be 1 within its standard error
     weight_error: float
     # expert that was never drawn -> share of the queries that the new router gives to it
     unseen: dict[str, float]

@@ -30,13 +30,13 @@ class LoggedRow(NamedTuple):
     """A request that the router decided."""
 
     text: str  # what was routed
-    chosen: str  # name of the expert that was drawn, and with which probability
+    chosen: str  # name of the expert that was drawn
     propensity: float
     episode: int  # number of the draw that the row belongs to, from 0 in the order of time
     decides: bool  # whether the expert was drawn for this row
-    dollars: float  # the result; error is NaN if the answer was not graded
+    dollars: float
     failed: bool
-    error: float
+    error: float  # NaN if the answer was not graded
 
 
 def read_draws(

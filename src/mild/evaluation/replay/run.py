@@ -114,7 +114,7 @@ def replay(
     if len(target):
         new = dict(zip(router.expert_names, target.mean(axis=0).tolist(), strict=True))
     return {
-        "verdict": asdict(judge(overlap, gap, "" if errors is not None else "$", reasons)),
+        "verdict": judge(overlap, gap, "" if errors is not None else "$", reasons),
         "cost": "dollars" if errors is None else f"error + {price_weight:g} * dollars",
         "confidence": confidence,
         "estimates": found,
@@ -152,14 +152,14 @@ class Rows:
     """n rows in E episodes."""
 
     episode: IntArray  # (n,) index of the draw that the row belongs to
-    chosen: IntArray  # (E,) the draws; chosen is -1 for experts that the new router does not know
+    chosen: IntArray  # (E,) expert that was drawn; -1 if the new router does not know it
     propensity: FloatArray
     wanted: IntArray  # (E,) what the new router would choose
     drawn: dict[str, int]  # how often each expert was drawn, by name
     features: FloatArray  # (n, d) float32 for the cost model
-    dollars: FloatArray  # (n,); error is NaN where nobody has judged
+    dollars: FloatArray  # (n,)
     failed: FloatArray
-    error: FloatArray
+    error: FloatArray  # NaN if the answer was not graded
 
     def kept(self, rows: BoolArray) -> Rows:
         """Some of the rows, and the draws that they belong to."""
@@ -216,18 +216,10 @@ def collect_rows(blocks: Iterable[list[LoggedRow]], router: LoadedRouter, seed: 
     return Rows(episode, chosen, propensity, wanted, dict(drawn), features, *results.T)
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """``better`` is True, False, or None if it cannot be told."""
-
-    better: bool | None
-    sentence: str
-
-
 def judge(
     overlap: Overlap, gap: Estimate | None, unit: str, left_out: Mapping[str, int]
-) -> Verdict:
-    """Judge the difference, new router minus what was logged, per request."""
+) -> dict[str, Any]:
+    """Whether the new router is better: True, False, or None if it cannot be told, and a sentence."""
     if overlap.draws == 0 or gap is None:
         return _nothing(left_out)
     if overlap.unseen:
@@ -249,31 +241,30 @@ def judge(
         )
     span = f"{gap.confidence * 100:g} % interval of the difference {_money(gap.low, unit)} to "
     span += _money(gap.high, unit)
-    size = _money(abs(gap.mean), unit)
-    if gap.high < 0:
-        return Verdict(
-            True,
-            f"The new router would have been better: {size} less per request than was logged ({span}).",
+    if gap.high < 0 or gap.low > 0:
+        better = gap.high < 0
+        verdict, change = ("better", "less") if better else ("worse", "more")
+        sentence = (
+            f"The new router would have been {verdict}: {_money(abs(gap.mean), unit)} {change} per "
+            f"request than was logged ({span})."
         )
-    if gap.low > 0:
-        return Verdict(
-            False,
-            f"The new router would have been worse: {size} more per request than was logged ({span}).",
-        )
+        return {"better": better, "sentence": sentence}
     more = ""
     if gap.mean != 0 and gap.standard_error > 0:
-        reach = (gap.high - gap.low) / 2
-        factor = (reach / abs(gap.mean)) ** 2
+        factor = ((gap.high - gap.low) / 2 / abs(gap.mean)) ** 2
         if factor < 100:
             more = f" If it is as it looks, about {factor:.1f} times as many draws would show it."
     return _open(f"the difference of {_money(gap.mean, unit)} is within the noise ({span}).{more}")
 
 
-def _open(reason: str) -> Verdict:
-    return Verdict(None, f"It cannot be told whether the new router is better: {reason}")
+def _open(reason: str) -> dict[str, Any]:
+    return {
+        "better": None,
+        "sentence": f"It cannot be told whether the new router is better: {reason}",
+    }
 
 
-def _nothing(left_out: Mapping[str, int]) -> Verdict:
+def _nothing(left_out: Mapping[str, int]) -> dict[str, Any]:
     certain = left_out.get("drawn without exploration", 0)
     if certain:
         return _open(

@@ -237,14 +237,10 @@ def place_labels(
 def _candidates(mark: Mark, size: float) -> list[tuple[float, float, str]]:
     """Right, left, above, below, then the corners, then further out."""
     x, y, r = mark.x, mark.y, mark.radius + 1 + GAP
-    middle = y + 0.35 * size
+    middle, below = y + 0.35 * size, r + 0.7 * size
     near = [(x - r, y - 0.5 * r, "end"), (x, y - r, "middle")] if mark.above else []
-    near += [
-        (x + r, middle, "start"),
-        (x - r, middle, "end"),
-        (x, y - r, "middle"),
-        (x, y + r + 0.7 * size, "middle"),
-    ]
+    near += [(x + r, middle, "start"), (x - r, middle, "end")]
+    near += [(x, y - r, "middle"), (x, y + below, "middle")]
     for out in (1.0, 2.0):
         up, down = y - out * r, y + out * r + 0.7 * size
         near += [(x + r, up, "start"), (x + r, down, "start"), (x - r, up, "end")]

@@ -19,9 +19,8 @@ from mild.artifact.files import check_free, replacing
 from mild.data import OutcomeTable, duplicate_groups
 from mild.errors import DataFileError, InvalidInputError, listed
 from mild.evaluation.comparison import Comparison
-from mild.evaluation.evaluate import evaluate_costs
 from mild.evaluation.report import sections
-from mild.evaluation.tasks import TrainingQueryIndex
+from mild.evaluation.tasks import TrainingQueryIndex, evaluate_costs
 from mild.metrics.rows import evaluated_costs
 
 SCHEMA = 1
