@@ -64,7 +64,7 @@ def linear_search(
 
         # LDAM multiplies its scores by its scale: this is the same penalty on what its loss sees.
         unit = LDAM_SCALE**2 if loss == "ldam" else 1.0
-        scale = {"cost_scale": context.largest} if loss == "tdef" and context.largest else {}
+        scale: dict[str, Any] = {"cost_scale": context.largest} if loss == "tdef" else {}
         return RouterCV(
             LinearRouter(loss, **options, **scale),
             alphas=[unit * alpha for alpha in alphas],

@@ -189,9 +189,9 @@ def with_experts(table: OutcomeTable, names: Sequence[str]) -> OutcomeTable:
         )
     if not asked.all():
         table = table.take(asked)
-    scores, prices, latencies = (
-        None if values is None else values[:, order]
-        for values in (table.scores, table.prices, table.latencies)
+    scores = table.scores[:, order]
+    prices, latencies = (
+        None if values is None else values[:, order] for values in (table.prices, table.latencies)
     )
     found = examine(table.queries, names, scores, prices, any(table.queries))
     return replace(

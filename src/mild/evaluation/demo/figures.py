@@ -182,9 +182,9 @@ def draw_overview(results: Any, path: Path) -> None:
     figure.suptitle("Deferral loss minus TDEF's on the digits: left of 0 is better", fontsize=13)
     splits = "one split" if settings["seeds"] == 1 else f"{settings['seeds']} splits"
     figure.supxlabel(
-        f"difference with its {100 * settings['confidence']:g} % paired interval over {splits}, on a "
-        f"logarithmic scale beyond ±{LINEAR:g} · blue: better, orange: worse, hollow: undecided",
-        fontsize=10,
+        f"difference with its {100 * settings['confidence']:g} % paired interval over {splits}, "
+        f"logarithmic beyond ±{LINEAR:g}\nblue: better, orange: worse, hollow: undecided",
+        fontsize=9,
     )
     figure.savefig(path, dpi=130, format="png")
 

@@ -56,7 +56,7 @@ def run_case(case: TailCase, confidence: float = 0.95, jobs: int = 1) -> list[di
     found = Parallel(n_jobs=jobs)(delayed(_draw)(case, seed) for seed in range(case.draws))
     figures = np.array(found).transpose(1, 2, 0)
     names = ("losses", "balanced_losses", "rare_recall", "alphas")
-    rows = []
+    rows: list[dict[str, Any]] = []
     for (label, _, _), values in zip(METHODS, figures, strict=True):
         gap = None
         if rows:

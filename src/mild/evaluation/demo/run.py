@@ -358,8 +358,8 @@ def gather(cells: Sequence[Cell], confidence: float) -> dict[str, Any]:
     units = np.concatenate([one.units for one in results])
 
     def interval(key: str, other: str) -> metrics.Interval:
-        pooled = [np.concatenate(paid[one]) for one in (key, other)]
-        return metrics.paired_interval(*pooled, confidence, RESAMPLES, clusters=units)
+        a, b = np.concatenate(paid[key]), np.concatenate(paid[other])
+        return metrics.paired_interval(a, b, confidence, RESAMPLES, clusters=units)
 
     def same(key: str, other: str) -> bool:
         return all(one.same(key, other) for one in results)

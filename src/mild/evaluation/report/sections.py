@@ -181,6 +181,9 @@ def efficient(points: Sequence[Point], axis: str | None) -> list[int]:
 def mixtures(points: Sequence[Point], axis: str | None) -> list[int]:
     """Numbers of the constants on the upper hull, between which choosing at random is a straight line."""
 
+    if axis is None:
+        return []
+
     def turns_down(*corners: int) -> bool:
         (xa, ya), (xb, yb), (xc, yc) = ((points[i][axis], points[i]["quality"]) for i in corners)
         return bool((yb - ya) * (xc - xb) > (yc - yb) * (xb - xa))
@@ -197,12 +200,11 @@ def mixtures(points: Sequence[Point], axis: str | None) -> list[int]:
 
 def _by_price(points: Sequence[Point], axis: str | None, kinds: set[str]) -> list[int]:
     """Numbers of the points of these kinds with both coordinates, cheap and good ones first."""
-    known = [
-        number
-        for number, point in enumerate(points)
-        if axis and point["kind"] in kinds and None not in (point[axis], point["quality"])
-    ]
-    return sorted(known, key=lambda i: (points[i][axis], -points[i]["quality"]))
+    if axis is None:
+        return []
+    at = [(point[axis], point["quality"]) for point in points]
+    known = [i for i, p in enumerate(points) if p["kind"] in kinds and None not in at[i]]
+    return sorted(known, key=lambda i: (at[i][0], -at[i][1]))
 
 
 def _axis(points: Sequence[Point]) -> str | None:
