@@ -52,9 +52,7 @@ def test_csv_has_one_line_per_block_method_and_seed(small_results, tmp_path):
 
 def test_a_second_run_replaces_its_own_files_and_leaves_no_stale_figure(small_results, tmp_path):
     folder = tmp_path / "demo-results"
-    written = write_results(
-        small_results.document, folder, {"overview.png": draw, "pictures.png": draw}
-    )
+    written = write_results(small_results, folder, {"overview.png": draw, "pictures.png": draw})
     assert {path.name for path in written} == set(FILES)
     assert {path.name for path in folder.iterdir()} == set(FILES)
     write_results(small_results, folder)
