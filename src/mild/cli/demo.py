@@ -11,8 +11,8 @@ from mild.cli import options as o
 from mild.cli.console import emit, note, progress_bar
 
 if TYPE_CHECKING:
-    from mild.evaluation.demo.results import Draw
     from mild.evaluation.demo.run import DemoSettings
+    from mild.evaluation.demo.tables import Draw
 
 __all__ = ["demo"]
 
@@ -65,8 +65,8 @@ def demo(
       mild demo --quick
       mild demo --setup III --experts real --seeds 10 --out setup-three
     """
-    from mild.evaluation.demo.results import check_folder, document, write_results
     from mild.evaluation.demo.run import run_demo
+    from mild.evaluation.demo.tables import check_folder, render, write_results
 
     settings = _settings(seeds, setup, experts, cost, quick, jobs)
     check_folder(out)
@@ -74,23 +74,21 @@ def demo(
     with progress_bar("demo") as progress:
         results = run_demo(settings, progress)
     written = write_results(results, out, figures)
-    for sentence, cells in results.warned.items():
+    for sentence, cells in results.document["warnings"].items():
         note(f"in {cells} cell(s): {sentence}", "warning")
 
     def show() -> None:
         from rich.console import Console
-
-        from mild.evaluation.demo.table import render
 
         console = Console()
         for part in render(results, console.width):
             console.print(part)
         names = ", ".join(path.name for path in written)
         typer.echo(
-            f"\nSaved in {out}: {names}. {results.seconds:.0f} s with {settings.jobs} job(s)."
+            f"\nSaved in {out}: {names}. {results.document['seconds']:.0f} s with {settings.jobs} job(s)."
         )
 
-    emit(document(results), as_json, show)
+    emit(results.document, as_json, show)
 
 
 def _settings(

@@ -68,8 +68,7 @@ def _on_outcomes(
     seed: int,
     folder: Path | None,
 ) -> dict[str, Any]:
-    from mild.evaluation.report import build_document, write_document
-    from mild.evaluation.report.writing import EVALUATION_FILE
+    from mild.evaluation.report import EVALUATION_FILE, build_document, write_document
     from mild.evaluation.tasks import contents, evaluate_choices
 
     saved, task = read_task(saved, source)

@@ -202,8 +202,14 @@ def fit(
 def _fit_outcomes(
     unfitted: Any, source: OutcomeSource, standardize: bool | None, target: Target
 ) -> dict[str, Any]:
-    from mild.evaluation.tasks import fit_task, fit_texts, make_step, make_task, save_task
-    from mild.evaluation.tasks.task import check_rows
+    from mild.evaluation.tasks import (
+        check_rows,
+        fit_task,
+        fit_texts,
+        make_step,
+        make_task,
+        save_task,
+    )
     from mild.routers.constant import ConstantRouter
     from mild.routers.priced import PricedRouter
 

@@ -135,8 +135,7 @@ def tune(
       mild tune log.csv --out router --families all --jobs -1
     """
     from mild.artifact.writing import check_target
-    from mild.evaluation.tasks import make_task, possible_folds
-    from mild.evaluation.tasks.task import check_rows
+    from mild.evaluation.tasks import check_rows, make_task, possible_folds
 
     execution.check()
     params = options.arguments()
@@ -209,7 +208,7 @@ def _tune_outcomes(
 ) -> dict[str, Any]:
     """Search on a table of outcomes, by default as ``mild compare`` does."""
     from mild.evaluation import tasks
-    from mild.evaluation.comparison.methods import TUNED
+    from mild.evaluation.comparison import TUNED
 
     params = search.params
     folds = tasks.search_folds(task, params["cv"], source.time, params["random_state"])
