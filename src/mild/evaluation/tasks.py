@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mild.artifact import LoadedRouter, save
 from mild.artifact.sources import source_of
 from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.data import OutcomeTable, cost_words, duplicate_groups, expert_betas, outcome_costs
+from mild.data import OutcomeTable, cost_formula, duplicate_groups, expert_betas, outcome_costs
 from mild.data.data_quality import examine
 from mild.data.splits import Split, bundles, folds, random_splits, time_splits
 from mild.errors import DataFileError, InvalidInputError, listed
@@ -62,7 +62,7 @@ class CostTerms:
 
     def words(self, table: OutcomeTable) -> str:
         """The cost as a formula for people."""
-        return cost_words(table, **self.as_dict())
+        return cost_formula(table, **self.as_dict())
 
     def spelled(self, table: OutcomeTable) -> CostTerms:
         """The same with every expert by its full name."""

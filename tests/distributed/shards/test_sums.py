@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 
 from mild.distributed.shards import workers as module
 from mild.distributed.shards.workers import CostStats, Moments, TargetSums, merged_marks
-from mild.evaluation.tasks.training_queries import TrainingQueryIndex
+from mild.evaluation.tasks import TrainingQueryIndex
 from mild.routers.linear import LinearRouter
 from tolerances import rounding
 
@@ -61,7 +61,7 @@ def test_target_sums_add_up(rows):
 
 
 def test_marks_keep_the_smallest(monkeypatch):
-    monkeypatch.setattr(module, "MOST_MARKS", 3)
+    monkeypatch.setattr(module, "MAX_HASHES", 3)
     lots = [TrainingQueryIndex(np.array(marks, np.uint64)) for marks in ([1, 5, 9], [2, 5])]
     merged = merged_marks(*lots)
     assert merged.marks.tolist() == [1, 2, 5]

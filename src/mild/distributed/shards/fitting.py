@@ -35,8 +35,14 @@ from mild.errors import (
     OutputExistsError,
     UnsupportedError,
 )
-from mild.evaluation.tasks import CostTerms, Task, contents, make_task, task_notes
-from mild.evaluation.tasks.training_queries import TrainingQueryIndex
+from mild.evaluation.tasks import (
+    CostTerms,
+    Task,
+    TrainingQueryIndex,
+    contents,
+    make_task,
+    task_notes,
+)
 from mild.features import TextFeatures, make_features
 from mild.features.base import scale_rows
 from mild.features.hashing import HashingFeatures

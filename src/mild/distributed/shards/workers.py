@@ -31,8 +31,7 @@ from mild.distributed.partitions import Partition, changed
 from mild.distributed.ray_connection import RETRIES, connect
 from mild.distributed.shards.dataset import PIECE_ROWS, Dataset
 from mild.errors import DataFileError, InvalidInputError
-from mild.evaluation.tasks import CostTerms
-from mild.evaluation.tasks.training_queries import MOST_MARKS, TrainingQueryIndex
+from mild.evaluation.tasks import MAX_HASHES, CostTerms, TrainingQueryIndex
 from mild.features import TextFeatures
 from mild.features.hashing import HashingFeatures
 from mild.routers.margin_sums import MarginSums, fixed_margins, margin_sums
@@ -166,8 +165,8 @@ class TargetSums:
 def merged_marks(one: TrainingQueryIndex, other: TrainingQueryIndex) -> TrainingQueryIndex:
     """Hashes of two sets of queries together."""
     marks = np.union1d(one.marks, other.marks)
-    whole = one.complete and other.complete and marks.size <= MOST_MARKS
-    return TrainingQueryIndex(marks[:MOST_MARKS], whole)
+    whole = one.complete and other.complete and marks.size <= MAX_HASHES
+    return TrainingQueryIndex(marks[:MAX_HASHES], whole)
 
 
 def _plus(total: Any, term: Any) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from mild.data.sources import load_file
+from mild.data.tables import read_table
 from mild.errors import DataFileError
 
 #: Gets names of a ledger's columns and a span of time; yields blocks of its rows, oldest first.
@@ -143,7 +143,7 @@ def _read_pairs(
 ) -> tuple[Iterator[tuple[Any, Any]], str]:
     """Values of the column of requests and of the first of ``names`` in the table, and that name."""
     try:
-        table = load_file(path, (id_column, *(names if len(names) == 1 else ())))
+        table = read_table(path, (id_column, *(names if len(names) == 1 else ())))
     except DataFileError as error:
         raise DataFileError(f"{path}: {error}") from error
     known = table.column_names
