@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mild.core.costs import ALL_REWARDS, REWARDS, cheapest
-from mild.core.losses.labels import class_weights, ldam_margins
+from mild.core.losses import class_weights, ldam_margins
 from mild.core.margins import COUNTS, membership, theory_margins, uniform_margins
 from mild.errors import InvalidInputError, OptionError, check_option
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray
-from mild.core.losses.labels import class_weights
+from mild.core.losses import class_weights
 from mild.distributed.shards.sums import CostStats, TargetSums
 from mild.distributed.shards.worker import Setup
 from mild.distributed.shards.workers import Workers, in_order

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import BoolArray, FloatArray, IntArray, check_choices
+from mild.core.arrays import BoolArray, FloatArray, IntArray, check_labels
 from mild.data import OutcomeTable
 from mild.errors import InvalidInputError
 from mild.metrics import common_rows, constant_losses, expert_shares, state_choices, summary
@@ -101,7 +101,7 @@ class Evidence:
                 f"probabilities must have shape (n_samples, n_experts) = {known.shape}; "
                 f"got {guess.shape}."
             )
-        found = cls(names, known, check_choices(chosen, *known.shape), guess)
+        found = cls(names, known, check_labels(chosen, *known.shape, name="chosen"), guess)
         if table is None:
             return found
         if table.rows != found.rows:

@@ -1,15 +1,179 @@
-"""Stationary distributions of the Markov chains defined by scores and margins."""
+"""Decisions from scores: the paper's argmax, and stationary decoding.
+
+At the minimiser of a smooth surrogate the gradient vanishes, so the reward distribution p solves
+``sum_k p_k * grad loss_k(f) = 0``. For the logistic loss that makes p the stationary distribution
+of the Markov chain that leaves k for j at rate ``softmax_j(f / rho_k) / rho_k``. Stationary
+decoding solves for p and takes the largest entry. For unequal margins argmax of the scores is a
+different, inconsistent rule (docs/theory.md).
+
+Experts that share a margin are one state of the chain. Grassmann-Taksar-Heyman elimination subtracts
+nothing, so every entry keeps its relative accuracy; rows whose rates would underflow are done with
+logarithms of rates. A comp-sum surrogate with tau != 1 multiplies ``p_k`` by
+``softmax_k(f / rho_k)^(1 - tau)``. To find the largest entry alone, with many margins, a chain between the
+anchors is enough.
+
+Internal functions store arrays experts first, (p, m).
+"""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
-from mild.core.arrays import FloatArray
-from mild.core.decisions.anchors import Anchors, group_sums
-from mild.core.margins import MarginGroup
-from mild.core.surrogates import Surrogate
+from mild.core.arrays import (
+    FloatArray,
+    IntArray,
+    check_margins,
+    check_scores,
+)
+from mild.core.margins import Anchors, MarginGroup, anchors, group_sums, margin_groups
+from mild.core.surrogates import Surrogate, parse_surrogate
+from mild.errors import UnsupportedError, check_option
 
-__all__ = ["anchored_distribution", "stationary_experts_first"]
+DECISIONS = ("stationary", "argmax")
+
+# Rows per block in batch decoding, so that the working set stays in cache.
+BLOCK = 8192
+# Rates that are held at a time.
+RATES = 4_000_000
+# From this many samples on, argmax compares whole rows.
+LONG = 2048
+# Anchors are faster from MANY margins on, if there are at most WORTH times as many anchors.
+MANY = 28
+WORTH = 0.5
+
+
+def argmax_last(values: FloatArray) -> IntArray:
+    """Index of the largest entry per row, ties to the highest index (the paper's rule)."""
+    return values.shape[1] - 1 - np.argmax(values[:, ::-1], axis=1)
+
+
+def argmax_last_experts_first(values: FloatArray) -> IntArray:
+    """``argmax_last`` of values stored experts first, (p, m)."""
+    if values.shape[1] < LONG:
+        return len(values) - 1 - np.argmax(values[::-1], axis=0)
+    best = values[0].copy()
+    index = np.zeros(values.shape[1], np.intp)
+    for k in range(1, len(values)):
+        np.copyto(index, k, where=values[k] >= best)
+        np.maximum(best, values[k], out=best)
+    return index
+
+
+def decide(
+    scores: ArrayLike,
+    margins: ArrayLike | None = None,
+    rule: str = "stationary",
+    surrogate: object = "logistic",
+) -> IntArray:
+    """Expert of each row, ties to the highest index.
+
+    Parameters
+    ----------
+    scores : (n_samples, n_experts) array
+    margins : (n_experts,) margins the scores were trained with; None for all equal
+    rule : "stationary" (consistent) or "argmax" (the paper's)
+    surrogate : the surrogate the scores were trained with
+
+    Examples
+    --------
+    The exact minimiser for rewards (0.55, 0.45): argmax picks the wrong expert.
+
+    >>> decide([[-0.2036, 0.0]], [2 / 3, 1 / 3], rule="argmax")
+    array([1])
+    >>> decide([[-0.2036, 0.0]], [2 / 3, 1 / 3])
+    array([0])
+    """
+    check_option("rule", rule, DECISIONS)
+    f = check_scores(scores)
+    rho = check_margins(margins, f.shape[1])
+    kind = parse_surrogate(surrogate)
+    if rule == "argmax" or (kind.decodable and (rho == rho[0]).all()):
+        return argmax_last(f)
+    _check_decodable(kind)
+    groups = margin_groups(rho)
+    result = np.empty(len(f), np.intp)
+    for start in range(0, len(f), BLOCK):
+        rows = slice(start, start + BLOCK)
+        result[rows] = stationary_choice(np.ascontiguousarray(f[rows].T), rho, groups, kind)
+    return result
+
+
+def stationary_choice(
+    scores: FloatArray, margins: FloatArray, groups: list[MarginGroup], surrogate: Surrogate
+) -> IntArray:
+    """Expert of each column of scores stored experts first, (p, m), without validation."""
+    p, m = scores.shape
+    few = deciding_anchors(groups, surrogate, scores.dtype)
+    size = rows_at_once(p, groups, surrogate)
+    if few is not None:
+        size = max(1, RATES // (few.inverse.size * p))
+    result = np.empty(m, np.intp)
+    for start in range(0, m, size):
+        rows = slice(start, start + size)
+        part = scores[:, rows]
+        if few is None:
+            masses = stationary_experts_first(part, margins, groups, surrogate)
+        else:
+            shifted = part - part.max(axis=0)
+            masses = anchored_distribution(shifted, margins, groups, few, surrogate.tau)
+        result[rows] = argmax_last_experts_first(masses)
+    return result
+
+
+def deciding_anchors(
+    groups: list[MarginGroup], surrogate: Surrogate, dtype: DTypeLike
+) -> Anchors | None:
+    """Anchors to decide with; None where the whole chain is faster, or the only way."""
+    if len(groups) < MANY or surrogate.form != "comp_sum" or surrogate.tau > 1:
+        return None
+    few = anchors(groups, dtype)
+    return few if few is not None and few.inverse.size <= WORTH * len(groups) else None
+
+
+def stationary_distribution(
+    scores: ArrayLike, margins: ArrayLike | None = None, surrogate: object = "logistic"
+) -> FloatArray:
+    """The reward distribution for which each row of scores is the exact minimiser.
+
+    Estimates ``E[reward_k] / E[sum_j reward_j]``; ``softmax(f / rho)`` when margins are equal.
+
+    Parameters
+    ----------
+    scores : (n_samples, n_experts) array
+    margins : (n_experts,) positive; None for all ones
+    surrogate : any but the hinge and tau >= 2, which have no unique decoding and are refused
+
+    Examples
+    --------
+    >>> stationary_distribution([[-0.2036, 0.0]], [2 / 3, 1 / 3]).round(3)
+    array([[0.55, 0.45]])
+    """
+    f = check_scores(scores)
+    rho = check_margins(margins, f.shape[1])
+    kind = parse_surrogate(surrogate)
+    _check_decodable(kind)
+    result = np.empty_like(f)
+    groups = margin_groups(rho)
+    block = min(BLOCK, rows_at_once(f.shape[1], groups, kind))
+    for start in range(0, len(f), block):
+        rows = slice(start, start + block)
+        result[rows] = stationary_experts_first(f[rows].T, rho, groups, kind).T
+    return result
+
+
+def _check_decodable(surrogate: Surrogate) -> None:
+    if not surrogate.decodable:
+        raise UnsupportedError(
+            "stationary decoding needs a surrogate whose minimiser determines a distribution: not the "
+            "hinge, nor tau >= 2. Use rule='argmax'."
+        )
+
+
+def rows_at_once(p: int, groups: list[MarginGroup], surrogate: Surrogate) -> int:
+    """Number of rows whose chains together hold at most RATES entries."""
+    states = p if surrogate.form == "pairwise" else len(groups)
+    return max(1, RATES // (states * p))
 
 
 def stationary_experts_first(
@@ -23,8 +187,6 @@ def stationary_experts_first(
     if len(groups) == 1:
         distribution = np.exp(shifted / margins[0].astype(scores.dtype) * (2 - surrogate.tau))
         return distribution / distribution.sum(axis=0)
-    if p == 2:
-        return _two_experts(shifted, margins, surrogate.tau)
     if surrogate.form == "pairwise":
         return _pairwise(scores, margins, surrogate.tau)
     lowest = shifted.min(axis=0)
@@ -44,31 +206,19 @@ def stationary_experts_first(
 
 
 def anchored_distribution(
-    shifted: FloatArray,
-    margins: FloatArray,
-    groups: list[MarginGroup],
-    few: Anchors,
-    tau: float,
+    shifted: FloatArray, margins: FloatArray, groups: list[MarginGroup], few: Anchors, tau: float
 ) -> FloatArray:
     """Stationary distribution (p, m) by a chain between a few of the margins, the anchors.
 
     Let ``E_gj`` be the powers ``exp((f_j - max f) / rho_g)``, ``T_g`` their sums over experts, and
-    ``E_gj = sum_a C_ga E_aj`` as in ``anchors``. The masses ``q_j = p_j / rho_j`` are then ``sum_a y_a
+    ``E_gj = sum_a C_ga E_aj`` as in ``Anchors``. The masses ``q_j = p_j / rho_j`` are then ``sum_a y_a
     E_aj``, where y is the left eigenvector, for the eigenvalue 1, of the small matrix
 
         B_ab = sum over g of (sum of E_aj over the experts j of group g) / T_g * C_gb.
 
     C has entries of both signs, so entries of p have an absolute accuracy of 1e-12 (1e-6 for scores
-    in single precision), not a relative one: enough to find the largest. The expert of the largest
-    score is reached from every state with a probability of at least 1/p, which keeps the system
-    well-conditioned.
-
-    Parameters
-    ----------
-    shifted : (p, m) scores, the largest of each sample being 0
-    margins : (p,)
-    groups, few : distinct margins and their anchors
-    tau : of the surrogate; at most 1, because small masses matter beyond that
+    in single precision), not a relative one: enough to find the largest. ``shifted`` (p, m) are scores
+    with a largest entry of 0; tau is at most 1, because small masses matter beyond that.
     """
     p, m = shifted.shape
     size = few.inverse.size
@@ -98,19 +248,6 @@ def anchored_distribution(
     return result
 
 
-def _two_experts(shifted: FloatArray, rho: FloatArray, tau: float) -> FloatArray:
-    """``p_1 / p_2 = (rho_1 / rho_2) sigmoid(d / rho_2) / sigmoid(-d / rho_1)``, d = f_1 - f_2."""
-    gap = (shifted[0] - shifted[1]).astype(np.float64)
-    log_ratio = (
-        np.log(rho[0] / rho[1]) - np.logaddexp(0, -gap / rho[1]) + np.logaddexp(0, gap / rho[0])
-    )
-    if tau != 1:
-        log_ratio += (1 - tau) * (np.logaddexp(0, gap / rho[1]) - np.logaddexp(0, -gap / rho[0]))
-    first = np.exp(-np.logaddexp(0, -log_ratio))
-    second = np.exp(-np.logaddexp(0, log_ratio))
-    return np.stack([first, second]).astype(shifted.dtype)
-
-
 def _plain(
     shifted: FloatArray, rho: FloatArray, groups: list[MarginGroup], tau: float
 ) -> FloatArray:
@@ -124,21 +261,17 @@ def _plain(
     for g, group in enumerate(groups):
         np.multiply(shifted, dtype.type(1 / group.margin), out=powers[g])
     np.exp(powers, out=powers)
-    totals = np.empty(0, dtype)
+    scale = rho[order].astype(dtype)[:, None]
     if size == p or tau != 1:
         totals = powers.sum(axis=1)
-    own = None
     if tau != 1:
         home = np.repeat(np.arange(size), [group.members.size for group in groups])
-        own = powers[home, np.arange(p)] / totals[home]
+        scale = scale * (powers[home, np.arange(p)] / totals[home]) ** dtype.type(1 - tau)
     if size == p:
         distribution = _gth(powers) * totals
     else:
-        mass = _gth(_lumped(powers, groups))
-        distribution = np.einsum("gm,gpm->pm", mass, powers)
-    distribution *= rho[order].astype(dtype)[:, None]
-    if own is not None:
-        distribution *= own ** dtype.type(1 - tau)
+        distribution = np.einsum("gm,gpm->pm", _gth(_lumped(powers, groups)), powers)
+    distribution *= scale
     distribution /= distribution.sum(axis=0)
     result = np.empty_like(distribution)
     result[order] = distribution

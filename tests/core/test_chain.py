@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from mild.core.decisions import chain, stationary_experts_first
+import mild.core.decisions as chain
+from mild.core.decisions import stationary_experts_first
 from mild.core.margins import margin_groups
 from mild.core.surrogates import Surrogate
 
