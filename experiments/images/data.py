@@ -79,7 +79,7 @@ class ImageData:
     def __post_init__(self) -> None:
         for part in ("train", "test"):
             images = check_images(f"{part}_images", getattr(self, f"{part}_images"))
-            labels = check_labels(getattr(self, f"{part}_labels"), len(images), self.n_classes)
+            labels = check_labels(getattr(self, f"{part}_labels"), (len(images), self.n_classes))
             object.__setattr__(self, f"{part}_labels", labels.astype(np.int64, copy=False))
 
     @property

@@ -84,14 +84,14 @@ def test_an_float_vector_is_float64_one_number_per_expert() -> None:
         (lambda: check_margins([np.nan, 1.0], 2), r"positive and finite; got nan for expert 0"),
         (lambda: check_margins([math.inf, 1.0], 2), r"positive and finite; got inf for expert 0"),
         (lambda: check_margins(["wide", 1.0], 2), r"margins must be numbers; got \['wide', 1.0\]"),
-        (lambda: check_labels([0, 3], 2, 3), r"labels must lie in \[0, 3\); got 3"),
-        (lambda: check_labels([0, -1], 2, 3), r"labels must lie in \[0, 3\); got -1"),
-        (lambda: check_labels([0.0, 1.0], 2, 3), r"labels must be integers; got dtype float64"),
+        (lambda: check_labels([0, 3], (2, 3)), r"labels must lie in \[0, 3\); got 3"),
+        (lambda: check_labels([0, -1], (2, 3)), r"labels must lie in \[0, 3\); got -1"),
+        (lambda: check_labels([0.0, 1.0], (2, 3)), r"labels must be integers; got dtype float64"),
         (
-            lambda: check_labels([0], 2, 3),
+            lambda: check_labels([0], (2, 3)),
             r"labels must have shape \(n_samples,\) = \(2,\); got \(1,\)",
         ),
-        (lambda: check_labels([9], 1, 3, name="chosen"), r"chosen must lie in \[0, 3\); got 9"),
+        (lambda: check_labels([9], (1, 3), "chosen"), r"chosen must lie in \[0, 3\); got 9"),
     ],
 )
 def test_bad_input_is_refused_with_the_reason(call: object, message: str) -> None:

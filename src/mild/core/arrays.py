@@ -151,10 +151,9 @@ def float_vector(
     return array
 
 
-def check_labels(
-    labels: ArrayLike, n_samples: int, n_experts: int, name: str = "labels"
-) -> IntArray:
-    """Return integers (n_samples,) in [0, n_experts): labels or chosen experts."""
+def check_labels(labels: ArrayLike, shape: tuple[int, ...], name: str = "labels") -> IntArray:
+    """Return integers (n_samples,) in [0, n_experts), for the shape (n_samples, n_experts)."""
+    n_samples, n_experts = shape
     array = np.asarray(labels)
     if array.shape != (n_samples,):
         raise invalid(name, f"must have shape (n_samples,) = ({n_samples},); got {array.shape}.")

@@ -642,7 +642,7 @@ def margin_bound(
     if delta >= 1:
         raise invalid("delta", f"must lie in (0, 1); got {delta!r}.")
     if labels is not None and rewards is None:
-        y = check_labels(labels, n, p)
+        y = check_labels(labels, (n, p))
         member: FloatArray = np.eye(p)[y]
         losses = rho_margin_loss(f, y, 1 - member if costs is None else costs, rho)
         if costs is not None and np.max(costs) > 1:

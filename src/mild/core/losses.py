@@ -347,7 +347,7 @@ def ldam_loss(
         raise InvalidInputError(
             f"max_margin and scale must be positive; got {max_margin} and {scale}."
         )
-    y = check_labels(labels, *f.shape)
+    y = check_labels(labels, f.shape)
     delta = ldam_margins(floored_counts(counts, f.shape[1]), max_margin)
     offset = np.zeros_like(f)
     offset[np.arange(len(f)), y] = -delta[y]
@@ -390,7 +390,7 @@ def _softmax_loss(
     weights: FloatArray | None = None,
 ) -> Result:
     """``-w_y log softmax_y(scale * (f + offset))`` and its gradient on f."""
-    y = check_labels(labels, *f.shape)
+    y = check_labels(labels, f.shape)
     rows = np.arange(len(f))
     slope = np.ones(1, f.dtype) if scale is None else scale.astype(f.dtype)
     z = slope * (f if offset is None else f + offset.astype(f.dtype))
@@ -443,7 +443,7 @@ def resampling_weights(
     smallest has.
     """
     check_option("sampling", kind, ("over", "under"))
-    y = check_labels(labels, np.asarray(labels).size, n_experts)
+    y = check_labels(labels, (np.size(labels), n_experts))
     counts = np.bincount(y, minlength=n_experts)
     result = np.zeros(y.size) if kind == "under" else np.ones(y.size)
     for k in np.flatnonzero(counts):
@@ -543,7 +543,7 @@ def check_pair_costs(
 ) -> tuple[FloatArray, IntArray, FloatArray]:
     """Return scores, labels and costs ``c(x_i, k_i, .)``, checked."""
     f = check_scores(scores)
-    y = check_labels(labels, *f.shape)
+    y = check_labels(labels, f.shape)
     c = float_matrix("costs", costs, f.shape).astype(f.dtype, copy=False)
     if not (np.isfinite(c).all() and (c >= 0).all()):
         raise invalid("costs", "c(x, k, k') must be finite and non-negative.")

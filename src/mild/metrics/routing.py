@@ -33,7 +33,7 @@ class BestConstant(NamedTuple):
 def chosen_costs(costs: ArrayLike, chosen: ArrayLike) -> FloatArray:
     """``costs[i, chosen[i]]``: (n_samples,) float64, NaN where the chosen expert was never asked."""
     array = evaluated_costs(costs)
-    experts = check_labels(chosen, *array.shape, name="chosen")
+    experts = check_labels(chosen, array.shape, "chosen")
     return array[np.arange(len(array)), experts].astype(np.float64, copy=False)
 
 
@@ -137,7 +137,7 @@ def shuffled_control(costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights
     was never asked in any row.
     """
     array = evaluated_costs(costs)
-    experts = check_labels(chosen, *array.shape, name="chosen")
+    experts = check_labels(chosen, array.shape, "chosen")
     shares = expert_shares(experts, array.shape[1], sample_weight)
     used = shares > 0
     return float(shares[used] @ constant_losses(array, sample_weight)[used])
@@ -148,7 +148,7 @@ def expert_shares(chosen: ArrayLike, n_experts: int, sample_weight: Weights = No
     n_samples = np.size(chosen)
     if n_samples == 0:
         raise invalid("chosen", "must have at least one row to average over; got 0.")
-    experts = check_labels(chosen, n_samples, n_experts, name="chosen")
+    experts = check_labels(chosen, (n_samples, n_experts), "chosen")
     weights = row_weights(sample_weight, n_samples)
     return np.bincount(experts, weights, minlength=n_experts) / weights.sum()
 
@@ -190,7 +190,7 @@ def expert_recall(costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights = 
     """
     array = evaluated_costs(costs)
     n_samples, n_experts = array.shape
-    experts = check_labels(chosen, n_samples, n_experts, name="chosen")
+    experts = check_labels(chosen, (n_samples, n_experts), "chosen")
     weights = row_weights(sample_weight, n_samples)
     best = np.nanargmin(array, axis=1)
     mass = np.bincount(best, weights, minlength=n_experts)
@@ -329,7 +329,7 @@ def summary(
     (0.25, 0.5, 0.125, 0.667)
     """
     whole = evaluated_costs(costs)
-    experts = check_labels(chosen, *whole.shape, name="chosen")
+    experts = check_labels(chosen, whole.shape, "chosen")
     known_rows(chosen_costs(whole, experts), missing)
     common = common_rows(whole, experts)
     array, experts = whole[common.rows], experts[common.rows]

@@ -19,17 +19,26 @@ except ImportError as error:
         'mild.nn needs torch, which is not installed; run: pip install "mild-learn[neural]".'
     ) from error
 
-from mild.nn.cost_sensitive import cost_sensitive_loss, log_sum_loss, rho_margin_loss
-from mild.nn.costs import cost_matrix, deferral_loss, reward_distribution, rewards
+from mild.nn.costs import (
+    cost_matrix,
+    deferral_loss,
+    expert_mass,
+    reward_distribution,
+    rewards,
+    theory_margins,
+)
 from mild.nn.decisions import decide, stationary_distribution
-from mild.nn.deferral import mild_loss, tdef_loss
-from mild.nn.labels import (
+from mild.nn.losses import (
     class_dependent_temperature_loss,
+    cost_sensitive_loss,
     cross_entropy_loss,
     ldam_loss,
+    log_sum_loss,
     logit_adjusted_loss,
+    mild_loss,
+    rho_margin_loss,
+    tdef_loss,
 )
-from mild.nn.margins import expert_mass, theory_margins
 
 __all__ = [
     "class_dependent_temperature_loss",

@@ -101,7 +101,7 @@ class Evidence:
                 f"probabilities must have shape (n_samples, n_experts) = {known.shape}; "
                 f"got {guess.shape}."
             )
-        found = cls(names, known, check_labels(chosen, *known.shape, name="chosen"), guess)
+        found = cls(names, known, check_labels(chosen, known.shape, "chosen"), guess)
         if table is None:
             return found
         if table.rows != found.rows:
