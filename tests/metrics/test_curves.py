@@ -157,8 +157,8 @@ def test_no_preference_beats_the_gain_itself_and_none_falls_below_its_reverse(se
 @given(st.integers(0, 2**32 - 1))
 def test_apgr_is_the_auc_between_those_of_the_weak_and_the_strong(seed):
     curve = two_expert_curve(*two_experts(seed))
-    gap = curve.quality_strong - curve.quality_weak
-    assert curve.apgr == pytest.approx((curve.auc - curve.quality_weak) / gap)
+    gap = curve.quality[-1] - curve.quality[0]
+    assert curve.apgr == pytest.approx((curve.auc - curve.quality[0]) / gap)
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(0, 1))

@@ -46,17 +46,12 @@ def float_matrix(
 
 
 def check_entries(
-    name: str,
-    array: FloatArray,
-    bad: BoolArray,
-    rule: str,
-    remedy: str = "",
-    column: str = "expert",
+    name: str, array: FloatArray, bad: BoolArray, rule: str, remedy: str = "", axis: str = "expert"
 ) -> None:
     """Refuse a matrix with ``bad`` entries; the message names the first of them."""
     if bad.any():
         i, k = np.argwhere(bad)[0]
-        got = f"{array[i, k]:g} in row {i}, {column} {k}"
+        got = f"{array[i, k]:g} in row {i}, {axis} {k}"
         raise invalid(name, f"must {rule}; got {got}.{remedy}")
 
 
@@ -131,13 +126,9 @@ def float_vector(
     positive: bool = False,
     nonzero: bool = False,
 ) -> FloatArray:
-    """Return a float64 vector of finite, non-negative numbers.
+    """Return a float64 vector of finite, non-negative numbers; ``size`` None allows any length above 0.
 
-    Parameters
-    ----------
-    size : length of the vector; None for any length of at least 1
-    positive : whether every entry must be positive
-    nonzero : whether at least one entry must be positive
+    ``positive`` requires every entry to be positive, ``nonzero`` at least one.
     """
     array = float64_array(name, values)
     valid = np.isfinite(array) & (array > 0 if positive else array >= 0)

@@ -137,8 +137,6 @@ def rewards(
     --------
     >>> rewards([[1.0, 0.0, 0.5]], "others")
     array([[0.5, 1.5, 1. ]])
-    >>> rewards([[1.0, 0.0, 0.5]], "contrast")
-    array([[0. , 1. , 0.5]])
     """
     check_option("kind", kind, ALL_REWARDS)
     return rewards_of(check_costs(costs), kind, scale, strength)

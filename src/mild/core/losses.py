@@ -31,7 +31,7 @@ from mild.core.arrays import (
     invalid,
 )
 from mild.core.costs import rewards as make_rewards
-from mild.core.decisions import argmax_last
+from mild.core.decisions import argmax_last, argmax_last_experts_first
 from mild.core.margins import Anchors, MarginGroup, anchors, group_sums, margin_groups
 from mild.core.surrogates import Surrogate, parse_surrogate
 from mild.errors import InvalidInputError, check_option
@@ -116,13 +116,9 @@ def accumulate_loss(
     surrogate: Surrogate,
     gradient: FloatArray | None = None,
 ) -> FloatArray:
-    """Values (m,) of arrays stored experts first; overwrites ``scores`` and adds to ``gradient``.
+    """Values (m,) of arrays stored experts first, (p, m); overwrites scores, adds to ``gradient``.
 
-    Parameters
-    ----------
-    scores : (p, m) array; -inf for an expert that was not asked (its reward must be 0)
-    rewards : (p, m) array
-    gradient : (p, m) array or None
+    The score of an expert that was not asked is -inf (its reward must be 0).
     """
     if surrogate.form != "pairwise":
         scores -= scores.max(axis=0)
@@ -147,10 +143,7 @@ def accumulate_loss(
 
 
 def _logistic(
-    shifted: FloatArray,
-    rewards: FloatArray,
-    groups: list[MarginGroup],
-    gradient: FloatArray | None,
+    shifted: FloatArray, rewards: FloatArray, groups: list[MarginGroup], gradient: FloatArray | None
 ) -> FloatArray:
     values = np.zeros(shifted.shape[1], shifted.dtype)
     z = np.empty_like(shifted)
@@ -278,32 +271,28 @@ def _pairwise(
 
 
 def _hinge(
-    shifted: FloatArray,
-    rewards: FloatArray,
-    groups: list[MarginGroup],
-    gradient: FloatArray | None,
+    shifted: FloatArray, rewards: FloatArray, groups: list[MarginGroup], gradient: FloatArray | None
 ) -> FloatArray:
     """``c̄_k * max(0, 1 - (f_k - strongest rival) / rho_k)``; a subgradient at the kinks."""
     p, m = shifted.shape
-    values = np.zeros(m, shifted.dtype)
     if p == 1:
-        return values
+        return np.zeros(m, shifted.dtype)
+    rho = np.empty((p, 1), shifted.dtype)
+    for margin, members in groups:
+        rho[members] = margin
     columns = np.arange(m)
-    best = p - 1 - np.argmax(shifted[::-1], axis=0)
-    without_best = shifted.copy()
-    without_best[best, columns] = -np.inf
-    second = p - 1 - np.argmax(without_best[::-1], axis=0)
-    for group in groups:
-        inverse = shifted.dtype.type(1 / group.margin)
-        for k in group.members:
-            rival = np.where(best == k, second, best)
-            violation = 1 - (shifted[k] - shifted[rival, columns]) * inverse
-            active = np.where(violation > 0, rewards[k], 0)
-            values += active * np.maximum(violation, 0)
-            if gradient is not None:
-                gradient[k] -= active * inverse
-                np.add.at(gradient, (rival, columns), active * inverse)
-    return values
+    best = argmax_last_experts_first(shifted)
+    others = shifted.copy()
+    others[best, columns] = -np.inf
+    second = argmax_last_experts_first(others)
+    rival = np.where(np.arange(p)[:, None] == best, others[second, columns], shifted[best, columns])
+    violation = np.maximum(1 - (shifted - rival) / rho, 0)
+    if gradient is not None:
+        pull = np.where(violation > 0, rewards / rho, 0)
+        gradient -= pull
+        gradient[second, columns] += pull[best, columns]
+        gradient[best, columns] += pull.sum(axis=0) - pull[best, columns]
+    return np.einsum("km,km->m", rewards, violation)
 
 
 def _exp_difference(log_a: FloatArray, log_b: FloatArray) -> FloatArray:

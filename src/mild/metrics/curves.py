@@ -104,19 +104,9 @@ class TwoExpertCurve:
     quality: FloatArray
 
     @property
-    def quality_weak(self) -> float:
-        """Mean quality when every row goes to the weak expert."""
-        return float(self.quality[0])
-
-    @property
-    def quality_strong(self) -> float:
-        """Mean quality when every row goes to the strong expert."""
-        return float(self.quality[-1])
-
-    @property
     def pgr(self) -> FloatArray:
         """Performance gap recovered: ``(q - q_weak) / (q_strong - q_weak)`` at each threshold."""
-        return (self.quality - self.quality_weak) / (self.quality_strong - self.quality_weak)
+        return (self.quality - self.quality[0]) / (self.quality[-1] - self.quality[0])
 
     @property
     def auc(self) -> float:

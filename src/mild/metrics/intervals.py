@@ -16,12 +16,11 @@ from mild.core.arrays import BoolArray, FloatArray, IntArray, check_entries, flo
 from mild.errors import check_option
 from mild.metrics.rows import check_draws, number_vector, row_weights
 
-SIDES = ("two-sided", "lower", "upper")
 # With fewer units the percentile interval is too short; Student's interval widens it.
 FEW_UNITS = 30
 # Beyond this many units the bootstrap draws among random pools of units.
 MAX_UNITS = 20_000
-# Entries of one block of rows or draws: about 8 MB.
+# Entries of one block of draws: about 8 MB.
 BLOCK = 1_000_000
 
 
@@ -157,7 +156,7 @@ def simultaneous_intervals(
     >>> simultaneous_intervals(noise + [0.0, -0.5], side="upper").decided
     array([False,  True])
     """
-    check_option("side", side, SIDES)
+    check_option("side", side, ("two-sided", "lower", "upper"))
     check_draws("n_draws", n_draws, confidence)
     array = _differences(differences, "rows")
     n_samples, m = array.shape
@@ -171,8 +170,13 @@ def simultaneous_intervals(
     if varies.any():
         scale = error[varies] * np.sqrt(n_samples)
         correlation = covariance[np.ix_(varies, varies)] / np.outer(scale, scale)
+        # Eigenvalues rather than Cholesky: duplicated candidates make the matrix singular.
+        value, vector = np.linalg.eigh(correlation)
+        root = (vector * np.sqrt(np.clip(value, 0, None))).T
         rng = np.random.default_rng(random_state)
-        largest = _draw_largest(correlation, n_samples - 1, side == "two-sided", n_draws, rng)
+        draws = rng.standard_normal((n_draws, len(root))) @ root
+        largest = (np.abs(draws) if side == "two-sided" else draws).max(axis=1)
+        largest /= np.sqrt(rng.chisquare(n_samples - 1, size=n_draws) / (n_samples - 1))
         quantile = float(np.quantile(largest, confidence))
     reach = quantile * error
     infinite = np.full(m, np.inf)
@@ -207,8 +211,6 @@ def resampled_intervals(
     --------
     >>> resampled_intervals([[-0.02], [-0.03], [-0.025], [-0.03]], 0.3 / 0.7).decided
     array([ True])
-    >>> resampled_intervals([[-0.02], [-0.02]], 0.3 / 0.7, floor=[0.01]).decided
-    array([False])
     """
     array = _differences(differences, "splits")
     n_splits, m = array.shape
@@ -267,12 +269,6 @@ def clustered_rows(rows: ArrayLike, clusters: ArrayLike) -> FloatArray:
 
     ``mean_j + U / n * (S_uj - n_u * mean_j)`` for U clusters, S the sums and n_u the sizes. The spread
     of these rows gives the cluster-robust standard error. A constant column stays that constant.
-
-    Examples
-    --------
-    >>> clustered_rows([[1.0], [1.0], [4.0]], [0, 0, 1])
-    array([[0.66666667],
-           [3.33333333]])
     """
     array = np.asarray(rows, dtype=np.float64)
     labels = np.asarray(clusters)
@@ -315,12 +311,8 @@ def _replicates(
         values, counts = np.unique(centred, return_counts=True)
         # A binomial draw costs about as much as 16 gathers.
         if len(values) * 16 <= min(len(centred), MAX_UNITS):
-            share = counts / len(centred)
-            drawn = [
-                rng.multinomial(len(centred), share, size=size)
-                for size in _blocks(n_resamples, len(values))
-            ]
-            return np.concatenate(drawn) @ values / len(centred)
+            drawn = rng.multinomial(len(centred), counts / len(centred), size=n_resamples)
+            return drawn @ values / len(centred)
     ones: FloatArray = np.ones(len(centred))
     sums, sizes = centred, ones
     if units is not None:
@@ -329,33 +321,11 @@ def _replicates(
         pool = rng.permutation(len(sums)) % MAX_UNITS
         sums, sizes = _totals(pool, sums), _totals(pool, sizes)
     equal = bool((sizes == sizes[0]).all())
-    means = []
-    for size in _blocks(n_resamples, len(sums)):
-        rows = rng.integers(0, len(sums), size=(size, len(sums)))
+    means = np.empty(n_resamples)
+    block = max(1, BLOCK // len(sums))
+    for start in range(0, n_resamples, block):
+        rows = rng.integers(0, len(sums), size=(min(block, n_resamples - start), len(sums)))
         # Equal sizes spare the second gather.
         mass = len(sums) * sizes[0] if equal else sizes[rows].sum(axis=1)
-        means.append(sums[rows].sum(axis=1) / mass)
-    return np.concatenate(means)
-
-
-def _blocks(total: int, width: int) -> list[int]:
-    """Numbers of draws, ``width`` entries each, so that a block has at most BLOCK entries."""
-    block = max(1, BLOCK // width)
-    return [min(block, total - start) for start in range(0, total, block)]
-
-
-def _draw_largest(
-    correlation: FloatArray, freedom: int, two_sided: bool, n_draws: int, rng: np.random.Generator
-) -> FloatArray:
-    """Draws of ``max_j T_j`` (or ``max_j |T_j|``), T multivariate t with the given correlation."""
-    # Eigenvalues rather than Cholesky: duplicated candidates make the matrix singular.
-    value, vector = np.linalg.eigh(correlation)
-    root = (vector * np.sqrt(np.clip(value, 0, None))).T
-    largest = []
-    for size in _blocks(n_draws, len(correlation)):
-        draws = rng.standard_normal((size, len(correlation))) @ root
-        if two_sided:
-            np.abs(draws, out=draws)
-        chi = np.sqrt(rng.chisquare(freedom, size=size) / freedom)
-        largest.append(draws.max(axis=1) / chi)
-    return np.concatenate(largest)
+        means[start : start + block] = sums[rows].sum(axis=1) / mass
+    return means

@@ -76,12 +76,6 @@ def balanced_deferral_loss(
 
     ``mean over k of sum_i w_i 1[best_i = k] costs[i, chosen_i] / sum_i w_i 1[best_i = k]``. Rows that
     chose an expert never asked are left out; NaN if no chosen cost is known.
-
-    Examples
-    --------
-    >>> costs = [[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]]
-    >>> deferral_loss(costs, [0, 0, 0, 0]), balanced_deferral_loss(costs, [0, 0, 0, 0])
-    (0.25, 0.5)
     """
     array = evaluated_costs(costs)
     paid = chosen_costs(array, chosen)
@@ -124,11 +118,6 @@ def oracle_loss(costs: ArrayLike, sample_weight: Weights = None) -> float:
     return float(weights @ lowest / weights.sum())
 
 
-def headroom(costs: ArrayLike, sample_weight: Weights = None) -> float:
-    """Largest possible gain of routing: the best constant's mean cost minus the oracle's."""
-    return best_constant(costs, sample_weight).cost - oracle_loss(costs, sample_weight)
-
-
 def shuffled_control(costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights = None) -> float:
     """Expected cost of the same choices assigned to the rows at random.
 
@@ -162,19 +151,15 @@ def oracle_shares(costs: ArrayLike, sample_weight: Weights = None) -> FloatArray
     return expert_shares(np.nanargmin(array, axis=1), array.shape[1], sample_weight)
 
 
-def share_entropy(shares: ArrayLike, normalised: bool = True) -> float:
-    """Entropy of the shares, ``-sum_k s_k log s_k``: 0 when one expert gets everything.
-
-    In nats, or divided by ``log(n_experts)`` so that an even split gives 1.
-    """
+def share_entropy(shares: ArrayLike) -> float:
+    """``-sum_k s_k log s_k / log(n_experts)``: 0 if one expert gets everything, 1 for an even split."""
     s = number_vector("shares", shares)
     if len(s) == 0 or (s < 0).any() or abs(s.sum() - 1) > 1e-6:
         raise invalid("shares", f"must be non-negative and sum to 1; got {s.tolist()}.")
     used = s[s > 0]
     if len(used) == 1:
         return 0.0
-    entropy = -float(used @ np.log(used))
-    return entropy / float(np.log(len(s))) if normalised else entropy
+    return -float(used @ np.log(used)) / float(np.log(len(s)))
 
 
 def expert_recall(costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights = None) -> FloatArray:

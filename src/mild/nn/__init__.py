@@ -1,13 +1,9 @@
 """The costs, losses, margins and decisions of ``mild.core`` as torch functions.
 
-Functions have the names, parameters and meaning of the NumPy ones, take tensors on any device and
-return tensors there. Scores, rewards and costs are (n_samples, n_experts), labels and choices
-(n_samples,), margins (n_experts,). Losses are unreduced, one value per sample, and differentiable by
-autograd. Scores in half precision (float16, bfloat16) are converted, and losses returned, in float32;
-gradients have the scores' own precision.
-
-Wrong shapes, margins and options are refused as in NumPy. Losses do not check the values of scores,
-rewards and labels, which would synchronise with the device at every step: NaN gives NaN.
+Functions have the names, parameters, shapes and meaning of the NumPy ones, take tensors on any device
+and return tensors there. Losses are differentiable by autograd. Scores in half precision are converted, and
+losses returned, in float32. Losses do not check the values of scores, rewards and labels, which would
+synchronise with the device at every step: NaN gives NaN.
 """
 
 from mild.errors import MissingExtraError

@@ -107,8 +107,7 @@ def check_margins(margins: Vector | float | Margins | None, like: Tensor) -> Mar
     own = margins.per_expert
     if own.shape != like.shape[1:]:
         raise invalid(
-            "margins",
-            f"must have shape (n_experts,) = ({like.shape[1]},); got {tuple(own.shape)}.",
+            "margins", f"must have shape (n_experts,) = ({like.shape[1]},); got {tuple(own.shape)}."
         )
     if own.device == like.device and own.dtype == like.dtype:
         return margins
