@@ -61,14 +61,7 @@ def cost_matrix(
 
 
 def costs_from_correctness(correct: ArrayLike, betas: ArrayLike | None = None) -> FloatArray:
-    """Cost matrix from correctness in [0, 1]: ``1 - correct_k + beta_k``; NaN stays NaN.
-
-    Examples
-    --------
-    >>> costs_from_correctness([[1, 0.25], [np.nan, 1]])
-    array([[0.  , 0.75],
-           [ nan, 0.  ]])
-    """
+    """Cost matrix from correctness in [0, 1]: ``1 - correct_k + beta_k``; NaN stays NaN."""
     array = float_matrix("correct", correct)
     outside = ~np.isnan(array) & ~((array >= 0) & (array <= 1))
     rule = "lie in [0, 1], or be NaN where an expert was never asked"
