@@ -49,10 +49,7 @@ def exact_minimiser(rewards: ArrayLike, margins: ArrayLike | None = None) -> Flo
 
     ``ell_k(f) = log sum_j exp((f_j - f_k) / rho_k)`` is the MILD logistic loss.
 
-    Parameters
-    ----------
-    rewards : (n_rows, n_experts) array, all positive; only their ratios matter
-    margins : (n_experts,) positive; None for all ones
+    ``rewards`` (n_rows, n_experts) are positive; only their ratios matter.
 
     Examples
     --------
@@ -165,13 +162,8 @@ def strong_concavity(
     (Pinsker). Two experts: certified by branch and bound. More: the least of a search over scores and of
     the value for the two extreme margins, which is an upper bound.
 
-    Parameters
-    ----------
-    margins : (n_experts,) positive
-    n_starts, n_refined, seed : random scores to try, how many of the best to refine, and the seed
+    ``n_starts``, ``n_refined`` and ``seed`` say how many random scores to try, and to refine.
 
-    Examples
-    --------
     >>> [round(strong_concavity([1, ratio]).value, 4) for ratio in (1, 2, 4, 16)]
     [1.0, 0.5869, 0.271, 0.0588]
     """
