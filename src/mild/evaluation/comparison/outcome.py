@@ -9,7 +9,7 @@ import numpy as np
 
 from mild.core.arrays import FloatArray
 from mild.metrics import Statement
-from mild.metrics.statement import FEWEST_UNITS
+from mild.metrics.routing import FEWEST_UNITS
 
 __all__ = ["Comparison", "Row"]
 
