@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mild.core.arrays import FloatArray, IntArray, check_strength, expert_vector
+from mild.core.arrays import FloatArray, IntArray, check_strength, float_vector
 from mild.policies.base import CostPolicy
 
 __all__ = ["ConstantPolicy", "LinearCostPolicy", "PricedPolicy"]
@@ -129,7 +129,7 @@ class PricedPolicy(CostPolicy):
         return self._replace(
             price_coef=np.zeros_like(self.price_coef),
             price_intercept=np.zeros_like(self.price_intercept),
-            betas=expert_vector("betas", betas, self.n_experts).astype(self.betas.dtype),
+            betas=float_vector("betas", betas, self.n_experts).astype(self.betas.dtype),
             price_weight=weight,
         )
 

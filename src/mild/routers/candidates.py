@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import clone
 
 from mild.core.arrays import FloatArray, check_strength
-from mild.core.losses.labels import floored_counts
+from mild.core.losses import floored_counts
 from mild.core.margins import membership, paper_grid, ratio_grid
 from mild.errors import InvalidInputError, check_option
 from mild.routers.base import BaseRouter

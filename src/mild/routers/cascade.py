@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from mild.core.arrays import FloatArray, IntArray, check_strength, expert_vector
+from mild.core.arrays import FloatArray, IntArray, check_strength, float_vector
 from mild.errors import InvalidInputError
 from mild.metrics import chosen_costs
 from mild.metrics.rows import known_rows, row_weights
@@ -97,7 +97,7 @@ class CascadeRouter(BaseRouter):
         n_thresholds = check_count("n_thresholds", self.n_thresholds)
         p = costs.shape[1]
         self.prices_ = (
-            np.zeros(p) if self.prices is None else expert_vector("prices", self.prices, p)
+            np.zeros(p) if self.prices is None else float_vector("prices", self.prices, p)
         )
         weights = observed("costs", costs, sample_weight)
         means = mean_costs(costs, sample_weight)

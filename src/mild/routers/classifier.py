@@ -18,8 +18,7 @@ from sklearn.utils.validation import (
 
 from mild.core.arrays import FloatArray, IntArray, check_margins, check_strength, float_matrix
 from mild.core.decisions import argmax_last
-from mild.core.losses import cost_sensitive_loss, log_sum_loss
-from mild.core.losses.cost_sensitive import check_pair_costs
+from mild.core.losses import check_pair_costs, cost_sensitive_loss, log_sum_loss
 from mild.core.margins import theory_margins, uniform_margins
 from mild.core.surrogates import parse_surrogate
 from mild.errors import ConvergenceWarning, InvalidInputError, check_option

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mild.core.arrays import FloatArray, check_strength, expert_vector
+from mild.core.arrays import FloatArray, check_strength, float_vector
 from mild.core.surrogates import parse_surrogate
 from mild.errors import ConvergenceWarning, InvalidInputError
 from mild.policies import Decoder, LinearPolicy
@@ -184,7 +184,7 @@ class LinearRouter(SurrogateRouter):
         self.objective_ = solution.value
         W = solution.W.astype(dtype)
         if self.bias is not None:
-            W[:, -1] += expert_vector("bias", self.bias, len(W))
+            W[:, -1] += float_vector("bias", self.bias, len(W))
         decoder = Decoder(targets.margins, self.decision, targets.surrogate)
         return LinearPolicy(W[:, :-1], W[:, -1].copy(), decoder)
 

@@ -22,7 +22,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.core.losses.deferral import accumulate_loss
+from mild.core.losses import accumulate_loss
 from mild.core.margins import MarginGroup
 from mild.core.surrogates import Surrogate
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
-from mild.core.arrays import FloatArray, IntArray, expert_vector
+from mild.core.arrays import FloatArray, IntArray, float_vector
 from mild.core.decisions import argmax_last
 from mild.errors import InvalidInputError, UnsupportedError, check_option
 from mild.metrics import oracle_shares
@@ -66,7 +66,7 @@ class RandomRouter(BaseRouter):
             if check_option("shares", self.shares, ("uniform", "best")) == "uniform":
                 return np.ones(p)
             return oracle_shares(costs, sample_weight)
-        shares = expert_vector("shares", self.shares, p)
+        shares = float_vector("shares", self.shares, p)
         if not shares.any():
             raise InvalidInputError(
                 f"shares must be positive somewhere; got {self.shares!r}.", parameter="shares"

@@ -9,7 +9,7 @@ import numpy as np
 
 from mild.core.arrays import BoolArray, FloatArray
 from mild.core.costs import ALL_REWARDS, cheapest, cheapest_of, rewards_of
-from mild.core.losses.labels import (
+from mild.core.losses import (
     class_weights,
     floored_counts,
     ldam_margins,

@@ -22,7 +22,7 @@ import numpy as np
 from mild.artifact import save
 from mild.artifact.sources import source_of
 from mild.core.arrays import FloatArray, IntArray
-from mild.core.losses.labels import class_weights
+from mild.core.losses import class_weights
 from mild.data import OutcomeTable
 from mild.data.data_quality import Finding, ScoreCounts, unasked_rows
 from mild.distributed.locks import file_lock

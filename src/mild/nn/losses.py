@@ -1,14 +1,10 @@
-"""MILD and TDEF as autograd functions.
+"""The losses of ``mild.core.losses`` as tensors.
 
-For a sample with scores f, rewards c̄ and margins rho
-
-    loss = sum_k c̄_k * Phi_tau(sum over k' != k of exp((f_k' - f_k) / rho_k)).
-
-With ``ell_k = log sum_k' exp((f_k' - f_k) / rho_k)`` every comp-sum member is
-``Phi_tau = expm1((1 - tau) * ell_k) / (1 - tau)``, ``ell_k`` itself at tau = 1. Experts that share
-a margin share one log-sum-exp. The backward pass computes the gradient by its formula instead of
-replaying the forward one: memory stays at a few (n, p) tensors however many margins differ, and
-terms that overflow separately are subtracted as logarithms, so that no NaN arises.
+MILD is an autograd function. With ``ell_k = log sum_k' exp((f_k' - f_k) / rho_k)`` every comp-sum member is
+``Phi_tau = expm1((1 - tau) * ell_k) / (1 - tau)``, ``ell_k`` itself at tau = 1. Experts that share a margin
+share one log-sum-exp. The backward pass computes the gradient by its formula instead of replaying the
+forward one: memory stays at a few (n, p) tensors however many margins differ, and terms that overflow
+separately are subtracted as logarithms, so that no NaN arises.
 """
 
 from __future__ import annotations
@@ -22,17 +18,19 @@ from torch.nn.functional import logsigmoid
 
 from mild.core.arrays import invalid
 from mild.core.surrogates import Surrogate, parse_surrogate
+from mild.errors import InvalidInputError, check_option
 from mild.nn.costs import unchecked_rewards
 from mild.nn.tensors import (
     Margins,
     Vector,
     argmax_last,
+    check_labels,
     check_margins,
+    check_non_negative,
     check_same_shape,
+    check_vector,
     float_matrix,
 )
-
-__all__ = ["mild_loss", "tdef_loss"]
 
 
 def mild_loss(
@@ -59,8 +57,7 @@ def mild_loss(
     tensor([[ 1., -1.]])
     """
     f = float_matrix("scores", scores)
-    weights = float_matrix("rewards", rewards).to(f.device, f.dtype)
-    check_same_shape("rewards", weights, f)
+    weights = float_matrix("rewards", rewards, f)
     rho = check_margins(margins, f)
     kind = parse_surrogate(surrogate)
     if asked is not None:
@@ -243,3 +240,134 @@ def _hinge_gradient(shifted: Tensor, rewards: Tensor, margins: Margins) -> Tenso
     onto_best = active.sum(dim=1, keepdim=True) - pull_of_best
     gradient = -active + torch.where(experts == best, onto_best, torch.zeros_like(active))
     return gradient + torch.where(experts == second, pull_of_best, torch.zeros_like(active))
+
+
+def cross_entropy_loss(scores: Tensor, labels: Tensor, weights: Vector | None = None) -> Tensor:
+    """CE: ``-w_y log softmax_y(f)``; with inverse-frequency ``weights`` (n_experts,) it is CWCE.
+
+    Examples
+    --------
+    >>> cross_entropy_loss(torch.zeros(1, 2), torch.tensor([1]))
+    tensor([0.6931])
+    """
+    f = float_matrix("scores", scores)
+    y = check_labels(labels, f)
+    values = -torch.log_softmax(f, dim=1).gather(1, y[:, None])[:, 0]
+    return values if weights is None else values * check_vector("weights", weights, f)[y]
+
+
+def ldam_loss(
+    scores: Tensor, labels: Tensor, counts: Vector, max_margin: float = 0.5, scale: float = 30.0
+) -> Tensor:
+    """LDAM (Cao et al. 2019): cross-entropy of ``scale * (f - Delta_y at y)``.
+
+    ``Delta_k`` is proportional to ``n_k^(-1/4)``, the largest being ``max_margin``; n_k = 0 counts
+    as 1, or as the smallest positive count if that is less.
+    """
+    f = float_matrix("scores", scores)
+    y = check_labels(labels, f)
+    if not (max_margin > 0 and scale > 0):
+        raise InvalidInputError(
+            f"max_margin and scale must be positive; got {max_margin} and {scale}."
+        )
+    raw = _counts(counts, f).pow(-0.25)
+    delta = raw * (max_margin / raw.max())
+    experts = torch.arange(f.shape[1], device=f.device)
+    shifted = f - torch.where(experts == y[:, None], delta, torch.zeros_like(delta))
+    return cross_entropy_loss(scale * shifted, y)
+
+
+def logit_adjusted_loss(
+    scores: Tensor, labels: Tensor, counts: Vector, strength: float = 1.0
+) -> Tensor:
+    """Logit adjustment (Menon et al. 2021): cross-entropy of ``f + strength * log prior``."""
+    f = float_matrix("scores", scores)
+    n = _counts(counts, f)
+    return cross_entropy_loss(f + strength * (n / n.sum()).log(), labels)
+
+
+def class_dependent_temperature_loss(
+    scores: Tensor, labels: Tensor, counts: Vector, gamma: float = 0.3
+) -> Tensor:
+    """Class-dependent temperatures (Ye et al. 2020): CE of ``f_k / (n_max / n_k)^gamma``."""
+    f = float_matrix("scores", scores)
+    n = _counts(counts, f)
+    return cross_entropy_loss(f * (n / n.max()).pow(gamma), labels)
+
+
+def _counts(counts: Vector, like: Tensor) -> Tensor:
+    """Counts per expert, absent ones as 1 or as the smallest positive count if that is less."""
+    array = check_non_negative("counts", check_vector("counts", counts, like))
+    if not bool(array.any()):
+        raise invalid("counts", "must not be all zero; got zeros only.")
+    return torch.maximum(array, array[array > 0].min().clamp(max=1))
+
+
+def rho_margin_loss(
+    scores: Tensor, labels: Tensor, costs: Tensor, margins: Vector | float | None = None
+) -> Tensor:
+    """``max_k' c(x, k, k') * min(1, max(0, 1 - (f_k - f_k') / rho_k))``, one value per sample.
+
+    ``labels`` are k_i (n,) and ``costs`` ``c(x_i, k_i, .)`` (n, p); the label's own entry plays no part.
+    """
+    gaps, weights, _ = _scaled_gaps(scores, labels, costs, margins)
+    return (weights * (1 + gaps).clamp(0, 1)).amax(dim=1)
+
+
+def cost_sensitive_loss(
+    scores: Tensor,
+    labels: Tensor,
+    costs: Tensor,
+    margins: Vector | float | None = None,
+    surrogate: object = "logistic",
+    reduction: str = "max",
+) -> Tensor:
+    """``max (or sum) over k' of c(x, k, k') * Psi((f_k - f_k') / rho_k)``, one value per sample.
+
+    ``Psi`` is the hinge ``max(0, 1 - u)`` or a comp-sum ``Phi_tau(exp(-u))``. Divided by the
+    surrogate's ``unit`` it bounds ``rho_margin_loss``. ``reduction`` is "max" (the algorithm) or "sum"
+    (the appendix's upper bound).
+    """
+    check_option("reduction", reduction, ("max", "sum"))
+    kind = parse_surrogate(surrogate)
+    gaps, weights, _ = _scaled_gaps(scores, labels, costs, margins)
+    if reduction == "max":
+        # Only the strongest term meets autograd: the others' overflow times 0 would be NaN.
+        with torch.no_grad():
+            strongest = argmax_last(_weighted(gaps, weights, kind))[:, None]
+        gaps, weights = gaps.gather(1, strongest), weights.gather(1, strongest)
+    return _weighted(gaps, weights, kind).sum(dim=1)
+
+
+def log_sum_loss(
+    scores: Tensor, labels: Tensor, costs: Tensor, margins: Vector | float | None = None
+) -> Tensor:
+    """``log sum over k' != k of (1 + exp((f_k' - f_k) / rho_k))^c(x, k, k')``, per sample.
+
+    With a single expert there is no rival: 0.
+    """
+    gaps, weights, own = _scaled_gaps(scores, labels, costs, margins)
+    if gaps.shape[1] == 1:
+        return 0 * gaps[:, 0]
+    terms = weights * -logsigmoid(-gaps)
+    return terms.masked_fill(own, -math.inf).logsumexp(dim=1)
+
+
+def _scaled_gaps(
+    scores: Tensor, labels: Tensor, costs: Tensor, margins: Vector | float | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """``(f_k' - f_k) / rho_k`` with k the label; costs with 0 at the label; where the label is."""
+    f = float_matrix("scores", scores)
+    y = check_labels(labels, f)[:, None]
+    c = float_matrix("costs", costs, f)
+    rho = check_margins(margins, f).per_expert[y]
+    own = torch.arange(f.shape[1], device=f.device) == y
+    return (f - f.gather(1, y)) / rho, c.masked_fill(own, 0), own
+
+
+def _weighted(gaps: Tensor, weights: Tensor, kind: Surrogate) -> Tensor:
+    """``c * Psi(-gaps)``, 0 where the cost is 0 however large the gap, in value and gradient."""
+    gaps = gaps.masked_fill(weights == 0, 0)
+    if kind.form == "hinge":
+        return weights * (1 + gaps).clamp(min=0)
+    return weights * _phi(-logsigmoid(-gaps), kind.tau)

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from mild.core.decisions import chain, stationary_experts_first
+import mild.core.decisions as chain
+from mild.core.decisions import stationary_experts_first
 from mild.core.margins import margin_groups
 from mild.core.surrogates import Surrogate
 
@@ -32,10 +33,3 @@ def test_wide_single_precision_rows_need_no_logarithms_while_doubles_reach(
     assert got.dtype == np.float32
     exact = stationary_experts_first(scores.astype(np.float64), margins, groups, surrogate)
     assert_allclose(got, exact, rtol=2e-5, atol=1e-30)
-
-
-def test_lumping_adds_neighbours():
-    groups = margin_groups(np.array([1.0, 1.0, 2.0, 3.0, 3.0, 3.0]))
-    powers = np.random.default_rng(1).random((2, 6, 4))
-    expected = np.add.reduceat(powers, [0, 2, 3], axis=1)
-    assert_allclose(chain._lumped(powers, groups), expected)

@@ -2,18 +2,17 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+import mild.core.decisions as rules
 import oracles
 from mild.core.decisions import (
+    anchored_distribution,
     decide,
     deciding_anchors,
-    rules,
     stationary_choice,
     stationary_distribution,
     stationary_experts_first,
 )
-from mild.core.decisions.anchors import anchors
-from mild.core.decisions.chain import anchored_distribution
-from mild.core.margins import margin_groups
+from mild.core.margins import anchors, margin_groups
 from mild.core.surrogates import Surrogate, parse_surrogate
 
 

@@ -12,12 +12,13 @@ from mild.core.losses import (
     class_dependent_temperature_loss,
     class_weights,
     cross_entropy_loss,
+    floored_counts,
     ldam_loss,
     ldam_margins,
     logit_adjusted_loss,
     resampling_weights,
+    temperatures,
 )
-from mild.core.losses.labels import floored_counts, temperatures
 from mild.errors import InvalidInputError, OptionError
 from tolerances import rounding
 

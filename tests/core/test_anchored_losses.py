@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import mild.core.losses as deferral
 import oracles
-from mild.core.decisions.anchors import anchors
-from mild.core.losses import deferral, mild_loss
-from mild.core.margins import margin_groups
+from mild.core.losses import mild_loss
+from mild.core.margins import anchors, margin_groups
 from mild.core.surrogates import parse_surrogate
 
 

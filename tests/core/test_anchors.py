@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from mild.core.decisions.anchors import FEWEST, WIDEST, anchors, group_sums
-from mild.core.margins import margin_groups
+from mild.core.margins import FEWEST, WIDEST, anchors, group_sums, margin_groups
 
 ACCURACY = {np.float32: 1e-7, np.float64: 1e-13}
 
