@@ -16,7 +16,7 @@ from mild import metrics
 from mild.core.arrays import FloatArray, IntArray, check_costs
 from mild.data.splits import Split, folds
 from mild.errors import InvalidInputError, TuningInterruptedWarning, check_option
-from mild.metrics.statement import FEWEST_UNITS
+from mild.metrics.routing import FEWEST_UNITS
 
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 #: What ``mild tune`` searches by default: all families, the network on small tables alone.

@@ -16,8 +16,8 @@ from mild.data.formats.base import Layout
 from mild.data.outcomes import ReadOptions, build_outcomes, explanation
 from mild.data.parquet_files import FoundFile, find_files, read_footers
 from mild.data.queries import Recipe, choose_query
-from mild.data.tables import naming, validate_columns
-from mild.data.vectors import VECTOR_NAMES, column_kind
+from mild.data.tables import column_kind, naming, validate_columns
+from mild.data.vectors import VECTOR_NAMES
 from mild.distributed.partitions import Partition, check_same_columns, cut, read_batches
 from mild.errors import DataFileError, listed
 
@@ -150,6 +150,6 @@ def concatenate(tables: Sequence[OutcomeTable]) -> OutcomeTable:
         queries=[text for table in tables for text in table.queries],
         columns=pa.concat_tables([table.columns for table in tables]),
         # The rows come from several files: no row number applies.
-        places=None,
+        row_numbers=None,
         **stacked,
     )

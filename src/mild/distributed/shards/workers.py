@@ -390,7 +390,7 @@ def _transformed(step: TextFeatures, piece: OutcomeTable) -> FloatArray:
     width = piece.vectors.shape[1]
     if width != step.n_features:
         raise DataFileError(
-            f"vectors must have {step.n_features} numbers, as those before; row {piece.place(0)} has "
+            f"vectors must have {step.n_features} numbers, as those before; row {piece.row_number(0)} has "
             f"{width}."
         )
     return step.transform(piece.vectors)
