@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 from typing import Any
@@ -72,6 +72,16 @@ class LoadedRouter:
         return self.policy.n_experts
 
     @property
+    def margins(self) -> list[float] | None:
+        """Margins of the innermost deciding policy; None if it has none."""
+        policy: Any = self.policy
+        while not hasattr(policy, "decoder"):
+            policy = getattr(policy, "inner", None) or getattr(policy, "final", None)
+            if policy is None:
+                return None
+        return [float(margin) for margin in policy.decoder.margins]
+
+    @property
     def settings(self) -> dict[str, Any]:
         """Settings of the policy."""
         return self.policy.state()[0]
@@ -114,8 +124,12 @@ class LoadedRouter:
         Texts are read block by block, so a generator of any length takes constant memory.
         """
         step = self._text_step()
-        chosen = [self.predict(step.transform(block)) for block in _text_blocks(texts)]
-        return np.concatenate(chosen) if chosen else np.empty(0, np.intp)
+        if isinstance(texts, (str, bytes)):
+            return self.predict(step.transform(texts))  # refuses it
+        rest, chosen = iter(texts), [np.empty(0, np.intp)]
+        while block := list(islice(rest, TEXT_BLOCK)):
+            chosen.append(self.predict(step.transform(block)))
+        return np.concatenate(chosen)
 
     def decide_text(self, text: str) -> int:
         """Expert for one text: the fast path."""
@@ -123,25 +137,20 @@ class LoadedRouter:
 
     def without(self, expert: int | str) -> LoadedRouter:
         """The router without one expert, given by index or name."""
-        if not isinstance(expert, str):
-            index = int(expert)
-        elif expert in self.expert_names:
-            index = self.expert_names.index(expert)
-        else:
+        if isinstance(expert, str) and expert not in self.expert_names:
             raise InvalidInputError(
                 f"expert must be one of {', '.join(self.expert_names)}; got {expert!r}.",
                 parameter="expert",
             )
+        index = self.expert_names.index(expert) if isinstance(expert, str) else int(expert)
         policy = self.policy.without(index)
-        names = [name for k, name in enumerate(self.expert_names) if k != index]
-        return self._copy(policy, names)
+        return self._copy(policy, self.expert_names[:index] + self.expert_names[index + 1 :])
 
     def with_prices(
         self, betas: Sequence[float] | None = None, price_weight: float | None = None
     ) -> LoadedRouter:
         """The router under new prices, where it has separate heads for errors and prices."""
-        policy = self.policy.with_prices(betas, price_weight)
-        return self._copy(policy, self.expert_names)
+        return self._copy(self.policy.with_prices(betas, price_weight), self.expert_names)
 
     def __repr__(self) -> str:
         source = "" if self.text is None else f"{self.text.kind} "
@@ -167,20 +176,25 @@ class LoadedRouter:
         """Check and decide block by block, so that a block stays in cache."""
         inputs = self._check_inputs(X)
         decide = getattr(self.policy, method)
-        if inputs.shape[0] == 0:
-            return decide(inputs)
         parts = []
-        for rows in blocks(inputs):
-            part = inputs[rows]
-            self._check_finite(part, rows.start)
-            parts.append(decide(part))
+        for rows in blocks(inputs) or [slice(0, 0)]:
+            self._check_finite(inputs[rows], rows.start)
+            parts.append(decide(inputs[rows]))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _check_inputs(self, X: Any) -> Any:
         """X as a float array or CSR matrix of the right width; float32 stays float32."""
-        self._check_names(X)
-        sparse = hasattr(X, "tocsr")
-        inputs = X.tocsr() if sparse else np.asarray(X)
+        columns = getattr(X, "columns", None)
+        if columns is not None and self.feature_names is not None:
+            names = zip(self.feature_names, map(str, columns), strict=False)
+            for i, (name, got) in enumerate(names):
+                if name != got:
+                    raise InvalidInputError(
+                        f"X must have the columns that the router was fitted with, in that order; "
+                        f"column {i} must be {name!r}, got {got!r}.",
+                        parameter="X",
+                    )
+        inputs = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
         if inputs.dtype.kind not in "fiubO":
             example = "" if inputs.size == 0 else f" such as {np.ravel(inputs)[0]!r}"
             raise InvalidInputError(
@@ -208,18 +222,6 @@ class LoadedRouter:
                 ) from error
         return inputs
 
-    def _check_names(self, X: Any) -> None:
-        columns = getattr(X, "columns", None)
-        if columns is None or self.feature_names is None:
-            return
-        for i, (name, got) in enumerate(zip(self.feature_names, map(str, columns), strict=False)):
-            if name != got:
-                raise InvalidInputError(
-                    f"X must have the columns that the router was fitted with, in that order; "
-                    f"column {i} must be {name!r}, got {got!r}.",
-                    parameter="X",
-                )
-
     def _check_finite(self, part: Any, first_row: int) -> None:
         values = part.data if hasattr(part, "tocsr") else part
         # Faster than isfinite: a sum of squares is finite only if every number is.
@@ -237,13 +239,3 @@ class LoadedRouter:
             f"column {column}{name}.",
             parameter="X",
         )
-
-
-def _text_blocks(texts: Iterable[Any]) -> Iterator[Any]:
-    """Lists of at most TEXT_BLOCK texts; a single string is passed on, for ``transform`` to refuse."""
-    if isinstance(texts, (str, bytes)):
-        yield texts
-        return
-    rest = iter(texts)
-    while block := list(islice(rest, TEXT_BLOCK)):
-        yield block
