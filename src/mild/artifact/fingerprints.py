@@ -30,7 +30,7 @@ def fingerprint(X: Any, costs: Any) -> str:
     >>> fingerprint([[1.0], [2.0]], [[0, 1], [1, 0]])[:12]
     '94f0e668695f'
     """
-    digest = hashlib.sha256()
+    digest: Any = hashlib.sha256()
 
     def add(name: str, array: np.ndarray[Any, Any]) -> None:
         if array.dtype.kind not in "fiub":

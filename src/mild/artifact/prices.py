@@ -36,9 +36,7 @@ def is_priced(router: LoadedRouter) -> bool:
 
 
 def new_prices(
-    router: LoadedRouter,
-    beta: Mapping[str, float] | None = None,
-    price_weight: float | None = None,
+    router: LoadedRouter, beta: Mapping[str, float] | None = None, price_weight: float | None = None
 ) -> Prices:
     """Check new prices and bring them into the order of the router's experts.
 

@@ -11,14 +11,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from mild.cli.console import reported
-from mild.cli.gateway.reload import reload
-from mild.cli.gateway.serve import serve
+from mild.cli.console import MildCommand
+from mild.cli.gateway.serve import reload, serve
 
 
 def run(verb, *arguments):
     app = typer.Typer(pretty_exceptions_enable=False)
-    app.command()(reported(verb))
+    app.command(cls=MildCommand)(verb)
     return CliRunner().invoke(app, list(arguments))
 
 
