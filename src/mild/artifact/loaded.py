@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mild.artifact.deciding import Decisions, decide_all
-from mild.core.arrays import FloatArray, IntArray
-from mild.errors import InvalidInputError, UnsupportedError
+from mild.core.arrays import FloatArray, IntArray, invalid
+from mild.errors import UnsupportedError
 from mild.features import TextFeatures
 from mild.policies import Policy, ScorePolicy
 from mild.policies.base import blocks
@@ -138,9 +138,8 @@ class LoadedRouter:
     def without(self, expert: int | str) -> LoadedRouter:
         """The router without one expert, given by index or name."""
         if isinstance(expert, str) and expert not in self.expert_names:
-            raise InvalidInputError(
-                f"expert must be one of {', '.join(self.expert_names)}; got {expert!r}.",
-                parameter="expert",
+            raise invalid(
+                "expert", f"must be one of {', '.join(self.expert_names)}; got {expert!r}."
             )
         index = self.expert_names.index(expert) if isinstance(expert, str) else int(expert)
         policy = self.policy.without(index)
@@ -178,8 +177,9 @@ class LoadedRouter:
         decide = getattr(self.policy, method)
         parts = []
         for rows in blocks(inputs) or [slice(0, 0)]:
-            self._check_finite(inputs[rows], rows.start)
-            parts.append(decide(inputs[rows]))
+            part = inputs[rows]
+            self._check_finite(part, rows.start)
+            parts.append(decide(part))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _check_inputs(self, X: Any) -> Any:
@@ -189,37 +189,33 @@ class LoadedRouter:
             names = zip(self.feature_names, map(str, columns), strict=False)
             for i, (name, got) in enumerate(names):
                 if name != got:
-                    raise InvalidInputError(
-                        f"X must have the columns that the router was fitted with, in that order; "
+                    raise invalid(
+                        "X",
+                        f"must have the columns that the router was fitted with, in that order; "
                         f"column {i} must be {name!r}, got {got!r}.",
-                        parameter="X",
                     )
         inputs = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
         if inputs.dtype.kind not in "fiubO":
             example = "" if inputs.size == 0 else f" such as {np.ravel(inputs)[0]!r}"
-            raise InvalidInputError(
-                f"X must hold numbers; got {inputs.dtype}{example}.", parameter="X"
-            )
+            raise invalid("X", f"must hold numbers; got {inputs.dtype}{example}.")
         if inputs.ndim != 2:
-            raise InvalidInputError(
-                f"X must have shape (n_samples, n_features) = (n_samples, {self.n_features}); got "
+            raise invalid(
+                "X",
+                f"must have shape (n_samples, n_features) = (n_samples, {self.n_features}); got "
                 f"{inputs.ndim} dimension(s), shape {inputs.shape}. For one input use "
                 f"X.reshape(1, -1).",
-                parameter="X",
             )
         if inputs.shape[1] != self.n_features:
-            raise InvalidInputError(
-                f"X must have the {self.n_features} feature(s) that the router was fitted with; "
+            raise invalid(
+                "X",
+                f"must have the {self.n_features} feature(s) that the router was fitted with; "
                 f"got {inputs.shape[1]}.",
-                parameter="X",
             )
         if inputs.dtype not in (np.float32, np.float64):
             try:
                 inputs = inputs.astype(np.float64)
             except (TypeError, ValueError) as error:
-                raise InvalidInputError(
-                    f"X must hold numbers; got {error}.", parameter="X"
-                ) from error
+                raise invalid("X", f"must hold numbers; got {error}.") from error
         return inputs
 
     def _check_finite(self, part: Any, first_row: int) -> None:
@@ -234,8 +230,8 @@ class LoadedRouter:
         dense = part.toarray() if hasattr(part, "tocsr") else part
         row, column = np.argwhere(~np.isfinite(dense))[0]
         name = "" if self.feature_names is None else f" ({self.feature_names[column]!r})"
-        raise InvalidInputError(
-            f"X must be finite; got {dense[row, column]} in row {first_row + row}, "
+        raise invalid(
+            "X",
+            f"must be finite; got {dense[row, column]} in row {first_row + row}, "
             f"column {column}{name}.",
-            parameter="X",
         )

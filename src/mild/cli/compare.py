@@ -37,9 +37,7 @@ def compare(
         ),
     ] = None,
     cv: Annotated[int, Option(help="Folds in which each method chooses its L2 strength.")] = 5,
-    confidence: Annotated[
-        float, Option(help="Confidence level of the intervals, for all methods jointly.")
-    ] = 0.95,
+    confidence: o.Confidence = 0.95,
     seed: o.Seed = 0,
     out: Annotated[
         Path | None, Option("--out", "-o", help="JSON file to write the results to.")

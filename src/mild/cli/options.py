@@ -53,6 +53,21 @@ Time = Annotated[
     str | None,
     Option(metavar="COLUMN", help="Column of times: fit on the past, test on what follows."),
 ]
+Features = Annotated[
+    str | None,
+    Option(
+        help='Feature columns: names and patterns, "age,f_*". Default: those of the router; to fit one, '
+        "all other columns of numbers."
+    ),
+]
+Vectors = Annotated[
+    str | None,
+    Option(
+        metavar="COLUMN",
+        help="Column of vectors: lists of numbers, or float32 as fixed-size binary. Default: "
+        "embedding, embeddings, vector or vectors.",
+    ),
+]
 Jobs = Annotated[
     int | None,
     Option(
@@ -145,14 +160,7 @@ class ReadOptions:
             metavar="COLUMNS", help="Columns of seconds per query; of milliseconds if named ms."
         ),
     ] = None
-    vectors: Annotated[
-        str | None,
-        Option(
-            metavar="COLUMN",
-            help="Column of vectors: lists of numbers, or float32 as fixed-size binary. Default: "
-            "embedding, embeddings, vector or vectors.",
-        ),
-    ] = None
+    vectors: Vectors = None
 
 
 @dataclass(frozen=True)
@@ -263,10 +271,7 @@ class MatrixOptions:
 
     panel: ClassVar[str] = "Reading a table of features and costs"
 
-    features: Annotated[
-        str | None,
-        Option(help='Feature columns: names and patterns, "age,f_*". Default: all other numbers.'),
-    ] = None
+    features: Features = None
     costs: Annotated[
         str | None,
         Option(help='Cost columns, one per expert: names and patterns. Default: "cost__*".'),

@@ -21,10 +21,7 @@ def predict(
         Path | None,
         Option("--out", "-o", help=".csv, .parquet or .jsonl file. Default: CSV on stdout."),
     ] = None,
-    features: Annotated[
-        str | None,
-        Option(help='Feature columns: names and patterns, "age,f_*". Default: the router\'s.'),
-    ] = None,
+    features: o.Features = None,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
 ) -> None:

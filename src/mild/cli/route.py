@@ -51,13 +51,8 @@ class DatasetOptions(o.EngineOptions):
     decision: Annotated[
         str | None, Option(help="stationary or argmax. Default: the router's own.")
     ] = None
-    vectors: Annotated[
-        str | None,
-        Option(metavar="COLUMN", help="Column of vectors. Default: embedding(s) or vector(s)."),
-    ] = None
-    features: Annotated[
-        str | None, Option(help='Feature columns: names and shell patterns, "age,f_*".')
-    ] = None
+    vectors: o.Vectors = None
+    features: o.Features = None
     overwrite: o.Overwrite = False
 
 

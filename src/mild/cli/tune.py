@@ -35,9 +35,7 @@ class SearchOptions:
     paper_grid: Annotated[
         bool, Option("--paper-grid", help="Try margins in steps of 1 within 5 of the theory.")
     ] = False
-    confidence: Annotated[
-        float, Option(help="Confidence level of the interval behind the verdict.")
-    ] = 0.95
+    confidence: o.Confidence = 0.95
     one_standard_error: Annotated[
         bool,
         Option(
