@@ -101,11 +101,13 @@ def takes_options(command: Callable[..., None]) -> Callable[..., None]:
                 continue
             option = copy.copy(hint.__metadata__[0])
             option.rich_help_panel = option.rich_help_panel or getattr(group, "panel", None)
-            annotation = Annotated[hint.__origin__, option]
             fields[name].append(field.name)
             parameters.append(
                 inspect.Parameter(
-                    field.name, parameter.KEYWORD_ONLY, default=field.default, annotation=annotation
+                    field.name,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    default=field.default,
+                    annotation=Annotated[hint.__origin__, option],
                 )
             )
 
