@@ -15,8 +15,8 @@ from mild.core.decisions import DECISIONS
 from mild.errors import ArtifactError
 from mild.features import OnnxFeatures
 from mild.features.encoder import POOLINGS
-from mild.features.hashing.features import LIMITS, VERSION
-from mild.features.hashing.terms import NUMBER_NAMES
+from mild.features.hashing import LIMITS, VERSION
+from mild.features.terms import NUMBER_NAMES
 
 __all__ = ["POLICY_SCHEMAS", "TEXT_PREFIX", "TEXT_SCHEMAS", "check_policy", "check_text", "split"]
 

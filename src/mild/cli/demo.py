@@ -56,8 +56,8 @@ def demo(
     """
     from joblib import cpu_count
 
-    from mild.evaluation.demo.results import check_folder, document, write_results
     from mild.evaluation.demo.run import DemoSettings, run_demo
+    from mild.evaluation.demo.tables import check_folder, render, write_results
 
     base = DemoSettings.quick() if quick else DemoSettings()
     settings = base.changed(
@@ -68,21 +68,21 @@ def demo(
     with progress_bar("demo") as progress:
         results = run_demo(settings, progress)
     written = write_results(results, out, figures)
-    for sentence, cells in results.warned.items():
+    for sentence, cells in results.document["warnings"].items():
         note(f"in {cells} cell(s): {sentence}", "warning")
 
     def show() -> None:
         from rich.console import Console
 
-        from mild.evaluation.demo.table import render
-
         console = Console()
         for part in render(results, console.width):
             console.print(part)
         names = ", ".join(path.name for path in written)
-        say(f"\nSaved in {out}: {names}. {results.seconds:.0f} s with {settings.jobs} job(s).")
+        say(
+            f"\nSaved in {out}: {names}. {results.document['seconds']:.0f} s with {settings.jobs} job(s)."
+        )
 
-    emit(document(results), as_json, show)
+    emit(results.document, as_json, show)
 
 
 def _figures() -> dict[str, Any]:

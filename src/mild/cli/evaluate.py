@@ -46,8 +46,7 @@ def evaluate(
       mild evaluate new.parquet --router router --group subject --save
     """
     from mild.artifact import load
-    from mild.evaluation.report import write_document
-    from mild.evaluation.report.writing import EVALUATION_FILE
+    from mild.evaluation.report import EVALUATION_FILE, write_document
     from mild.evaluation.tasks import evaluate_choices
 
     source = OutcomeSource(data, reading, cost, group=group)

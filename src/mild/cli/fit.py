@@ -305,9 +305,13 @@ def _fit_shards(
     from mild.data.outcomes import ReadOptions
     from mild.distributed.ray_connection import check_ray
     from mild.distributed.shards.dataset import open_dataset
-    from mild.distributed.shards.fitting import fit_shards, save_shards
-    from mild.distributed.shards.solving import check_router
-    from mild.distributed.shards.work_folder import described, work_folder
+    from mild.distributed.shards.fitting import (
+        check_router,
+        described,
+        fit_shards,
+        save_shards,
+        work_folder,
+    )
     from mild.distributed.shards.workers import local_workers, ray_workers
 
     check_router(unfitted)

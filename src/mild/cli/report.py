@@ -77,8 +77,7 @@ def report(
       mild compare log.parquet --out results.json && mild report results.json
     """
     from mild.artifact import load
-    from mild.evaluation.report import optimism
-    from mild.evaluation.report.writing import check_report, read_document, write_report
+    from mild.evaluation.report import check_report, optimism, read_document, write_report
 
     target = check_report(out, overwrite)
     source = OutcomeSource(table, reading, cost, group=group)
@@ -141,7 +140,7 @@ def _rows(where: str, table: Any) -> list[int]:
 
 
 def _saved_evaluation(path: Path) -> Path:
-    from mild.evaluation.report.writing import EVALUATION_FILE
+    from mild.evaluation.report import EVALUATION_FILE
 
     if not path.exists():
         raise DataFileError(f"{path}: there is no such folder or file.")

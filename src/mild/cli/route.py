@@ -159,7 +159,7 @@ def _route_lines(
 ) -> int:
     """Route lines to stdout; the number of those that cannot be read."""
     from mild.data.data_quality import counted
-    from mild.distributed.streaming.stream import route_stream
+    from mild.distributed.streaming import route_stream
 
     bad: list[int] = []
 
@@ -171,7 +171,6 @@ def _route_lines(
     with _opened(file) as source:
         routed = route_stream(
             router,
-            folder,
             source,
             sys.stdout.buffer,
             lines=options.format,

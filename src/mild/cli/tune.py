@@ -107,7 +107,7 @@ def tune(
     from mild.artifact.writing import check_target
     from mild.data import read_matrices
     from mild.evaluation import tasks
-    from mild.evaluation.comparison.methods import TUNED
+    from mild.evaluation.comparison import TUNED
     from mild.routers import RouterCV
 
     execution.check()
