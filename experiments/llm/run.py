@@ -31,8 +31,8 @@ from mild.features.embedding import flat_scale
 from mild.features.model_files import digest_files, model_folder
 from mild.metrics import shuffled_control
 from mild.routers.linear import LinearRouter
-from mild.routers.targets import LDAM_SCALE
-from mild.routers.tuning import RouterCV
+from mild.routers.objective import LDAM_SCALE
+from mild.routers.search import RouterCV
 
 __all__ = ["EXPERIMENTS", "Noise", "Request", "ordered_trio", "parse_beta", "read_vectors", "run"]
 

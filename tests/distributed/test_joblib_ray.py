@@ -11,7 +11,7 @@ from joblib.parallel import get_active_backend
 
 from mild.distributed.joblib_ray import LARGE, joblib_on_ray
 from mild.errors import InvalidInputError, TuningInterruptedWarning
-from mild.routers.tuning import RouterCV
+from mild.routers.search import RouterCV
 
 ray = pytest.importorskip("ray", reason="ray is not installed")
 # What Ray leaves open is not ours.

@@ -8,7 +8,7 @@ import pytest
 from mild.core.margins import expert_mass, expert_norms, theory_margins, uniform_margins
 from mild.errors import OptionError
 from mild.routers.linear import LinearRouter
-from mild.routers.margin_sums import fixed_margins, margin_sums
+from mild.routers.objective import fixed_margins, margin_sums
 
 
 @pytest.fixture

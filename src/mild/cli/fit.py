@@ -204,8 +204,8 @@ def _fit_outcomes(
 ) -> dict[str, Any]:
     from mild.evaluation.tasks import fit_task, fit_texts, make_step, make_task, save_task
     from mild.evaluation.tasks.task import check_rows
-    from mild.routers.constant import ConstantRouter
-    from mild.routers.priced import PricedRouter
+    from mild.routers.baselines import ConstantRouter
+    from mild.routers.cost_models import PricedRouter
 
     task = make_task(source.read(), source.cost.terms())
     check_rows(task)

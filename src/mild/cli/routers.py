@@ -13,10 +13,10 @@ __all__ = ["ROUTERS", "build_router", "standardized"]
 
 ROUTERS = {
     "linear": ("mild.routers.linear", "LinearRouter"),
-    "regression": ("mild.routers.regression", "CostRegressionRouter"),
-    "knn": ("mild.routers.nearest", "KNNRouter"),
-    "priced": ("mild.routers.priced", "PricedRouter"),
-    "constant": ("mild.routers.constant", "ConstantRouter"),
+    "regression": ("mild.routers.cost_models", "CostRegressionRouter"),
+    "knn": ("mild.routers.cost_models", "KNNRouter"),
+    "priced": ("mild.routers.cost_models", "PricedRouter"),
+    "constant": ("mild.routers.baselines", "ConstantRouter"),
     "cascade": ("mild.routers.cascade", "CascadeRouter"),
     "neural": ("mild.routers.neural", "NeuralRouter"),
     "transformer": ("mild.routers.transformer", "TransformerRouter"),

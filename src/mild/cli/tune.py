@@ -78,7 +78,7 @@ class Search:
 
     def build(self, scaled: bool, **changes: Any) -> Any:
         """The search, behind a scaler if ``standardize`` or, by default, ``scaled`` says so."""
-        from mild.routers.tuning import RouterCV
+        from mild.routers.search import RouterCV
 
         params = {**self.params, **changes}
         families = params.pop("families")
@@ -182,7 +182,7 @@ def tune(
 def _save_constant(task: Task, out: str, overwrite: bool) -> dict[str, Any]:
     """Save the best constant where no search is needed."""
     from mild.evaluation.tasks import fit_task, make_step, save_task
-    from mild.routers.constant import ConstantRouter
+    from mild.routers.baselines import ConstantRouter
 
     expert = ConstantRouter(task.settled)
     fitted = fit_task(task, expert, make_step(task))

@@ -6,6 +6,7 @@ import copy
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Self
 
@@ -13,13 +14,12 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from mild.core.arrays import FloatArray, IntArray, check_costs
+from mild.core.arrays import FloatArray, IntArray, check_costs, invalid
 from mild.core.costs import cheapest
 from mild.errors import DegenerateDataWarning, InvalidInputError
 from mild.metrics import deferral_loss
-from mild.policies import Policy, ScorePolicy
-
-__all__ = ["BaseRouter", "SurrogateRouter", "warn_if_degenerate"]
+from mild.policies import Policy
+from mild.routers.parameters import check_parameters
 
 
 class BaseRouter(BaseEstimator):  # type: ignore[misc]
@@ -33,7 +33,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
     n_features_in_ : number of features
     """
 
-    policy_: Policy
+    policy_: Any
     n_experts_: int
     expert_names_: list[str]
 
@@ -53,19 +53,18 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
     def _check_fit(
         self, X: Any, costs: Any, sample_weight: Any
     ) -> tuple[Any, FloatArray, FloatArray | None]:
+        self._check_options()
         if costs is None:
-            raise InvalidInputError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None.",
-                parameter="y",
-            )
+            reason = f"{type(self).__name__} requires y to be passed, but the target y is None."
+            raise InvalidInputError(reason, parameter="y")
         names = [str(name) for name in getattr(costs, "columns", [])]
         inputs = self._validated(X, ensure_min_samples=2, order="C")
         raw = np.asarray(costs)
         if raw.ndim == 1:
-            raise InvalidInputError(
-                f"costs must have shape (n_samples, n_experts); got one dimension, shape {raw.shape}. "
+            raise invalid(
+                "costs",
+                f"must have shape (n_samples, n_experts); got one dimension, shape {raw.shape}. "
                 f"Reshape your data with costs.reshape(-1, 1) if there is one expert.",
-                parameter="costs",
             )
         matrix = check_costs(raw, n_samples=inputs.shape[0])
         self.n_experts_ = matrix.shape[1]
@@ -76,10 +75,12 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
                 sample_weight, inputs, dtype=np.float64, ensure_non_negative=True
             )
             if not weight.any():
-                raise InvalidInputError(
-                    "sample_weight must not be all zero.", parameter="sample_weight"
-                )
+                raise invalid("sample_weight", "must not be all zero.")
         return inputs, matrix, weight
+
+    def _check_options(self) -> None:
+        """Check the parameters."""
+        check_parameters(self)
 
     def _warn_if_degenerate(self, costs: FloatArray, by_label: bool = False) -> None:
         """Warn when the data leave nothing, or for label-based losses not everything, to learn."""
@@ -146,15 +147,11 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
     def _expert_index(self, expert: int | str) -> int:
         if isinstance(expert, str):
             if expert not in self.expert_names_:
-                raise InvalidInputError(
-                    f"expert must be one of {', '.join(self.expert_names_)}; got {expert!r}.",
-                    parameter="expert",
-                )
+                known = ", ".join(self.expert_names_)
+                raise invalid("expert", f"must be one of {known}; got {expert!r}.")
             return self.expert_names_.index(expert)
         if isinstance(expert, bool) or not isinstance(expert, Integral):
-            raise InvalidInputError(
-                f"expert must be an index or a name; got {expert!r}.", parameter="expert"
-            )
+            raise invalid("expert", f"must be an index or a name; got {expert!r}.")
         return int(expert)
 
     def _check_inputs(self, X: Any) -> Any:
@@ -183,10 +180,22 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SurrogateRouter(BaseRouter):
-    """A router whose scores are trained on a surrogate of the deferral loss."""
+    """A router whose scores are trained on a surrogate of the deferral loss.
 
-    policy_: ScorePolicy
+    LinearRouter documents these parameters.
+    """
+
+    loss: str = "mild"
+    rewards: str = "others"
+    strength: float = 0.5
+    surrogate: Any = "logistic"
+    margins: Any = "theory"
+    counts: str = "reward"
+    total: float | None = None
+    cost_scale: float | None = None
+    decision: str = "stationary"
 
     @property
     def margins_(self) -> FloatArray:

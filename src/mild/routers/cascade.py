@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
-from mild.core.arrays import FloatArray, IntArray, check_strength, expert_vector
-from mild.errors import InvalidInputError
+from mild.core.arrays import FloatArray, IntArray, expert_vector, invalid
 from mild.metrics import chosen_costs
 from mild.metrics.rows import known_rows, row_weights
 from mild.policies import CascadePolicy
 from mild.routers.base import BaseRouter
-from mild.routers.constant import mean_costs
-from mild.routers.heads import logistic_heads, observed
-from mild.routers.options import check_count
-
-__all__ = ["CascadeRouter", "cascade_thresholds"]
+from mild.routers.baselines import mean_costs
+from mild.routers.cost_models import logistic_heads, observed
 
 # An expert is good enough on a row when it costs no more than the cheapest asked one, up to rounding.
 GOOD_ENOUGH = 1e-12
 
 
+@dataclass(eq=False, repr=False)
 class CascadeRouter(BaseRouter):
     """Asks experts in a fixed order and stops at the first that is trusted enough.
 
@@ -64,23 +62,12 @@ class CascadeRouter(BaseRouter):
     array([0, 1])
     """
 
-    policy_: CascadePolicy
-
-    def __init__(
-        self,
-        order: Sequence[int | str] | None = None,
-        prices: Any = None,
-        confidence_columns: Sequence[int] | None = None,
-        alpha: float = 1e-3,
-        n_thresholds: int = 33,
-        pay_for_asked: bool = True,
-    ) -> None:
-        self.order = order
-        self.prices = prices
-        self.confidence_columns = confidence_columns
-        self.alpha = alpha
-        self.n_thresholds = n_thresholds
-        self.pay_for_asked = pay_for_asked
+    order: Sequence[int | str] | None = None
+    prices: Any = None
+    confidence_columns: Sequence[int] | None = None
+    alpha: float = 1e-3
+    n_thresholds: int = 33
+    pay_for_asked: bool = True
 
     @property
     def order_(self) -> IntArray:
@@ -93,12 +80,9 @@ class CascadeRouter(BaseRouter):
         return self.policy_.thresholds
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> CascadePolicy:
-        alpha = check_strength("alpha", self.alpha)
-        n_thresholds = check_count("n_thresholds", self.n_thresholds)
         p = costs.shape[1]
-        self.prices_ = (
-            np.zeros(p) if self.prices is None else expert_vector("prices", self.prices, p)
-        )
+        prices = np.zeros(p) if self.prices is None else self.prices
+        self.prices_ = expert_vector("prices", prices, p)
         weights = observed("costs", costs, sample_weight)
         means = mean_costs(costs, sample_weight)
         order = self._order(means)
@@ -107,7 +91,7 @@ class CascadeRouter(BaseRouter):
         if columns is None:
             best = np.nanmin(costs, axis=1, keepdims=True)
             good = np.where(np.isnan(costs), np.nan, costs <= best + GOOD_ENOUGH)
-            heads = logistic_heads(X, good, weights, alpha)
+            heads = logistic_heads(X, good, weights, self.alpha)
             coef, intercept = heads.coef, heads.intercept
         else:
             coef = np.zeros((0, X.shape[1]), X.dtype)
@@ -118,7 +102,7 @@ class CascadeRouter(BaseRouter):
             policy.confidence(X)[:, order],
             total[:, order],
             row_weights(sample_weight, len(costs)),
-            n_thresholds,
+            int(self.n_thresholds),
         ).astype(X.dtype)
         return policy
 
@@ -129,10 +113,7 @@ class CascadeRouter(BaseRouter):
         known = known_rows(costs, "skip")
         weight = row_weights(sample_weight, len(costs))[known]
         if not weight.any():
-            raise InvalidInputError(
-                "sample_weight must be positive in a row whose cost is known.",
-                parameter="sample_weight",
-            )
+            raise invalid("sample_weight", "must be positive in a row whose cost is known.")
         return -float(weight @ costs[known] / weight.sum())
 
     def without(self, expert: int | str) -> Self:
@@ -157,9 +138,9 @@ class CascadeRouter(BaseRouter):
             return np.argsort(means, kind="stable")[::-1].copy()
         order = np.array([self._expert_index(expert) for expert in self.order], dtype=np.intp)
         if sorted(order.tolist()) != list(range(self.n_experts_)):
-            raise InvalidInputError(
-                f"order must name each of the {self.n_experts_} experts once; got {self.order!r}.",
-                parameter="order",
+            raise invalid(
+                "order",
+                f"must name each of the {self.n_experts_} experts once; got {self.order!r}.",
             )
         return order
 
@@ -169,10 +150,10 @@ class CascadeRouter(BaseRouter):
         columns = np.asarray(self.confidence_columns)
         good = columns.shape == (p,) and np.issubdtype(columns.dtype, np.integer)
         if not (good and ((columns >= 0) & (columns < n_features)).all()):
-            raise InvalidInputError(
-                f"confidence_columns must be {p} column indices in [0, {n_features}), one per "
-                f"expert; got {self.confidence_columns!r}.",
-                parameter="confidence_columns",
+            raise invalid(
+                "confidence_columns",
+                f"must be {p} column indices in [0, {n_features}), one per expert; got "
+                f"{self.confidence_columns!r}.",
             )
         return columns.astype(np.intp)
 

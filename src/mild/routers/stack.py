@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,18 +14,16 @@ from sklearn.model_selection import KFold, check_cv
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import _BaseComposition
 
-from mild.core.arrays import FloatArray, IntArray
+from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.policies import BlendPolicy, ConstantPolicy, Policy, StackPolicy, believed_costs
 from mild.routers.base import BaseRouter
-from mild.routers.constant import mean_costs
+from mild.routers.baselines import mean_costs
+from mild.routers.cost_models import CostRegressionRouter, KNNRouter
 from mild.routers.linear import LinearRouter
-from mild.routers.nearest import KNNRouter
-from mild.routers.regression import CostRegressionRouter
-
-__all__ = ["StackRouter", "blend"]
 
 
+@dataclass(eq=False, repr=False)
 class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
     """Combines several routers by what they predict for rows they were not fitted on.
 
@@ -70,21 +69,11 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
     array([0, 1])
     """
 
-    policy_: BlendPolicy | StackPolicy
-
-    def __init__(
-        self,
-        estimators: Sequence[tuple[str, BaseRouter]] | None = None,
-        final_estimator: BaseRouter | None = None,
-        cv: Any = 5,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.estimators = estimators
-        self.final_estimator = final_estimator
-        self.cv = cv
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    estimators: Sequence[tuple[str, BaseRouter]] | None = None
+    final_estimator: BaseRouter | None = None
+    cv: Any = 5
+    n_jobs: int | None = None
+    random_state: Any = 0
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters; with ``deep`` also the members, and theirs as ``name__parameter``."""
@@ -144,7 +133,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         folds = list(self._splitter(len(costs)).split(costs))
         held = np.concatenate([fold[1] for fold in folds])
         if np.bincount(held, minlength=len(costs)).max() > 1:
-            raise InvalidInputError("cv must not hold out a row more than once.", parameter="cv")
+            raise invalid("cv", "must not hold out a row more than once.")
         known = ~np.isnan(costs)
         if sample_weight is not None:
             known &= (sample_weight > 0)[:, None]
@@ -167,7 +156,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
                 parameter="X",
             )
         if self.cv < 2:
-            raise InvalidInputError(f"cv must be at least 2; got {self.cv}.", parameter="cv")
+            raise invalid("cv", f"must be at least 2; got {self.cv}.")
         rng = check_random_state(self.random_state)
         return KFold(min(int(self.cv), n), shuffle=True, random_state=rng)
 
@@ -175,24 +164,19 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         if self.estimators is None:
             return [LinearRouter(), CostRegressionRouter(), KNNRouter()]
         if len(self.estimators) == 0:
-            raise InvalidInputError(
-                "estimators must hold at least one (name, router); got none.",
-                parameter="estimators",
-            )
+            raise invalid("estimators", "must hold at least one (name, router); got none.")
         try:
             names, members = zip(*self.estimators, strict=True)
             self._validate_names(names)
         except (TypeError, ValueError) as error:
-            raise InvalidInputError(
-                f"estimators must be a list of (name, router), names unique; got "
-                f"{self.estimators!r} ({error}).",
-                parameter="estimators",
+            got = f"{self.estimators!r} ({error})"
+            raise invalid(
+                "estimators", f"must be a list of (name, router), names unique; got {got}."
             ) from error
         for name, member in self.estimators:
             if not isinstance(member, BaseRouter):
-                raise InvalidInputError(
-                    f"estimators must be routers of mild; {name!r} is a {type(member).__name__}.",
-                    parameter="estimators",
+                raise invalid(
+                    "estimators", f"must be routers of mild; {name!r} is a {type(member).__name__}."
                 )
         return list(members)
 

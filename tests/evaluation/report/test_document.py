@@ -12,7 +12,7 @@ from mild.evaluation.report import build_document, comparison_document, render
 from mild.evaluation.tasks import CostTerms, evaluate_choices, fit_task, make_task, save_task
 from mild.features import make_features
 from mild.policies import ConstantPolicy
-from mild.routers.constant import ConstantRouter
+from mild.routers.baselines import ConstantRouter
 from report_cases import NAMES, cost_router, expect, larger_case, make_table
 
 SCORES = [[1, 0, 1], [1, 0, 1], [1, 0, 0], [0, 1, 1], [0, 1, 1], [0, 1, 0]]

@@ -31,7 +31,7 @@ from mild.features.embedding import scale_rows
 from mild.features.hashing import HashingFeatures
 from mild.metrics import expert_shares
 from mild.policies import ConstantPolicy
-from mild.routers.constant import ConstantRouter
+from mild.routers.baselines import ConstantRouter
 from mild.routers.linear import LinearRouter
 
 __all__ = ["ShardedFit", "fit_shards", "save_shards"]

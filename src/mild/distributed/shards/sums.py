@@ -10,8 +10,14 @@ import numpy as np
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.costs import cheapest_of
 from mild.evaluation.tasks.training_queries import MOST_MARKS, TrainingQueryIndex
-from mild.routers.margin_sums import MarginSums, fixed_margins, margin_sums
-from mild.routers.targets import LABEL_LOSSES, LossOptions, raw_rewards
+from mild.routers.objective import (
+    LABEL_LOSSES,
+    LossOptions,
+    MarginSums,
+    fixed_margins,
+    margin_sums,
+    raw_rewards,
+)
 
 __all__ = ["CostStats", "Moments", "TargetSums", "merged_marks"]
 

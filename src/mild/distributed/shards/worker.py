@@ -31,9 +31,15 @@ from mild.evaluation.tasks.training_queries import TrainingQueryIndex
 from mild.features import FEATURES, TextFeatures
 from mild.features.encoder import EncoderFeatures
 from mild.features.hashing import HashingFeatures
-from mild.routers.objective import LinearObjective, RowLoss, single_blas_thread
-from mild.routers.path import row_loss
-from mild.routers.targets import LossOptions, Whole, row_targets
+from mild.routers.objective import (
+    LinearObjective,
+    LossOptions,
+    RowLoss,
+    Whole,
+    row_loss,
+    row_targets,
+    single_blas_thread,
+)
 
 __all__ = ["ArrayStore", "PartitionSummary", "Setup", "ShardWorker", "StepState"]
 

@@ -65,7 +65,7 @@ class Method:
 def _linear(loss: str, **options: Any) -> Callable[[Context], Any]:
     def build(context: Context) -> Any:
         from mild.routers.linear import LinearRouter
-        from mild.routers.targets import LDAM_SCALE
+        from mild.routers.objective import LDAM_SCALE
 
         # LDAM multiplies its scores by its scale: this is the same penalty on what its loss sees.
         unit = LDAM_SCALE**2 if loss == "ldam" else 1.0
@@ -79,7 +79,7 @@ def _linear(loss: str, **options: Any) -> Callable[[Context], Any]:
 
 
 def _search(context: Context, router: Any, alphas: Sequence[float], factors: Any) -> Any:
-    from mild.routers.tuning import RouterCV
+    from mild.routers.search import RouterCV
 
     return RouterCV(
         router,
@@ -100,7 +100,7 @@ def _tuned_margins(context: Context) -> Any:
 
 def _families(families: Any) -> Callable[[Context], Any]:
     def build(context: Context) -> Any:
-        from mild.routers.tuning import RouterCV
+        from mild.routers.search import RouterCV
 
         return RouterCV(
             families=families,
@@ -113,7 +113,7 @@ def _families(families: Any) -> Callable[[Context], Any]:
 
 
 def _constant(context: Context) -> Any:
-    from mild.routers.constant import ConstantRouter
+    from mild.routers.baselines import ConstantRouter
 
     return ConstantRouter()
 

@@ -25,7 +25,7 @@ from mild.metrics import (
     paired_interval,
 )
 from mild.policies import Decoder
-from mild.routers.bias import cross_fitted_bias
+from mild.routers.candidates import cross_fitted_bias
 from mild.routers.linear import LinearRouter
 
 __all__ = ["METHODS", "TailCase", "TailRow", "describe", "run_case"]

@@ -42,12 +42,11 @@ from mild.metrics import (
     oracle_shares,
     paired_interval,
 )
-from mild.routers.constant import ConstantRouter
+from mild.routers.baselines import ConstantRouter
+from mild.routers.cost_models import CostRegressionRouter, KNNRouter
 from mild.routers.linear import LinearRouter
-from mild.routers.nearest import KNNRouter
-from mild.routers.regression import CostRegressionRouter
-from mild.routers.targets import LDAM_SCALE
-from mild.routers.tuning import RouterCV
+from mild.routers.objective import LDAM_SCALE
+from mild.routers.search import RouterCV
 
 __all__ = [
     "METHODS",

@@ -15,7 +15,7 @@ from mild.evaluation.tasks.task import Task, asking_prices, check_rows, task_not
 from mild.evaluation.tasks.training_queries import TrainingQueryIndex
 from mild.features import TextFeatures, make_features
 from mild.metrics import expert_shares
-from mild.routers.priced import PricedRouter
+from mild.routers.cost_models import PricedRouter
 
 __all__ = [
     "Fitted",

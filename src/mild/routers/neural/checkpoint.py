@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,7 @@ from torch import Tensor, nn
 
 from mild.artifact.files import replacing
 from mild.errors import ArtifactError
-from mild.routers.targets import Targets
-
-__all__ = ["Checkpoint", "Run", "is_finite", "run_options"]
+from mild.routers.objective import Targets
 
 SCHEMA = 1
 KEY = "mild_checkpoint"
@@ -76,15 +74,6 @@ class Run:
         return record["validation_loss"], record["validation_surrogate"]
 
 
-def is_finite(module: nn.Module, record: dict[str, Any]) -> bool:
-    """Whether the loss and all weights are finite after an epoch."""
-    return (
-        math.isfinite(record["loss"])
-        and not math.isnan(record.get("validation_loss", 0.0))
-        and all(bool(value.isfinite().all()) for value in module.parameters())
-    )
-
-
 def run_options(
     router: Any,
     names: Sequence[str],
@@ -112,8 +101,7 @@ def run_options(
             arrays[name] = value
     options["data"] = _digest(arrays, str(data["X"].shape))
     options["network"] = _digest(_arrays(module.state_dict()))
-    result: dict[str, Any] = json.loads(json.dumps(options, default=np.generic.item))
-    return result
+    return dict(json.loads(json.dumps(options, default=np.generic.item)))
 
 
 class Checkpoint:
@@ -166,8 +154,7 @@ class Checkpoint:
             return _restore(header, tensors, module, optimizer)
         except (RuntimeError, KeyError, ValueError, TypeError) as error:
             raise ArtifactError(
-                f"checkpoint {self.path} does not fit the network. Delete it, or choose another "
-                f"path."
+                f"checkpoint {self.path} does not fit the network. Delete it, or choose another path."
             ) from error
 
     def write(self, run: Run, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -216,24 +203,25 @@ class Checkpoint:
     def _check_place(self) -> None:
         """Raise before the first epoch what writing would raise after it."""
         folder = self.path.parent
-        try:
+        with self._writing():
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise self._unwritable(error.strerror or str(error)) from error
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise self._unwritable(f"{folder} is not a writable folder")
-
-    def _unwritable(self, reason: str) -> ArtifactError:
-        return ArtifactError(f"cannot write checkpoint {self.path}: {reason}.")
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise OSError(0, f"{folder} is not a writable folder")
 
     def _replace(self, content: bytes) -> None:
-        try:
+        with self._writing():
             # Another process may have removed the folder in the meantime.
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(self.path) as file:
                 file.write(content)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
-            raise self._unwritable(error.strerror or str(error)) from error
+            reason = error.strerror or str(error)
+            raise ArtifactError(f"cannot write checkpoint {self.path}: {reason}.") from error
 
 
 def _restore(

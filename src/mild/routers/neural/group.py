@@ -19,9 +19,8 @@ from torch import Tensor, nn
 from mild.core.arrays import IntArray
 from mild.errors import InvalidInputError, MildError, UnsupportedError
 
-__all__ = ["Group"]
-
 T = TypeVar("T")
+BATCH_NORM = nn.modules.batchnorm._BatchNorm
 
 
 class Group:
@@ -57,16 +56,13 @@ class Group:
         if self.size == 1:
             return
         free = [value for value in module.parameters() if value.requires_grad]
-        for value in free:
-            if value.grad is None:
-                # An empty share has no gradient to add.
-                value.grad = torch.zeros_like(value)
-        whole = torch.cat([_gradient(value).reshape(-1) for value in free])
+        # An empty share has no gradient to add.
+        own = [torch.zeros_like(value) if value.grad is None else value.grad for value in free]
+        whole = torch.cat([gradient.reshape(-1) for gradient in own])
         dist.all_reduce(whole)
-        at = 0
-        for value in free:
-            _gradient(value).copy_(whole[at : at + value.numel()].reshape(value.shape))
-            at += value.numel()
+        parts = whole.split([value.numel() for value in free])
+        for value, part in zip(free, parts, strict=True):
+            value.grad = torch.empty_like(value).copy_(part.reshape(value.shape))
 
     def add(self, values: Tensor) -> Tensor:
         """The sum over processes; ``values`` is overwritten."""
@@ -94,7 +90,7 @@ class Group:
         """Copy the weights of the first process to all."""
         if self.size == 1:
             return
-        norms = [name for name, part in module.named_modules() if isinstance(part, BATCH_NORMS)]
+        norms = [name for name, part in module.named_modules() if isinstance(part, BATCH_NORM)]
         if norms:
             raise UnsupportedError(
                 f"a module trained by several processes must not normalise over the batch, of which each "
@@ -117,12 +113,3 @@ class Group:
                     f"all processes must be given the same {what}, of which each takes its share; "
                     f"those of process {rank} differ from those of process 0."
                 )
-
-
-BATCH_NORMS = (nn.modules.batchnorm._BatchNorm,)
-
-
-def _gradient(value: Tensor) -> Tensor:
-    if value.grad is None:
-        raise TypeError("a parameter has no gradient")
-    return value.grad

@@ -11,14 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mild.core.arrays import FloatArray, IntArray
+from mild.core.arrays import IntArray
 from mild.features.base import Rows
 from mild.features.tokens import Ids, batches_by_length, padded
-from mild.policies import Decoder
-from mild.routers.neural.problem import Problem
-from mild.routers.targets import Targets
-
-__all__ = ["PooledEncoder", "RoutingNetwork", "TextProblem", "batches"]
+from mild.routers.neural.network import Problem
 
 # Batches among whose texts those of similar length are put together: less padding, still random.
 POOL = 16
@@ -129,22 +125,15 @@ class RoutingNetwork(nn.Module):
 class TextProblem(Problem):
     """A problem whose inputs are the token numbers of texts."""
 
-    def __init__(
-        self,
-        tokens: Sequence[Ids],
-        costs: FloatArray,
-        sample_weight: FloatArray | None,
-        targets: Targets,
-        decoder: Decoder,
-        held_out: float,
-        seed: int,
-        device: torch.device,
-    ) -> None:
+    def __init__(self, tokens: Sequence[Ids], *given: Any) -> None:
         # Texts have no columns of numbers.
-        nothing = np.empty((len(tokens), 0), np.float32)
-        super().__init__(nothing, costs, sample_weight, targets, decoder, held_out, seed, device)
+        super().__init__(np.empty((len(tokens), 0), np.float32), *given)
         self.tokens = tokens
         self.lengths = np.array([len(row) for row in tokens])
+
+    def data(self) -> dict[str, Any]:
+        """Arrays that identify the data of a run."""
+        return super().data() | {"X": np.concatenate(self.tokens), "lengths": self.lengths}
 
     def inputs(self, rows: IntArray) -> Any:
         """Token numbers of some rows."""

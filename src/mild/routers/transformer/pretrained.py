@@ -17,8 +17,6 @@ from safetensors import SafetensorError
 from mild.errors import DataFileError, MissingExtraError
 from mild.features.model_files import model_folder
 
-__all__ = ["Pretrained", "find_folder", "load_pretrained"]
-
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 # Files that are fetched from the hub.
 PATTERNS = ["*.json", "*.safetensors", "*.model", "*.txt", "pytorch_model.bin", "1_Pooling/*"]

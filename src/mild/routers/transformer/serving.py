@@ -19,8 +19,6 @@ from mild.features.tokens import Tokens
 if TYPE_CHECKING:
     from mild.routers.transformer.network import PooledEncoder
 
-__all__ = ["TOLERANCE", "exported", "onnx_features", "to_onnx"]
-
 #: Largest difference between vectors of the network and of its export, relative to the largest entry.
 TOLERANCE = 1e-4
 OPSET = 17
