@@ -4,7 +4,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from mild.errors import InvalidInputError
-from mild.policies.nearest import nearest
+from mild.policies.costs import nearest
 from mild.routers.cost_models import KNNRouter
 
 

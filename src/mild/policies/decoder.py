@@ -16,8 +16,6 @@ from mild.core.decisions import (
 from mild.core.margins import margin_groups
 from mild.core.surrogates import Surrogate, parse_surrogate
 
-__all__ = ["Decoder"]
-
 # Up to this many states, elimination on floats is faster than on arrays, for one input.
 LONGEST = 40
 
