@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -20,6 +21,11 @@ from mild.errors import DegenerateDataWarning, InvalidInputError
 from mild.metrics import deferral_loss
 from mild.policies import Policy
 from mild.routers.parameters import check_parameters
+
+
+def from_policy(path: str, doc: str) -> Any:
+    """A property of an estimator that reads an attribute of its policy."""
+    return property(lambda router: attrgetter(path)(router.policy_), doc=doc)
 
 
 class BaseRouter(BaseEstimator):  # type: ignore[misc]
@@ -87,10 +93,8 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         if costs.shape[1] == 1:
             return
         differ = bool((np.nanmax(costs, axis=1) > np.nanmin(costs, axis=1)).any())
-        labels = np.bincount(cheapest(costs), minlength=costs.shape[1])
-        warn_if_degenerate(
-            differ, bool(np.isnan(costs).any()), labels if by_label else None, stacklevel=5
-        )
+        labels = np.bincount(cheapest(costs), minlength=costs.shape[1]) if by_label else None
+        warn_if_degenerate(differ, bool(np.isnan(costs).any()), labels, stacklevel=5)
 
     def predict(self, X: Any) -> IntArray:
         """Index of the chosen expert for each row."""
@@ -125,10 +129,8 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         """The router without one expert, by index or name; no refit."""
         check_is_fitted(self, "policy_")
         index = self._expert_index(expert)
-        return self._with_policy(
-            self.policy_.without(index),
-            [*self.expert_names_[:index], *self.expert_names_[index + 1 :]],
-        )
+        names = [*self.expert_names_[:index], *self.expert_names_[index + 1 :]]
+        return self._with_policy(self.policy_.without(index), names)
 
     def with_prices(
         self, betas: Sequence[float] | None = None, price_weight: float | None = None
@@ -197,22 +199,15 @@ class SurrogateRouter(BaseRouter):
     cost_scale: float | None = None
     decision: str = "stationary"
 
-    @property
-    def margins_(self) -> FloatArray:
-        """(n_experts,) margins the router was trained with."""
-        return self.policy_.decoder.margins
+    margins_ = from_policy("decoder.margins", "(n_experts,) margins the router was trained with.")
 
 
 def warn_if_degenerate(
     differ: bool, missing: bool, labels: IntArray | FloatArray | None, stacklevel: int = 2
 ) -> None:
-    """Warn of data that leave nothing, or not everything, to learn.
+    """Warn if in no row two experts that were asked ``differ`` in cost; ``missing``: some cost is unknown.
 
-    Parameters
-    ----------
-    differ : whether in any row two experts that were asked differ in cost
-    missing : whether any cost is unknown
-    labels : (p,) rows on which each expert is cheapest, for losses that see nothing else; or None
+    ``labels`` (p,) are the rows on which each expert is cheapest, for losses that see nothing else.
     """
     if not differ:
         reason = (

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NoReturn, Self
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -15,7 +14,7 @@ from mild.errors import UnsupportedError, check_option
 from mild.metrics import common_constant, constant_losses, oracle_loss, oracle_shares
 from mild.metrics.rows import evaluated_costs
 from mild.policies import ConstantPolicy, Policy
-from mild.routers.base import BaseRouter
+from mild.routers.base import BaseRouter, from_policy
 
 
 @dataclass(eq=False, repr=False)
@@ -29,11 +28,6 @@ class ConstantRouter(BaseRouter):
     ----------
     expert : index or name of the expert; None for the one of least mean cost
 
-    Attributes
-    ----------
-    expert_ : int, the chosen expert
-    mean_costs_ : (n_experts,) array, each over the rows on which the expert was asked
-
     Examples
     --------
     >>> router = ConstantRouter().fit([[0.0], [1.0]], [[0.0, 0.5], [2.0, 0.5]])
@@ -43,15 +37,8 @@ class ConstantRouter(BaseRouter):
 
     expert: int | str | None = None
 
-    @property
-    def expert_(self) -> int:
-        """Index of the chosen expert."""
-        return self.policy_.expert
-
-    @property
-    def mean_costs_(self) -> FloatArray:
-        """(n_experts,) mean cost of each expert."""
-        return self.policy_.mean_costs
+    expert_ = from_policy("expert", "Index of the chosen expert.")
+    mean_costs_ = from_policy("mean_costs", "(n_experts,) mean cost of each expert over its rows.")
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
         named = None if self.expert is None else self._expert_index(self.expert)
@@ -80,8 +67,6 @@ class OracleRouter(BaseRouter):
     the mean of the row minima. Without costs, ``predict(X)``, ``decision_function(X)`` and
     ``predict_proba(X)`` are those of the best constant expert of the training data. Not a router to serve.
 
-    Examples
-    --------
     >>> X, costs = [[0.0], [1.0]], [[0.0, 0.5], [2.0, 0.5]]
     >>> oracle = OracleRouter().fit(X, costs)
     >>> oracle.predict(X, costs), oracle.score(X, costs), oracle.predict(X)
@@ -121,32 +106,14 @@ class RandomRouter(BaseRouter):
 
     Parameters
     ----------
-    shares : "uniform", "best" or (n_experts,) numbers
-        "best" draws each expert as often as it was cheapest (ties to the lowest index); numbers are
-        divided by their sum.
-    random_state : int, RandomState or None
-        With an int every call draws the same for the same number of rows.
-
-    Attributes
-    ----------
-    shares_ : (n_experts,) array, summing to 1
-
-    Examples
-    --------
-    >>> router = RandomRouter([3, 1], random_state=0).fit([[0.0], [1.0]], [[0, 1], [1, 0]])
-    >>> router.shares_
-    array([0.75, 0.25])
-    >>> float(router.predict([[0.0]] * 1000).mean().round(1))
-    0.2
+    shares : "uniform", "best" (as often as the expert was cheapest) or (n_experts,) numbers
+    random_state : int (every call draws the same for the same number of rows), RandomState or None
     """
 
     shares: Any = "uniform"
     random_state: Any = None
 
-    @property
-    def shares_(self) -> FloatArray:
-        """(n_experts,) probability of each expert."""
-        return self.policy_.shares
+    shares_ = from_policy("shares", "(n_experts,) probability of each expert.")
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
         p = costs.shape[1]
@@ -166,16 +133,18 @@ class RandomRouter(BaseRouter):
         return tags
 
 
+@dataclass(eq=False)
 class RandomPolicy(Policy):
     """Scores are ``log share_k`` plus Gumbel noise: their largest falls on k with probability share_k."""
 
+    shares: FloatArray
+    n_features: int
+    random_state: Any
+
     kind = "random"
 
-    def __init__(self, shares: FloatArray, n_features: int, random_state: Any) -> None:
-        self.shares = shares
-        self.n_features = n_features
-        self.n_experts = shares.size
-        self.random_state = random_state
+    def __post_init__(self) -> None:
+        self.n_experts = self.shares.size
 
     def decision_function(self, X: Any) -> FloatArray:
         noise = check_random_state(self.random_state).gumbel(size=(X.shape[0], self.n_experts))
@@ -196,14 +165,10 @@ class RandomPolicy(Policy):
         left = np.delete(self.shares, expert)
         if not left.any():
             left = np.ones_like(left)
-        return RandomPolicy(left / left.sum(), self.n_features, self.random_state)
+        return replace(self, shares=left / left.sum())
 
     def state(self) -> NoReturn:
         raise UnsupportedError(
             "a random router is a baseline and is not saved: its decisions cannot be repeated. "
             "Save ConstantRouter if a baseline must be served."
         )
-
-    @classmethod
-    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
-        raise UnsupportedError("a random router is a baseline and is not saved.")

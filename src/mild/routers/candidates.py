@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -33,17 +33,6 @@ ROUNDS = 3
 ROWS = 20_000
 
 
-class LinearSearch(Protocol):
-    """The parameters of RouterCV that define its linear candidates."""
-
-    alphas: Sequence[float] | None
-    margin_factors: Sequence[float]
-    margin_exponents: Sequence[float]
-    max_margins: int
-    grid: str
-    bias: bool
-
-
 @dataclass(frozen=True)
 class Candidate:
     """One router to try.
@@ -60,17 +49,13 @@ class Candidate:
 
 
 def linear_candidates(
-    base: LinearRouter,
-    X: Any,
-    costs: FloatArray,
-    sample_weight: FloatArray | None,
-    options: LinearSearch,
+    base: LinearRouter, X: Any, costs: FloatArray, sample_weight: FloatArray | None, options: Any
 ) -> tuple[list[Candidate], int]:
     """Margins around the base router's, times strengths; and how many margin vectors were dropped.
 
-    Neighbours follow one another, so that each can start from the last. Margins that are powers of how
-    often an expert is cheapest come first; they need the stationary rule, as argmax is not consistent
-    with them.
+    ``options`` are the parameters of RouterCV. Neighbours follow one another, so that each can start from
+    the last. Margins that are powers of how often an expert is cheapest come first; they need the
+    stationary rule, as argmax is not consistent with them.
     """
     factors, max_margins = options.margin_factors, options.max_margins
     by_ratio = options.grid == "ratios"
@@ -118,8 +103,6 @@ def linear_candidates(
 def power_margins(counts: FloatArray, exponent: float, total: float) -> FloatArray:
     """Margins proportional to ``counts ** exponent``; a count of 0 is taken as 1.
 
-    Examples
-    --------
     >>> power_margins(np.array([16.0, 1.0, 0.0]), 0.5, 3.0)
     array([2. , 0.5, 0.5])
     """
@@ -131,13 +114,6 @@ def power_margins(counts: FloatArray, exponent: float, total: float) -> FloatArr
 def parse_families(families: Any, shape: tuple[int, int]) -> tuple[list[str], list[str]]:
     """Families to search, and those left out: their package is missing, or the data are too large.
 
-    Parameters
-    ----------
-    families : None, "all", "auto" or names
-    shape : (n_samples, n_features); "auto" includes the network up to MLP_SIZE
-
-    Examples
-    --------
     >>> parse_families("auto", (20_600, 384))
     (['linear', 'regression', 'knn', 'stack'], ['mlp'])
     """
@@ -209,17 +185,9 @@ def find_bias(
 ) -> FloatArray:
     """Bias (n_experts,) with which the largest score costs least, by coordinate search on a grid.
 
-    Its minimum is 0, as only differences matter. Rows with an unknown cost are left out. Ties go to the
-    value nearest to 0.
+    Scores and costs are (n_samples, n_experts); all experts share the ``margin``. The minimum is 0, as only
+    differences matter. Rows with an unknown cost are left out. Ties go to the value nearest to 0.
 
-    Parameters
-    ----------
-    scores : (n_samples, n_experts) scores of a router with equal margins
-    costs : (n_samples, n_experts) array
-    margin : the margin that all experts share
-
-    Examples
-    --------
     >>> find_bias(np.array([[0.0, 0.5], [0.0, 2.0]]), np.array([[0.0, 1.0], [1.0, 0.0]]), None, 1.0)
     array([0.625, 0.   ])
     """

@@ -12,9 +12,9 @@ from mild.core.arrays import FloatArray, IntArray, expert_vector, invalid
 from mild.metrics import chosen_costs
 from mild.metrics.rows import known_rows, row_weights
 from mild.policies import CascadePolicy
-from mild.routers.base import BaseRouter
+from mild.routers.base import BaseRouter, from_policy
 from mild.routers.baselines import mean_costs
-from mild.routers.cost_models import logistic_heads, observed
+from mild.routers.cost_models import Heads, logistic_heads, observed
 
 # An expert is good enough on a row when it costs no more than the cheapest asked one, up to rounding.
 GOOD_ENOUGH = 1e-12
@@ -32,25 +32,19 @@ class CascadeRouter(BaseRouter):
 
     Parameters
     ----------
-    order : list of indices or names, optional
-        Every expert once. By default by ascending ``prices``; without these from the weakest to the
-        strongest: the highest mean cost first, the best constant last.
-    prices : (n_experts,) non-negative numbers, optional
-        What asking costs, in the units of the costs. The costs are taken to hold the price of the
-        expert that answers; see ``pay_for_asked`` for the others.
-    confidence_columns : list of column indices of X, one per expert, optional
-        Where X carries each expert's own confidence. By default the confidence is learned: a logistic
-        estimate, per expert, that it costs no more than the cheapest expert asked about that row.
+    order : indices or names of all experts; None for ascending ``prices``, or without these for
+        descending mean costs: the best constant comes last
+    prices : (n_experts,) what asking costs, in the units of the costs, or None; the costs are taken to
+        hold the price of the expert that answers
+    confidence_columns : for each expert the column of X with its own confidence; None to learn it: a
+        logistic estimate that the expert costs no more than the cheapest one asked about that row
     alpha : float, L2 strength of the learned confidence
     n_thresholds : int, quantiles tried per expert; 'always' and 'never stop here' are tried too
-    pay_for_asked : bool
-        Whether a row also pays the prices of the experts that were asked before the one that answers,
-        both when thresholds are chosen and in ``score``. Without ``prices`` there is nothing to pay.
+    pay_for_asked : bool, whether a row also pays the prices of the experts that were asked before the one
+        that answers, both when thresholds are chosen and in ``score``
 
     Attributes
     ----------
-    order_ : (n_experts,) array of indices
-    thresholds_ : (n_experts - 1,) array, in the order's places
     prices_ : (n_experts,) array, zeros without ``prices``
 
     Examples
@@ -69,15 +63,8 @@ class CascadeRouter(BaseRouter):
     n_thresholds: int = 33
     pay_for_asked: bool = True
 
-    @property
-    def order_(self) -> IntArray:
-        """(n_experts,) experts in the order in which they are asked."""
-        return self.policy_.order
-
-    @property
-    def thresholds_(self) -> FloatArray:
-        """(n_experts - 1,) confidence at which each place stops the cascade."""
-        return self.policy_.thresholds
+    order_ = from_policy("order", "(n_experts,) experts in the order in which they are asked.")
+    thresholds_ = from_policy("thresholds", "(n_experts - 1,) confidence at which a place stops.")
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> CascadePolicy:
         p = costs.shape[1]
@@ -88,15 +75,12 @@ class CascadeRouter(BaseRouter):
         order = self._order(means)
         columns = self._columns(p, X.shape[1])
         never = np.full(max(p - 1, 0), np.finfo(X.dtype).max, X.dtype)
+        heads = Heads(np.zeros((0, X.shape[1]), X.dtype), np.zeros(0, X.dtype))
         if columns is None:
             best = np.nanmin(costs, axis=1, keepdims=True)
             good = np.where(np.isnan(costs), np.nan, costs <= best + GOOD_ENOUGH)
             heads = logistic_heads(X, good, weights, self.alpha)
-            coef, intercept = heads.coef, heads.intercept
-        else:
-            coef = np.zeros((0, X.shape[1]), X.dtype)
-            intercept = np.zeros(0, X.dtype)
-        policy = CascadePolicy(coef, intercept, order, never, columns, X.shape[1])
+        policy = CascadePolicy(heads.coef, heads.intercept, order, never, columns, X.shape[1])
         total = np.where(np.isnan(costs), means, costs) + self._paid_before(order)
         policy.thresholds = cascade_thresholds(
             policy.confidence(X)[:, order],
@@ -163,14 +147,8 @@ def cascade_thresholds(
 ) -> FloatArray:
     """Thresholds (p - 1,) of least mean cost found by coordinate descent.
 
-    Parameters
-    ----------
-    confidence, costs : (n_samples, n_experts) arrays, columns in the cascade's order; no NaN
-    weights : (n_samples,) non-negative
-    n_thresholds : quantiles tried per place
+    Columns of confidence and costs (n_samples, n_experts) are in the cascade's order, without NaN.
 
-    Examples
-    --------
     >>> confidence = np.array([[0.9, 0.0], [0.8, 0.0], [0.2, 0.0], [0.1, 0.0]])
     >>> costs = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
     >>> float(cascade_thresholds(confidence, costs, np.full(4, 0.25), 4)[0])

@@ -50,11 +50,7 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     Attributes
     ----------
     classes_ : (n_classes,) sorted labels
-    coef_ : (n_classes, n_features) array
-    intercept_ : (n_classes,) array
-    margins_ : (n_classes,) array
-    n_iter_ : int
-    objective_ : float, the value reached
+    coef_, intercept_, margins_, n_iter_, objective_ : as for LinearRouter
 
     Examples
     --------
@@ -78,19 +74,20 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     tol: float = 1e-6
 
     def fit(self, X: Any, y: Any, costs: Any = None) -> Self:
-        """Learn from inputs X, labels y and what each wrong decision costs.
+        """Learn from inputs X, labels y and what each wrong decision costs; None: each costs 1.
 
-        Parameters
-        ----------
-        X : (n_samples, n_features) dense or sparse
-        y : (n_samples,) labels of any type
-        costs : optional
-            (n_samples, n_classes): ``c(x_i, y_i, k')`` with columns as in ``classes_`` (the sorted
-            labels), 0 at the label; or (n_classes, n_classes): row the label, column the decision. A
-            square array with as many rows as samples is read as the former. None: every error costs
-            1. To weigh a sample, multiply its row of costs.
+        Costs are (n_samples, n_classes), ``c(x_i, y_i, k')`` with columns as in ``classes_`` (the sorted
+        labels), 0 at the label; or (n_classes, n_classes): row the label, column the decision. A square
+        array with as many rows as samples is read as the former. To weigh a sample, multiply its row.
         """
-        inputs, labels = self._check_fit(X, y)
+        dtypes = [np.float64, np.float32]
+        inputs, y = validate_data(self, X, y, accept_sparse="csr", dtype=dtypes, order="C")
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            got = repr(self.classes_[0])
+            raise invalid("y", f"must hold at least two classes; got one class, {got}.")
         self._check_options()
         p = len(self.classes_)
         self.margins_ = self._margins(np.bincount(labels, minlength=p).astype(np.float64))
@@ -149,18 +146,6 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         )
         return np.asarray(inputs @ self.coef_.T) + self.intercept_
 
-    def _check_fit(self, X: Any, y: Any) -> tuple[Any, IntArray]:
-        inputs, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
-        )
-        y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            got = repr(self.classes_[0])
-            raise invalid("y", f"must hold at least two classes; got one class, {got}.")
-        return inputs, labels.astype(np.intp)
-
     def _check_options(self) -> None:
         check_parameters(self)
         kind = parse_surrogate(self.surrogate)
@@ -199,10 +184,7 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
 @dataclass(frozen=True)
 class PairLoss:
-    """Mean cost-sensitive loss over blocks; a ``BlockLoss`` for a LinearObjective.
-
-    ``rewards`` are the costs ``c(x_i, k_i, .)``, classes first, (p, n).
-    """
+    """Mean cost-sensitive loss; ``rewards`` are the costs ``c(x_i, k_i, .)``, classes first, (p, n)."""
 
     rewards: FloatArray
     labels: IntArray

@@ -16,7 +16,7 @@ from sklearn.linear_model import Ridge
 from mild.core.arrays import FloatArray, float_matrix, invalid
 from mild.errors import ConvergenceWarning
 from mild.policies import LinearCostPolicy, NearestPolicy, Policy, PricedPolicy
-from mild.routers.base import BaseRouter
+from mild.routers.base import BaseRouter, from_policy
 from mild.routers.objective import LinearObjective, single_blas_thread
 from mild.routers.solver import minimise, sampled_preconditioner
 
@@ -33,33 +33,19 @@ class CostRegressionRouter(BaseRouter):
     ----------
     alpha : float, L2 strength
 
-    Attributes
-    ----------
-    coef_ : (n_experts, n_features) array
-    intercept_ : (n_experts,) array
-
     Examples
     --------
     >>> X = [[0.0], [1.0], [2.0], [3.0]]
     >>> costs = [[0.0, 3.0], [1.0, 2.0], [2.0, 1.0], [3.0, 0.0]]
     >>> router = CostRegressionRouter(alpha=0.0).fit(X, costs)
-    >>> router.predict([[0.5], [2.5]])
-    array([0, 1])
-    >>> router.expected_costs([[0.5]]).round(6)
-    array([[0.5, 2.5]])
+    >>> router.predict([[0.5], [2.5]]), router.expected_costs([[0.5]]).round(6)
+    (array([0, 1]), array([[0.5, 2.5]]))
     """
 
     alpha: float = 1.0
 
-    @property
-    def coef_(self) -> FloatArray:
-        """(n_experts, n_features) weights."""
-        return self.policy_.coef
-
-    @property
-    def intercept_(self) -> FloatArray:
-        """(n_experts,) intercepts."""
-        return self.policy_.intercept
+    coef_ = from_policy("coef", "(n_experts, n_features) weights.")
+    intercept_ = from_policy("intercept", "(n_experts,) intercepts.")
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
         heads = ridge_heads(X, costs, observed("costs", costs, sample_weight), self.alpha)
@@ -81,27 +67,18 @@ class KNNRouter(BaseRouter):
     ----------
     n_neighbors : int; with fewer training rows than this, all of them are neighbours
 
-    Attributes
-    ----------
-    n_neighbors_ : int, neighbours in use
-
     Examples
     --------
     >>> X = [[0.0], [1.0], [10.0], [11.0]]
     >>> costs = [[0.0, 1.0], [0.2, 1.0], [1.0, 0.0], [1.0, 0.4]]
     >>> router = KNNRouter(n_neighbors=2).fit(X, costs)
-    >>> router.predict([[0.5], [10.5]])
-    array([0, 1])
-    >>> router.expected_costs([[10.5]])
-    array([[1. , 0.2]])
+    >>> router.predict([[0.5], [10.5]]), router.expected_costs([[10.5]])
+    (array([0, 1]), array([[1. , 0.2]]))
     """
 
     n_neighbors: int = 20
 
-    @property
-    def n_neighbors_(self) -> int:
-        """Neighbours in use."""
-        return self.policy_.n_neighbors
+    n_neighbors_ = from_policy("n_neighbors", "Neighbours in use.")
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
         most = int(self.n_neighbors)
@@ -153,15 +130,10 @@ class PricedRouter(BaseRouter):
     price_weight: float = 1.0
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, prices: Any = None) -> Self:
-        """Learn from inputs X, errors y and, if there are any, prices.
+        """Learn from inputs X, errors y (without prices) and, if there are any, prices.
 
-        Parameters
-        ----------
-        X : (n_samples, n_features) dense or sparse
-        y : (n_samples, n_experts) errors, without prices; NaN where an expert was never asked
-        sample_weight : (n_samples,) optional
-        prices : (n_experts,) for prices that do not depend on the input, or (n_samples, n_experts) to
-            learn them from the input by ridge regression, NaN where unknown; optional
+        Prices (n_experts,) do not depend on the input; (n_samples, n_experts) are learned from it by ridge
+        regression, NaN where unknown.
         """
         inputs, errors, weight = self._check_fit(X, y, sample_weight)
         self.policy_ = self._fit(inputs, errors, weight, prices)
@@ -179,16 +151,9 @@ class PricedRouter(BaseRouter):
         else:
             error_head = ridge_heads(X, costs, weights, self.alpha * weights.sum(axis=0))
         self.n_iter_ = error_head.n_iter
-        return PricedPolicy(
-            error_head.coef,
-            error_head.intercept,
-            price_head.coef,
-            price_head.intercept,
-            betas.astype(X.dtype),
-            self.price_weight,
-            self.error_head,
-            self.error_scale_,
-        )
+        heads = (error_head.coef, error_head.intercept, price_head.coef, price_head.intercept)
+        kind, scale = self.error_head, self.error_scale_
+        return PricedPolicy(*heads, betas.astype(X.dtype), self.price_weight, kind, scale)
 
     def _price_head(
         self, X: Any, prices: Any, shape: tuple[int, ...], sample_weight: FloatArray | None
@@ -228,11 +193,7 @@ class PricedRouter(BaseRouter):
         return self.policy_.expected_prices(inputs)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Minus the mean cost of the chosen experts.
-
-        ``y`` is the total cost here, ``errors + price_weight * prices``, unlike in ``fit``: it is what
-        the decisions are for, and new prices change it.
-        """
+        """Minus the mean cost y of the chosen experts, unlike in ``fit`` with prices in it."""
         return super().score(X, y, sample_weight)
 
 

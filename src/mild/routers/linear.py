@@ -12,7 +12,7 @@ from mild.core.arrays import FloatArray, expert_vector, invalid
 from mild.core.surrogates import parse_surrogate
 from mild.errors import ConvergenceWarning, InvalidInputError
 from mild.policies import Decoder, LinearPolicy
-from mild.routers.base import SurrogateRouter
+from mild.routers.base import SurrogateRouter, from_policy
 from mild.routers.objective import LABEL_LOSSES, Targets, single_blas_thread, training_targets
 from mild.routers.solver import LinearPath, Solution
 
@@ -79,15 +79,8 @@ class LinearRouter(SurrogateRouter):
     tol: float = 1e-6
     random_state: Any = None
 
-    @property
-    def coef_(self) -> FloatArray:
-        """(n_experts, n_features) weights."""
-        return self.policy_.coef
-
-    @property
-    def intercept_(self) -> FloatArray:
-        """(n_experts,) intercepts."""
-        return self.policy_.intercept
+    coef_ = from_policy("coef", "(n_experts, n_features) weights.")
+    intercept_ = from_policy("intercept", "(n_experts,) intercepts.")
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> LinearPolicy:
         start = None
@@ -110,23 +103,16 @@ class LinearRouter(SurrogateRouter):
         search_tol: float | None = None,
     ) -> LinearPolicy:
         """Fit from a starting point, or as the next step of the path of a search."""
+        walking = path is not None
         known = None if path is None else path.reusable(self)
         targets = training_targets(self, X, costs, sample_weight, known)
-        if costs.shape[1] == 1:
-            solution = Solution(np.zeros((1, X.shape[1] + 1)), 0.0, 0, True)
-        else:
+        solution = Solution(np.zeros((1, X.shape[1] + 1)), 0.0, 0, True)
+        if costs.shape[1] > 1:
+            options = self.alpha, self.fit_intercept, self.tol, self.max_iter
             with single_blas_thread() as threads:
-                solution = (path or LinearPath(X, targets.sample_weight)).solve(
-                    targets,
-                    self.alpha,
-                    self.fit_intercept,
-                    self.tol,
-                    self.max_iter,
-                    threads,
-                    start,
-                    search_tol,
-                )
-        return self._settle(solution, targets, X.dtype, may_stop=path is not None)
+                path = path or LinearPath(X, targets.sample_weight)
+                solution = path.solve(targets, *options, threads, start, search_tol)
+        return self._settle(solution, targets, X.dtype, may_stop=walking)
 
     def _settle(
         self, solution: Solution, targets: Targets, dtype: Any, may_stop: bool = False

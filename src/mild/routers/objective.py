@@ -23,14 +23,8 @@ from threadpoolctl import ThreadpoolController
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray, check_margins
 from mild.core.costs import ALL_REWARDS, cheapest, cheapest_of, rewards_of
+from mild.core.losses import labels as by_label
 from mild.core.losses.deferral import accumulate_loss
-from mild.core.losses.labels import (
-    class_weights,
-    floored_counts,
-    ldam_margins,
-    resampling_weights,
-    temperatures,
-)
 from mild.core.margins import (
     COUNTS,
     NORMS,
@@ -105,12 +99,9 @@ class Targets:
 class Whole:
     """Statistics over all rows that the targets of a row depend on.
 
-    Attributes
-    ----------
-    margins : (p,)
-    counts : (p,) weight of the rows on which each expert is cheapest
-    cost_scale : largest possible cost, for complement rewards; None for the largest of the rows at hand
-    total : sum of all weighted rewards; None for that of the rows at hand
+    ``counts`` (p,) is the weight of the rows on which each expert is cheapest, ``cost_scale`` the largest
+    possible cost, for complement rewards, and ``total`` the sum of all weighted rewards; None for that of
+    the rows at hand.
     """
 
     margins: FloatArray
@@ -138,7 +129,7 @@ def training_targets(
     weight = np.ones(n) if sample_weight is None else sample_weight.astype(np.float64)
     if options.sampling is not None:
         rng = np.random.default_rng(options.random_state)
-        weight = weight * resampling_weights(cheapest(costs), p, options.sampling, rng)
+        weight = weight * by_label.resampling_weights(cheapest(costs), p, options.sampling, rng)
     if options.loss in LABEL_LOSSES:
         counts = np.bincount(cheapest(costs), weights=weight, minlength=p).astype(np.float64)
         return row_targets(options, costs, weight, Whole(np.ones(p), counts))
@@ -169,13 +160,13 @@ def row_targets(
         return targets
     targets = replace(targets, margins=np.ones(p), surrogate=parse_surrogate("logistic"))
     if options.loss == "ldam":
-        own_offset = -LDAM_SCALE * ldam_margins(counts)
+        own_offset = -LDAM_SCALE * by_label.ldam_margins(counts)
         return replace(targets, scale=np.full(p, LDAM_SCALE), own_offset=own_offset)
     if options.loss == "logit_adjusted":
-        floored = floored_counts(counts)
+        floored = by_label.floored_counts(counts)
         return replace(targets, offset=np.log(floored / floored.sum()))
     if options.loss == "temperature":
-        return replace(targets, scale=1 / temperatures(counts))
+        return replace(targets, scale=1 / by_label.temperatures(counts))
     return targets
 
 
@@ -187,13 +178,10 @@ def raw_rewards(
 ) -> FloatArray:
     """Rewards (n, p) before they are weighted and scaled; for label losses one-hot, by ``counts``."""
     if options.loss in LABEL_LOSSES:
-        labels = cheapest_of(costs)
-        of_class: FloatArray = np.ones(costs.shape[1])
+        one_hot = np.eye(costs.shape[1])
         if options.loss == "cwce" and counts is not None:
-            of_class = class_weights(counts)
-        result = np.zeros(costs.shape)
-        result[np.arange(len(costs)), labels] = of_class[labels]
-        return result
+            one_hot = np.diag(by_label.class_weights(counts))
+        return one_hot[cheapest_of(costs)]
     kind = "complement" if options.loss == "tdef" else options.rewards
     check_option("rewards", kind, ALL_REWARDS)
     return rewards_of(costs, kind, cost_scale, options.strength)
@@ -224,11 +212,8 @@ def fixed_margins(options: LossOptions, n_experts: int) -> FloatArray | None:
 class MarginSums:
     """Sums over rows that theory margins depend on; those of two sets of rows can be added.
 
-    Attributes
-    ----------
-    mass : (p,) weight with which the rows count for each expert
-    squares, tops : (p,) sum over these of the squared feature norm, and its largest; 0 without norms
-    weight, square, top : the same over all rows
+    ``mass`` (p,) is the weight with which the rows count for each expert; ``squares`` and ``tops`` are the
+    sum over these of the squared feature norm, and its largest; the other fields the same over all rows.
     """
 
     mass: FloatArray
@@ -265,11 +250,7 @@ class MarginSums:
 
 
 def margin_sums(
-    options: LossOptions,
-    X: Any,
-    costs: FloatArray,
-    weight: FloatArray,
-    cost_scale: float | None,
+    options: LossOptions, X: Any, costs: FloatArray, weight: FloatArray, cost_scale: float | None
 ) -> MarginSums:
     """Sums over some rows; ``cost_scale`` None is the largest cost among them."""
     check_option("counts", options.counts, COUNTS)

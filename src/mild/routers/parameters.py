@@ -38,55 +38,46 @@ def check_number(name: str, value: Any, rule: str) -> float:
     return float(value)
 
 
-def check_callable(name: str, value: Any) -> None:
-    """Refuse what cannot be called."""
-    if not callable(value):
-        raise OptionError(f"{name} must be callable or None; got {value!r}.", parameter=name)
-
-
-_strength: Callable[[str, Any], Any] = check_strength
-_positive = partial(check_number, rule="be positive")
-_share = partial(check_number, rule="lie in [0, 1)")
+_STRENGTHS = (
+    "alpha",
+    "cost_scale",
+    "price_weight",
+    "search_tol",
+    "share_below",
+    "strength",
+    "tol",
+    "total",
+)
+_COUNTS = ("batch_size", "epochs", "max_iter", "n_neighbors", "n_thresholds", "patience")
+_NUMBERS = {
+    "be positive": ("clip", "head_lr", "lr"),
+    "be non-negative": ("weight_decay",),
+    "lie in [0, 1)": ("dropout", "validation_fraction", "warmup"),
+    "lie in (0, 1)": ("confidence",),
+}
+_OPTIONS = {
+    "decision": DECISIONS,
+    "error_head": ("logistic", "ridge"),
+    "form": ("max", "sum", "log_sum"),
+    "grid": ("ratios", "paper"),
+    "loss": LOSSES,
+    "optimizer": ("adamw", "adam", "sgd"),
+    "pooling": ("auto", "cls", "mean"),
+    "precision": ("float32", "bfloat16"),
+    "sampling": ("over", "under"),
+    "schedule": ("onecycle",),
+}
 CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "alpha": _strength,
-    "batch_size": check_count,
-    "clip": _positive,
-    "confidence": partial(check_number, rule="lie in (0, 1)"),
-    "cost_scale": _strength,
-    "decision": partial(check_option, allowed=DECISIONS),
-    "dropout": _share,
-    "epochs": check_count,
-    "error_head": partial(check_option, allowed=("logistic", "ridge")),
-    "form": partial(check_option, allowed=("max", "sum", "log_sum")),
-    "grid": partial(check_option, allowed=("ratios", "paper")),
-    "head_lr": _positive,
-    "loss": partial(check_option, allowed=LOSSES),
-    "lr": _positive,
-    "max_iter": check_count,
+    "surrogate": lambda name, value: parse_surrogate(value),
     # Special tokens and a few more.
     "max_length": partial(check_count, least=8),
-    "n_neighbors": check_count,
-    "n_thresholds": check_count,
-    "optimizer": partial(check_option, allowed=("adamw", "adam", "sgd")),
-    "patience": check_count,
-    "pooling": partial(check_option, allowed=("auto", "cls", "mean")),
-    "precision": partial(check_option, allowed=("float32", "bfloat16")),
-    "price_weight": _strength,
-    "progress": check_callable,
-    "sampling": partial(check_option, allowed=("over", "under")),
-    "schedule": partial(check_option, allowed=("onecycle",)),
-    "search_tol": _strength,
-    "share_below": _strength,
-    "strength": _strength,
-    "surrogate": lambda name, value: parse_surrogate(value),
-    "tol": _strength,
-    "total": _strength,
-    "validation_fraction": _share,
-    "warmup": _share,
-    "weight_decay": partial(check_number, rule="be non-negative"),
+    **dict.fromkeys(_STRENGTHS, check_strength),
+    **dict.fromkeys(_COUNTS, check_count),
+    **{n: partial(check_number, rule=rule) for rule, names in _NUMBERS.items() for n in names},
+    **{name: partial(check_option, allowed=known) for name, known in _OPTIONS.items()},
 }
 # Parameters that may be None.
-OPTIONAL = ("cost_scale", "head_lr", "progress", "sampling", "schedule", "total")
+OPTIONAL = ("cost_scale", "head_lr", "sampling", "schedule", "total")
 
 
 def check_parameters(estimator: Any) -> None:
@@ -94,3 +85,5 @@ def check_parameters(estimator: Any) -> None:
     for name, value in estimator.get_params(deep=False).items():
         if name in CHECKS and not (value is None and name in OPTIONAL):
             CHECKS[name](name, value)
+        if name == "progress" and not (value is None or callable(value)):
+            raise OptionError(f"progress must be callable or None; got {value!r}.", parameter=name)

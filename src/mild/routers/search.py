@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -56,8 +57,7 @@ class Verdict:
     ----------
     pays : True (the interval lies below 0), False (it does not reach below 0), None (undecided)
     sentence : the same in words
-    estimate, low, high : router minus constant in mean cost, with an interval that holds for all the
-        candidates at once
+    estimate, low, high : router minus constant in mean cost; the interval holds for all candidates at once
     router_cost, constant_cost : mean costs on held-out rows
     constant_expert : index of the best constant
     n_candidates, n_rows, n_units, confidence : the basis of the interval; rows of one cluster are one unit
@@ -89,10 +89,7 @@ class Verdict:
     def named(self, constant: str, unit: str = "row", dollars: float | None = None) -> Verdict:
         """The verdict with the constant's name in its sentence.
 
-        Parameters
-        ----------
-        unit : "row", "query" or "group"
-        dollars : mean price of an input by the router minus by the constant
+        ``unit`` is "row", "query" or "group", ``dollars`` the mean price of the router less the constant's.
         """
         several = "" if self.n_candidates == 1 else "s"
         stated = state(
@@ -106,13 +103,8 @@ class Verdict:
             notes=(f"{self.n_candidates} candidate{several}",),
             dollars=dollars,
         )
-        return replace(
-            self,
-            pays=stated.pays,
-            sentence=stated.sentence,
-            rows_needed=stated.rows_needed,
-            dollars_per_1000=stated.dollars_per_1000,
-        )
+        names = ("pays", "sentence", "rows_needed", "dollars_per_1000")
+        return replace(self, **{name: getattr(stated, name) for name in names})
 
 
 @dataclass(eq=False, repr=False)
@@ -130,22 +122,20 @@ class RouterCV(BaseRouter):
     alphas : strengths to try; None for 1e-4 to 1 in steps of ten
     margin_factors : factors by which single margins are moved against the first one; (1.0,) keeps the
         estimator's margins, without exponents and bias
-    margin_exponents : margins proportional to ``m_k ** exponent`` are tried, ``m_k`` how often expert k is
-        cheapest (at least 1), where the stationary rule decides; () for none
-    bias : whether a bias per expert is tried with equal margins, found on held-out scores and judged by
-        cross-fitting: each fold with the bias of the other folds
+    margin_exponents : exponents of margins proportional to a power of how often (at least 1) each expert
+        is cheapest, where the stationary rule decides; () for none
+    bias : whether a bias per expert is tried, found on held-out scores and judged on other folds
     max_margins : margin vectors at most; beyond, single margins are moved instead of the full product
-    grid : "ratios", or "paper": step 1 on [rho* - 5, rho* + 5] per expert, at the estimator's alpha
-        unless ``alphas`` is given
+    grid : "ratios", or "paper": step 1 on [rho* - 5, rho* + 5] per expert, by default at the estimator's
+        alpha
     families : None (linear only), "all", "auto" (all, the network up to about 5,000 rows), or names among
         linear, regression, knn, mlp, stack; the stack blends the best of each family by the folds it is
         then judged on, so its own cost is slightly optimistic
     cv : number of folds, or a scikit-learn splitter
-    clusters : (n_samples,) labels of rows that count once together in the verdict, such as equal queries;
-        None if each row is alone
+    clusters : (n_samples,) labels of rows that count once together in the verdict; None for single rows
     one_standard_error : take the simplest candidate whose paired difference to the best is within one
-        standard error; a stack, if there is one, is taken unless the best of the others beats it by more
-        than an interval that allows for the number of candidates
+        standard error; a stack, if there is one, is taken unless another beats it by more than an
+        interval that allows for the number of candidates
     safe : route as the best constant when nothing beats it by more than its interval
     confidence : of that interval, which holds for all candidates at once
     search_tol : how well candidates are solved among many rows, as a share of what there is to learn;
@@ -230,16 +220,6 @@ class RouterCV(BaseRouter):
             cv = KFold(int(cv), shuffle=True, random_state=self.random_state)
         return list(check_cv(cv).split(X, costs))
 
-    def _clusters(self, n_samples: int) -> IntArray | None:
-        if self.clusters is None:
-            return None
-        labels = np.unique(np.asarray(self.clusters), return_inverse=True)[1]
-        if labels.shape != (n_samples,):
-            raise invalid(
-                "clusters", f"must have shape (n_samples,) = ({n_samples},); got {labels.shape}."
-            )
-        return labels
-
     def _candidates(
         self, X: Any, costs: FloatArray, sample_weight: FloatArray | None
     ) -> list[Candidate]:
@@ -308,12 +288,17 @@ class RouterCV(BaseRouter):
         expert = common_constant(data.costs, data.sample_weight)
         self.held_out_, self.held_out_constants_ = made[:, index], data.constants()
         both = kept.paid(np.column_stack([made, self.held_out_constants_])[common.rows])
-        clusters = self._clusters(len(rows))
+        units = None
+        if self.clusters is not None:
+            labels = np.unique(np.asarray(self.clusters), return_inverse=True)[1]
+            if labels.shape != made.shape[:1]:
+                rule = f"(n_samples,) = ({len(made)},)"
+                raise invalid("clusters", f"must have shape {rule}; got {labels.shape}.")
+            units = labels[common.rows]
         level = kept.rows(both)
         rows, constant = level[:, :-1], level[:, -1]
         means, root = rows.mean(axis=0), math.sqrt(len(rows))
         known = ~np.isnan(both[:, [index, -1]])
-        units = None if clusters is None else clusters[common.rows]
         self.verdict_ = self._verdict(level, known, index, expert, units, common.sentence)
         self.interrupted_ = interrupted
         self.best_index_ = index
@@ -458,9 +443,7 @@ class Search:
         tasks = [(fold, block) for block in _blocks(candidates) for fold in range(len(data.folds))]
         for index in (i for i, one in enumerate(candidates) if one.keeps_scores):
             self.scores[index] = np.full(data.costs.shape, np.nan, data.X.dtype)
-        stream: Iterator[tuple[int, list[int], IntArray, dict[int, FloatArray]]] = Parallel(
-            n_jobs=self.n_jobs, return_as="generator_unordered"
-        )(
+        stream = Parallel(n_jobs=self.n_jobs, return_as="generator_unordered")(
             delayed(_judge_block)(data, fold, block, [candidates[i] for i in block], self.tol)
             for fold, block in tasks
         )
@@ -483,17 +466,9 @@ class Search:
 def _blocks(candidates: list[Candidate]) -> list[list[int]]:
     """Groups of neighbouring linear or k-NN candidates, which share work; others one by one."""
     blocks: list[list[int]] = []
-    for index, candidate in enumerate(candidates):
-        joins = (
-            bool(blocks)
-            and len(blocks[-1]) < BLOCK
-            and candidate.family in SHARING
-            and candidates[blocks[-1][-1]].family == candidate.family
-        )
-        if joins:
-            blocks[-1].append(index)
-        else:
-            blocks.append([index])
+    for family, group in groupby(range(len(candidates)), lambda i: candidates[i].family):
+        indices, size = list(group), BLOCK if family in SHARING else 1
+        blocks += [indices[start : start + size] for start in range(0, len(indices), size)]
     return blocks
 
 

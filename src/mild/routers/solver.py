@@ -76,12 +76,8 @@ class Preconditioner:
     Dense: weights act on centred features. With mean m and
     ``L L^T = curvature * covariance + 2 alpha I``, ``V = (W L, (W m + b) sqrt(curvature))``.
 
-    Parameters
-    ----------
-    moments : second moments per unit of weight, (d + 1, d + 1), or its diagonal (d + 1,)
-    curvature : mean curvature of the loss in one score, or between all scores, (p, p); V then is
-        ``(K / mean curvature)^(1/2)`` times what it is without
-    alpha : L2 strength
+    ``moments`` per unit of weight are (d + 1, d + 1), or the diagonal. The mean curvature of the loss in
+    one score may be a matrix K (p, p) between all: V then is ``(K / mean curvature)^(1/2)`` times as large.
     """
 
     def __init__(
@@ -157,7 +153,6 @@ def minimise(
     """L-BFGS in the preconditioned variables until the estimated relative suboptimality is below ``tol``.
 
     Relative to the value, or to its distance from ``reference``, such as the value at zero weights.
-
     The first trial step is 1, which fits the preconditioner: a good start costs one evaluation. The weak
     Wolfe line search also works at the kinks of the hinge.
     """
@@ -315,11 +310,6 @@ class LinearPath:
     sample's solution; a later one at the last solution plus the difference between the sample's
     solutions. A neighbour in a search then needs one evaluation over all rows, or none: after a start
     that is four times better than required, the next few starts are accepted unchecked.
-
-    Parameters
-    ----------
-    X : dense or CSR rows
-    sample_weight : (n,) weights, for the second moments
     """
 
     def __init__(self, X: Any, sample_weight: FloatArray) -> None:
@@ -423,10 +413,8 @@ class LinearPath:
 
     def reusable(self, options: LossOptions) -> Targets | None:
         """The last targets, if these options differ from the last ones in nothing but margins."""
-        key = tuple(getattr(options, name) for name in SHARED)
-        same = key == self._key and self._last is not None
-        self._key = key
-        return self._last[0] if same and self._last is not None else None
+        before, self._key = self._key, tuple(getattr(options, name) for name in SHARED)
+        return self._last[0] if self._last is not None and before == self._key else None
 
 
 @dataclass(frozen=True)

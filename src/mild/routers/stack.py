@@ -38,13 +38,10 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
 
     Parameters
     ----------
-    estimators : list of (name, router), optional
-        The members. By default a LinearRouter, a CostRegressionRouter and a KNNRouter.
-    final_estimator : router, optional
-        Learns from ``len(estimators) * n_experts`` features; None to blend costs.
-    cv : int, splitter or list of (seen, held out) index arrays
-        The folds. An int shuffles rows into that many; with fewer rows than folds, one row each. Rows
-        that no fold holds out do not weigh members.
+    estimators : list of (name, router); None for a LinearRouter, a CostRegressionRouter and a KNNRouter
+    final_estimator : router that learns from ``len(estimators) * n_experts`` features; None to blend costs
+    cv : number of folds, into which rows are shuffled (at most one per row), a splitter, or a list of
+        (seen, held out) index arrays; rows that no fold holds out do not weigh members
     n_jobs : joblib workers
     random_state : int, RandomState or None, for the folds
 
@@ -55,10 +52,6 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
     held_out_ : (n_samples,) the blend's choice for each row, by members that have not seen it and
         weights from the other folds, -1 for rows that are in no fold; None if there is none
     final_estimator_ : the fitted last router, or None
-
-    Notes
-    -----
-    A sample weight is not the same as copies of the row here: copies may land in different folds.
 
     Examples
     --------
@@ -88,10 +81,18 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         return self._set_params("estimators", **params)
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
+        # Predictions (members, n, experts) of each member for rows that it was not fitted on.
         members = self._members()
         folds = self._folds(costs, sample_weight)
         blends = self.final_estimator is None
-        held = self._held_out(members, folds, X, costs, sample_weight, blends)
+        held = np.empty((len(members), *costs.shape), X.dtype)
+        tasks = [(number, fold) for fold in folds for number in range(len(members))]
+        predictions = Parallel(n_jobs=self.n_jobs)(
+            delayed(_predict_fold)(members[number], fold, X, costs, sample_weight, blends)
+            for number, fold in tasks
+        )
+        for (number, fold), part in zip(tasks, predictions, strict=True):
+            held[number, fold[1]] = part
         self.estimators_ = [clone(member).fit(X, costs, sample_weight) for member in members]
         policies: list[Policy] = [member.policy_ for member in self.estimators_]
         self.weights_, self.held_out_, self.final_estimator_ = None, None, None
@@ -108,26 +109,6 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         return BlendPolicy(
             [*policies, constant], self.weights_.astype(X.dtype), levels.astype(X.dtype)
         )
-
-    def _held_out(
-        self,
-        members: list[BaseRouter],
-        folds: Sequence[Any],
-        X: Any,
-        costs: FloatArray,
-        sample_weight: FloatArray | None,
-        blends: bool,
-    ) -> FloatArray:
-        """Predictions (members, n, experts) of each member for rows it was not fitted on."""
-        result = np.empty((len(members), *costs.shape), X.dtype)
-        tasks = [(number, fold) for fold in folds for number in range(len(members))]
-        predictions = Parallel(n_jobs=self.n_jobs)(
-            delayed(_predict_fold)(members[number], fold, X, costs, sample_weight, blends)
-            for number, fold in tasks
-        )
-        for (number, (_, held)), part in zip(tasks, predictions, strict=True):
-            result[number, held] = part
-        return result
 
     def _folds(self, costs: FloatArray, sample_weight: FloatArray | None) -> list[Any]:
         folds = list(self._splitter(len(costs)).split(costs))
@@ -209,16 +190,9 @@ def blend(
     over different rows, and an expert that was asked about easy ones alone looks cheap: then an offset
     ``b_k`` per expert is fitted with the weights instead of means.
 
-    Parameters
-    ----------
-    predictions : (members, n, p) expected costs of rows that the member has not seen
-    costs : (n, p), NaN where an expert was never asked
-    sample_weight : (n,) or None
-    folds : (seen, held out) rows; the choice for a fold uses weights from the other folds, or its own
-        if it is the only one; rows in no fold get -1
+    ``predictions`` (members, n, p) are expected costs of rows that the member has not seen. The choice for
+    a fold uses weights from the other folds, or its own if it is the only one; rows in no fold get -1.
 
-    Examples
-    --------
     >>> costs = np.array([[0.0, 1.0], [1.0, 0.0]] * 4)
     >>> predictions = np.stack([0.5 * costs, 1 - costs])
     >>> halves = [(np.arange(4), np.arange(4, 8)), (np.arange(4, 8), np.arange(4))]

@@ -37,15 +37,9 @@ _open: Any = safe_open
 
 @dataclass
 class Run:
-    """Epochs run so far, their records, and the weights of the best.
+    """Epochs run so far, their records, and the weights of the best, counted from 1.
 
-    Attributes
-    ----------
-    epoch : epochs run
-    best_epoch : the best of them, counted from 1; the last where no rows are held out
-    history : one record per epoch
-    best : state of the network after the best epoch; None where no rows are held out
-    diverged : whether training ended in numbers that are not finite
+    Where no rows are held out, the last epoch is the best, and ``best`` is None.
     """
 
     epoch: int = 0
@@ -83,10 +77,8 @@ def run_options(
 ) -> dict[str, Any]:
     """What must be the same for a run to be continued, JSON-ready.
 
-    Parameters
-    ----------
-    names : parameters of the router that change the run
-    data : arrays and CSR matrices that the run is trained on; None for one that is absent
+    ``names`` are the parameters of the router that change the run, ``data`` its arrays and CSR matrices;
+    None for one that is absent.
     """
     options: dict[str, Any] = {name: getattr(router, name) for name in names}
     options["surrogate"] = [targets.surrogate.form, targets.surrogate.tau]
@@ -104,31 +96,18 @@ def run_options(
     return dict(json.loads(json.dumps(options, default=np.generic.item)))
 
 
+@dataclass
 class Checkpoint:
-    """The file of one run.
+    """The file of one run, which ``options`` identify; without ``resume`` an existing run is replaced.
 
-    Parameters
-    ----------
-    path : file to read and replace
-    options : what ``run_options`` gave
-    resume : whether an existing run is continued; otherwise it is replaced
-    owner : class of the router, for messages
-    restart : how to start over, for messages
+    Messages name the class of the router, ``owner``, and how to ``restart``.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        options: dict[str, Any],
-        resume: bool,
-        owner: str = "NeuralRouter",
-        restart: str = "pass resume=False to start over",
-    ) -> None:
-        self.path = Path(path)
-        self.options = options
-        self.resume = resume
-        self.owner = owner
-        self.restart = restart
+    path: str | os.PathLike[str]
+    options: dict[str, Any]
+    resume: bool
+    owner: str = "NeuralRouter"
+    restart: str = "pass resume=False to start over"
 
     def read(self, module: nn.Module, optimizer: torch.optim.Optimizer, epochs: int) -> Run:
         """The stored run, with its state loaded into module and optimizer; a new run if there is none."""
@@ -202,7 +181,7 @@ class Checkpoint:
 
     def _check_place(self) -> None:
         """Raise before the first epoch what writing would raise after it."""
-        folder = self.path.parent
+        folder = Path(self.path).parent
         with self._writing():
             folder.mkdir(parents=True, exist_ok=True)
             if not os.access(folder, os.W_OK | os.X_OK):
@@ -211,8 +190,8 @@ class Checkpoint:
     def _replace(self, content: bytes) -> None:
         with self._writing():
             # Another process may have removed the folder in the meantime.
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(self.path) as file:
+            Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+            with replacing(Path(self.path)) as file:
                 file.write(content)
 
     @contextmanager

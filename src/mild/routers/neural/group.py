@@ -9,7 +9,7 @@ stop and writes the checkpoint.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -24,28 +24,13 @@ BATCH_NORM = nn.modules.batchnorm._BatchNorm
 
 
 class Group:
-    """The process group of torch, or this process alone.
-
-    Attributes
-    ----------
-    size, rank : number of processes, and of this one; the first, 0, decides and writes
-
-    Examples
-    --------
-    >>> group = Group()
-    >>> group.size, group.is_first, group.share(np.arange(3))
-    (1, True, array([0, 1, 2]))
-    """
+    """The process group of torch, or this process alone; the first, of rank 0, decides and writes."""
 
     def __init__(self) -> None:
         together = dist.is_available() and dist.is_initialized()
         self.size = dist.get_world_size() if together else 1
         self.rank = dist.get_rank() if together else 0
-
-    @property
-    def is_first(self) -> bool:
-        """Whether this process decides and writes."""
-        return self.rank == 0
+        self.is_first = self.rank == 0
 
     def share(self, rows: IntArray) -> IntArray:
         """This process's share of the rows of a batch, which may be empty."""
@@ -83,8 +68,7 @@ class Group:
         dist.broadcast_object_list(outcome)
         if outcome[1] is not None:
             raise outcome[1]
-        result: T = outcome[0]
-        return result
+        return cast(T, outcome[0])
 
     def begin(self, module: nn.Module) -> None:
         """Copy the weights of the first process to all."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, Self
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -23,25 +23,13 @@ from mild.routers.objective import Targets
 RESIDENT = 4 << 30
 # Rows per block when rows that are held out are scored.
 BLOCK = 4096
-REASON = (
-    "a router around a module of your own cannot be written as JSON and safetensors: its weights "
-    "need its code. Save the weights of policy_.module yourself, or fit "
-    "NeuralRouter(module=None, hidden=...), which can be saved."
-)
 
 
 class Problem:
     """Rows of X with their targets, split into ``train`` and ``validation`` (row indices).
 
-    Rows of weight 0 are left out. Rewards are scaled to mean row sum 1 over the training rows.
-
-    Parameters
-    ----------
-    X : (n_samples, n_features) dense or CSR
-    costs : (n_samples, n_experts), NaN where an expert was never asked
-    sample_weight : (n_samples,) or None
-    decoder : turns scores into choices, for the rows held out
-    held_out, seed : share of the rows held out, and the seed of their choice
+    Rows of weight 0 are left out. Rewards are scaled to mean row sum 1 over the training rows. The decoder
+    turns scores into choices for the share of the rows that is held out, drawn by ``seed``.
     """
 
     def __init__(
@@ -176,30 +164,17 @@ def check_output(scores: Any, n_rows: int, n_experts: int) -> None:
 
 
 def find_device(name: Any) -> torch.device:
-    """The device of this name; "auto" is a CUDA device if there is one, else the CPU.
-
-    Examples
-    --------
-    >>> find_device("cpu")
-    device(type='cpu')
-    """
+    """The device of this name; "auto" is a CUDA device if there is one, else the CPU."""
     if isinstance(name, str) and name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    rule = f"device must be 'auto' or a device of torch, such as 'cpu' or 'cuda'; got {name!r}."
     try:
         device = torch.device(name)
-    except (RuntimeError, TypeError, ValueError) as error:
-        raise OptionError(
-            f"device must be 'auto' or a device of torch, such as 'cpu' or 'cuda'; got {name!r}.",
-            parameter="device",
-        ) from error
-    try:
+        rule = f"device {str(name)!r} is not available on this machine; use 'auto' or 'cpu'."
         # Reading a number back shows that the device works.
         torch.zeros(1, device=device).tolist()
-    except (RuntimeError, AssertionError, ImportError) as error:
-        raise OptionError(
-            f"device {str(name)!r} is not available on this machine; use 'auto' or 'cpu'.",
-            parameter="device",
-        ) from error
+    except (RuntimeError, TypeError, ValueError, AssertionError, ImportError) as error:
+        raise OptionError(rule, parameter="device") from error
     return device
 
 
@@ -207,19 +182,9 @@ def perceptron(n_features: int, hidden: Sequence[int], n_experts: int) -> nn.Seq
     """``x -> relu(W_1 x + b_1) -> ... -> W_L h + b_L``, the last layer initialised to 0.
 
     All experts start equal, so that permuting them permutes the trained network.
-
-    Examples
-    --------
-    >>> perceptron(2, (8,), 3)
-    Sequential(
-      (0): Linear(in_features=2, out_features=8, bias=True)
-      (1): ReLU()
-      (2): Linear(in_features=8, out_features=3, bias=True)
-    )
     """
-    widths = [n_features, *map(int, hidden), n_experts]
     layers: list[nn.Module] = []
-    for before, after in itertools.pairwise(widths):
+    for before, after in itertools.pairwise([n_features, *map(int, hidden), n_experts]):
         layers += [nn.Linear(before, after), nn.ReLU()]
     network = nn.Sequential(*layers[:-1])
     for value in network[-1].parameters():
@@ -265,21 +230,15 @@ def warm_start(module: nn.Module, policy: Policy) -> None:
             state[f"{2 * layer}.bias"] = torch.from_numpy(np.array(bias))
     elif isinstance(policy, ModulePolicy):
         state = policy.module.state_dict()
-    own = module.state_dict()
-    if {name: value.shape for name, value in own.items()} == {
-        name: value.shape for name, value in state.items()
-    }:
+    shapes, own = ({k: v.shape for k, v in x.items()} for x in (state, module.state_dict()))
+    if shapes == own:
         module.load_state_dict(state)
 
 
 def perceptron_policy(module: nn.Module, decoder: Decoder) -> PerceptronPolicy:
     """The built-in network as NumPy arrays: it decides without torch."""
-    layers = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
-    return PerceptronPolicy(
-        [layer.weight.detach().cpu().numpy().copy() for layer in layers],
-        [layer.bias.detach().cpu().numpy().copy() for layer in layers],
-        decoder,
-    )
+    arrays = [value.detach().cpu().numpy().copy() for value in module.parameters()]
+    return PerceptronPolicy(arrays[::2], arrays[1::2], decoder)
 
 
 class ModulePolicy(ScorePolicy):
@@ -326,8 +285,8 @@ class ModulePolicy(ScorePolicy):
         return left
 
     def state(self) -> NoReturn:
-        raise UnsupportedError(REASON)
-
-    @classmethod
-    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
-        raise UnsupportedError(REASON)
+        raise UnsupportedError(
+            "a router around a module of your own cannot be written as JSON and safetensors: its "
+            "weights need its code. Save the weights of policy_.module yourself, or fit "
+            "NeuralRouter(module=None, hidden=...), which can be saved."
+        )

@@ -74,10 +74,8 @@ class NeuralRouter(NetworkRouter):
 
     Parameters
     ----------
-    module : torch.nn.Module, callable or None
-        Network that maps (n, n_features) float32 to (n, n_experts). It is copied, never changed. A
-        callable is called as ``module(n_features, n_experts)`` and returns the network. None builds
-        a ReLU perceptron with ``hidden``.
+    module : torch.nn.Module that maps (n, n_features) float32 to (n, n_experts), which is copied; a
+        callable ``module(n_features, n_experts)`` that returns one; None for a ReLU perceptron
     hidden : tuple of int, widths of the hidden layers if ``module`` is None; () is a linear router
     loss, rewards, strength, margins, counts, norms, total, share_below, cost_scale, decision, sampling :
         as for LinearRouter
@@ -90,17 +88,13 @@ class NeuralRouter(NetworkRouter):
     optimizer : "adamw", "adam" or "sgd" (momentum 0.9)
     schedule : None (constant) or "onecycle" (up for 30 % of the steps, then down to almost 0)
     validation_fraction : float in [0, 1), share of the rows held out; 0 trains on all, to the end
-        With fewer than ``1 / validation_fraction`` rows none is held out.
     patience : int, epochs without improvement before training stops
     device : "auto" (a CUDA device if there is one, else the CPU) or what torch calls a device
-    random_state : int, RandomState or None
-        An int makes fits repeatable on the same machine. torch's own random state is left as it was.
-    checkpoint : path or None
-        File (safetensors, its header holding JSON) that is replaced after every epoch.
-    resume : bool
-        Continue from ``checkpoint`` if it is there: after a kill the result is that of an
-        uninterrupted run. A checkpoint of other data, options or weights is refused. Without a
-        schedule ``epochs`` may have grown. False starts over.
+    random_state : int (fits repeat themselves on the same machine), RandomState or None
+    checkpoint : path or None; a file (safetensors, its header holding JSON) replaced after every epoch
+    resume : bool, continue from ``checkpoint`` if it is there; False starts over
+        After a kill the result is that of an uninterrupted run. A checkpoint of other data, options or
+        weights is refused. Without a schedule ``epochs`` may have grown.
     warm_start : bool, start from the last solution where it has the same shape
     progress : callable or None, called as ``progress(epoch, epochs, message)`` after every epoch
 

