@@ -47,12 +47,8 @@ class CascadeRouter(BaseRouter):
     ----------
     prices_ : (n_experts,) array, zeros without ``prices``
 
-    Examples
-    --------
-    >>> X = [[0.0], [1.0], [2.0], [3.0]]
-    >>> costs = [[0.1, 0.5], [0.1, 0.5], [1.1, 0.5], [1.1, 0.5]]
-    >>> router = CascadeRouter(order=[0, 1]).fit(X, costs)
-    >>> router.predict([[-1.0], [4.0]])
+    >>> X, costs = [[0.0], [1.0], [2.0], [3.0]], [[0.1, 0.5], [0.1, 0.5], [1.1, 0.5], [1.1, 0.5]]
+    >>> CascadeRouter(order=[0, 1]).fit(X, costs).predict([[-1.0], [4.0]])
     array([0, 1])
     """
 
@@ -148,11 +144,6 @@ def cascade_thresholds(
     """Thresholds (p - 1,) of least mean cost found by coordinate descent.
 
     Columns of confidence and costs (n_samples, n_experts) are in the cascade's order, without NaN.
-
-    >>> confidence = np.array([[0.9, 0.0], [0.8, 0.0], [0.2, 0.0], [0.1, 0.0]])
-    >>> costs = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
-    >>> float(cascade_thresholds(confidence, costs, np.full(4, 0.25), 4)[0])
-    0.5
     """
     p = costs.shape[1]
     never = float(np.finfo(confidence.dtype).max)

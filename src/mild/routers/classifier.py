@@ -56,12 +56,8 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     --------
     Calling b an a is nine times as bad as the reverse, so doubtful inputs become b.
 
-    >>> X = [[0.0], [1.0], [2.0], [1.0], [2.0], [3.0]]
-    >>> y = ["a", "a", "a", "b", "b", "b"]
-    >>> CostSensitiveClassifier(alpha=0.01).fit(X, y).predict([[1.4]])
-    array(['a'], dtype='<U1')
-    >>> costs = [[0, 1], [9, 0]]
-    >>> CostSensitiveClassifier(alpha=0.01).fit(X, y, costs).predict([[1.4]])
+    >>> X, y = [[0.0], [1.0], [2.0], [1.0], [2.0], [3.0]], ["a", "a", "a", "b", "b", "b"]
+    >>> CostSensitiveClassifier(alpha=0.01).fit(X, y, [[0, 1], [9, 0]]).predict([[1.4]])
     array(['b'], dtype='<U1')
     """
 

@@ -1,8 +1,4 @@
-"""Routers that learn what each expert costs: linear heads, with prices apart, and nearest neighbours.
-
-Every expert has a head of its own, estimated from the rows on which it was asked. ``targets`` of heads are
-(n_samples, n_experts), NaN where nothing was observed. Every head has a free intercept.
-"""
+"""Routers that learn what each expert costs: linear heads, with prices apart, and nearest neighbours."""
 
 from __future__ import annotations
 
@@ -33,11 +29,7 @@ class CostRegressionRouter(BaseRouter):
     ----------
     alpha : float, L2 strength
 
-    Examples
-    --------
-    >>> X = [[0.0], [1.0], [2.0], [3.0]]
-    >>> costs = [[0.0, 3.0], [1.0, 2.0], [2.0, 1.0], [3.0, 0.0]]
-    >>> router = CostRegressionRouter(alpha=0.0).fit(X, costs)
+    >>> router = CostRegressionRouter(alpha=0.0).fit([[0.0], [1.0]], [[0.0, 3.0], [1.0, 2.0]])
     >>> router.predict([[0.5], [2.5]]), router.expected_costs([[0.5]]).round(6)
     (array([0, 1]), array([[0.5, 2.5]]))
     """
@@ -67,11 +59,7 @@ class KNNRouter(BaseRouter):
     ----------
     n_neighbors : int; with fewer training rows than this, all of them are neighbours
 
-    Examples
-    --------
-    >>> X = [[0.0], [1.0], [10.0], [11.0]]
-    >>> costs = [[0.0, 1.0], [0.2, 1.0], [1.0, 0.0], [1.0, 0.4]]
-    >>> router = KNNRouter(n_neighbors=2).fit(X, costs)
+    >>> router = KNNRouter(n_neighbors=1).fit([[0.0], [10.0]], [[0.0, 1.0], [1.0, 0.2]])
     >>> router.predict([[0.5], [10.5]]), router.expected_costs([[10.5]])
     (array([0, 1]), array([[1. , 0.2]]))
     """
@@ -103,9 +91,8 @@ class PricedRouter(BaseRouter):
 
     Parameters
     ----------
-    error_head : "logistic" or "ridge"
-        "logistic": ``E[error_k | x] = scale * sigmoid(w_k . x + b_k)``, with errors as soft targets;
-        the scale is the largest error present, at least 1. "ridge": linear, cut off at 0.
+    error_head : "logistic" (``scale * sigmoid(w_k . x + b_k)``, with errors as soft targets; the scale is
+        the largest error present, at least 1) or "ridge" (linear, cut off at 0)
     alpha : float, L2 strength of both heads, against the mean over the rows on which the expert was asked
     price_weight : float, how much one unit of price counts in units of error
 
@@ -114,15 +101,10 @@ class PricedRouter(BaseRouter):
     error_scale_ : float, the scale of the logistic head; 1 for ridge
     n_iter_ : int, iterations of the error head
 
-    Examples
-    --------
-    >>> X = [[0.0], [1.0], [2.0], [3.0]]
-    >>> errors = [[0, 0], [0, 0], [1, 0], [1, 0]]
+    >>> X, errors = [[0.0], [1.0], [2.0], [3.0]], [[0, 0], [0, 0], [1, 0], [1, 0]]
     >>> router = PricedRouter().fit(X, errors, prices=[0.0, 0.2])
-    >>> router.predict([[0.0], [3.0]])
-    array([0, 1])
-    >>> router.with_prices(betas=[0.0, 2.0]).predict([[0.0], [3.0]])
-    array([0, 0])
+    >>> router.predict(X), router.with_prices(betas=[0.0, 2.0]).predict(X)
+    (array([0, 0, 1, 1]), array([0, 0, 0, 0]))
     """
 
     error_head: str = "logistic"
@@ -199,7 +181,7 @@ class PricedRouter(BaseRouter):
 
 @dataclass(frozen=True)
 class Heads:
-    """Weights (n_experts, n_features), intercepts (n_experts,) and the iterations they took."""
+    """Weights (n_experts, n_features) and free intercepts (n_experts,) of estimates, one per expert."""
 
     coef: FloatArray
     intercept: FloatArray

@@ -52,16 +52,12 @@ class LinearRouter(SurrogateRouter):
 
     Attributes
     ----------
-    coef_ : (n_experts, n_features) array
-    intercept_ : (n_experts,) array
-    margins_ : (n_experts,) array
     n_iter_ : int
     objective_ : float, the value reached
 
     Examples
     --------
-    >>> X = [[0.0], [1.0], [2.0], [3.0]]
-    >>> costs = [[0, 1], [0, 1], [1, 0], [1, 0]]
+    >>> X, costs = [[0.0], [1.0], [2.0], [3.0]], [[0, 1], [0, 1], [1, 0], [1, 0]]
     >>> LinearRouter().fit(X, costs).predict([[-1.0], [4.0]])
     array([0, 1])
     """

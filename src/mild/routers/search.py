@@ -189,9 +189,8 @@ class RouterCV(BaseRouter):
         candidates = self._candidates(X, costs, sample_weight)
         stacked = "stack" in self._families and len(candidates) > 1
         biased = any(candidate.keeps_scores for candidate in candidates)
-        search = Search(
-            data, self.search_tol, self.n_jobs, self.progress, len(candidates) + stacked + biased
-        )
+        n_candidates = len(candidates) + stacked + biased
+        search = Search(data, self.search_tol, self.n_jobs, self.progress, n_candidates)
         made = search.run(candidates)
         if biased and not search.interrupted:
             candidate, chosen = _with_bias(candidates, made, data, search.scores)
@@ -238,9 +237,8 @@ class RouterCV(BaseRouter):
             found, self.dropped_margins_ = linear_candidates(base, X, costs, sample_weight, self)
         found += family_candidates(self._families, self.alphas, self.random_state)
         if not found:
-            raise invalid(
-                "families", "must name at least one family besides the stack; got only 'stack'."
-            )
+            rule = "must name at least one family besides the stack"
+            raise invalid("families", f"{rule}; got only 'stack'.")
         return found
 
     def _stack(
@@ -349,21 +347,10 @@ class RouterCV(BaseRouter):
             differences = clustered_rows(differences, labels)
         found = simultaneous_intervals(differences, self.confidence, self.random_state)
         n_rows, n_units = count_judged(known, labels)
-        verdict = Verdict(
-            None,
-            "",
-            float(found.estimate[chosen]),
-            float(found.low[chosen]),
-            float(found.high[chosen]),
-            float(level[:, chosen].mean()),
-            float(level[:, -1].mean()),
-            expert,
-            differences.shape[1],
-            n_rows,
-            n_units,
-            self.confidence,
-            left_out=left_out,
-        )
+        interval = (float(x[chosen]) for x in (found.estimate, found.low, found.high))
+        costs = (float(level[:, chosen].mean()), float(level[:, -1].mean()))
+        basis = (differences.shape[1], n_rows, n_units, self.confidence)
+        verdict = Verdict(None, "", *interval, *costs, expert, *basis, left_out=left_out)
         return verdict.named(self.expert_names_[expert], "row" if clusters is None else "query")
 
 
@@ -376,9 +363,8 @@ def _with_bias(
     index = kept[int(np.argmin(means))]
     parent = candidates[index]
     margin = float(parent.params["margins"][0])
-    bias, chosen = cross_fitted_bias(
-        scores[index], data.costs, data.sample_weight, data.folds, margin
-    )
+    rows = data.costs, data.sample_weight, data.folds
+    bias, chosen = cross_fitted_bias(scores[index], *rows, margin)
     params = {**parent.params, "bias": tuple(bias.tolist())}
     router = clone(parent.router).set_params(bias=params["bias"])
     return Candidate("linear", router, params, (*parent.complexity, 1.0)), chosen

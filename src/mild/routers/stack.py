@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -53,10 +54,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         weights from the other folds, -1 for rows that are in no fold; None if there is none
     final_estimator_ : the fitted last router, or None
 
-    Examples
-    --------
-    >>> X = [[float(i)] for i in range(20)]
-    >>> costs = [[0, 1]] * 10 + [[1, 0]] * 10
+    >>> X, costs = [[float(i)] for i in range(20)], [[0, 1]] * 10 + [[1, 0]] * 10
     >>> members = [("linear", LinearRouter()), ("nearest", KNNRouter(n_neighbors=3))]
     >>> StackRouter(members, cv=4).fit(X, costs).predict([[2.0], [17.0]])
     array([0, 1])
@@ -192,13 +190,6 @@ def blend(
 
     ``predictions`` (members, n, p) are expected costs of rows that the member has not seen. The choice for
     a fold uses weights from the other folds, or its own if it is the only one; rows in no fold get -1.
-
-    >>> costs = np.array([[0.0, 1.0], [1.0, 0.0]] * 4)
-    >>> predictions = np.stack([0.5 * costs, 1 - costs])
-    >>> halves = [(np.arange(4), np.arange(4, 8)), (np.arange(4, 8), np.arange(4))]
-    >>> weights, means, chosen = blend(predictions, costs, None, halves)
-    >>> weights.round(6).tolist(), means.tolist(), chosen.tolist()
-    ([2.0, 0.0, 0.0], [0.5, 0.5], [0, 1, 0, 1, 0, 1, 0, 1])
     """
     weight = np.ones(len(costs)) if sample_weight is None else sample_weight
     fit = _with_means if not np.isnan(costs).any() else _with_differences
@@ -220,13 +211,10 @@ def level_weights(policies: Sequence[Policy], X: Any) -> FloatArray:
     """
     levels = np.zeros(len(policies) + 1)
     for number, policy in enumerate(policies):
-        try:
+        with suppress(UnsupportedError):
             policy.expected_costs(X)
-        except UnsupportedError:
-            continue
-        levels[number] = 1.0
-    if not levels.any():
-        levels[-1] = 1.0
+            levels[number] = 1.0
+    levels = _or_means(levels)
     return levels / levels.sum()
 
 

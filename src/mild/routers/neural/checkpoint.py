@@ -112,7 +112,10 @@ class Checkpoint:
     def read(self, module: nn.Module, optimizer: torch.optim.Optimizer, epochs: int) -> Run:
         """The stored run, with its state loaded into module and optimizer; a new run if there is none."""
         if not os.path.lexists(self.path):
-            self._check_place()
+            # Raise before the first epoch what writing would raise after it.
+            with self._writing() as path:
+                if not os.access(path.parent, os.W_OK | os.X_OK):
+                    raise OSError(0, f"{path.parent} is not a writable folder")
             return Run()
         try:
             header, tensors = self._open()
@@ -155,7 +158,9 @@ class Checkpoint:
             "history": run.history,
         }
         header["digest"] = _digest(_arrays(own), json.dumps(header))
-        self._replace(_pack(own, {KEY: json.dumps(header)}))
+        content = _pack(own, {KEY: json.dumps(header)})
+        with self._writing() as path, replacing(path) as file:
+            file.write(content)
 
     def _open(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         with _open(self.path, framework="pt") as file:
@@ -179,25 +184,13 @@ class Checkpoint:
                 f"or {self.restart}."
             )
 
-    def _check_place(self) -> None:
-        """Raise before the first epoch what writing would raise after it."""
-        folder = Path(self.path).parent
-        with self._writing():
-            folder.mkdir(parents=True, exist_ok=True)
-            if not os.access(folder, os.W_OK | os.X_OK):
-                raise OSError(0, f"{folder} is not a writable folder")
-
-    def _replace(self, content: bytes) -> None:
-        with self._writing():
-            # Another process may have removed the folder in the meantime.
-            Path(self.path).parent.mkdir(parents=True, exist_ok=True)
-            with replacing(Path(self.path)) as file:
-                file.write(content)
-
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _writing(self) -> Iterator[Path]:
+        """The path, in a folder that exists; what goes wrong is an ArtifactError."""
         try:
-            yield
+            path = Path(self.path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            yield path
         except OSError as error:
             reason = error.strerror or str(error)
             raise ArtifactError(f"cannot write checkpoint {self.path}: {reason}.") from error
@@ -234,11 +227,7 @@ def _match_layout(optimizer: torch.optim.Optimizer) -> None:
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(prefix): value
-        for name, value in tensors.items()
-        if name.startswith(prefix)
-    }
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
 
 def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray[Any, Any]]:
