@@ -166,8 +166,9 @@ class ScorePolicy(Policy):
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
+        create: Any = cls
         arrays = {name: tensors[name] for name in cls.tensor_names}
-        return cls(**arrays, decoder=cls.stored_decoder(settings, tensors))
+        return create(**arrays, decoder=cls.stored_decoder(settings, tensors))
 
     @staticmethod
     def stored_decoder(settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Decoder:

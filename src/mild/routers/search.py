@@ -347,10 +347,21 @@ class RouterCV(BaseRouter):
             differences = clustered_rows(differences, labels)
         found = simultaneous_intervals(differences, self.confidence, self.random_state)
         n_rows, n_units = count_judged(known, labels)
-        interval = (float(x[chosen]) for x in (found.estimate, found.low, found.high))
-        costs = (float(level[:, chosen].mean()), float(level[:, -1].mean()))
-        basis = (differences.shape[1], n_rows, n_units, self.confidence)
-        verdict = Verdict(None, "", *interval, *costs, expert, *basis, left_out=left_out)
+        verdict = Verdict(
+            None,
+            "",
+            float(found.estimate[chosen]),
+            float(found.low[chosen]),
+            float(found.high[chosen]),
+            float(level[:, chosen].mean()),
+            float(level[:, -1].mean()),
+            expert,
+            differences.shape[1],
+            n_rows,
+            n_units,
+            self.confidence,
+            left_out=left_out,
+        )
         return verdict.named(self.expert_names_[expert], "row" if clusters is None else "query")
 
 

@@ -209,7 +209,7 @@ def level_weights(policies: Sequence[Policy], X: Any) -> FloatArray:
 
     If none has, the level is that of the mean costs, which come last.
     """
-    levels = np.zeros(len(policies) + 1)
+    levels: FloatArray = np.zeros(len(policies) + 1)
     for number, policy in enumerate(policies):
         with suppress(UnsupportedError):
             policy.expected_costs(X)

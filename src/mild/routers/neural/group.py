@@ -45,7 +45,8 @@ class Group:
         own = [torch.zeros_like(value) if value.grad is None else value.grad for value in free]
         whole = torch.cat([gradient.reshape(-1) for gradient in own])
         dist.all_reduce(whole)
-        parts = whole.split([value.numel() for value in free])
+        sizes = [value.numel() for value in free]
+        parts = whole.split(sizes)  # type: ignore[no-untyped-call]
         for value, part in zip(free, parts, strict=True):
             value.grad = torch.empty_like(value).copy_(part.reshape(value.shape))
 

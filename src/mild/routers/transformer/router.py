@@ -100,25 +100,6 @@ class TransformerRouter(NetworkRouter):
     share_below: ClassVar[float] = 0.0
     sampling: ClassVar[None] = None
 
-    def features(self, texts: Iterable[str]) -> Rows:
-        """Vectors (n_texts, width) of texts, which ``policy_`` decides on."""
-        check_is_fitted(self, "policy_")
-        return self._network.embed(self._tokens.ids(check_texts(texts)))
-
-    def text_features(self) -> OnnxFeatures:
-        """The trained encoder as ONNX: a feature step that serves without torch. Made once."""
-        check_is_fitted(self, "policy_")
-        if self._step is None:
-            length, pad = self._tokens.max_length, self._tokens.pad
-            self._step = exported(self._network.encoder, self._tokenizer, length, pad)
-        return self._step
-
-    def save(self, folder: str | os.PathLike[str], **options: Any) -> Path:
-        """Write the router as ``mild.save`` does, with the same options."""
-        from mild.artifact import save
-
-        return save(self, folder, text=self.text_features(), **options)
-
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> LinearPolicy:
         seed = check_count("random_state", self.random_state, 0)
         self._warn_if_degenerate(costs, by_label=self.loss in LABEL_LOSSES)
@@ -168,6 +149,25 @@ class TransformerRouter(NetworkRouter):
         self.best_epoch_ = run.best_epoch
         weight, bias = (value.detach().cpu().numpy().copy() for value in network.head.parameters())
         return LinearPolicy(weight, bias, decoder)
+
+    def features(self, texts: Iterable[str]) -> Rows:
+        """Vectors (n_texts, width) of texts, which ``policy_`` decides on."""
+        check_is_fitted(self, "policy_")
+        return self._network.embed(self._tokens.ids(check_texts(texts)))
+
+    def text_features(self) -> OnnxFeatures:
+        """The trained encoder as ONNX: a feature step that serves without torch. Made once."""
+        check_is_fitted(self, "policy_")
+        if self._step is None:
+            length, pad = self._tokens.max_length, self._tokens.pad
+            self._step = exported(self._network.encoder, self._tokenizer, length, pad)
+        return self._step
+
+    def save(self, folder: str | os.PathLike[str], **options: Any) -> Path:
+        """Write the router as ``mild.save`` does, with the same options."""
+        from mild.artifact import save
+
+        return save(self, folder, text=self.text_features(), **options)
 
     def _targets(
         self, texts: Any, costs: FloatArray, sample_weight: FloatArray | None, seed: int
