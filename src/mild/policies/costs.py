@@ -144,15 +144,8 @@ class NearestPolicy(CostPolicy):
 
     A weight stands for that many copies of a stored input: neighbours are taken until their weights
     reach ``n_neighbors``, the last one in part. An expert whose cost is known for none of them gets its
-    mean over all stored inputs.
-
-    Parameters
-    ----------
-    inputs : (n_stored, n_features) dense or sparse; dense ones less the ``centre``
-    costs : (n_stored, n_experts), NaN where an expert was never asked
-    weights : (n_stored,) positive
-    centre : (n_features,) or None
-        Distances near the origin keep their digits in float32.
+    mean over all stored inputs. Dense inputs are less the ``centre``: distances near the origin keep their
+    digits in float32.
     """
 
     inputs: Any
@@ -199,9 +192,7 @@ class NearestPolicy(CostPolicy):
         result = np.empty((len(counts), X.shape[0], self.n_experts), self._filled.dtype)
         for part in self._parts(X):
             distances = self._distances(X[part])
-            near = nearest(distances, self._rows)
-            order = np.argsort(np.take_along_axis(distances, near, axis=1), axis=1, kind="stable")
-            near = np.take_along_axis(near, order, axis=1)
+            near = _by_distance(distances, nearest(distances, self._rows))
             for place, count in enumerate(counts):
                 result[place, part] = self._mean_costs(distances, near[:, :count].copy())
         return result
@@ -221,8 +212,7 @@ class NearestPolicy(CostPolicy):
             mass = self._known[near].sum(axis=1)
             total = self._filled[near].sum(axis=1)
         else:
-            order = np.argsort(np.take_along_axis(distances, near, axis=1), axis=1, kind="stable")
-            near = np.take_along_axis(near, order, axis=1)
+            near = _by_distance(distances, near)
             weight = self.weights[near]
             before = np.cumsum(weight, axis=1) - weight
             weight = np.clip(self.n_neighbors - before, 0, weight)
@@ -245,14 +235,17 @@ class NearestPolicy(CostPolicy):
         return replace(self, costs=np.delete(self.costs, expert, axis=1))
 
 
+def _by_distance(distances: FloatArray, near: IntArray) -> IntArray:
+    order = np.argsort(np.take_along_axis(distances, near, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(near, order, axis=1)
+
+
 def nearest(distances: FloatArray, count: int) -> IntArray:
     """Indices (n, count) of the smallest distances of each row (n, m), unordered.
 
     A quantile of a sample of each row bounds them, so that few are left to partition: a quarter of the
     time of a partition of the whole row.
 
-    Examples
-    --------
     >>> nearest(np.array([[3.0, 1.0, 2.0]]), 2)
     array([[1, 2]])
     """
