@@ -161,16 +161,11 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
 
 
 def _predict_fold(
-    member: BaseRouter,
-    fold: tuple[IntArray, IntArray],
-    X: Any,
-    costs: FloatArray,
-    sample_weight: FloatArray | None,
-    blends: bool,
+    member: BaseRouter, fold: Any, X: Any, costs: FloatArray, weight: Any, blends: bool
 ) -> FloatArray:
     """Costs or distributions (n_held, experts) of a member fitted without the held-out rows."""
     seen, held = fold
-    weight = None if sample_weight is None else sample_weight[seen]
+    weight = None if weight is None else weight[seen]
     policy = clone(member).fit(X[seen], costs[seen], weight).policy_
     return believed_costs(policy, X[held]) if blends else policy.predict_proba(X[held])
 

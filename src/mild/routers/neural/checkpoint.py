@@ -69,11 +69,7 @@ class Run:
 
 
 def run_options(
-    router: Any,
-    names: Sequence[str],
-    data: Mapping[str, Any],
-    targets: Targets,
-    module: nn.Module,
+    router: Any, names: Sequence[str], data: Mapping[str, Any], targets: Targets, module: nn.Module
 ) -> dict[str, Any]:
     """What must be the same for a run to be continued, JSON-ready.
 
