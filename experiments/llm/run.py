@@ -31,8 +31,8 @@ from mild.features.base import flat_scale
 from mild.features.pretrained import digest_files, model_folder
 from mild.metrics import shuffled_control
 from mild.routers.linear import LinearRouter
-from mild.routers.targets import LDAM_SCALE
-from mild.routers.tuning import RouterCV
+from mild.routers.objective import LDAM_SCALE
+from mild.routers.search import RouterCV
 
 Floats = NDArray[np.floating[Any]]
 Tell = Callable[[str], None]

@@ -15,7 +15,7 @@ import pytest
 from mild.artifact import load
 from mild.cli.tune import describe_tuning, note_skipped
 from mild.data import read_matrices
-from mild.routers.tuning import RouterCV
+from mild.routers.search import RouterCV
 from outcome_cases import make_columns, write_outcomes
 
 QUICK = ["--cv", "2", "--alphas", "0.01,0.1", "--margin-factors", "1"]

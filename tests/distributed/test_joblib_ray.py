@@ -10,7 +10,7 @@ from joblib import Parallel, delayed
 
 from mild.distributed.joblib_ray import joblib_on_ray
 from mild.errors import InvalidInputError, TuningInterruptedWarning
-from mild.routers.tuning import RouterCV
+from mild.routers.search import RouterCV
 
 ray = pytest.importorskip("ray", reason="ray is not installed")
 # What Ray leaves open is not ours.

@@ -9,7 +9,7 @@ import oracles
 from mild.core.margins import expert_mass, theory_margins, uniform_margins
 from mild.errors import OptionError
 from mild.routers.linear import LinearRouter
-from mild.routers.margin_sums import fixed_margins, margin_sums
+from mild.routers.objective import fixed_margins, margin_sums
 
 
 @pytest.fixture

@@ -59,8 +59,8 @@ def linear_search(
 
     def build(context: Context) -> Any:
         from mild.routers.linear import LinearRouter
-        from mild.routers.targets import LDAM_SCALE
-        from mild.routers.tuning import RouterCV
+        from mild.routers.objective import LDAM_SCALE
+        from mild.routers.search import RouterCV
 
         # LDAM multiplies its scores by its scale: this is the same penalty on what its loss sees.
         unit = LDAM_SCALE**2 if loss == "ldam" else 1.0
@@ -80,7 +80,7 @@ def linear_search(
 
 def _families(families: Any) -> Callable[[Context], Any]:
     def build(context: Context) -> Any:
-        from mild.routers.tuning import RouterCV
+        from mild.routers.search import RouterCV
 
         cv, jobs, seed = context.folds, context.jobs, context.seed
         return RouterCV(families=families, cv=cv, n_jobs=jobs, random_state=seed)
@@ -89,7 +89,7 @@ def _families(families: Any) -> Callable[[Context], Any]:
 
 
 def _constant(context: Context) -> Any:
-    from mild.routers.constant import ConstantRouter
+    from mild.routers.baselines import ConstantRouter
 
     return ConstantRouter()
 

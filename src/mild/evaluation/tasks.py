@@ -430,7 +430,7 @@ class Fitted:
 
 def fit_task(task: Task, model: Any, step: TextFeatures) -> Fitted:
     """Fit features on the queries, then the router on features and costs."""
-    from mild.routers.priced import PricedRouter
+    from mild.routers.cost_models import PricedRouter
 
     check_rows(task)
     features = step.fit_transform(contents(task, step))

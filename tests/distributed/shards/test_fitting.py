@@ -19,8 +19,7 @@ from mild.errors import (
 from mild.evaluation.tasks import CostTerms
 from mild.routers import KNNRouter
 from mild.routers.linear import LinearRouter
-from mild.routers.path import MANY
-from mild.routers.solver import SAMPLE
+from mild.routers.solver import MANY, SAMPLE
 from shard_cases import as_bytes, in_memory, make_rows, make_texts, sharded
 
 CLOSE = 1e-6

@@ -19,7 +19,7 @@ from mild.evaluation.tasks import (
 )
 from mild.features import make_features
 from mild.policies import ConstantPolicy
-from mild.routers.constant import ConstantRouter
+from mild.routers.baselines import ConstantRouter
 from report_cases import NAMES, cost_router, expect, larger_case, make_table
 
 SCORES = [[1, 0, 1], [1, 0, 1], [1, 0, 0], [0, 1, 1], [0, 1, 1], [0, 1, 0]]

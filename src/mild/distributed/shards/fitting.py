@@ -49,13 +49,27 @@ from mild.features.hashing import HashingFeatures
 from mild.metrics import expert_shares
 from mild.policies import ConstantPolicy, LinearPolicy
 from mild.routers.base import warn_if_degenerate
-from mild.routers.constant import ConstantRouter
+from mild.routers.baselines import ConstantRouter
 from mild.routers.linear import LinearRouter
-from mild.routers.margin_sums import fixed_margins
-from mild.routers.objective import LinearObjective, add_penalty, single_blas_thread
-from mild.routers.path import Beginning, make_beginning, row_loss
-from mild.routers.solver import SAMPLE, Preconditioner, minimise, sample_rows, second_moments
-from mild.routers.targets import LABEL_LOSSES, Whole, row_targets
+from mild.routers.objective import (
+    LABEL_LOSSES,
+    LinearObjective,
+    Whole,
+    add_penalty,
+    fixed_margins,
+    row_loss,
+    row_targets,
+    single_blas_thread,
+)
+from mild.routers.solver import (
+    SAMPLE,
+    Beginning,
+    Preconditioner,
+    make_beginning,
+    minimise,
+    sample_rows,
+    second_moments,
+)
 
 __all__ = [
     "ShardedFit",

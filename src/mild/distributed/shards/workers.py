@@ -34,10 +34,18 @@ from mild.errors import DataFileError, InvalidInputError
 from mild.evaluation.tasks import MAX_HASHES, CostTerms, TrainingQueryIndex
 from mild.features import TextFeatures
 from mild.features.hashing import HashingFeatures
-from mild.routers.margin_sums import MarginSums, fixed_margins, margin_sums
-from mild.routers.objective import LinearObjective, RowLoss, single_blas_thread
-from mild.routers.path import row_loss
-from mild.routers.targets import LABEL_LOSSES, LossOptions, raw_rewards, row_targets
+from mild.routers.objective import (
+    LABEL_LOSSES,
+    LinearObjective,
+    LossOptions,
+    MarginSums,
+    RowLoss,
+    fixed_margins,
+    margin_sums,
+    raw_rewards,
+    row_targets,
+    single_blas_thread,
+)
 
 __all__ = [
     "CostStats",

@@ -18,7 +18,7 @@ from mild.data.datasets import domains
 from mild.data.splits import folds
 from mild.errors import DegenerateDataWarning
 from mild.policies import Decoder
-from mild.routers.bias import cross_fitted_bias
+from mild.routers.candidates import cross_fitted_bias
 from mild.routers.linear import LinearRouter
 
 TEST_ROWS = 4000

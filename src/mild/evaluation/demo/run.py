@@ -47,9 +47,8 @@ from mild.evaluation.demo.figures import (
 )
 from mild.evaluation.demo.long_tail import TailCase, run_case
 from mild.evaluation.demo.tables import caption, findings, verdict_of
-from mild.routers.constant import ConstantRouter
-from mild.routers.nearest import KNNRouter
-from mild.routers.regression import CostRegressionRouter
+from mild.routers.baselines import ConstantRouter
+from mild.routers.cost_models import CostRegressionRouter, KNNRouter
 
 #: Called with how many steps are done, how many there are, and what was just done.
 Progress: TypeAlias = Callable[[int, int, str], None]

@@ -22,8 +22,8 @@ from mild.policies import ConstantPolicy
 from mild.routers import search as search_module
 from mild.routers.candidates import parse_families
 from mild.routers.linear import LinearRouter
-from mild.routers.path import LinearPath
-from mild.routers.tuning import RouterCV
+from mild.routers.search import RouterCV
+from mild.routers.solver import LinearPath
 
 
 def specialists(n: int = 400, noise: float = 0.1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -150,7 +150,7 @@ def test_search_costs_equal_those_of_plain_cold_fits() -> None:
 def test_many_rows_start_from_a_sample_and_reach_the_same_solution(monkeypatch) -> None:
     X, costs = specialists(600)
     cold = LinearRouter(tol=1e-12).fit(X, costs)
-    monkeypatch.setattr("mild.routers.path.SAMPLE", 100)
+    monkeypatch.setattr("mild.routers.solver.SAMPLE", 100)
     sampled = LinearRouter(tol=1e-12).fit(X, costs)
     np.testing.assert_allclose(sampled.coef_, cold.coef_, rtol=1e-4, atol=1e-5)
     search = RouterCV(**FEW).fit(X, costs)
@@ -337,7 +337,7 @@ def test_an_interrupt_during_the_stack_keeps_the_rest(monkeypatch: pytest.Monkey
 
 def test_a_search_takes_some_neighbours_unchecked_but_never_across_losses(monkeypatch) -> None:
     X, costs = specialists(900, noise=0.3)
-    monkeypatch.setattr("mild.routers.path.SAMPLE", 300)
+    monkeypatch.setattr("mild.routers.solver.SAMPLE", 300)
     path = LinearPath(X, np.ones(len(X)))
     checked = {}
     for loss in ("tdef", "ce", "mild"):
@@ -351,7 +351,7 @@ def test_a_search_takes_some_neighbours_unchecked_but_never_across_losses(monkey
 
 def test_unchecked_neighbours_are_close_to_their_optimum(monkeypatch) -> None:
     X, costs = specialists(3000, noise=0.3)
-    monkeypatch.setattr("mild.routers.path.SAMPLE", 600)
+    monkeypatch.setattr("mild.routers.solver.SAMPLE", 600)
     path = LinearPath(X, np.ones(len(X)))
     for alpha in (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2):
         best = LinearRouter(alpha=alpha, tol=1e-10).fit(X, costs)
