@@ -43,6 +43,7 @@ from mild.routers.objective import (
     fixed_margins,
     margin_sums,
     raw_rewards,
+    row_loss,
     row_targets,
     single_blas_thread,
 )
