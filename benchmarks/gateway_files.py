@@ -21,7 +21,7 @@ import numpy as np
 from mild.artifact import save
 from mild.data import read_outcomes
 from mild.data.datasets import outcomes_file
-from mild.routers.priced import PricedRouter
+from mild.routers.cost_models import PricedRouter
 from mild.features import HashingFeatures
 folder, dimensions, terms, *names = sys.argv[1:]
 texts = read_outcomes(outcomes_file()).queries

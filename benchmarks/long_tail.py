@@ -32,8 +32,7 @@ def measure(jobs: int) -> None:
         rows = run_case(case, jobs=jobs)
         print(f"\n{title}:\n\n| {' | '.join(HEADER)} |\n|---|---:|---:|---:|---|")
         print("\n".join(f"| {' | '.join(describe(row))} |" for row in rows), flush=True)
-        methods = [row.as_dict() for row in rows]
-        cases.append({"title": title, "settings": asdict(case), "methods": methods})
+        cases.append({"title": title, "settings": asdict(case), "methods": rows})
     place = f"{environment().rpartition(', commit ')[0]}, commit {commit()}"
     found = {"environment": place, "seeds": "0 to draws - 1", "cases": cases}
     draft = KEPT.with_suffix(".tmp")

@@ -198,8 +198,8 @@ def _read_back(run: Run, place: str, file: Path) -> None:
     from mild.gateway.access import open_store
     from mild.gateway.access.money import dollars_of, periods_at
     from mild.gateway.access.store import AccountKey
-    from mild.gateway.ledger import read_blocks
     from mild.gateway.config import read_settings
+    from mild.gateway.ledger import read_blocks
 
     settings = read_settings(file)
     store = open_store(settings.store)

@@ -108,9 +108,12 @@ def child(engine: str, folder: str, scratch: str) -> dict[str, Any]:
 def _in_memory(router: Any, folder: str) -> dict[str, Any]:
     from sklearn.preprocessing import StandardScaler
 
-    from mild.routers.objective import LinearObjective, single_blas_thread
-    from mild.routers.path import row_loss
-    from mild.routers.targets import training_targets
+    from mild.routers.objective import (
+        LinearObjective,
+        row_loss,
+        single_blas_thread,
+        training_targets,
+    )
 
     tables = [parquet.read_table(file) for file in sorted(Path(folder).iterdir())]
     vectors = [

@@ -13,8 +13,6 @@ from rich.progress import Progress
 
 from mild.errors import MildError
 
-__all__ = ["main", "progress_bar"]
-
 
 def main(app: typer.Typer) -> None:
     """Run the app; an error of mild is one line on stderr and exit status 1."""

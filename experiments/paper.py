@@ -9,8 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PAPER_RUNS", "PaperFigure", "lookup", "paper_figure", "paper_figures"]
-
 #: The paper's ± is the standard deviation over this many runs.
 PAPER_RUNS = 5
 #: Data that stand in for the paper's.
@@ -22,15 +20,10 @@ BETA = (1.0, 0.6, 0.1)
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """One row of a table of the paper.
+    """One row of a table of the paper, keyed as our records.
 
-    Attributes
-    ----------
-    table : "table1" (synthetic experts), "table2" (real experts), "severe", "llm", "ablation", "noise"
-        or "extreme"
-    dataset, setup, cost, method : as in our records
-    loss, std : deferral loss and its standard deviation over five runs; None where none is printed
-    shares : percent of the inputs sent to each expert; empty where none are printed
+    ``std`` is over five runs, ``shares`` are percent of the inputs sent to each expert; None or empty where
+    none are printed.
     """
 
     table: str

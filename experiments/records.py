@@ -22,16 +22,6 @@ import mild
 from mild.artifact.files import replacing
 from mild.errors import DataFileError, InvalidInputError, MildWarning
 
-__all__ = [
-    "SCHEMA",
-    "DivergedError",
-    "Record",
-    "ResultsFile",
-    "cell_key",
-    "content_key",
-    "read_records",
-]
-
 #: Version of the record's shape; raised when a field changes its meaning.
 SCHEMA = 1
 Record = dict[str, Any]

@@ -24,8 +24,6 @@ from experiments.records import Record, content_key, read_records
 from mild.errors import check_option
 from mild.metrics import Interval
 
-__all__ = ["Block", "paired_t_interval", "print_tables", "summarise"]
-
 FORMATS = ("text", "markdown", "latex", "csv", "json")
 TITLES = {
     "table1": "Table 1: synthetic experts",

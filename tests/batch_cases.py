@@ -54,7 +54,7 @@ def running_tasks(ancestor=None):
             below = _is_below(int(entry.name), ancestor or os.getpid())
         except (OSError, ValueError):
             continue
-        if title.startswith(b"ray::Map(route_task)") and below:
+        if title.startswith(b"ray::run_task") and below:
             found.append(int(entry.name))
     return found
 

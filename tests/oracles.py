@@ -42,6 +42,26 @@ def rewards(costs: Row, kind: str, scale: float = 1.0, strength: float = 0.5) ->
     return result
 
 
+def expert_norms(
+    X: Sequence[Row], costs: Sequence[Row], kind: str, reward: str, counts: str, scale: float = 1.0
+) -> list[float]:
+    """Feature norm of each expert's rows, weighted as ``expert_mass`` counts them."""
+    squared = [math.fsum(v * v for v in x) for x in X]
+    result = []
+    for k in range(len(costs[0])):
+        weights = []
+        for row in costs:
+            gain = rewards(row, reward, scale)
+            best = float(k == argmin_lowest_index([math.inf if c != c else c for c in row]))
+            weights.append(best if counts == "best" else gain[k] / (sum(gain) or 1.0))
+        if not any(weights):
+            weights = [1.0] * len(X)
+        pairs = list(zip(weights, squared, strict=True))
+        mean = math.fsum(w * s for w, s in pairs) / math.fsum(weights)
+        result.append(math.sqrt(mean if kind == "rms" else max(s for w, s in pairs if w > 0)))
+    return result
+
+
 def argmax_highest_index(values: Row) -> int:
     best = 0
     for k, value in enumerate(values):

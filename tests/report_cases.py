@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from mild.artifact import LoadedRouter
 from mild.data import outcome_costs, read_outcomes
+from mild.evaluation.report.sections import RoutedRows
 from mild.policies import LinearCostPolicy, PricedPolicy
 
 NAMES = ["small", "medium", "large"]
@@ -38,6 +39,13 @@ def make_table(scores, names=NAMES, prices=PRICES, **columns):
         if prices is not None:
             content[f"cost__{name}"] = [prices[k]] * n
     return read_outcomes(pa.table(content | columns), form="wide")
+
+
+def routed_rows(names, costs, chosen, probabilities=None, table=None):
+    """Rows with these choices."""
+    shares = None if probabilities is None else np.asarray(probabilities, float)
+    rows = RoutedRows(list(names), np.asarray(costs, float), np.asarray(chosen), shares)
+    return rows if table is None else rows.with_table(table)
 
 
 def expect(chosen, p=3):

@@ -9,17 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mild.routers.base import BaseRouter
+from mild.routers.baselines import ConstantRouter, OracleRouter, RandomRouter
 from mild.routers.cascade import CascadeRouter
-from mild.routers.constant import ConstantRouter
+from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
 from mild.routers.linear import LinearRouter
-from mild.routers.nearest import KNNRouter
 from mild.routers.neural import NeuralRouter
-from mild.routers.oracle import OracleRouter
-from mild.routers.priced import PricedRouter
-from mild.routers.random import RandomRouter
-from mild.routers.regression import CostRegressionRouter
+from mild.routers.search import RouterCV
 from mild.routers.stack import StackRouter
-from mild.routers.tuning import RouterCV
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,9 @@ import pytest
 
 from mild.data import read_outcomes
 from mild.evaluation.tasks import CostTerms, fit_task, make_step, make_task, save_task
-from mild.routers.constant import ConstantRouter
+from mild.routers.baselines import ConstantRouter
+from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
 from mild.routers.linear import LinearRouter
-from mild.routers.nearest import KNNRouter
-from mild.routers.priced import PricedRouter
-from mild.routers.regression import CostRegressionRouter
 from mild.routers.stack import StackRouter
 from outcome_cases import make_columns
 

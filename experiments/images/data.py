@@ -28,20 +28,12 @@ from numpy.typing import NDArray
 from mild.core.arrays import check_labels
 from mild.errors import DataFileError, InvalidInputError, MildWarning, check_option
 
-__all__ = [
-    "DATASETS",
-    "PEOPLE",
-    "ImageData",
-    "PeopleFile",
-    "fetch_images",
-    "load_images",
-    "read_people",
-]
-
 Pixels = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 Progress = Callable[[int, int, str], Any]
 
+# What readers raise on a damaged or a missing file.
+DAMAGE = (OSError, ValueError, LookupError, EOFError, TypeError, AttributeError, MemoryError)
 DIGITS = tuple("0123456789")
 CLOTHES = (
     *("t-shirt/top", "trouser", "pullover", "dress", "coat"),
@@ -55,16 +47,9 @@ PEOPLE = {"cifar10": ("c10", 10), "cifar100": ("c100", 100)}
 
 @dataclass(frozen=True, eq=False)
 class ImageData:
-    """Training and test images with their classes.
+    """Training and test images (n, height, width, channels) uint8, with their classes (n,) int64.
 
-    Attributes
-    ----------
-    name : name in DATASETS
-    train_images, test_images : (n, height, width, channels) uint8
-    train_labels, test_labels : (n,) int64, classes in [0, n_classes)
-    class_names : one name per class
-    flip : whether a mirror image means the same
-    note : what a reader of results must know, such as that this is a small stand-in
+    ``flip`` says whether a mirror image means the same; ``note`` is what a reader of results must know.
     """
 
     name: str
@@ -79,7 +64,7 @@ class ImageData:
     def __post_init__(self) -> None:
         for part in ("train", "test"):
             images = check_images(f"{part}_images", getattr(self, f"{part}_images"))
-            labels = check_labels(getattr(self, f"{part}_labels"), len(images), self.n_classes)
+            labels = check_labels(getattr(self, f"{part}_labels"), (len(images), self.n_classes))
             object.__setattr__(self, f"{part}_labels", labels.astype(np.int64, copy=False))
 
     @property
@@ -129,17 +114,7 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set that experiments can name.
-
-    Attributes
-    ----------
-    title : name for tables
-    load : reads it from its folder
-    folder : where its files lie under the data folder
-    n_train, n_test : numbers of images of the official files
-    files : the official files; one archive, or the files themselves
-    digest : ``ImageData.digest`` of the official files, where it is known
-    """
+    """A data set: how it is read from its folder, and its official files with their numbers of images."""
 
     title: str
     load: Callable[[Path], ImageData]
@@ -300,64 +275,53 @@ def _load_digits(folder: Path) -> ImageData:
 KRIZHEVSKY = "https://www.cs.toronto.edu/~kriz/"
 ZALANDO = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 NETZER = "http://ufldl.stanford.edu/housenumbers/"
+STANFORD = "http://cs231n.stanford.edu/"
+
+
+def _files(server: str, *rows: tuple[str, str, int]) -> tuple[RemoteFile, ...]:
+    return tuple(RemoteFile(server + name, md5, size) for name, md5, size in rows)
+
+
 DATASETS = {
     "cifar10": Dataset(
         *("CIFAR-10", _load_cifar10, "cifar-10-batches-py", 50_000, 10_000),
-        files=(
-            RemoteFile(
-                f"{KRIZHEVSKY}cifar-10-python.tar.gz",
-                "c58f30108f718f92721af3b95e74349a",
-                170_498_071,
-            ),
+        _files(
+            KRIZHEVSKY,
+            ("cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", 170_498_071),
         ),
-        digest="0059ba55d27f12df",
+        "0059ba55d27f12df",
     ),
     "cifar100": Dataset(
         *("CIFAR-100", _load_cifar100, "cifar-100-python", 50_000, 10_000),
-        files=(
-            RemoteFile(
-                f"{KRIZHEVSKY}cifar-100-python.tar.gz",
-                "eb9058c3a382ffc7106e4002c42a8d85",
-                169_001_437,
-            ),
+        _files(
+            KRIZHEVSKY,
+            ("cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", 169_001_437),
         ),
-        digest="53f99156aa5f80bd",
+        "53f99156aa5f80bd",
     ),
     "svhn": Dataset(
         *("SVHN", _load_svhn, "svhn", 73_257, 26_032),
-        files=(
-            RemoteFile(f"{NETZER}train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373", 182_040_794),
-            RemoteFile(f"{NETZER}test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3", 64_275_384),
+        _files(
+            NETZER,
+            ("train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373", 182_040_794),
+            ("test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3", 64_275_384),
         ),
     ),
     "svhn5000": Dataset("SVHN, 5,000 images", _load_svhn5000, "svhn", 4_000, 1_000),
     "tiny-imagenet": Dataset(
         *("Tiny ImageNet", _load_tiny_imagenet, "tiny-imagenet-200", 100_000, 10_000),
-        files=(
-            RemoteFile(
-                "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
-                "90528d7ca1a48142e341f4ef8d21d0de",
-                248_100_043,
-            ),
+        _files(
+            STANFORD, ("tiny-imagenet-200.zip", "90528d7ca1a48142e341f4ef8d21d0de", 248_100_043)
         ),
     ),
     "fashion-mnist": Dataset(
         *("Fashion-MNIST", _load_fashion_mnist, "fashion-mnist", 60_000, 10_000),
-        files=(
-            RemoteFile(
-                f"{ZALANDO}train-images-idx3-ubyte.gz",
-                "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-                26_421_880,
-            ),
-            RemoteFile(
-                f"{ZALANDO}train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe", 29_515
-            ),
-            RemoteFile(
-                f"{ZALANDO}t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79", 4_422_102
-            ),
-            RemoteFile(
-                f"{ZALANDO}t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310", 5_148
-            ),
+        _files(
+            ZALANDO,
+            ("train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26_421_880),
+            ("train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe", 29_515),
+            ("t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79", 4_422_102),
+            ("t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310", 5_148),
         ),
     ),
     "digits": Dataset("digits", _load_digits, "", 898, 899),
@@ -365,12 +329,9 @@ DATASETS = {
 
 
 def load_images(name: str, data_dir: str | os.PathLike[str] | None = None) -> ImageData:
-    """Images and labels of a data set, from its official files under ``data_dir``.
+    """Images and labels of a data set, from its official files.
 
-    Parameters
-    ----------
-    name : one of DATASETS
-    data_dir : folder that holds the data set's folder, or that folder itself; digits need none
+    ``data_dir`` is the folder that holds the data set's folder, or that folder itself; digits need none.
 
     >>> load_images("digits").n_classes
     10
@@ -380,15 +341,7 @@ def load_images(name: str, data_dir: str | os.PathLike[str] | None = None) -> Im
     folder = base / dataset.folder if (base / dataset.folder).is_dir() else base
     try:
         data = dataset.load(folder)
-    except (
-        OSError,
-        ValueError,
-        LookupError,
-        EOFError,
-        TypeError,
-        AttributeError,
-        MemoryError,
-    ) as error:
+    except DAMAGE as error:
         remedy = "place its file there by hand."
         if dataset.files:
             remedy = f"fetch it with: python -m experiments.images fetch {name} --data-dir {base}"
@@ -512,14 +465,7 @@ def read_npz(path: Path, keep: Callable[[str], bool]) -> dict[str, NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class PeopleFile:
-    """Answers of annotators to the training images of a data set.
-
-    Attributes
-    ----------
-    dataset : name in PEOPLE
-    truth : (n,) true classes, by which the order of the images is checked
-    columns : answers by name, each (n,): ``random_label1``, ``aggre_label``, ``noisy_label`` ...
-    """
+    """Answers (n,) of annotators to the training images, by name, and the true classes (n,)."""
 
     dataset: str
     truth: Labels

@@ -26,18 +26,6 @@ from mild.artifact.files import replacing
 from mild.core.costs import cheapest, cost_matrix
 from mild.errors import InvalidInputError, MildWarning, OptionError, check_option
 
-__all__ = [
-    "COSTS",
-    "EXPERTS",
-    "SETUPS",
-    "ExpertAnswers",
-    "Setup",
-    "held_out_rows",
-    "people_scenario",
-    "synthetic_answers",
-    "trained_answers",
-]
-
 Progress = Callable[[int, int, str], Any]
 Rows = NDArray[np.int64]
 
@@ -117,15 +105,10 @@ SETUPS = {
 
 @dataclass(frozen=True, eq=False)
 class ExpertAnswers:
-    """Answers of all experts on the images of one data set.
+    """Answers (n, n_experts) of all experts on the images of one data set.
 
-    Attributes
-    ----------
-    train, test : (n, n_experts) classes that they answer
-    names : one per expert
-    prices : (n_experts,) what the cost type "cost" adds: the coverage, or what a person costs
-    router_rows : rows of the training images that a router may train on
-    notes : JSON-ready facts on how the experts were made
+    ``prices`` (n_experts,) are what the cost type "cost" adds; ``router_rows`` are the training images that
+    a router may train on.
     """
 
     train: Rows

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mild.core.costs import ALL_REWARDS, REWARDS, cheapest
-from mild.core.losses.labels import class_weights, ldam_margins
+from mild.core.losses import class_weights, ldam_margins
 from mild.core.margins import COUNTS, membership, theory_margins, uniform_margins
 from mild.errors import InvalidInputError, OptionError, check_option
 
@@ -23,16 +23,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from experiments.images.training import Loss
-
-__all__ = [
-    "METHODS",
-    "READINGS",
-    "Method",
-    "Objective",
-    "decisions",
-    "make_objective",
-    "training_margins",
-]
 
 Margins = str | tuple[float, ...] | None
 Costs = NDArray[np.float32]
@@ -300,11 +290,8 @@ def make_objective(
     MILD and TDEF: ``sum_k reward_ik * log sum_k' exp((f_k' - f_k) / rho_k)``. Everything that a step needs
     lies on the device before the first step, so that a step may be recorded as a CUDA graph.
 
-    Parameters
-    ----------
-    costs : (n, n_experts) of the rows that the router is trained on
-    largest : largest possible cost, the scale of complement rewards
-    scale : "raw", or "unit" for rewards of mean row sum 1
+    ``largest`` is the largest possible cost, the scale of complement rewards; ``scale`` "unit" stands for
+    rewards of mean row sum 1.
     """
     import torch
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Backbone", "Block", "Network", "make_network"]
-
 BLOCKS_PER_STAGE = 2
 STAGES = 4
 
@@ -74,8 +72,6 @@ def make_network(channels: int, n_outputs: int, width: int = 64, seed: int = 0) 
 
     Convolutions start at He's normal (fan out), as in the paper that introduced the network.
 
-    Examples
-    --------
     >>> network = make_network(3, 5, width=4)
     >>> network(torch.zeros(2, 3, 8, 8)).shape
     torch.Size([2, 5])

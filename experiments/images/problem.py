@@ -26,8 +26,6 @@ from mild.metrics import (
     oracle_shares,
 )
 
-__all__ = ["Problem", "judged", "outcomes", "reference"]
-
 Costs = NDArray[np.float32]
 
 

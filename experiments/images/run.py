@@ -41,31 +41,12 @@ from experiments.images.training import Protocol, TrainedNetwork, best_device, r
 from experiments.records import SCHEMA, DivergedError, Record, ResultsFile, cell_key, surroundings
 from mild.errors import InvalidInputError, check_option
 
-__all__ = ["Request", "run", "run_classifier"]
-
 Progress = Callable[[int, int, str], Any]
 
 
 @dataclass(frozen=True)
 class Request:
-    """A table to run, or a part of one.
-
-    Attributes
-    ----------
-    table : "table1", "table2", "severe", "readings" or "people"
-    datasets, setups, experts, costs, methods : what the cells combine; no setups for people
-    seeds : how many: 0 to seeds - 1
-    protocol : how routers are trained; experts too unless ``expert_protocol`` is given
-    results : JSON lines file
-    data_dir : folder of the data sets
-    cache_dir : folder of trained experts and checkpoints
-    holdout : whether real experts and the router learn from disjoint halves
-    people_file : annotations of the training images, for people
-    scale : of the rewards: "raw", or "unit" for mean row sum 1
-    price : what asking a person costs
-    ambiguous : share of the rows on which a guess of a synthetic expert is right, too
-    validation : whether routers are judged on a held-out tenth of the training rows
-    """
+    """A table of TABLES to run, or a part of one; the command's options say what the fields mean."""
 
     table: str
     datasets: tuple[str, ...]

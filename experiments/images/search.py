@@ -28,8 +28,6 @@ from mild.routers.candidates import Candidate
 from mild.routers.linear import LinearRouter
 from mild.routers.search import Search, SearchData
 
-__all__ = ["search_grid", "search_heads"]
-
 # Search of margins over linear heads on frozen features: folds, strengths, and ratios from fine to coarse.
 HEAD_SEARCH: dict[str, Any] = {
     "folds": 3,

@@ -29,16 +29,6 @@ from mild.errors import ArtifactError, InvalidInputError, MildWarning, check_opt
 from mild.routers.neural.checkpoint import Checkpoint, Run
 from mild.routers.neural.training import learning_rate, train_epochs
 
-__all__ = [
-    "DEFAULT",
-    "PROTOCOLS",
-    "RECIPE",
-    "Protocol",
-    "TrainedNetwork",
-    "best_device",
-    "train_network",
-]
-
 Images: TypeAlias = NDArray[np.uint8]
 Scores: TypeAlias = NDArray[np.float32]
 #: Scores (b, n_outputs) and the rows they belong to, (b,), to one loss per row, (b,).

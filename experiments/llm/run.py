@@ -27,14 +27,12 @@ from mild.data.data_quality import duplicate_groups
 from mild.data.splits import Split, bundles, folds, random_splits
 from mild.errors import DataFileError, InvalidInputError, check_option
 from mild.features import make_features
-from mild.features.embedding import flat_scale
-from mild.features.model_files import digest_files, model_folder
+from mild.features.base import flat_scale
+from mild.features.pretrained import digest_files, model_folder
 from mild.metrics import shuffled_control
 from mild.routers.linear import LinearRouter
-from mild.routers.targets import LDAM_SCALE
-from mild.routers.tuning import RouterCV
-
-__all__ = ["EXPERIMENTS", "Noise", "Request", "ordered_trio", "parse_beta", "read_vectors", "run"]
+from mild.routers.objective import LDAM_SCALE
+from mild.routers.search import RouterCV
 
 Floats = NDArray[np.floating[Any]]
 Tell = Callable[[str], None]
@@ -89,24 +87,10 @@ class Noise:
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """An experiment on a table of outcomes of three experts.
+    """An experiment on a table of outcomes of three experts, from strong to tiny, every score known.
 
-    Attributes
-    ----------
-    experiment : one of EXPERIMENTS
-    table : outcomes of three experts, from strong to tiny, every score known
-    name : what results call the table
-    results : JSON lines file
-    beta : what asking each expert costs, for the cost type "cost"
-    costs : cost types; the paper has both for "llm" and "cost" alone elsewhere
-    methods : what to compare; empty for the usual ones
-    seeds : number of splits; each is also a seed
-    features : one of FEATURES
-    model : folder or name of an encoder, of static embeddings or of the transformer
-    vectors : (n_rows, d), for the features "vectors"; None for those of the table
-    skew : share of the rows on which the first expert is to be cheapest, for "extreme"
-    alphas : strengths of the penalty to choose from by cross-validation
-    transformer : options of the transformer router that are not the paper's
+    ``skew`` is the share of the rows on which the first expert is to be cheapest, for "extreme"; ``alphas``
+    are strengths of the penalty to choose from by cross-validation; the command's options explain the rest.
     """
 
     experiment: str

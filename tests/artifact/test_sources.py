@@ -16,17 +16,13 @@ from mild.artifact import load, save
 from mild.core.surrogates import parse_surrogate
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.policies import ConstantPolicy
+from mild.routers.baselines import ConstantRouter, OracleRouter, RandomRouter
 from mild.routers.cascade import CascadeRouter
 from mild.routers.classifier import CostSensitiveClassifier
-from mild.routers.constant import ConstantRouter
+from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
 from mild.routers.linear import LinearRouter
-from mild.routers.nearest import KNNRouter
-from mild.routers.oracle import OracleRouter
-from mild.routers.priced import PricedRouter
-from mild.routers.random import RandomRouter
-from mild.routers.regression import CostRegressionRouter
+from mild.routers.search import RouterCV
 from mild.routers.stack import StackRouter
-from mild.routers.tuning import RouterCV
 
 ROUTERS = [
     LinearRouter(),

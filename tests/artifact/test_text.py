@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mild.artifact import LoadedRouter, load, save
-from mild.artifact.feature_schemas import CHECKS
+from mild.artifact.schemas import TEXT_SCHEMAS
 from mild.errors import ArtifactError, InvalidInputError, UnsupportedError
 from mild.features import FEATURES, HashingFeatures, StaticFeatures, VectorFeatures
 from mild.policies import Decoder, LinearPolicy, PricedPolicy
@@ -51,7 +51,7 @@ def refusal(folder):
 
 
 def test_there_is_a_rule_for_every_kind_of_features():
-    assert set(CHECKS) == set(FEATURES)
+    assert set(TEXT_SCHEMAS) == set(FEATURES)
 
 
 def test_routing_texts_comes_back_bit_for_bit(router, folder):

@@ -11,13 +11,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from mild.cli.console import emit, number, progress_bar, reported, wrapped
+from mild.cli.console import MildCommand, emit, fixed, progress_bar, wrapped
 from mild.errors import ConvergenceWarning, InvalidInputError
 
 
 def invoke(verb, *words):
     app = typer.Typer(pretty_exceptions_enable=False)
-    app.command()(reported(verb))
+    app.command(cls=MildCommand)(verb)
     return CliRunner().invoke(app, list(words))
 
 
@@ -79,7 +79,7 @@ def test_json_has_no_nan(capsys):
 
 @pytest.mark.parametrize(("value", "text"), [(0.12345, "0.1235"), (None, "–"), (float("nan"), "–")])
 def test_numbers_are_short(value, text):
-    assert number(value) == text
+    assert fixed(value) == text
 
 
 def test_the_bar_is_off_when_stderr_is_no_terminal(monkeypatch):

@@ -141,3 +141,11 @@ def test_means_over_different_rows_have_no_share_of_the_gain(mild, tables, fitte
     assert "–" in line
     report = mild("evaluate", file, "--router", fitted, "--json").json()
     assert report["summary"]["headroom_captured"] is None
+
+
+def test_an_evaluation_on_numbers_is_saved_for_the_report(mild, tables, fitted):
+    saved = mild("evaluate", tables.new, "--router", fitted, "--save", "--json").json()["saved"]
+    assert saved == str(fitted / "evaluation.json")
+    page = tables.folder / "report.html"
+    assert mild("report", fitted, "--out", page).code == 0
+    assert "Routing pays" in page.read_text(encoding="utf-8")

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from mild.artifact import load
-from mild.distributed.shards import worker
+from mild.distributed.shards import workers
 from shard_cases import make_rows, make_texts, write
 
 # ``mild``, killed in its third evaluation.
 DIES = """
 import os, signal, sys
 from mild.cli import main
-from mild.distributed.shards.solving import ShardedObjective
+from mild.distributed.shards.fitting import ShardedObjective
 whole = ShardedObjective._summed
 def summed(self, W):
     if self.evaluations == 3:
@@ -122,7 +122,7 @@ def test_as_many_threads_work_as_were_asked_for(mild, folder, monkeypatch, jobs)
             asked.append(threads)
             super().__init__(threads)
 
-    monkeypatch.setattr(worker, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(workers, "ThreadPoolExecutor", Pool)
     done = mild("fit", folder, "--out", folder.parent / "router", "--jobs", jobs)
     assert done.code == 0, done.err
     assert set(asked) == ({jobs} if jobs > 1 else set())
@@ -141,12 +141,12 @@ def test_ties_are_noted_as_of_the_whole_table(mild, folder):
 def test_an_address_that_does_not_answer_leaves_what_was_worked_out(mild, folder, words):
     fit = ["fit", str(folder), "--out", str(folder.parent / "router")]
     subprocess.run([sys.executable, "-c", DIES, *fit], check=False)
-    kept = sorted(folder.parent.glob(".router.fit/evaluations-*/*.npy"))
+    kept = sorted(folder.parent.glob(".router.fit/evaluations-*/*.npz"))
     assert kept
     done = mild(*fit, *words, "--engine", "ray", "--address", "127.0.0.1:1")
     assert done.code == 1
     assert "no Ray cluster answers" in done.err
-    assert sorted(folder.parent.glob(".router.fit/evaluations-*/*.npy")) == kept
+    assert sorted(folder.parent.glob(".router.fit/evaluations-*/*.npz")) == kept
     assert mild(*fit, "--json").json()["remembered"] == len(kept)
 
 
@@ -166,7 +166,7 @@ def test_a_fit_that_is_killed_goes_on_where_it_was(mild, folder):
     done = subprocess.run([sys.executable, "-c", DIES, *words], check=False)
     assert done.returncode == -signal.SIGKILL
     assert not out.exists()
-    assert len(list(folder.parent.glob(".router.fit/evaluations-*/*.npy"))) == 2
+    assert len(list(folder.parent.glob(".router.fit/evaluations-*/*.npz"))) == 2
     result = mild(*words, "--json").json()
     assert result["remembered"] == 2
     straight = folder.parent / "straight"

@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 from ledger_cases import record, write_all
 from mild.artifact import save
-from mild.cli.console import reported
-from mild.cli.gateway.ledger import build_ledger
+from mild.cli.app import build_group
+from mild.cli.console import MildCommand
+from mild.cli.gateway import ledger as ledger_commands
 from mild.cli.gateway.replay import replay
 from mild.features import HashingFeatures
 from mild.routers import CostRegressionRouter
@@ -22,8 +23,8 @@ from replay_cases import DOLLARS, KINDS, NAMES, make_log, texts_of, write_log
 @pytest.fixture
 def mild():
     app = typer.Typer(pretty_exceptions_enable=False)
-    app.add_typer(build_ledger())
-    app.command("replay")(reported(replay))
+    app.add_typer(build_group(ledger_commands.ledger))
+    app.command("replay", cls=MildCommand)(replay)
 
     def run(*words):
         result = CliRunner().invoke(app, [str(word) for word in words])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from mild.cli.fit import ShardOptions
 from mild.cli.options import margins_value, number_list, surrogate_value
+from mild.cli.outcomes import workers
 from mild.errors import OptionError
 
 
@@ -51,3 +53,20 @@ def test_help_lists_few_options_first_and_the_rest_under_headings(mild):
         "Reading a table of outcomes:",
         "Reading a table of features and costs:",
     ]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "rows", "used"), [(None, 150, 1), (None, 20_000, -1), (3, 150, 3)]
+)
+def test_large_tables_use_all_cores(jobs, rows, used):
+    assert workers(jobs, rows) == used
+
+
+def test_folders_patterns_and_urls_are_read_in_passes(tmp_path):
+    options = ShardOptions()
+    assert not options.apply_to(None)
+    assert not options.apply_to("log.parquet")
+    assert options.apply_to("logs/*.parquet")
+    assert options.apply_to("s3://bucket/log.parquet")
+    assert options.apply_to(str(tmp_path))
+    assert ShardOptions(stream=True).apply_to("log.parquet")

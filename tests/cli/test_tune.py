@@ -15,7 +15,7 @@ import pytest
 from mild.artifact import load
 from mild.cli.tune import describe_tuning, note_skipped
 from mild.data import read_matrices
-from mild.routers.tuning import RouterCV
+from mild.routers.search import RouterCV
 from outcome_cases import make_columns, write_outcomes
 
 QUICK = ["--cv", "2", "--alphas", "0.01,0.1", "--margin-factors", "1"]
@@ -94,12 +94,15 @@ def test_a_search_that_lacks_an_attribute_is_not_described_as_if_it_had_it(missi
         skipped_families_=["knn"],
         dropped_margins_=3,
         cv_results_={"family": ["linear"]},
+        verdict_=SimpleNamespace(
+            constant_expert=0, n_rows=1, named=lambda *words: SimpleNamespace(as_dict=dict)
+        ),
     )
-    assert describe_tuning(search)["skipped_families"] == ["knn"]
-    assert describe_tuning(search)["dropped_margins"] == 3
+    assert describe_tuning(search, ["a"])["skipped_families"] == ["knn"]
+    assert describe_tuning(search, ["a"])["dropped_margins"] == 3
     delattr(search, missing)
     with pytest.raises(AttributeError, match=missing):
-        describe_tuning(search)
+        describe_tuning(search, ["a"])
 
 
 def test_safe_keeps_the_constant_where_routing_does_not_pay(mild, tables):

@@ -38,7 +38,7 @@ EXPERTS = ["small", "medium", "large"]
 # What is needed from inside mild and from its tests: the only place that knows modules of them.
 INTERNALS = {
     "ledger_cases": ("record", "write_all"),
-    "mild.routers.priced": ("PricedRouter",),
+    "mild.routers.cost_models": ("PricedRouter",),
     "mild.routers.stack": ("StackRouter",),
     "mild.features": ("HashingFeatures", "StaticFeatures"),
     "onnx_cases": ("build_features",),

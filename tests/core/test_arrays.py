@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from mild.core.arrays import (
-    check_choices,
     check_costs,
     check_labels,
     check_margins,
     check_rewards,
     check_scores,
-    expert_vector,
     float_matrix,
+    float_vector,
 )
 from mild.errors import InvalidInputError
 
@@ -48,8 +47,8 @@ def test_margins_default_to_ones_and_a_number_is_meant_for_all() -> None:
     np.testing.assert_array_equal(check_margins(0.5, 2), [0.5, 0.5])
 
 
-def test_an_expert_vector_is_float64_one_number_per_expert() -> None:
-    vector = expert_vector("prices", [0, 2], 2)
+def test_an_float_vector_is_float64_one_number_per_expert() -> None:
+    vector = float_vector("prices", [0, 2], 2)
     np.testing.assert_array_equal(vector, [0.0, 2.0])
     assert vector.dtype == np.float64
 
@@ -57,10 +56,10 @@ def test_an_expert_vector_is_float64_one_number_per_expert() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: expert_vector("prices", [1], 2), r"prices must be 2 finite, .*numbers; got \[1\]"),
-        (lambda: expert_vector("prices", [1, -1], 2), r"must be 2 finite, non-negative numbers"),
-        (lambda: expert_vector("prices", [1, np.nan], 2), r"must be 2 finite, non-negative"),
-        (lambda: expert_vector("prices", ["a", 1], 2), r"prices must be numbers; got \['a', 1\]"),
+        (lambda: float_vector("prices", [1], 2), r"prices must be 2 finite, .*numbers; got \[1\]"),
+        (lambda: float_vector("prices", [1, -1], 2), r"must be 2 finite, non-negative numbers"),
+        (lambda: float_vector("prices", [1, np.nan], 2), r"must be 2 finite, non-negative"),
+        (lambda: float_vector("prices", ["a", 1], 2), r"prices must be numbers; got \['a', 1\]"),
         (lambda: check_costs(np.zeros((128, 3)), 64), r"= \(64, 3\); got \(128, 3\)"),
         (lambda: check_costs([[1.0], [2.0, 3.0]]), r"costs must hold numbers"),
         (lambda: check_costs(np.zeros((2, 2, 2))), r"got 3 dimension\(s\), shape \(2, 2, 2\)"),
@@ -85,14 +84,14 @@ def test_an_expert_vector_is_float64_one_number_per_expert() -> None:
         (lambda: check_margins([np.nan, 1.0], 2), r"positive and finite; got nan for expert 0"),
         (lambda: check_margins([math.inf, 1.0], 2), r"positive and finite; got inf for expert 0"),
         (lambda: check_margins(["wide", 1.0], 2), r"margins must be numbers; got \['wide', 1.0\]"),
-        (lambda: check_labels([0, 3], 2, 3), r"labels must lie in \[0, 3\); got 3"),
-        (lambda: check_labels([0, -1], 2, 3), r"labels must lie in \[0, 3\); got -1"),
-        (lambda: check_labels([0.0, 1.0], 2, 3), r"labels must be integers; got dtype float64"),
+        (lambda: check_labels([0, 3], (2, 3)), r"labels must lie in \[0, 3\); got 3"),
+        (lambda: check_labels([0, -1], (2, 3)), r"labels must lie in \[0, 3\); got -1"),
+        (lambda: check_labels([0.0, 1.0], (2, 3)), r"labels must be integers; got dtype float64"),
         (
-            lambda: check_labels([0], 2, 3),
+            lambda: check_labels([0], (2, 3)),
             r"labels must have shape \(n_samples,\) = \(2,\); got \(1,\)",
         ),
-        (lambda: check_choices([9], 1, 3), r"chosen must lie in \[0, 3\); got 9"),
+        (lambda: check_labels([9], (1, 3), "chosen"), r"chosen must lie in \[0, 3\); got 9"),
     ],
 )
 def test_bad_input_is_refused_with_the_reason(call: object, message: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 import mild.core.bounds as bounds
-from mild.core.bounds.concavity import _inverse_curvature, _sign_vectors, _two_experts
+from mild.core.bounds import _all_signs, _inverse_curvature, _two_experts
 from mild.core.costs import reward_distribution, rewards
 from mild.core.decisions import decide, stationary_distribution
 from mild.core.losses import mild_loss
@@ -166,7 +166,7 @@ def test_poisson_form_equals_the_pseudo_inverse(p):
     rng = np.random.default_rng(p)
     rho = np.exp(rng.uniform(-1, 1, p))
     scores = 0.3 * rng.standard_normal((6, p))
-    signs = _sign_vectors(rho, rng)
+    signs = _all_signs(p)
     assert len(signs) == 2 ** (p - 1) - 1
     fast = _inverse_curvature(scores, rho, signs)
     slow = [[slow_inverse_curvature(f, rho, s) for s in signs] for f in scores]
@@ -197,7 +197,7 @@ def test_floor_of_the_modulus_holds_at_random_scores():
         for _ in range(5):
             rho = np.exp(rng.uniform(-1.5, 1.5, p))
             scores = rng.standard_normal((300, p)) * np.exp(rng.uniform(-2, 2, (300, 1)))
-            worst = 1 / _inverse_curvature(scores, rho, _sign_vectors(rho, rng)).max()
+            worst = 1 / _inverse_curvature(scores, rho, _all_signs(p)).max()
             assert bounds.modulus_floor(rho) < worst
 
 
@@ -324,20 +324,6 @@ def test_printed_bound_fails_without_mean_total_when_rewards_sum_to_more_than_on
     assert below_one.printed_holds
 
 
-def test_minimizability_gaps_match_the_definition_and_vanish_for_one_input():
-    gain = np.array([[0.9, 0.1], [0.2, 0.8]])
-    tables = np.array([[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]])
-    result = bounds.consistency(tables[0], gain, hypotheses=tables, rule="argmax")
-    # Best constant loses 0.1 and 0.8, or 0.9 and 0.2; the best expert per input 0.1 and 0.2.
-    assert result.target_gap == pytest.approx(0.45 - 0.15)
-    values = np.array([mild_loss(f, gain) for f in tables])
-    expected = values.mean(axis=1).min() - values.min(axis=0).mean()
-    assert result.surrogate_gap == pytest.approx(expected)
-    one = bounds.consistency(tables[0, :1], gain[:1], hypotheses=tables[:, :1])
-    assert (one.target_gap, one.surrogate_gap) == (0, 0)
-    assert bounds.consistency(tables[0], gain).target_gap is None
-
-
 def test_inputs_of_zero_weight_do_not_count():
     gain, margins = np.array([[0.9, 0.1], [0.5, 0.5]]), [1.0, 2.0]
     scores = np.array([[0.0, 1.0], [5.0, 0.0]])
@@ -406,14 +392,11 @@ def test_monte_carlo_stays_below_closed_form_on_deferral_samples_dense_and_spars
     assert bounds.rademacher_closed_form(csr, member, rho, intercept=True) == pytest.approx(closed)
 
 
-def test_monte_carlo_is_the_same_for_the_same_seed_and_in_blocks(monkeypatch):
+def test_monte_carlo_is_the_same_for_the_same_seed():
     X, member = np.ones((5, 2)), np.eye(3)[[0, 1, 2, 0, 1]]
     one = bounds.rademacher_monte_carlo(X, member, n_draws=50, seed=3)
     assert one == bounds.rademacher_monte_carlo(X, member, n_draws=50, seed=3)
     assert one != bounds.rademacher_monte_carlo(X, member, n_draws=50, seed=4)
-    monkeypatch.setattr("mild.core.bounds.rademacher.BLOCK", 60)
-    blocked = bounds.rademacher_monte_carlo(X, member, n_draws=2000, seed=3)
-    assert abs(blocked.value - one.value) < 4 * one.standard_error
 
 
 # --- margin bound --------------------------------------------------------------------------------
@@ -653,15 +636,14 @@ ONE = np.ones((1, 2))
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: bounds.strong_concavity([1, -2]), "positive and finite; got -2 for expert 1"),
-        (lambda: bounds.strong_concavity([]), "at least one expert; got shape"),
-        (lambda: bounds.strong_concavity([[1, 2]]), r"got shape \(1, 2\)"),
+        (lambda: bounds.strong_concavity([1, -2]), "finite, positive numbers; got .1, -2."),
+        (lambda: bounds.strong_concavity([]), "margins must be a vector"),
+        (lambda: bounds.strong_concavity([[1, 2]]), "margins must be a vector"),
         (lambda: bounds.exact_minimiser([[1.0, 0.0]]), "rewards must be positive"),
         (lambda: bounds.minimal_risk([[1.0, -1.0]]), "finite and non-negative; got -1"),
         (lambda: bounds.consistency(ONE, ONE, modulus=0.0), "modulus must be finite and positive"),
         (lambda: bounds.consistency(ONE, ONE, weights=[0.0]), "weights must be 1 finite"),
         (lambda: bounds.consistency(ONE, np.ones((1, 3))), "rewards must have shape"),
-        (lambda: bounds.consistency(ONE, ONE, hypotheses=ONE), "hypotheses must have shape"),
         (lambda: bounds.consistency(ONE[:0], ONE[:0]), "at least one row; got 0"),
         (lambda: bounds.feature_norms([1.0, 2.0]), "X must have shape"),
         (lambda: bounds.feature_norms([["a"]]), "X must hold numbers"),

@@ -292,10 +292,10 @@ def test_bad_costs_are_refused_with_the_reason(costs: object, message: str) -> N
         ),
         (lambda: weighted_costs({"a": [[1.0]]}, {"a": -1}), r"finite and non-negative; got -1.0"),
         (lambda: weighted_costs({}, {}), r"parts must hold at least one cost part"),
-        (lambda: weighted_costs({"a": [["x"]]}, {}), r"parts must hold numbers; 'a': could not"),
+        (lambda: weighted_costs({"a": [["x"]]}, {}), r"parts must be numbers .*; 'a': could not"),
         (
             lambda: weighted_costs({"a": np.ones((2, 3)), "b": np.ones((2, 4))}, {}),
-            r"parts must share one shape \(n_samples, n_experts\); 'b' has \(2, 4\)",
+            r"parts must be numbers of one shape \(n_samples, n_experts\); 'b': .*2,4",
         ),
         (lambda: reward_distribution([[1.0, -1.0]]), r"rewards must be finite and non-negative"),
     ],

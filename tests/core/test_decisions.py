@@ -7,16 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mild.core.decisions as rules
 import oracles
-from mild.core.costs import reward_distribution, rewards
 from mild.core.decisions import (
     argmax_last,
     argmax_last_experts_first,
-    chain,
     decide,
-    fit_temperature,
-    relative_costs,
-    rules,
     stationary_distribution,
 )
 from mild.core.losses import mild_loss
@@ -222,8 +218,8 @@ def test_logarithmic_and_plain_elimination_agree_where_both_apply(tau: float, sh
     scores = rng.normal(size=(6, 40)) * 20
     shifted = scores - scores.max(axis=0)
     assert shifted.min() > -300 * margins.min()
-    plain = chain._plain(shifted.copy(), margins, groups, tau)
-    logarithmic = chain._logarithmic(shifted.copy(), margins, groups, tau)
+    plain = rules._plain(shifted.copy(), margins, groups, tau)
+    logarithmic = rules._logarithmic(shifted.copy(), margins, groups, tau)
     np.testing.assert_allclose(plain, logarithmic, rtol=1e-9, atol=1e-300)
 
 
@@ -356,38 +352,6 @@ def test_no_rows_give_no_decisions() -> None:
     assert decide(np.zeros((0, 3)), [1.0, 2.0, 3.0]).shape == (0,)
 
 
-def test_relative_costs_of_the_minimiser_are_the_true_ones() -> None:
-    costs = np.array([[0.2, 1.0, 0.7, 0.4]])
-    target = reward_distribution(rewards(costs, "others"))[0]
-    margins = [0.5, 1.0, 2.0, 1.3]
-    scores = oracles.minimiser(target, margins)
-    got = relative_costs(stationary_distribution([scores], margins))
-    np.testing.assert_allclose(got, costs / costs.sum(), atol=1e-8)
-
-
-def test_relative_costs_are_clipped_at_zero() -> None:
-    np.testing.assert_array_equal(relative_costs([[0.9, 0.1, 0.0]])[0] >= 0, True)
-
-
-def test_temperature_minimises_the_log_loss_and_keeps_the_decision() -> None:
-    rng = np.random.default_rng(13)
-    logits = rng.normal(size=(4000, 3))
-    chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    labels = (rng.random((4000, 1)) > chances.cumsum(axis=1)).sum(axis=1)
-    scores = 3.0 * logits
-    temperature = fit_temperature(scores, labels)
-    assert temperature == pytest.approx(3.0, rel=0.1)
-
-    def log_loss(t: float) -> float:
-        return sum(
-            oracles.cross_entropy([v / t for v in f], y)
-            for f, y in zip(scores[:500].tolist(), labels[:500].tolist(), strict=True)
-        )
-
-    part = fit_temperature(scores[:500], labels[:500])
-    assert log_loss(part) <= min(log_loss(part * 1.02), log_loss(part / 1.02))
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -395,8 +359,6 @@ def test_temperature_minimises_the_log_loss_and_keeps_the_decision() -> None:
         (lambda: decide([[0.0, 1.0]], [1.0]), r"margins must have shape \(n_experts,\) = \(2,\)"),
         (lambda: decide([[0.0, 1.0]], [1.0, -1.0]), r"margins must be positive and finite; got -1"),
         (lambda: decide([0.0, 1.0]), r"scores must have shape \(n_samples, n_experts\)"),
-        (lambda: fit_temperature(np.zeros((0, 2)), []), r"at least one row to fit a temperature"),
-        (lambda: fit_temperature([[0.0, 1.0]], [2]), r"labels must lie in \[0, 2\); got 2"),
     ],
 )
 def test_bad_input_is_refused_with_the_reason(call: object, message: str) -> None:

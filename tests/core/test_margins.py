@@ -13,7 +13,6 @@ import oracles
 from mild.core.costs import REWARDS
 from mild.core.margins import (
     expert_mass,
-    expert_norms,
     margin_groups,
     paper_grid,
     ratio_grid,
@@ -122,40 +121,6 @@ def test_margin_groups_partition_the_experts() -> None:
     ]
 
 
-@pytest.mark.parametrize("counts", ["reward", "best"])
-def test_expert_norms_weigh_samples_as_the_mass_does(counts: str) -> None:
-    rng = np.random.default_rng(3)
-    X, costs = rng.normal(size=(40, 6)), rng.random((40, 3))
-    weight = np.zeros((40, 3))
-    for i, row in enumerate(costs):
-        reward = oracles.rewards(row, "others")
-        for k in range(3):
-            best = float(k == oracles.argmin_lowest_index(row))
-            weight[i, k] = best if counts == "best" else reward[k] / sum(reward)
-    squared = [sum(v * v for v in row) for row in X]
-    rms = [
-        math.sqrt(sum(weight[i, k] * squared[i] for i in range(40)) / weight[:, k].sum())
-        for k in range(3)
-    ]
-    largest = [math.sqrt(max(squared[i] for i in range(40) if weight[i, k] > 0)) for k in range(3)]
-    np.testing.assert_allclose(expert_norms(X, costs, "rms", counts=counts), rms)
-    np.testing.assert_allclose(expert_norms(X, costs, "max", counts=counts), largest)
-    np.testing.assert_array_equal(expert_norms(X, costs, "none", counts=counts), [1, 1, 1])
-    dense = expert_norms(X, costs, "rms", counts=counts)
-    np.testing.assert_allclose(
-        expert_norms(sparse.csr_matrix(X), costs, "rms", counts=counts), dense
-    )
-
-
-def test_an_expert_without_samples_gets_the_norm_of_all_samples() -> None:
-    X = np.array([[3.0, 4.0], [0.0, 1.0]])
-    costs = [[0.0, 1.0], [0.0, 1.0]]
-    norms = expert_norms(X, costs, "max", counts="best")
-    np.testing.assert_allclose(norms, [5.0, 5.0])
-    norms = expert_norms(X, costs, "rms", counts="best")
-    np.testing.assert_allclose(norms, [math.sqrt(13)] * 2)
-
-
 def test_ratio_grid_holds_the_centre_keeps_the_sum_and_moves_each_ratio() -> None:
     centre = np.array([1.5, 0.9, 0.6])
     grid = ratio_grid(centre, factors=(0.5, 1.0, 2.0))
@@ -199,16 +164,15 @@ def test_ratio_grid_holds_no_vector_twice() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_expert_norms_make_no_copy_of_the_inputs(dtype: type) -> None:
+def test_squared_norms_make_no_copy_of_the_inputs(dtype: type) -> None:
     rng = np.random.default_rng(4)
     X = rng.normal(size=(5000, 400)).astype(dtype)
-    costs = rng.random((5000, 2))
     tracemalloc.start()
-    norms = expert_norms(X, costs)
+    norms = squared_norms(X)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < X.nbytes / 4
-    assert norms == pytest.approx(np.sqrt([400, 400]), rel=0.01)
+    assert norms.mean() == pytest.approx(400, rel=0.01)
 
 
 def test_squared_norms_are_the_same_for_dense_and_sparse_and_summed_in_float64() -> None:
@@ -276,7 +240,6 @@ def test_bad_input_is_refused_with_the_reason(call: object, message: str) -> Non
     [
         (lambda: expert_mass([[0.0, 1.0]], counts="rewards"), "Did you mean 'reward'"),
         (lambda: expert_mass([[0.0, 1.0]], rewards="other"), "Did you mean 'others'"),
-        (lambda: expert_norms([[1.0]], [[1.0]], kind="maxi"), "Did you mean 'max'"),
     ],
 )
 def test_unknown_options_suggest_the_nearest_one(call: object, message: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mild.data import cost_words, expert_betas, outcome_costs, read_outcomes
+from mild.data import cost_formula, expert_betas, outcome_costs, read_outcomes
 from mild.errors import InvalidInputError
 
 
@@ -86,6 +86,6 @@ def test_a_table_without_prices_or_latencies_cannot_weigh_them():
 
 
 def test_the_cost_is_spelled_out():
-    assert cost_words(make()) == "error"
-    words = cost_words(make(), beta={"7b": 1}, price_weight=50, latency_weight=0.1)
+    assert cost_formula(make()) == "error"
+    words = cost_formula(make(), beta={"7b": 1}, price_weight=50, latency_weight=0.1)
     assert words == "error + what asking costs (Q-1B 0, Q-7B 1) + 50 × dollars + 0.1 × seconds"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from mild.data import read_outcomes
-from mild.data.data_quality import Cells
+from mild.data.data_quality import ScoreCounts
 
 
 def found(**columns):
@@ -60,8 +60,8 @@ CELLS = st.sampled_from([0.0, 0.5, 1.0, np.nan])
 @given(scores=arrays(np.float64, (7, 3), elements=CELLS), cut=st.integers(0, 7))
 def test_counts_of_pieces_add_up_to_those_of_the_table(scores, cut):
     names = ["x", "y", "z"]
-    pieces = Cells.of(scores[:cut]) + Cells.of(scores[cut:])
-    assert pieces.findings(names) == Cells.of(scores).findings(names)
+    pieces = ScoreCounts.of(scores[:cut]) + ScoreCounts.of(scores[cut:])
+    assert pieces.findings(names) == ScoreCounts.of(scores).findings(names)
 
 
 def test_unknown_prices_are_kept_and_counted_where_an_answer_is():

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from mild.data import read_outcomes
-from mild.data.vectors import VECTOR_NAMES, column_kind
+from mild.data.tables import column_kind
+from mild.data.vectors import VECTOR_NAMES
 from table_cases import kinds, refused, wide
 
 

@@ -11,15 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batch_cases import make_vectors, write_file
-from mild.data.footers import looked_at
-from mild.data.location import find_files
+from mild.data.parquet_files import find_files, read_footers
 from mild.distributed.partitions import check_same_columns, cut, read_batches
 from mild.errors import DataFileError
 
 
 def parts_of(source, columns, **limit):
     files = find_files(str(source))
-    footers = looked_at(str(source), files, lambda file, metadata, schema: metadata)
+    footers = read_footers(str(source), files, lambda file, metadata, schema: metadata)
     return cut(str(source), files, footers, set(columns), **limit)
 
 

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from mild.distributed import ray_connection as engines
-from mild.distributed.ray_connection import connect, cores, patient
+from mild.distributed import ray_connection
+from mild.distributed.executors import cores
+from mild.distributed.ray_connection import connect, waiting_message
 from mild.errors import InvalidInputError, MissingExtraError
 
 
@@ -34,7 +35,7 @@ def test_an_address_that_nobody_has_is_refused_at_once():
 
 @pytest.mark.parametrize("greeting", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
 def test_an_address_of_something_else_is_refused(monkeypatch, greeting):
-    monkeypatch.setattr(engines, "PATIENCE", 0.5)
+    monkeypatch.setattr(ray_connection, "TIMEOUT", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
         held = []
 
@@ -68,71 +69,17 @@ def test_importing_engines_imports_no_ray():
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-class Full(SimpleNamespace):
-    """A Ray without a free processor; asked so often."""
-
-    asked = 0
-    exceptions = SimpleNamespace(RayError=KeyError)
-
-    def cluster_resources(self):
-        return {"CPU": 4.0, "memory": 1e9}
-
-    def available_resources(self):
-        self.asked += 1
-        return {"memory": 1e9, **({"CPU": self.free} if self.free else {})}
-
-
-def until(condition):
-    for _ in range(2000):
-        if condition():
-            return True
-        threading.Event().wait(0.005)
-    return False
-
-
-def test_who_waits_for_a_processor_is_told_once(monkeypatch):
-    monkeypatch.setattr(engines, "SILENCE", 0.001)
-    said = []
-    with patient(Full(free=0.5), said.append):
-        assert until(lambda: said)
-        threading.Event().wait(0.05)
-    assert said == [
-        "waiting for a processor: the Ray cluster has 4 CPUs, 0.5 of them free. "
-        "Others have them, or our workers are still starting."
-    ]
-
-
-@pytest.mark.parametrize(("free", "begun"), [(1, False), (0, True)])
-def test_nothing_is_said_where_a_processor_is_free_or_works_for_us(monkeypatch, free, begun):
-    monkeypatch.setattr(engines, "SILENCE", 0.001)
-    said, ray = [], Full(free=free)
-    with patient(ray, said.append, lambda: begun) as arrived:
-        assert until(lambda: ray.asked > 3)
-        arrived()
-    assert not said
-
-
-def test_a_cluster_that_is_gone_says_nothing(monkeypatch):
-    monkeypatch.setattr(engines, "SILENCE", 0.001)
-    said, ray = [], Full(free=0)
-
-    def gone():
-        ray.asked += 1
-        raise KeyError("away")
-
-    ray.available_resources = gone
-    with patient(ray, said.append):
-        assert until(lambda: ray.asked)
-    assert not said
-
-
-def test_nothing_is_asked_after_the_first_result_or_for_nobody(monkeypatch):
-    monkeypatch.setattr(engines, "SILENCE", 0.2)
-    ray = Full(free=0)
-    with patient(ray, None), patient(ray, print) as arrived:
-        arrived()
-        threading.Event().wait(0.5)
-    assert ray.asked == 0
+@pytest.mark.parametrize(
+    ("free", "waits"), [({}, True), ({"CPU": 0.5}, True), ({"CPU": 1.0}, False)]
+)
+def test_a_busy_cluster_is_described(free, waits):
+    ray = SimpleNamespace(
+        cluster_resources=lambda: {"CPU": 4.0, "memory": 1e9}, available_resources=lambda: free
+    )
+    message = waiting_message(ray)
+    assert (message is not None) == waits
+    if waits:
+        assert f"has 4 CPUs, {free.get('CPU', 0):g} of them free" in message
 
 
 def test_there_is_a_core():

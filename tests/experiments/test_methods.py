@@ -18,7 +18,7 @@ from experiments.images.methods import (
 )
 from mild import nn
 from mild.core.costs import cheapest
-from mild.core.losses.labels import class_weights
+from mild.core.losses import class_weights
 from mild.core.margins import expert_mass, theory_margins
 from mild.errors import InvalidInputError, OptionError
 

@@ -213,7 +213,7 @@ def test_a_missing_package_is_named(folder, monkeypatch):
             raise ImportError(name)
         return real(name, package)
 
-    monkeypatch.setattr("mild.features.model_files.importlib.import_module", without)
+    monkeypatch.setattr("mild.features.pretrained.importlib.import_module", without)
     with pytest.raises(MissingExtraError, match="torch and transformers"):
         RunningEncoder(find_encoder(str(folder)), 16)
 

@@ -12,7 +12,7 @@ import pytest
 
 from mild.errors import ArtifactError, InvalidInputError, MissingExtraError
 from mild.features import OnnxFeatures, make_features
-from mild.features.tokens import Tokens
+from mild.features.pretrained import Tokens
 from text_cases import ODD_TEXTS, make_texts
 from tolerances import rounding
 from transformer_cases import build_tokenizer

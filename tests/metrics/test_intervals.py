@@ -214,14 +214,17 @@ def test_constant_columns_have_no_width_and_change_nothing_else():
     assert only.quantile == 0
 
 
-def test_many_rows_are_taken_in_blocks_without_changing_the_result(monkeypatch):
+def test_standard_errors_lose_no_digits_far_from_zero():
     d = np.random.default_rng(6).normal(size=(1000, 4)) + 1e6
-    whole = simultaneous_intervals(d, n_draws=500)
+    found = simultaneous_intervals(d, n_draws=500)
+    np.testing.assert_allclose(found.standard_error, d.std(axis=0, ddof=1) / np.sqrt(1000))
+
+
+def test_replicates_do_not_depend_on_the_size_of_a_block(monkeypatch):
+    a, b = np.random.default_rng(6).normal(size=(2, 50))
+    whole = paired_interval(a, b)
     monkeypatch.setattr("mild.metrics.intervals.BLOCK", 64)
-    np.testing.assert_allclose(
-        simultaneous_intervals(d, n_draws=500).standard_error, whole.standard_error
-    )
-    np.testing.assert_allclose(whole.standard_error, d.std(axis=0, ddof=1) / np.sqrt(1000))
+    assert paired_interval(a, b) == whole
 
 
 def test_permuting_candidates_permutes_estimates_and_errors():

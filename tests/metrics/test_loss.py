@@ -16,7 +16,6 @@ from mild.metrics import (
     common_rows,
     constant_losses,
     deferral_loss,
-    headroom,
     oracle_loss,
     oracle_shares,
     shuffled_control,
@@ -73,7 +72,6 @@ def test_oracle_best_constant_and_every_constant_are_ordered(routing):
     assert oracle <= deferral_loss(costs, chosen, weights) + 1e-9
     assert oracle <= best.cost + 1e-9
     assert all(best.cost <= constant + 1e-9 for constant in constants)
-    assert headroom(costs, weights) == pytest.approx(best.cost - oracle)
 
 
 @given(routings(), st.randoms(use_true_random=False))

@@ -36,7 +36,7 @@ def test_every_field_is_the_function_of_its_name(seed):
     best = metrics.best_constant(costs, weights)
     assert (result.constant_expert, result.constant_loss) == best
     assert result.oracle_loss == metrics.oracle_loss(costs, weights)
-    assert result.headroom == metrics.headroom(costs, weights)
+    assert result.headroom == result.constant_loss - result.oracle_loss
     assert result.shuffled_control == metrics.shuffled_control(costs, chosen, weights)
 
 

@@ -500,18 +500,6 @@ def test_stationary_decoding_of_float32_and_half_scores_loses_nothing_but_their_
         np.testing.assert_allclose(got.numpy(), expected, rtol=1e-6)
 
 
-def test_stationary_decoding_works_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mild.nn import decisions as module
-
-    scores, _, rho = draw(20, 23, 4)
-    whole = nn.stationary_distribution(tensor(scores), rho)
-    monkeypatch.setattr(module, "BLOCK", 16 * 5)
-    with Recorder() as recorder:
-        parts = nn.stationary_distribution(tensor(scores), rho)
-    torch.testing.assert_close(parts, whole)
-    assert recorder.largest <= max(16 * 5, scores.size)
-
-
 def test_no_gradient_flows_through_decoding() -> None:
     f = torch.zeros(2, 3, requires_grad=True)
     assert not nn.stationary_distribution(f, [1.0, 2.0, 3.0]).requires_grad
@@ -554,7 +542,7 @@ Y = torch.zeros(2, dtype=torch.int64)
         (lambda: nn.cross_entropy_loss(F, Y.float()), r"labels must be integers; got dtype"),
         (lambda: nn.cross_entropy_loss(F, Y, [1.0]), r"weights must have shape .* = \(3,\)"),
         (lambda: nn.ldam_loss(F, Y, [1.0, 2.0]), r"counts must have shape \(n_experts,\) = \(3,\)"),
-        (lambda: nn.ldam_loss(F, Y, [0.0] * 3), r"counts must be non-negative, .*not all zero"),
+        (lambda: nn.ldam_loss(F, Y, [0.0] * 3), r"counts must not be all zero"),
         (lambda: nn.ldam_loss(F, Y, [1.0] * 3, scale=0), r"max_margin and scale must be positive"),
         (lambda: nn.log_sum_loss(F, Y, F[:, :2]), r"costs must have shape .* = \(2, 3\)"),
         (lambda: nn.rewards(F - 1), r"costs must be finite and non-negative, or NaN"),
@@ -569,12 +557,15 @@ Y = torch.zeros(2, dtype=torch.int64)
         (lambda: nn.deferral_loss(F, Y[:1]), r"chosen must be a tensor of shape .* = \(2,\)"),
         (lambda: nn.deferral_loss(F + math.nan, Y), r"known for the chosen expert .*; 2 of 2 row"),
         (lambda: nn.deferral_loss(F[:0], Y[:0]), r"costs must have at least one row"),
-        (lambda: nn.theory_margins([0.0, 0.0]), r"mass must be finite, non-negative and not all z"),
-        (lambda: nn.theory_margins([1.0], [0.0]), r"norms must be 1 positive, finite numbers"),
+        (
+            lambda: nn.theory_margins([0.0, 0.0]),
+            r"mass must be a vector of finite, .* not all zero",
+        ),
+        (lambda: nn.theory_margins([1.0], [0.0]), r"norms must be 1 finite, positive numbers"),
         (lambda: nn.theory_margins([1.0], total=-1), r"total must be positive and finite; got -1"),
         (lambda: nn.theory_margins([1.0], share_below=2), r"share_below must lie in \[0, 1\]"),
-        (lambda: nn.theory_margins(F), r"mass must have shape \(n_experts,\); got \(2, 3\)"),
-        (lambda: nn.decide(F + math.inf), r"scores must be finite; got NaN or infinity"),
+        (lambda: nn.theory_margins(F), r"mass must be a vector"),
+        (lambda: nn.decide(F + math.inf), r"scores must be finite; got inf"),
     ],
 )
 def test_bad_input_is_refused_with_the_reason(call: Callable, message: str) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mild.core.decisions import argmax_last
-from mild.routers import bias as bias_module
-from mild.routers.bias import STEPS, cross_fitted_bias, find_bias
+from mild.routers import candidates as bias_module
+from mild.routers.candidates import STEPS, cross_fitted_bias, find_bias
 
 
 def paid(scores: np.ndarray, costs: np.ndarray, bias: np.ndarray) -> float:

@@ -18,12 +18,12 @@ from sklearn.preprocessing import StandardScaler
 from mild.core.decisions import argmax_last
 from mild.errors import ConvergenceWarning, DegenerateDataWarning, InvalidInputError
 from mild.metrics import deferral_loss
+from mild.routers.baselines import OracleRouter
+from mild.routers.cost_models import KNNRouter
 from mild.routers.linear import LinearRouter
-from mild.routers.nearest import KNNRouter
 from mild.routers.neural import NeuralRouter
-from mild.routers.oracle import OracleRouter
+from mild.routers.search import RouterCV
 from mild.routers.stack import StackRouter
-from mild.routers.tuning import RouterCV
 from router_cases import ALL, CASES
 
 N_EXPERTS = 3

@@ -3,7 +3,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from mild.errors import InvalidInputError
-from mild.routers.constant import ConstantRouter, mean_costs
+from mild.routers.baselines import ConstantRouter, mean_costs
 
 X = np.zeros((3, 2))
 COSTS = np.array([[0.0, 1.0, 0.6], [0.5, 0.0, 0.3], [1.0, 0.2, 0.3]])

@@ -5,7 +5,7 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from mild.errors import ConvergenceWarning
-from mild.routers.heads import LogisticLoss, logistic_heads, observed
+from mild.routers.cost_models import LogisticLoss, logistic_heads, observed
 
 
 def problem(n=80, d=4, p=3, seed=0):

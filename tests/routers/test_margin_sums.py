@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mild.core.margins import expert_mass, expert_norms, theory_margins, uniform_margins
+import oracles
+from mild.core.margins import expert_mass, theory_margins, uniform_margins
 from mild.errors import OptionError
 from mild.routers.linear import LinearRouter
-from mild.routers.margin_sums import fixed_margins, margin_sums
+from mild.routers.objective import fixed_margins, margin_sums
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def test_parts_add_up_to_the_margins_of_all_rows(rows, kind, counts, rewards):
     router = LinearRouter(norms=kind, counts=counts, rewards=rewards, total=2.0)
     lots = [slice(0, 60), slice(60, 61), slice(61, 200)]
     sums = [margin_sums(router, X[lot], costs[lot], np.ones(len(X[lot])), scale) for lot in lots]
-    norms = None if kind == "none" else expert_norms(X, costs, kind, rewards, counts)
+    norms = None if kind == "none" else oracles.expert_norms(X, costs, kind, rewards, counts, scale)
     expected = theory_margins(expert_mass(costs, rewards, counts), norms, 2.0)
     np.testing.assert_allclose((sums[0] + sums[1] + sums[2]).margins(router), expected)
 

@@ -4,8 +4,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from mild.errors import InvalidInputError
-from mild.policies.nearest import nearest
-from mild.routers.nearest import KNNRouter
+from mild.policies.costs import nearest
+from mild.routers.cost_models import KNNRouter
 
 
 def problem(n=50, d=3, p=3, seed=0):

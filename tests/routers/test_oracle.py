@@ -3,7 +3,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from mild.errors import InvalidInputError
-from mild.routers.oracle import OracleRouter
+from mild.routers.baselines import OracleRouter
 
 X = np.zeros((3, 2))
 COSTS = np.array([[0.5, 0.5, 0.7], [np.nan, 0.4, 0.3], [0.1, 0.2, 0.3]])

@@ -9,12 +9,20 @@ from scipy import sparse
 from mild.core.margins import margin_groups
 from mild.core.surrogates import parse_surrogate
 from mild.errors import ConvergenceWarning
-from mild.routers import path as path_module
+from mild.routers import solver as solver_module
 from mild.routers.linear import LinearRouter
-from mild.routers.objective import LinearObjective, RowLoss
-from mild.routers.path import MANY, LinearPath, curvature_between, make_beginning, tell_apart
-from mild.routers.solver import SAMPLE, Preconditioner, second_moments
-from mild.routers.targets import training_targets
+from mild.routers.objective import LinearObjective, RowLoss, row_loss, training_targets
+from mild.routers.solver import (
+    MANY,
+    ROUGH_TOL,
+    SAMPLE,
+    LinearPath,
+    Preconditioner,
+    curvature_between,
+    make_beginning,
+    minimise,
+    second_moments,
+)
 
 P = MANY + 4
 MARGINS = np.geomspace(0.1, 2, P)
@@ -50,7 +58,7 @@ def evaluations(monkeypatch, many, X, costs, **options):
         return call(self, W)
 
     with monkeypatch.context() as patch:
-        patch.setattr(path_module, "MANY", many)
+        patch.setattr(solver_module, "MANY", many)
         patch.setattr(LinearObjective, "__call__", record)
         router = LinearRouter(rewards="contrast", margins=MARGINS, **options).fit(X, costs)
     return sum(rows), router
@@ -108,7 +116,8 @@ def test_few_experts_and_the_hinge_keep_the_plain_preconditioner(p, surrogate):
     objective = objective_of(X, costs, surrogate)
     moments = second_moments(X, np.ones(200))
     plain = Preconditioner(moments, 0.3, 1e-3)
-    assert tell_apart(objective, plain, moments, None, 50) == (plain, None, 0)
+    begin = make_beginning(objective, plain, moments, None, 50, True)
+    assert (begin.preconditioner, begin.spent) == (plain, 0)
 
 
 def test_many_experts_are_told_apart_at_a_rough_solution():
@@ -116,14 +125,14 @@ def test_many_experts_are_told_apart_at_a_rough_solution():
     objective = objective_of(X, costs)
     moments = second_moments(X, np.ones(400))
     plain = Preconditioner(moments, 0.3, 1e-3)
-    turned, begin, spent = tell_apart(objective, plain, moments, None, 50)
-    assert turned.between is not None
-    assert 0 < spent < 50
-    assert objective(begin)[0] < objective(np.zeros(objective.shape))[0]
+    begin = make_beginning(objective, plain, moments, None, 50, True)
+    assert begin.preconditioner.between is not None
+    assert 0 < begin.spent < 50
+    assert objective(begin.W)[0] < objective(np.zeros(objective.shape))[0]
     start = np.random.default_rng(2).normal(size=objective.shape)
-    _, begin, spent = tell_apart(objective, plain, moments, start, 50)
-    assert_array_equal(begin, start)
-    assert spent == 0
+    begin = make_beginning(objective, plain, moments, start, 50, True)
+    assert_array_equal(begin.W, start)
+    assert begin.spent == 0
 
 
 def test_iterations_count_where_they_saw_all_rows():
@@ -131,11 +140,11 @@ def test_iterations_count_where_they_saw_all_rows():
     objective = objective_of(X, costs)
     moments = second_moments(X, np.ones(400))
     plain = Preconditioner(moments, 0.3, 1e-3)
-    rough = tell_apart(objective, plain, moments, None, 50)
+    rough = minimise(objective, plain, np.zeros(objective.shape), ROUGH_TOL, 50)
     for whole in (True, False):
         begin = make_beginning(objective, plain, moments, None, 50, whole)
-        assert_array_equal(begin.W, rough[1])
-        assert begin.spent == (rough[2] if whole else 0)
+        assert_array_equal(begin.W, rough.W)
+        assert begin.spent == (rough.n_iter if whole else 0)
         limit = begin.spent + 2
         assert begin.solve(objective, begin.W, 1e-13, limit).n_iter == limit
 
@@ -158,7 +167,8 @@ def test_a_curvature_that_tells_nothing_is_not_used(rewards):
     moments = second_moments(X, np.ones(200))
     plain = Preconditioner(moments, 0.3, 1e-3)
     start = np.full(objective.shape, 1e3) * np.arange(P)[:, None]
-    assert tell_apart(objective, plain, moments, start, 50)[0] is plain
+    begin = make_beginning(objective, plain, moments, start, 50, True)
+    assert begin.preconditioner is plain
 
 
 def test_a_few_rows_tell_the_curvature_of_all():
@@ -185,7 +195,7 @@ def test_steps_of_a_search_end_near_the_fits_they_stand_for(n):
         walked = walked or LinearPath(X, targets.sample_weight)
         found = walked.solve(targets, 1e-3, True, 1e-6, 300, 1, search_tol=1e-3)
         exact = LinearPath(X, targets.sample_weight).solve(targets, 1e-3, True, 1e-9, 300, 1)
-        every = LinearObjective(X, path_module.row_loss(targets, X.dtype), 1e-3)
+        every = LinearObjective(X, row_loss(targets, X.dtype), 1e-3)
         zero = every(np.zeros(every.shape))[0]
         gained = (zero - every(found.W)[0]) / (zero - exact.value)
         assert gained > 0.995

@@ -5,10 +5,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from mild.errors import InvalidInputError, OptionError, UnsupportedError
+from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
 from mild.routers.linear import LinearRouter
-from mild.routers.nearest import KNNRouter
-from mild.routers.priced import PricedRouter
-from mild.routers.regression import CostRegressionRouter
 
 
 def problem(n=300, seed=0):

@@ -5,7 +5,7 @@ from scipy import sparse
 from sklearn.linear_model import Ridge
 
 from mild.errors import InvalidInputError
-from mild.routers.regression import CostRegressionRouter
+from mild.routers.cost_models import CostRegressionRouter
 
 
 def problem(n=60, d=5, p=3, seed=0):

@@ -7,10 +7,9 @@ from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import KFold
 
 from mild.errors import InvalidInputError
-from mild.routers.constant import ConstantRouter
+from mild.routers.baselines import ConstantRouter
+from mild.routers.cost_models import CostRegressionRouter, KNNRouter
 from mild.routers.linear import LinearRouter
-from mild.routers.nearest import KNNRouter
-from mild.routers.regression import CostRegressionRouter
 from mild.routers.stack import StackRouter, blend
 
 MEMBERS = [("regression", CostRegressionRouter()), ("nearest", KNNRouter(5))]

@@ -6,8 +6,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from mild.artifact.deciding import Decisions
 
 __all__ = ["Answers", "error_line"]
@@ -23,6 +21,7 @@ class Answers:
 
     Examples
     --------
+    >>> import numpy as np
     >>> writer = Answers(["a", "b"])
     >>> found = Decisions(np.array([1]), np.array([[0.25, 0.75]]), None, np.zeros((1, 2)), "score")
     >>> print(writer.write(found, ["Who?"], [None])[0])
@@ -37,25 +36,21 @@ class Answers:
 
     def write(self, found: Decisions, contents: Sequence[Any], keys: Sequence[Any]) -> list[str]:
         """One line per decision, without line breaks."""
-        names, entries = self._names, self._entries
-        shares = found.probabilities.tolist()
-        costs = (
-            ["null"] * len(shares)
-            if found.costs is None
-            else [entries % tuple(row) for row in np.asarray(found.costs).tolist()]
-        )
-        lines = [
-            f'"expert": {names[k]}, "probabilities": {entries % tuple(row)}, "expected_cost": {cost}}}'
-            for k, row, cost in zip(found.chosen.tolist(), shares, costs, strict=True)
-        ]
-        return [
-            self._start(content, key) + line
-            for content, key, line in zip(contents, keys, lines, strict=True)
-        ]
-
-    def _start(self, content: Any, key: Any) -> str:
-        start = "{" if key is None else f'{{"id": {_json(key)}, '
-        return f'{start}"query": {_json(content)}, ' if self._echo else start
+        entries, shares = self._entries, found.probabilities.tolist()
+        costs = ["null"] * len(shares)
+        if found.costs is not None:
+            costs = [entries % tuple(row) for row in found.costs.tolist()]
+        lines = []
+        rows = zip(found.chosen.tolist(), shares, costs, contents, keys, strict=True)
+        for k, row, cost, content, key in rows:
+            start = "{" if key is None else f'{{"id": {_json(key)}, '
+            if self._echo:
+                start += f'"query": {_json(content)}, '
+            lines.append(
+                f'{start}"expert": {self._names[k]}, "probabilities": {entries % tuple(row)}, '
+                f'"expected_cost": {cost}}}'
+            )
+        return lines
 
 
 def error_line(number: int, reason: str) -> str:

@@ -26,10 +26,6 @@ def match_expert(name: str, experts: Sequence[str]) -> str:
     --------
     >>> match_expert("7B", ["Qwen2.5-0.5B-Instruct", "Qwen2.5-7B-Instruct"])
     'Qwen2.5-7B-Instruct'
-    >>> match_expert("5B", ["Qwen2.5-0.5B", "Qwen2.5-1.5B"])
-    Traceback (most recent call last):
-        ...
-    mild.errors.InvalidInputError: '5B' must mean one expert; it fits Qwen2.5-0.5B, Qwen2.5-1.5B.
     """
     if name in experts:
         return name
@@ -63,19 +59,16 @@ def match_experts(wanted: str | Sequence[str], experts: Sequence[str]) -> list[s
     >>> match_experts("large,tiny-*", ["tiny-a", "tiny-b", "large"])
     ['large', 'tiny-a', 'tiny-b']
     """
-    if isinstance(wanted, str):
-        names = [name.strip() for name in wanted.split(",") if name.strip()]
-    else:
-        names = list(wanted)
-    if not names:
+    patterns = isinstance(wanted, str)
+    names = [name.strip() for name in wanted.split(",")] if isinstance(wanted, str) else [*wanted]
+    if not any(names):
         raise InvalidInputError(
             f"experts must name at least one expert; got {wanted!r}.", parameter="experts"
         )
-    chosen: dict[str, None] = {}
-    for name in names:
-        by_pattern = (
-            isinstance(wanted, str) and name not in experts and any(c in name for c in "*?[")
-        )
-        found = [expert for expert in experts if fnmatchcase(expert, name)] if by_pattern else []
-        chosen.update(dict.fromkeys(found or [match_expert(name, experts)]))
-    return list(chosen)
+    chosen: list[str] = []
+    for name in filter(None, names) if patterns else names:
+        found = []
+        if patterns and name not in experts and any(c in name for c in "*?["):
+            found = [expert for expert in experts if fnmatchcase(expert, name)]
+        chosen += found or [match_expert(name, experts)]
+    return list(dict.fromkeys(chosen))

@@ -14,7 +14,7 @@ from mild.artifact.loaded import LoadedRouter
 from mild.core.arrays import FloatArray
 from mild.errors import UnsupportedError
 from mild.features import HashingFeatures, TextFeatures
-from mild.features.hashing.terms import shorten
+from mild.features.terms import shorten
 from mild.policies import LinearCostPolicy, LinearPolicy, Policy, StandardizedPolicy
 
 __all__ = ["Evidence", "Explanation", "explain"]
@@ -24,9 +24,8 @@ MOST_WORDS = 150
 PASSAGES = 50
 # Characters of a part that are shown.
 SHOWN = 48
-# Step of the numerical derivative of log-odds.
+# Step of the numerical derivative of log-odds, and least probability under the logarithm.
 STEP = 1e-3
-# Lower bound of probabilities under the logarithm.
 TINY = 1e-300
 # Readable names of the plain numbers.
 NUMBER_WORDS = {
@@ -100,64 +99,49 @@ def explain(router: LoadedRouter, content: Any, most: int = 12) -> Explanation:
     content : text, or a vector where the router was fitted on vectors
     most : pieces of evidence at most
     """
-    if router.text is None:
+    step = router.text
+    if step is None:
         raise UnsupportedError(
             "this router was fitted on columns of numbers, so it cannot read a query; mild predict gives "
             "its choices for a table."
         )
     found = router.decide(router.features([content]))
-    chosen = int(found.chosen[0])
-    order = np.argsort(-found.values[0], kind="stable")
+    chosen, values, by = int(found.chosen[0]), found.values[0], found.by
+    order = np.argsort(-values, kind="stable")
     other = next((int(k) for k in order if k != chosen), None)
-    evidence, method, unit = _evidence(router, content, found.by, chosen, other)
-    names, values = router.expert_names, found.values[0]
+    evidence: list[Evidence] = []
+    method, unit = "none", ""
+    if other is not None and isinstance(content, str) and by != "confidence":
+        terms = by_terms(content, step, router.policy, chosen, other)
+        if terms is not None:
+            evidence, method, unit = terms, "terms", "log-odds" if by == "probability" else by
+        else:
+
+            def lead(texts: list[str]) -> FloatArray:
+                values = decide_all(router.policy, step.transform(texts)).values
+                return np.asarray(values[:, chosen] - values[:, other], np.float64)
+
+            left_out, part = by_leaving_out(content, lead)
+            if any(entry.effect for entry in left_out):
+                evidence, method, unit = left_out, f"{part}s left out", by
+
+    def named(figures: Any) -> dict[str, float]:
+        return dict(zip(router.expert_names, np.asarray(figures, float).tolist(), strict=True))
+
     return Explanation(
-        expert=names[chosen],
-        runner_up=None if other is None else names[other],
-        probabilities=_named(names, found.probabilities[0]),
-        expected_costs=None if found.costs is None else _named(names, found.costs[0]),
-        values=_named(names, -values if found.by == "expected cost" else values),
-        by=found.by,
-        margins=_margins(router),
+        expert=router.expert_names[chosen],
+        runner_up=None if other is None else router.expert_names[other],
+        probabilities=named(found.probabilities[0]),
+        expected_costs=None if found.costs is None else named(found.costs[0]),
+        values=named(-values if by == "expected cost" else values),
+        by=by,
+        margins=None if router.margins is None else named(router.margins),
         lead=0.0 if other is None else float(values[chosen] - values[other]),
         evidence=tuple(evidence[:most]),
         others=sum(entry.effect for entry in evidence[most:]),
         method=method,
         unit=unit,
     )
-
-
-def _evidence(
-    router: LoadedRouter, content: Any, by: str, chosen: int, other: int | None
-) -> tuple[list[Evidence], str, str]:
-    step, policy = router.text, router.policy
-    if step is None or other is None or not isinstance(content, str) or by == "confidence":
-        return [], "none", ""
-    found = by_terms(content, step, policy, chosen, other)
-    if found is not None:
-        return found, "terms", "log-odds" if by == "probability" else by
-
-    def lead(texts: list[str]) -> FloatArray:
-        values = decide_all(policy, step.transform(texts)).values
-        return np.asarray(values[:, chosen] - values[:, other], np.float64)
-
-    found, part = by_leaving_out(content, lead)
-    if not any(entry.effect for entry in found):
-        return [], "none", ""
-    return found, f"{part}s left out", by
-
-
-def _margins(router: LoadedRouter) -> dict[str, float] | None:
-    policy: Any = router.policy
-    while not hasattr(policy, "decoder"):
-        policy = getattr(policy, "inner", None) or getattr(policy, "final", None)
-        if policy is None:
-            return None
-    return _named(router.expert_names, policy.decoder.margins)
-
-
-def _named(names: list[str], values: FloatArray) -> dict[str, float]:
-    return dict(zip(names, np.asarray(values, np.float64).tolist(), strict=True))
 
 
 def by_terms(
@@ -174,18 +158,11 @@ def by_terms(
     if slope is None:
         return None
     names, parts = step.explain(text)
-    effects = np.asarray(parts, np.float64) @ slope
+    effects = (np.asarray(parts, np.float64) @ slope).tolist()
     # The mean is the same for every text.
-    shares = [
-        (name, float(effect))
-        for name, effect in zip(names, effects, strict=True)
-        if name != "<mean>"
-    ]
-    read = shorten(text, step.first, step.last)
-    found = [
-        Evidence(NUMBER_WORDS.get(name, name), effect) for name, effect in by_words(read, shares)
-    ]
-    return sorted(found, key=lambda entry: -abs(entry.effect))
+    shares = [pair for pair in zip(names, effects, strict=True) if pair[0] != "<mean>"]
+    words = by_words(shorten(text, step.first, step.last), shares)
+    return _ranked((NUMBER_WORDS.get(name, name), effect) for name, effect in words)
 
 
 def by_words(text: str, shares: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
@@ -203,17 +180,14 @@ def by_words(text: str, shares: Iterable[tuple[str, float]]) -> list[tuple[str, 
     edged = "\n".join(f" {word} " for word in words)
     total: dict[str, float] = {}
     for name, effect in shares:
-        owners = _owners(name, edged) if len(name) > 2 and name[0] == name[-1] == "…" else [name]
+        owners = [name]
+        if len(name) > 2 and name[0] == name[-1] == "…":
+            inside = re.escape(re.sub(r"\W", " ", name[1:-1]))
+            lines = re.findall(rf"^.*{inside}.*$", edged, re.MULTILINE)
+            owners = [line.strip() for line in lines] or [name]
         for owner in owners:
             total[owner] = total.get(owner, 0.0) + effect / len(owners)
     return list(total.items())
-
-
-def _owners(piece: str, edged: str) -> list[str]:
-    """Words with this piece; the piece itself if there is none."""
-    inside = re.sub(r"\W", " ", piece[1:-1])
-    pattern = rf"^.*{re.escape(inside)}.*$"
-    return [line.strip() for line in re.findall(pattern, edged, re.MULTILINE)] or [piece]
 
 
 def slopes(policy: Policy, x: FloatArray, chosen: int, other: int) -> FloatArray | None:
@@ -242,14 +216,8 @@ def by_leaving_out(
 ) -> tuple[list[Evidence], str]:
     """Leave out each word, or each passage of a long text, and measure the change of the lead.
 
-    Parameters
-    ----------
-    text : the query
-    lead : texts -> (n,) lead of the chosen expert over the next one
-
-    Returns
-    -------
-    evidence, largest effect first, and what was left out: "word" or "passage"
+    ``lead`` maps texts to the (n,) lead of the chosen expert over the next one. The second result says
+    what was left out: "word" or "passage".
 
     Examples
     --------
@@ -258,25 +226,22 @@ def by_leaving_out(
     Evidence(part='yes', effect=1.0)
     """
     words = re.findall(r"\S+", text)
-    distinct = list(dict.fromkeys(word.lower() for word in words))
-    unit = "word"
-    if len(distinct) <= MOST_WORDS and len(text) <= 50 * MOST_WORDS:
-        parts = distinct
+    parts, unit = list(dict.fromkeys(word.lower() for word in words)), "word"
+    if len(parts) <= MOST_WORDS and len(text) <= 50 * MOST_WORDS:
         without = [" ".join(w for w in words if w.lower() != part) for part in parts]
     else:
-        size = -(-len(text) // PASSAGES)
+        size, unit = -(-len(text) // PASSAGES), "passage"
         places = range(0, len(text), size)
         parts = [text[start : start + size] for start in places]
         without = [f"{text[:start]} {text[start + size :]}" for start in places]
-        unit = "passage"
     if not parts:
         return [], unit
-    effects = lead([text])[0] - lead(without)
-    found = [Evidence(_shown(p), float(e)) for p, e in zip(parts, effects, strict=True)]
-    return sorted(found, key=lambda entry: -abs(entry.effect)), unit
+    effects = (lead([text])[0] - lead(without)).tolist()
+    # A part on one line, shortened.
+    lines = [" ".join(part[: 4 * SHOWN].split()) for part in parts]
+    shown = [line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…" for line in lines]
+    return _ranked(zip(shown, effects, strict=True)), unit
 
 
-def _shown(part: str) -> str:
-    """A part on one line, shortened."""
-    line = " ".join(part[: 4 * SHOWN].split())
-    return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
+def _ranked(effects: Iterable[tuple[str, float]]) -> list[Evidence]:
+    return sorted((Evidence(*pair) for pair in effects), key=lambda entry: -abs(entry.effect))

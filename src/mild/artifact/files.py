@@ -35,15 +35,6 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
     On an error the old file stays and the temporary one is deleted. The new file has the mode of the old
     one. Raises OSError.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with replacing(Path(folder) / "a.txt") as file:
-    ...         _ = file.write(b"new")
-    ...     os.listdir(folder)
-    ['a.txt']
     """
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
     try:
@@ -68,8 +59,6 @@ def left_behind(path: Path) -> list[Path]:
 
 def sync_folder(folder: Path) -> None:
     """Make renames in a folder durable, where the system can."""
-    if os.name != "posix":
-        return
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

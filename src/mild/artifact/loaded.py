@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 from typing import Any
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mild.artifact.deciding import Decisions, decide_all
-from mild.core.arrays import FloatArray, IntArray
-from mild.errors import InvalidInputError, UnsupportedError
+from mild.core.arrays import FloatArray, IntArray, invalid
+from mild.errors import UnsupportedError
 from mild.features import TextFeatures
 from mild.policies import Policy, ScorePolicy
 from mild.policies.base import blocks
@@ -72,6 +72,16 @@ class LoadedRouter:
         return self.policy.n_experts
 
     @property
+    def margins(self) -> list[float] | None:
+        """Margins of the innermost deciding policy; None if it has none."""
+        policy: Any = self.policy
+        while not hasattr(policy, "decoder"):
+            policy = getattr(policy, "inner", None) or getattr(policy, "final", None)
+            if policy is None:
+                return None
+        return [float(margin) for margin in policy.decoder.margins]
+
+    @property
     def settings(self) -> dict[str, Any]:
         """Settings of the policy."""
         return self.policy.state()[0]
@@ -114,8 +124,12 @@ class LoadedRouter:
         Texts are read block by block, so a generator of any length takes constant memory.
         """
         step = self._text_step()
-        chosen = [self.predict(step.transform(block)) for block in _text_blocks(texts)]
-        return np.concatenate(chosen) if chosen else np.empty(0, np.intp)
+        if isinstance(texts, (str, bytes)):
+            return self.predict(step.transform(texts))  # refuses it
+        rest, chosen = iter(texts), [np.empty(0, np.intp)]
+        while block := list(islice(rest, TEXT_BLOCK)):
+            chosen.append(self.predict(step.transform(block)))
+        return np.concatenate(chosen)
 
     def decide_text(self, text: str) -> int:
         """Expert for one text: the fast path."""
@@ -123,25 +137,19 @@ class LoadedRouter:
 
     def without(self, expert: int | str) -> LoadedRouter:
         """The router without one expert, given by index or name."""
-        if not isinstance(expert, str):
-            index = int(expert)
-        elif expert in self.expert_names:
-            index = self.expert_names.index(expert)
-        else:
-            raise InvalidInputError(
-                f"expert must be one of {', '.join(self.expert_names)}; got {expert!r}.",
-                parameter="expert",
+        if isinstance(expert, str) and expert not in self.expert_names:
+            raise invalid(
+                "expert", f"must be one of {', '.join(self.expert_names)}; got {expert!r}."
             )
+        index = self.expert_names.index(expert) if isinstance(expert, str) else int(expert)
         policy = self.policy.without(index)
-        names = [name for k, name in enumerate(self.expert_names) if k != index]
-        return self._copy(policy, names)
+        return self._copy(policy, self.expert_names[:index] + self.expert_names[index + 1 :])
 
     def with_prices(
         self, betas: Sequence[float] | None = None, price_weight: float | None = None
     ) -> LoadedRouter:
         """The router under new prices, where it has separate heads for errors and prices."""
-        policy = self.policy.with_prices(betas, price_weight)
-        return self._copy(policy, self.expert_names)
+        return self._copy(self.policy.with_prices(betas, price_weight), self.expert_names)
 
     def __repr__(self) -> str:
         source = "" if self.text is None else f"{self.text.kind} "
@@ -149,6 +157,10 @@ class LoadedRouter:
             f"LoadedRouter({self.policy.kind}, {self.n_features} {source}features, "
             f"experts {', '.join(self.expert_names)})"
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        names = self.expert_names, self.feature_names
+        return LoadedRouter, (self.policy, *names, dict(self.metadata), self.text, self.marks)
 
     def _copy(self, policy: Policy, expert_names: Sequence[str]) -> LoadedRouter:
         return LoadedRouter(
@@ -167,10 +179,8 @@ class LoadedRouter:
         """Check and decide block by block, so that a block stays in cache."""
         inputs = self._check_inputs(X)
         decide = getattr(self.policy, method)
-        if inputs.shape[0] == 0:
-            return decide(inputs)
         parts = []
-        for rows in blocks(inputs):
+        for rows in blocks(inputs) or [slice(0, 0)]:
             part = inputs[rows]
             self._check_finite(part, rows.start)
             parts.append(decide(part))
@@ -178,47 +188,39 @@ class LoadedRouter:
 
     def _check_inputs(self, X: Any) -> Any:
         """X as a float array or CSR matrix of the right width; float32 stays float32."""
-        self._check_names(X)
-        sparse = hasattr(X, "tocsr")
-        inputs = X.tocsr() if sparse else np.asarray(X)
+        columns = getattr(X, "columns", None)
+        if columns is not None and self.feature_names is not None:
+            names = zip(self.feature_names, map(str, columns), strict=False)
+            for i, (name, got) in enumerate(names):
+                if name != got:
+                    raise invalid(
+                        "X",
+                        f"must have the columns that the router was fitted with, in that order; "
+                        f"column {i} must be {name!r}, got {got!r}.",
+                    )
+        inputs = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
         if inputs.dtype.kind not in "fiubO":
             example = "" if inputs.size == 0 else f" such as {np.ravel(inputs)[0]!r}"
-            raise InvalidInputError(
-                f"X must hold numbers; got {inputs.dtype}{example}.", parameter="X"
-            )
+            raise invalid("X", f"must hold numbers; got {inputs.dtype}{example}.")
         if inputs.ndim != 2:
-            raise InvalidInputError(
-                f"X must have shape (n_samples, n_features) = (n_samples, {self.n_features}); got "
+            raise invalid(
+                "X",
+                f"must have shape (n_samples, n_features) = (n_samples, {self.n_features}); got "
                 f"{inputs.ndim} dimension(s), shape {inputs.shape}. For one input use "
                 f"X.reshape(1, -1).",
-                parameter="X",
             )
         if inputs.shape[1] != self.n_features:
-            raise InvalidInputError(
-                f"X must have the {self.n_features} feature(s) that the router was fitted with; "
+            raise invalid(
+                "X",
+                f"must have the {self.n_features} feature(s) that the router was fitted with; "
                 f"got {inputs.shape[1]}.",
-                parameter="X",
             )
         if inputs.dtype not in (np.float32, np.float64):
             try:
                 inputs = inputs.astype(np.float64)
             except (TypeError, ValueError) as error:
-                raise InvalidInputError(
-                    f"X must hold numbers; got {error}.", parameter="X"
-                ) from error
+                raise invalid("X", f"must hold numbers; got {error}.") from error
         return inputs
-
-    def _check_names(self, X: Any) -> None:
-        columns = getattr(X, "columns", None)
-        if columns is None or self.feature_names is None:
-            return
-        for i, (name, got) in enumerate(zip(self.feature_names, map(str, columns), strict=False)):
-            if name != got:
-                raise InvalidInputError(
-                    f"X must have the columns that the router was fitted with, in that order; "
-                    f"column {i} must be {name!r}, got {got!r}.",
-                    parameter="X",
-                )
 
     def _check_finite(self, part: Any, first_row: int) -> None:
         values = part.data if hasattr(part, "tocsr") else part
@@ -232,18 +234,8 @@ class LoadedRouter:
         dense = part.toarray() if hasattr(part, "tocsr") else part
         row, column = np.argwhere(~np.isfinite(dense))[0]
         name = "" if self.feature_names is None else f" ({self.feature_names[column]!r})"
-        raise InvalidInputError(
-            f"X must be finite; got {dense[row, column]} in row {first_row + row}, "
+        raise invalid(
+            "X",
+            f"must be finite; got {dense[row, column]} in row {first_row + row}, "
             f"column {column}{name}.",
-            parameter="X",
         )
-
-
-def _text_blocks(texts: Iterable[Any]) -> Iterator[Any]:
-    """Lists of at most TEXT_BLOCK texts; a single string is passed on, for ``transform`` to refuse."""
-    if isinstance(texts, (str, bytes)):
-        yield texts
-        return
-    rest = iter(texts)
-    while block := list(islice(rest, TEXT_BLOCK)):
-        yield block

@@ -4,47 +4,59 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mild.artifact.schemas import Rule, check_values, digest, rule
 from mild.errors import ArtifactError
 
-__all__ = ["FORMAT", "MANIFEST_FILE", "SCHEMA_VERSION", "TENSORS_FILE", "Manifest", "names_problem"]
+__all__ = ["MANIFEST_FILE", "TENSORS_FILE", "Manifest", "names_problem"]
 
 FORMAT = "mild-router"
 # The oldest schema that fits is written: 2 where there are text features or notes, else 1.
 SCHEMA_VERSION = 2
-PLAIN_SCHEMA = 1
 # Keys that schema 1 does not have.
 LATER_KEYS = ("text", "notes")
 MANIFEST_FILE = "router.json"
 TENSORS_FILE = "tensors.safetensors"
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+TEXT = rule("be a string", lambda value: isinstance(value, str))
+OBJECT = rule("be an object", lambda value: isinstance(value, dict))
+COUNT = rule("be a positive integer", lambda value: type(value) is int and value >= 1)
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(("mild_version", "created", "kind"), TEXT),
+    **dict.fromkeys(("settings", "tensors", "notes"), OBJECT),
+    **dict.fromkeys(("n_features", "n_experts", "data.rows"), COUNT),
+    **dict.fromkeys(("sha256", "data.fingerprint"), digest),
+    "estimator": rule(
+        "have the keys class and params",
+        lambda value: isinstance(value, dict) and {"class", "params"} <= set(value),
+    ),
+    "data": rule(
+        "be null or have fingerprint and rows",
+        lambda value: (
+            value is None or (isinstance(value, dict) and set(value) == {"fingerprint", "rows"})
+        ),
+    ),
+    "text": rule(
+        "have kind, a string, and settings",
+        lambda value: (
+            isinstance(value, dict)
+            and set(value) == {"kind", "settings"}
+            and isinstance(value["kind"], str)
+        ),
+    ),
+    "text.settings": OBJECT,
+}
 
 
 @dataclass(frozen=True)
 class Manifest:
     """The content of ``router.json``.
 
-    Attributes
-    ----------
-    mild_version : version of mild that wrote it
-    created : time of writing, UTC, ISO 8601
-    kind : kind of policy, a key of ``mild.policies.POLICIES``
-    settings : settings of the policy
-    estimator : class and parameters of the router that was fitted; information only
-    expert_names : one name per expert
-    feature_names : one name per feature, or None
-    n_features, n_experts : sizes
-    data : fingerprint and rows of the training data, or None
-    tensors : shape and dtype of each tensor
-    sha256 : of the tensors file
-    text : kind and settings of the text features, or None; schema 2
-    notes : facts kept with the router (what counted as a cost, which table), or None; information only;
-        schema 2
+    ``estimator`` and ``notes`` are information only. ``data`` is the fingerprint and the number of rows of
+    the training data, ``tensors`` shape and dtype of each tensor, ``sha256`` that of the tensors file.
     """
 
     mild_version: str
@@ -63,18 +75,14 @@ class Manifest:
     notes: dict[str, Any] | None = None
     format: str = FORMAT
 
-    @property
-    def schema_version(self) -> int:
-        """The oldest schema that has all the keys."""
-        return PLAIN_SCHEMA if self.text is None and self.notes is None else SCHEMA_VERSION
-
     def as_dict(self) -> dict[str, Any]:
         """Plain values, format and version first."""
         fields = dataclasses.asdict(self)
         for name in LATER_KEYS:
             if fields[name] is None:
                 del fields[name]
-        return {"format": self.format, "schema_version": self.schema_version} | fields
+        version = SCHEMA_VERSION if set(LATER_KEYS) & set(fields) else 1
+        return {"format": self.format, "schema_version": version} | fields
 
     def to_json(self) -> str:
         """Text of ``router.json``."""
@@ -83,20 +91,41 @@ class Manifest:
     @classmethod
     def from_json(cls, text: str) -> Manifest:
         """Read and check the text of ``router.json``; settings are checked with the tensors."""
-        content = _parsed(text)
-        _check_format(content)
-        version = content.pop("schema_version")
+        content = _parse(text)
+        if content.get("format") != FORMAT:
+            raise ArtifactError(
+                f"format in {MANIFEST_FILE} must be {FORMAT!r}; got {content.get('format')!r}."
+            )
+        version = content.pop("schema_version", None)
+        if type(version) is not int or version < 1:
+            raise ArtifactError(
+                f"schema_version in {MANIFEST_FILE} must be a positive integer; got {version!r}."
+            )
+        if version > SCHEMA_VERSION:
+            raise ArtifactError(
+                f"written by a newer mild: schema {version}, this one reads {SCHEMA_VERSION}; upgrade "
+                f"with pip install --upgrade mild-learn."
+            )
         known = {field.name for field in dataclasses.fields(cls)}
         needed = known - set(LATER_KEYS)
-        expected = needed if version == PLAIN_SCHEMA else known
         for name in sorted(needed - set(content)):
             raise ArtifactError(f"{MANIFEST_FILE} must have the key {name!r}; it is missing.")
-        for name in sorted(set(content) - expected):
+        for name in sorted(set(content) - (needed if version == 1 else known)):
             raise ArtifactError(
                 f"{MANIFEST_FILE} has the key {name!r}, unknown to schema {version}."
             )
-        _check_fields(content)
+        _check(content)
+        for name in ("data", "text"):
+            _check({f"{name}.{key}": value for key, value in (content.get(name) or {}).items()})
+        for what, count in (("expert_names", "n_experts"), ("feature_names", "n_features")):
+            problem = names_problem(what, content[what], content[count])
+            if problem is not None and (what == "expert_names" or content[what] is not None):
+                raise ArtifactError(problem)
         return cls(**content)
+
+
+def _check(values: dict[str, Any]) -> None:
+    check_values("%s", values, {name: RULES[name] for name in values if name in RULES}, {})
 
 
 def names_problem(what: str, names: object, count: int) -> str | None:
@@ -111,18 +140,9 @@ def names_problem(what: str, names: object, count: int) -> str | None:
     return None
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parse(text: str) -> dict[str, Any]:
     def refuse_constant(constant: str) -> Any:
         raise ArtifactError(f"{MANIFEST_FILE} must hold finite numbers; got {constant}.")
-
-    def read_integer(digits: str) -> int:
-        try:
-            return int(digits)
-        except ValueError as error:
-            raise ArtifactError(
-                f"{MANIFEST_FILE} must hold integers of ordinary size; got one of {len(digits)} "
-                f"characters."
-            ) from error
 
     def refuse_twice(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         content = dict(pairs)
@@ -133,82 +153,13 @@ def _parsed(text: str) -> dict[str, Any]:
     if not text.strip():
         raise ArtifactError(f"{MANIFEST_FILE} is empty.")
     try:
-        content = json.loads(
-            text,
-            parse_int=read_integer,
-            parse_constant=refuse_constant,
-            object_pairs_hook=refuse_twice,
-        )
-    except json.JSONDecodeError as error:
-        raise ArtifactError(
-            f"{MANIFEST_FILE} is not valid JSON (line {error.lineno}, column {error.colno}: "
-            f"{error.msg}); it may be cut off."
-        ) from error
-    except RecursionError as error:
-        raise ArtifactError(f"{MANIFEST_FILE} is nested too deep to be a router.") from error
+        content = json.loads(text, parse_constant=refuse_constant, object_pairs_hook=refuse_twice)
+    except ArtifactError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError(f"{MANIFEST_FILE} is not valid JSON ({error}).") from error
     if not isinstance(content, dict):
         raise ArtifactError(
-            f"{MANIFEST_FILE} must hold a JSON object; got a {type(content).__name__}."
+            f"{MANIFEST_FILE} must hold a JSON object; got {type(content).__name__}."
         )
     return content
-
-
-def _check_format(content: dict[str, Any]) -> None:
-    if content.get("format") != FORMAT:
-        raise ArtifactError(
-            f"format in {MANIFEST_FILE} must be {FORMAT!r}; got {content.get('format')!r}."
-        )
-    version = content.get("schema_version")
-    if type(version) is not int or version < 1:
-        raise ArtifactError(
-            f"schema_version in {MANIFEST_FILE} must be a positive integer; got {version!r}."
-        )
-    if version > SCHEMA_VERSION:
-        raise ArtifactError(
-            f"written by a newer mild: schema {version}, this one reads {SCHEMA_VERSION}; upgrade "
-            f"with pip install --upgrade mild-learn."
-        )
-
-
-def _check_fields(content: dict[str, Any]) -> None:
-    for name in ("mild_version", "created", "kind"):
-        _check(name, content[name], isinstance(content[name], str), "be a string")
-    for name in ("settings", "estimator", "tensors", *({"notes"} & set(content))):
-        _check(name, content[name], isinstance(content[name], dict), "be an object")
-    for name in ("n_features", "n_experts"):
-        _check(name, content[name], _is_count(content[name]), "be a positive integer")
-    if not {"class", "params"} <= set(content["estimator"]):
-        raise ArtifactError("estimator must have the keys class and params.")
-    problem = names_problem("expert_names", content["expert_names"], content["n_experts"])
-    if problem is None and content["feature_names"] is not None:
-        problem = names_problem("feature_names", content["feature_names"], content["n_features"])
-    if problem is not None:
-        raise ArtifactError(problem)
-    data = content["data"]
-    if data is not None:
-        right = isinstance(data, dict) and set(data) == {"fingerprint", "rows"}
-        _check("data", data, right, "be null or have fingerprint and rows")
-        _check_digest("data.fingerprint", data["fingerprint"])
-        _check("data.rows", data["rows"], _is_count(data["rows"]), "be a positive integer")
-    _check_digest("sha256", content["sha256"])
-    if "text" in content:
-        text = content["text"]
-        right = isinstance(text, dict) and set(text) == {"kind", "settings"}
-        right = right and isinstance(text["kind"], str)
-        _check("text", text, right, "have kind, a string, and settings")
-        settings = text["settings"]
-        _check("text.settings", settings, isinstance(settings, dict), "be an object")
-
-
-def _check(name: str, value: object, right: bool, rule: str) -> None:
-    if not right:
-        raise ArtifactError(f"{name} must {rule}; got {value!r}.")
-
-
-def _check_digest(name: str, value: object) -> None:
-    right = isinstance(value, str) and _SHA256.fullmatch(value) is not None
-    _check(name, value, right, "be 64 hexadecimal digits")
-
-
-def _is_count(value: object) -> bool:
-    return type(value) is int and value >= 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from mild.artifact.expert_names import match_expert
 from mild.artifact.loaded import LoadedRouter
@@ -37,9 +36,7 @@ def is_priced(router: LoadedRouter) -> bool:
 
 
 def new_prices(
-    router: LoadedRouter,
-    beta: Mapping[str, float] | None = None,
-    price_weight: float | None = None,
+    router: LoadedRouter, beta: Mapping[str, float] | None = None, price_weight: float | None = None
 ) -> Prices:
     """Check new prices and bring them into the order of the router's experts.
 
@@ -50,8 +47,6 @@ def new_prices(
         experts that are not named cost nothing
     price_weight : wrong answers per dollar, if the router was fitted with a price weight alone
     """
-    if beta is None and price_weight is None:
-        return Prices()
     prices = Prices(None, price_weight)
     if beta is not None:
         if price_weight is not None:
@@ -62,18 +57,14 @@ def new_prices(
             )
         named = {match_expert(name, router.expert_names): value for name, value in beta.items()}
         prices = Prices(tuple(named.get(name, 0.0) for name in router.expert_names), 1.0)
-    elif is_priced(router) and not _fitted_on_dollars(router):
-        raise InvalidInputError(
-            "price_weight can be changed after fitting only if the router was fitted with price_weight "
-            "alone; give beta, or fit again.",
-            parameter="price_weight",
-        )
+    elif price_weight is not None and is_priced(router):
+        cost = (router.metadata.get("notes") or {}).get("cost") or {}
+        other = cost.get("latency_weight") or any((cost.get("beta") or {}).values())
+        if other or not cost.get("price_weight"):
+            raise InvalidInputError(
+                "price_weight can be changed after fitting only if the router was fitted with "
+                "price_weight alone; give beta, or fit again.",
+                parameter="price_weight",
+            )
     prices.on(router)  # raises if the router has no price head
     return prices
-
-
-def _fitted_on_dollars(router: LoadedRouter) -> bool:
-    notes: Mapping[str, Any] = router.metadata.get("notes") or {}
-    cost = notes.get("cost") or {}
-    betas = (cost.get("beta") or {}).values()
-    return bool(cost.get("price_weight")) and not cost.get("latency_weight") and not any(betas)

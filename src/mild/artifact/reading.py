@@ -10,25 +10,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize
 
-from mild.artifact.feature_schemas import TEXT_DTYPES, TEXT_PREFIX, check_text_state
 from mild.artifact.loaded import LoadedRouter
 from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE, Manifest
-from mild.artifact.policy_schemas import check_policy_state
-from mild.artifact.query_hashes import HASHES_DTYPES, HASHES_TENSOR, check_query_hashes
-from mild.artifact.state import split
+from mild.artifact.schemas import TEXT_PREFIX, check_policy, check_text, split
 from mild.errors import ArtifactError, DataFileError
 from mild.features import FEATURES, TextFeatures
 from mild.policies import POLICIES
 
-__all__ = ["load"]
+__all__ = ["HASHES_TENSOR", "check_query_hashes", "load"]
 
+# Hashes of the training queries, by which they are recognised later.
+HASHES_TENSOR = "seen.marks"
 PICKLE_SUFFIXES = (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".ckpt", ".dill")
 BINARY_PICKLE = re.compile(rb"\x80[\x02-\x05]")
 # Text pickles start with a global's module and name, or with a container, and end with a full stop.
 TEXT_PICKLE = re.compile(rb"c[A-Za-z_][\w.]*\n[A-Za-z_]\w*\n|[(][dlti][p\n0-9(]")
-DTYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
+# Types of tensors in the file: of policies, of the hashes, of text features.
+DTYPES = {"F32": "<f4", "F64": "<f8"}
+HASHES_DTYPES = {"U64": "<u8"}
+TEXT_DTYPES = {"F16": "<f2", "F32": "<f4", "I32": "<i4", "I8": "i1", "U8": "u1"}
 
 # safetensors has no types for it.
 _unpack: Callable[[bytes], list[tuple[str, dict[str, Any]]]] = deserialize
@@ -53,12 +56,9 @@ def load(folder: str | os.PathLike[str]) -> LoadedRouter:
     path = Path(folder)
     try:
         return _load(path)
-    except ArtifactError as error:
-        raise ArtifactError(f"cannot load a router from {path}: {error}") from error
-    except OSError as error:
-        raise ArtifactError(
-            f"cannot load a router from {path}: {error.strerror or error}."
-        ) from error
+    except (ArtifactError, OSError) as error:
+        reason = f"{error.strerror or error}." if isinstance(error, OSError) else error
+        raise ArtifactError(f"cannot load a router from {path}: {reason}") from error
 
 
 def _load(path: Path) -> LoadedRouter:
@@ -73,30 +73,35 @@ def _load(path: Path) -> LoadedRouter:
         if entry.is_file():
             _refuse_pickle(entry)
     for name in (MANIFEST_FILE, TENSORS_FILE):
-        if not (path / name).is_file():
-            raise ArtifactError(f"{name} is missing.")
-    manifest = Manifest.from_json(_text(path / MANIFEST_FILE))
-    tensors = _tensors(_checked(path / TENSORS_FILE, manifest.sha256), manifest)
-    sizes = {"n_features": manifest.n_features, "n_experts": manifest.n_experts}
+        _check_present(path / name)
+    try:
+        manifest = Manifest.from_json((path / MANIFEST_FILE).read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise ArtifactError(f"{MANIFEST_FILE} is not UTF-8 text, so it is not JSON.") from error
+    tensors = _tensors(_content(path / TENSORS_FILE, manifest.sha256), manifest)
     hashes = check_query_hashes(tensors.pop(HASHES_TENSOR, None))
     of_text, of_policy = ({}, tensors) if manifest.text is None else split(tensors, TEXT_PREFIX)
-    check_policy_state(manifest.kind, manifest.settings, of_policy, sizes)
-    policy = POLICIES[manifest.kind].from_state(manifest.settings, of_policy)
-    text = None if manifest.text is None else _text_features(path, manifest, of_text)
+    sizes = {"n_features": manifest.n_features, "n_experts": manifest.n_experts}
+    check_policy(manifest.kind, manifest.settings, of_policy, sizes)
     return LoadedRouter(
-        policy, manifest.expert_names, manifest.feature_names, manifest.as_dict(), text, hashes
+        POLICIES[manifest.kind].from_state(manifest.settings, of_policy),
+        manifest.expert_names,
+        manifest.feature_names,
+        manifest.as_dict(),
+        None if manifest.text is None else _text(path, manifest.text, of_text, manifest.n_features),
+        hashes,
     )
 
 
-def _text_features(path: Path, manifest: Manifest, tensors: Mapping[str, Any]) -> TextFeatures:
-    described = manifest.text or {}
+def _text(
+    path: Path, described: dict[str, Any], tensors: Mapping[str, NDArray[Any]], n_features: int
+) -> TextFeatures:
     kind, settings = described["kind"], described["settings"]
-    check_text_state(kind, settings, tensors, manifest.n_features)
+    check_text(kind, settings, tensors, n_features)
     files = {}
     for name, key in FEATURES[kind].FILES.items():
-        if not (path / name).is_file():
-            raise ArtifactError(f"{name} is missing.")
-        files[name] = _checked(path / name, settings[key])
+        _check_present(path / name)
+        files[name] = _content(path / name, settings[key])
     try:
         step = FEATURES[kind].from_state(settings, tensors)
     except DataFileError as error:
@@ -105,8 +110,24 @@ def _text_features(path: Path, manifest: Manifest, tensors: Mapping[str, Any]) -
     return step
 
 
-def _checked(file: Path, sha256: str) -> bytes:
-    """Content of a file, if it is the one that was saved."""
+def check_query_hashes(hashes: NDArray[Any] | None) -> NDArray[np.uint64] | None:
+    """Refuse hashes of training queries that are not ascending 64-bit numbers; None stays None."""
+    if hashes is None:
+        return None
+    if hashes.dtype != np.uint64 or hashes.ndim != 1 or not (hashes[1:] > hashes[:-1]).all():
+        raise ArtifactError(
+            f"tensor {HASHES_TENSOR!r} must be ascending uint64 numbers; got {hashes.dtype} of shape "
+            f"{hashes.shape}."
+        )
+    return np.ascontiguousarray(hashes)
+
+
+def _check_present(file: Path) -> None:
+    if not file.is_file():
+        raise ArtifactError(f"{file.name} is missing.")
+
+
+def _content(file: Path, sha256: str) -> bytes:
     content = file.read_bytes()
     if hashlib.sha256(content).hexdigest() != sha256:
         raise ArtifactError(
@@ -138,14 +159,7 @@ def _looks_pickled(file: Path) -> bool:
     return bool(end == b"." and TEXT_PICKLE.match(start))
 
 
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ArtifactError(f"{file.name} is not UTF-8 text, so it is not JSON.") from error
-
-
-def _tensors(content: bytes, manifest: Manifest) -> dict[str, np.ndarray[Any, Any]]:
+def _tensors(content: bytes, manifest: Manifest) -> dict[str, NDArray[Any]]:
     try:
         entries = _unpack(content)
     except SafetensorError as error:
@@ -155,8 +169,8 @@ def _tensors(content: bytes, manifest: Manifest) -> dict[str, np.ndarray[Any, An
         of_text = manifest.text is not None and name.startswith(TEXT_PREFIX)
         dtypes = TEXT_DTYPES if of_text else HASHES_DTYPES if name == HASHES_TENSOR else DTYPES
         if entry["dtype"] not in dtypes:
-            rule = "float32 or float64" if dtypes is DTYPES else f"one of {', '.join(dtypes)}"
-            raise ArtifactError(f"tensor {name!r} must be {rule}; got {entry['dtype']}.")
+            allowed = "float32 or float64" if dtypes is DTYPES else f"one of {', '.join(dtypes)}"
+            raise ArtifactError(f"tensor {name!r} must be {allowed}; got {entry['dtype']}.")
         array = np.frombuffer(entry["data"], dtype=dtypes[entry["dtype"]])
         tensors[name] = array.reshape(entry["shape"])
     listed = manifest.tensors

@@ -39,11 +39,7 @@ def source_of(router: Any) -> LoadedRouter:
                 f"router; got {name}.",
                 parameter="router",
             )
-        raise InvalidInputError(
-            f"router must be fitted before it is saved; this {name} is not. "
-            f"Call fit(X, costs) first.",
-            parameter="router",
-        )
+        raise _not_fitted(f"this {name} is not. Call fit(X, costs) first")
     if name == "OracleRouter":
         raise UnsupportedError(
             "OracleRouter decides by costs that are not known in advance, so it cannot be saved. "
@@ -58,13 +54,15 @@ def source_of(router: Any) -> LoadedRouter:
             f"safetensors. Routers of the kinds {', '.join(sorted(POLICIES))} can.",
             parameter="router",
         )
-    return LoadedRouter(
-        policy,
-        router.expert_names_,
-        _feature_names(router),
-        {"estimator": _described(router)},
-        router.text_features() if hasattr(router, "text_features") else None,
-    )
+    described = {"class": name, "params": {}}
+    if hasattr(router, "get_params"):
+        described["params"] = _plain(router.get_params(deep=False))
+    for key in ("best_family", "best_params"):
+        if hasattr(router, f"{key}_"):
+            described[key] = _plain(getattr(router, f"{key}_"))
+    text = router.text_features() if hasattr(router, "text_features") else None
+    names = _feature_names(router)
+    return LoadedRouter(policy, router.expert_names_, names, {"estimator": described}, text)
 
 
 def _pipeline_source(pipeline: Any) -> LoadedRouter:
@@ -81,38 +79,27 @@ def _pipeline_source(pipeline: Any) -> LoadedRouter:
                 f"to X before it.",
                 parameter="router",
             )
-        policy = _standardized(name, step, policy)
+        width = getattr(step, "n_features_in_", None)
+        if width is None:
+            raise _not_fitted(f"step {name!r} of the Pipeline is not")
+        mean = step.mean_ if step.with_mean else np.zeros(width)
+        scale = step.scale_ if step.with_std else np.ones(width)
+        policy = StandardizedPolicy(np.asarray(mean), np.asarray(scale), policy)
     names = _feature_names(before[0][1]) if before else source.feature_names
     return LoadedRouter(
         policy, source.expert_names, names, source.metadata, source.text, source.marks
     )
 
 
-def _standardized(name: str, scaler: Any, inner: Policy) -> Policy:
-    width = getattr(scaler, "n_features_in_", None)
-    if width is None:
-        raise InvalidInputError(
-            f"router must be fitted before it is saved; step {name!r} of the Pipeline is not.",
-            parameter="router",
-        )
-    mean = scaler.mean_ if scaler.with_mean else np.zeros(width)
-    scale = scaler.scale_ if scaler.with_std else np.ones(width)
-    return StandardizedPolicy(np.asarray(mean), np.asarray(scale), inner)
+def _not_fitted(what: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"router must be fitted before it is saved; {what}.", parameter="router"
+    )
 
 
 def _feature_names(estimator: Any) -> list[str] | None:
     names = getattr(estimator, "feature_names_in_", None)
     return None if names is None else [str(name) for name in names]
-
-
-def _described(router: Any) -> dict[str, Any]:
-    described = {"class": type(router).__name__, "params": {}}
-    if hasattr(router, "get_params"):
-        described["params"] = _plain(router.get_params(deep=False))
-    for name in ("best_family_", "best_params_"):
-        if hasattr(router, name):
-            described[name.rstrip("_")] = _plain(getattr(router, name))
-    return described
 
 
 def _plain(value: Any) -> Any:

@@ -17,12 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save as to_safetensors
 
-from mild.artifact.feature_schemas import TEXT_PREFIX, check_text_state
 from mild.artifact.files import sync_folder
 from mild.artifact.fingerprints import fingerprint
 from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE, Manifest, names_problem
-from mild.artifact.policy_schemas import check_policy_state
-from mild.artifact.query_hashes import HASHES_TENSOR, check_query_hashes
+from mild.artifact.reading import HASHES_TENSOR, check_query_hashes
+from mild.artifact.schemas import TEXT_PREFIX, check_policy, check_text
 from mild.artifact.sources import source_of
 from mild.errors import ArtifactError, InvalidInputError, OutputExistsError
 from mild.features import FEATURES, TextFeatures
@@ -58,8 +57,7 @@ def save(
     folder : target; must not exist or be empty, unless ``overwrite``
     expert_names : one name per expert; None for those of the router
     feature_names : one name per feature; None for those of the router, if any
-    data : (X, costs) of the training data, for the fingerprint, or a mapping with "fingerprint" and "rows";
-        None to leave it out
+    data : (X, costs) of the training data, for the fingerprint, or a mapping with "fingerprint" and "rows"
     text : fitted text features, saved with the router; None for those of the router, if any
     notes : JSON-ready facts to keep with the router, such as what counted as a cost
     marks : (n,) uint64, ascending, distinct: hashes of the training queries, to recognise them later
@@ -80,30 +78,35 @@ def save(
     LoadedRouter(linear, 1 features, experts small, large)
     """
     source = source_of(router)
+    policy = source.policy
     target = check_target(folder, overwrite)
-    names = _names("expert_names", expert_names, source.expert_names, source.policy.n_experts)
-    features = _names(
-        "feature_names", feature_names, source.feature_names, source.policy.n_features
-    )
-    settings, tensors = _state(source.policy)
+    names = _names("expert_names", expert_names, source.expert_names, policy.n_experts)
+    features = _names("feature_names", feature_names, source.feature_names, policy.n_features)
+    settings, tensors = _policy_state(policy)
     step = source.text if text is None else text
-    described = _text_state(step, source.policy, tensors)
+    described = None if step is None else _text_state(step, policy, tensors)
     hashes = check_query_hashes(source.marks if marks is None else marks)
     if hashes is not None:
         tensors[HASHES_TENSOR] = hashes
+    if data is None:
+        data = source.metadata.get("data")
+    elif isinstance(data, Mapping):
+        data = {"fingerprint": str(data["fingerprint"]), "rows": int(data["rows"])}
+    else:
+        data = {"fingerprint": fingerprint(*data), "rows": int(np.shape(data[1])[0])}
     packed = to_safetensors(tensors)
     manifest = Manifest(
         # Imported by name: the root package imports every other one.
         mild_version=importlib.import_module("mild").__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        kind=source.policy.kind,
+        kind=policy.kind,
         settings=settings,
         estimator=source.metadata.get("estimator") or {"class": "LoadedRouter", "params": {}},
         expert_names=names or [],
         feature_names=features,
-        n_features=source.policy.n_features,
-        n_experts=source.policy.n_experts,
-        data=source.metadata.get("data") if data is None else _described_data(data),
+        n_features=policy.n_features,
+        n_experts=policy.n_experts,
+        data=data,
         tensors={
             name: {"shape": list(array.shape), "dtype": array.dtype.name}
             for name, array in tensors.items()
@@ -134,25 +137,21 @@ def check_target(folder: str | os.PathLike[str], overwrite: bool) -> Path:
             parameter="folder",
         )
     target = Path(os.path.realpath(folder))
-    if not os.path.lexists(target):
-        parent = next(parent for parent in target.parents if os.path.lexists(parent))
-        if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-            raise ArtifactError(f"cannot write to {target}: {parent} is not a writable folder.")
-        return target
-    if not target.is_dir():
+    exists = os.path.lexists(target)
+    if exists and not target.is_dir():
         raise OutputExistsError(f"{target} must be a folder; a file is there.")
     try:
-        present = {entry.name for entry in target.iterdir()}
+        present = {entry.name for entry in target.iterdir()} if exists else set()
     except OSError as error:
         raise ArtifactError(f"cannot write to {target}: {error.strerror or error}.") from error
     # Replacing the working directory would leave the process in a deleted one.
-    usable = not present and target != Path(os.path.realpath(os.curdir))
-    if not overwrite and not usable:
+    if exists and not overwrite and (present or target == Path(os.path.realpath(os.curdir))):
         raise OutputExistsError(
             f"{target} exists; choose another folder, or replace it (--overwrite, overwrite=True)."
         )
-    if not os.access(target.parent, os.W_OK | os.X_OK):
-        raise ArtifactError(f"cannot write to {target}: {target.parent} is not a writable folder.")
+    parent = next(parent for parent in target.parents if os.path.lexists(parent))
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise ArtifactError(f"cannot write to {target}: {parent} is not a writable folder.")
     beside = {name for features in FEATURES.values() for name in features.FILES}
     foreign = sorted(present - {MANIFEST_FILE, TENSORS_FILE, *beside, *COMPANIONS})
     if foreign:
@@ -173,24 +172,22 @@ def _names(
     return names
 
 
-def _state(policy: Policy) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+def _policy_state(policy: Policy) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """State of the policy, checked as loading will check it."""
     settings, arrays = policy.state()
     tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     sizes = {"n_features": policy.n_features, "n_experts": policy.n_experts}
     try:
-        check_policy_state(policy.kind, settings, tensors, sizes)
+        check_policy(policy.kind, settings, tensors, sizes)
     except ArtifactError as error:
         raise ArtifactError(f"this router cannot be saved: {error}") from error
     return settings, tensors
 
 
 def _text_state(
-    text: TextFeatures | None, policy: Policy, tensors: dict[str, np.ndarray[Any, Any]]
-) -> dict[str, Any] | None:
+    text: TextFeatures, policy: Policy, tensors: dict[str, NDArray[Any]]
+) -> dict[str, Any]:
     """Kind and settings of the text features; their arrays join ``tensors``, behind a prefix."""
-    if text is None:
-        return None
     if not isinstance(text, TextFeatures) or FEATURES.get(text.kind) is not type(text):
         raise InvalidInputError(
             f"text must be a feature step of mild.features ({', '.join(FEATURES)}); got "
@@ -206,18 +203,11 @@ def _text_state(
         )
     own = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     try:
-        check_text_state(text.kind, settings, own, policy.n_features)
+        check_text(text.kind, settings, own, policy.n_features)
     except ArtifactError as error:
         raise ArtifactError(f"these {text.kind} features cannot be saved: {error}") from error
     tensors.update({f"{TEXT_PREFIX}{name}": array for name, array in own.items()})
     return {"kind": text.kind, "settings": settings}
-
-
-def _described_data(data: tuple[Any, Any] | Mapping[str, Any]) -> dict[str, Any]:
-    if isinstance(data, Mapping):
-        return {"fingerprint": str(data["fingerprint"]), "rows": int(data["rows"])}
-    X, costs = data
-    return {"fingerprint": fingerprint(X, costs), "rows": int(np.shape(costs)[0])}
 
 
 def _write(target: Path, files: Mapping[str, bytes]) -> None:

@@ -9,54 +9,57 @@ import typer
 
 from mild.cli.collect import collect
 from mild.cli.compare import compare
-from mild.cli.console import reported
-from mild.cli.data import build_data
+from mild.cli.console import MildCommand
+from mild.cli.data import convert, data, describe
 from mild.cli.demo import demo
 from mild.cli.evaluate import evaluate
 from mild.cli.explain import explain
 from mild.cli.fit import fit
+from mild.cli.gateway import keys, ledger
 from mild.cli.gateway.check import check
-from mild.cli.gateway.keys import build_keys
-from mild.cli.gateway.ledger import build_ledger
-from mild.cli.gateway.reload import reload
 from mild.cli.gateway.replay import replay
-from mild.cli.gateway.serve import serve
-from mild.cli.options import PanelCommand
+from mild.cli.gateway.serve import reload, serve
 from mild.cli.predict import predict
 from mild.cli.report import report
 from mild.cli.route import route
 from mild.cli.show import show
 from mild.cli.tune import tune
 
-__all__ = ["build_app"]
-
 COMMANDS: list[Callable[..., None]] = [
     fit, tune, evaluate, compare, report, predict, explain, show, demo, route, collect, serve, check,
     reload, replay,
 ]  # fmt: skip
-# What Ctrl-C leaves, where that is more than nothing.
-INTERRUPTED = {
-    "route": "what was written is complete up to there.",
-    "collect": "the answers so far are in the ledger; run the same command again.",
+# A group's docstring is its help.
+GROUPS: dict[Callable[[], None], dict[str, Callable[..., None]]] = {
+    keys.keys: {"add": keys.add, "list": keys.list_keys, "revoke": keys.revoke},
+    ledger.ledger: {"show": ledger.show, "export": ledger.export},
+    data: {"describe": describe, "convert": convert},
+}
+SETTINGS: dict[str, Any] = {
+    "no_args_is_help": True,
+    "pretty_exceptions_enable": False,
+    # Plain help: it is printed without importing rich, and fits a narrow terminal.
+    "rich_markup_mode": None,
 }
 
 
 def build_app() -> typer.Typer:
     """Build the application."""
-    settings: dict[str, Any] = {
-        "no_args_is_help": True,
-        "pretty_exceptions_enable": False,
-        # Plain help: it is printed without importing rich, and fits a narrow terminal.
-        "rich_markup_mode": None,
-    }
-    app = typer.Typer(name="mild", add_completion=False, **settings)
+    app = typer.Typer(name="mild", add_completion=False, **SETTINGS)
     app.callback()(_mild)
     for command in COMMANDS:
-        name = command.__name__
-        interrupted = INTERRUPTED.get(name, "nothing was written.")
-        app.command(name, cls=PanelCommand)(reported(command, interrupted))
-    for build in (build_keys, build_ledger, build_data):
-        app.add_typer(build(**settings))
+        app.command(command.__name__, cls=MildCommand)(command)
+    for group in GROUPS:
+        app.add_typer(build_group(group))
+    return app
+
+
+def build_group(group: Callable[[], None]) -> typer.Typer:
+    """One group of commands, such as ``mild data``."""
+    app = typer.Typer(name=group.__name__, **SETTINGS)
+    app.callback()(group)
+    for name, command in GROUPS[group].items():
+        app.command(name, cls=MildCommand)(command)
     return app
 
 

@@ -6,71 +6,54 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from mild.cli import options as o
-from mild.cli.console import INTERRUPTED, emit, note, number, print_table, progress_bar, say
-
-__all__ = ["collect"]
+from mild.cli.console import INTERRUPTED, emit, fixed, note, print_table, progress_bar, say
 
 
 def collect(
     questions: Annotated[
         Path,
-        typer.Argument(
-            help="Questions with answers: .parquet, .csv or .jsonl.", metavar="QUESTIONS"
-        ),
+        Argument(help="Questions with answers: .parquet, .csv or .jsonl.", metavar="QUESTIONS"),
     ],
     experts_file: Annotated[
-        Path, typer.Argument(help="TOML file that names the experts.", metavar="EXPERTS")
+        Path, Argument(help="TOML file that names the experts.", metavar="EXPERTS")
     ],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Table to write: .parquet, .csv or .jsonl.")
-    ],
+    out: Annotated[Path, Option("--out", "-o", help="Table to write: .parquet, .csv or .jsonl.")],
     experts: Annotated[
-        str | None, typer.Option(help="Names of the experts to ask: a,b. Default: all.")
+        str | None, Option(help="Names of the experts to ask: a,b. Default: all.")
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Ask only this many questions, from the first.")
+        int | None, Option(min=1, help="Ask only this many questions, from the first.")
     ] = None,
     max_spend: Annotated[
         float | None,
-        typer.Option(
-            min=0.0,
-            help="Dollars. Stops before all runs with this ledger together could spend more.",
-        ),
+        Option(min=0.0, help="Dollars that all runs with this ledger may spend together."),
     ] = None,
     ledger: Annotated[
-        Path | None, typer.Option(help="File of the ledger. Default: OUT.ledger.sqlite.")
+        Path | None, Option(help="File of the ledger. Default: OUT.ledger.sqlite.")
     ] = None,
     score: Annotated[
         str | None,
-        typer.Option(
-            help="choice, numeric, exact, contains. Default: by the file; a note says which."
-        ),
+        Option(help="choice, numeric, exact, contains. Default: by the file; a note says which."),
     ] = None,
     tolerance: Annotated[
         float,
-        typer.Option(
-            min=0.0, help="Tolerance of numeric answers: absolute up to 1, relative beyond."
-        ),
+        Option(min=0.0, help="Tolerance of numeric answers: absolute up to 1, relative beyond."),
     ] = 1e-6,
     scorer: Annotated[
         str | None,
-        typer.Option(
-            help="Scoring command: reads {query, answer, response} as JSON, prints 0 to 1."
-        ),
+        Option(help="Scoring command: reads {query, answer, response} as JSON, prints 0 to 1."),
     ] = None,
-    scorer_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for one score.")] = 60.0,
-    query: Annotated[str | None, typer.Option(help="Column of the questions.")] = None,
-    answer: Annotated[str | None, typer.Option(help="Column of the answers.")] = None,
+    scorer_timeout: Annotated[float, Option(min=0.1, help="Seconds for one score.")] = 60.0,
+    query: Annotated[str | None, Option(help="Column of the questions.")] = None,
+    answer: Annotated[str | None, Option(help="Column of the answers.")] = None,
     responses: Annotated[
-        bool, typer.Option("--responses", help="Keep the responses in the table.")
+        bool, Option("--responses", help="Keep the responses in the table.")
     ] = False,
     dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Print what would be asked and the highest price, and stop."
-        ),
+        bool, Option("--dry-run", help="Print what would be asked and the highest price, and stop.")
     ] = False,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
@@ -150,30 +133,28 @@ def collect(
 
 
 def _show(result: dict[str, Any]) -> None:
-    header = ["expert", "asked", "answered", "failed", "spend", "accuracy", "latency"]
-    rows = [
-        [
-            name,
-            str(run["asked"]),
-            str(run["answered"]),
-            str(run["failed"]),
-            _dollars(run["spent"]),
-            number(run["accuracy"], 3),
-            f"{number(run['median_latency_ms'], 0)} ms",
-        ]
-        for name, run in result["experts"].items()
-    ]
-    print_table(f"{result['questions']} questions", header, rows)
+    runs = result["experts"].values()
+    columns = {
+        "expert": list(result["experts"]),
+        **{key: [str(run[key]) for run in runs] for key in ("asked", "answered", "failed")},
+        "spend": [_dollars(run["spent"]) for run in runs],
+        "accuracy": [fixed(run["accuracy"], 3) for run in runs],
+        "latency": [f"{fixed(run['median_latency_ms'], 0)} ms" for run in runs],
+    }
+    print_table(f"{result['questions']} questions", columns)
     say(f"Spent {_dollars(result['spent'])} in this run.")
     say(f"Written to {result['table']}; answers in {result['ledger']}.")
 
 
 def _show_plan(plan: dict[str, Any]) -> None:
-    rows = [
-        [name, str(row["to_ask"]), str(row["known"]), _dollars(row["cost_at_most"])]
-        for name, row in plan["experts"].items()
-    ]
-    print_table(f"{plan['questions']} questions", ["expert", "to ask", "known", "at most"], rows)
+    rows = plan["experts"].values()
+    columns = {
+        "expert": list(plan["experts"]),
+        "to ask": [str(row["to_ask"]) for row in rows],
+        "known": [str(row["known"]) for row in rows],
+        "at most": [_dollars(row["cost_at_most"]) for row in rows],
+    }
+    print_table(f"{plan['questions']} questions", columns)
 
 
 def _notes(result: dict[str, Any]) -> None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, note, number, percent, print_table, progress_bar, say
-from mild.cli.outcomes import OutcomeSource, note_folds, workers
+from mild.cli.console import emit, fixed, note, percent, print_table, progress_bar, say
+from mild.cli.outcomes import OutcomeSource, cost_facts, note_folds, workers
 from mild.errors import DataFileError
 
 if TYPE_CHECKING:
-    from mild.evaluation.comparison import Comparison, Row
-
-__all__ = ["compare"]
+    from mild.evaluation.comparison import Comparison
 
 
 @o.takes_options
@@ -28,25 +26,21 @@ def compare(
     group: o.Group = None,
     time: o.Time = None,
     splits: Annotated[
-        int | None, typer.Option(min=1, help="Number of splits. Default: 5, with --time 1.")
+        int | None, Option(min=1, help="Number of splits. Default: 5, with --time 1.")
     ] = None,
-    test_share: Annotated[float, typer.Option(help="Share of the rows in each test set.")] = 0.3,
+    test_share: Annotated[float, Option(help="Share of the rows in each test set.")] = 0.3,
     method: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             help="Method to compare; may be repeated: ce, cwce, ldam, tdef, mild, mild_tuned, regression, "
             "knn, mlp, tune. Default: all."
         ),
     ] = None,
-    cv: Annotated[
-        int, typer.Option(help="Folds in which each method chooses its L2 strength.")
-    ] = 5,
-    confidence: Annotated[
-        float, typer.Option(help="Confidence level of the intervals, for all methods jointly.")
-    ] = 0.95,
+    cv: Annotated[int, Option(help="Folds in which each method chooses its L2 strength.")] = 5,
+    confidence: o.Confidence = 0.95,
     seed: o.Seed = 0,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="JSON file to write the results to.")
+        Path | None, Option("--out", "-o", help="JSON file to write the results to.")
     ] = None,
     as_json: o.AsJson = False,
     jobs: o.Jobs = None,
@@ -68,14 +62,13 @@ def compare(
     from mild.evaluation.comparison import chosen_methods
     from mild.evaluation.comparison import compare as run
     from mild.evaluation.report import comparison_document, write_document
-    from mild.evaluation.tasks import comparison_inputs, make_task, possible_folds, task_splits
+    from mild.evaluation.tasks import comparison_inputs, possible_folds, task_splits
 
     execution.check()
-    source = OutcomeSource(data, reading, cost, text, group, time)
     methods, left_out = chosen_methods(method)
     if out is not None:
         _check_results(out)
-    task = make_task(source.read(), cost.terms(), group)
+    task = OutcomeSource(data, reading, cost, text, group, time).task()
     drawn = task_splits(task, splits, test_share, time, seed)
     folds = possible_folds(task, cv, splits=drawn)
     note_folds(cv, folds, task)
@@ -100,14 +93,14 @@ def compare(
             left_out=left_out,
             progress=progress,
         )
-    terms = {"words": task.words, **task.terms.as_dict()}
-    facts = {"text features": kind, "group": group or "none", "time": time or "none"}
+    terms = cost_facts(task)
     result = {"data": data, "cost": terms, "text": kind, "group": group, "time": time}
     result |= found.as_dict()
     if left_out:
         note(f"left out, a package is missing: {', '.join(left_out)}.")
     if out is not None:
-        document = comparison_document(found, cost=terms, table=task.table, settings=facts)
+        settings = {"text features": kind, "group": group or "none", "time": time or "none"}
+        document = comparison_document(found, cost=terms, table=task.table, settings=settings)
         result["out"] = str(write_document(document, out))
     emit(result, as_json, lambda: _show(found, result))
 
@@ -122,38 +115,61 @@ def _check_results(out: Path) -> None:
 
 def _show(found: Comparison, result: Mapping[str, Any]) -> None:
     """Print tables of methods and experts, and the verdict."""
+    from mild.evaluation.tasks import minority_recall
     from mild.metrics.money import amount
 
     say(f"cost = {result['cost']['words']}; text features: {result['text']}")
     splits = "1 split" if found.n_splits == 1 else f"{found.n_splits} splits"
-    rows = [[row.label, *_costs(found, row)] for row in found.rows]
-    rows.append(["oracle", number(found.oracle), "", "", "100.0 %"])
+    rows, names = found.rows, [row.label for row in found.rows]
+    intervals = [
+        "" if row.difference is None else "{:+.4f} [{:+.4f}, {:+.4f}]".format(*row.difference)
+        for row in rows
+    ]
+    verdicts = ["" if row.difference is None else row.verdict for row in rows]
     print_table(
         f"{found.n_rows:,} rows, {splits}: {found.n_train:,.0f} to fit on, {found.n_test:,.0f} to judge "
         f"by; intervals of {found.confidence * 100:g} % for all methods at once",
-        ["method", "mean cost", "minus constant", "verdict", "gain"],
-        rows,
+        {
+            "method": [*names, "oracle"],
+            "mean cost": [*(fixed(row.mean) for row in rows), fixed(found.oracle)],
+            "minus constant": [*intervals, ""],
+            "verdict": [*verdicts, ""],
+            "gain": [*(percent(found.captured(row)) for row in rows), "100.0 %"],
+        },
     )
-    columns: dict[str, Callable[[Row], str]] = {
-        "shares at random": lambda row: number(row.control),
-        "balanced cost": lambda row: number(row.balanced),
-        "seconds": lambda row: f"{row.seconds:.1f}",
+    further = {
+        "method": names,
+        "shares at random": [fixed(row.control) for row in rows],
+        "balanced cost": [fixed(row.balanced) for row in rows],
+        "seconds": [fixed(row.seconds, 1) for row in rows],
     }
     if found.n_splits > 1:
-        columns["± over splits"] = lambda row: number(float(row.costs.std(ddof=1)))
-    if any(row.price is not None for row in found.rows):
-        columns["$ per 1,000"] = lambda row: "–" if row.price is None else amount(1000 * row.price)
-    _print_methods("further costs", found, columns)
-    _print_methods("which experts they ask", found, _asking(found))
-    chosen, constant = found.row(found.chosen), found.row("constant")
-    shares = (chosen.shares, found.oracle_shares, chosen.recall, constant.shares)
+        further["± over splits"] = [fixed(float(row.costs.std(ddof=1))) for row in rows]
+    if any(row.price is not None for row in rows):
+        prices = [row.price for row in rows]
+        further["$ per 1,000"] = ["–" if p is None else amount(1000 * p) for p in prices]
+    print_table("further costs", further)
+    minority = [minority_recall(row.recall, found.oracle_shares) for row in rows]
+    print_table(
+        "which experts they ask",
+        {
+            "method": names,
+            "largest share": [percent(float(row.shares.max())) for row in rows],
+            "minority recall": [percent(value) for value in minority],
+            "worst recall": [percent(row.worst_recall) for row in rows],
+        },
+    )
+    chosen = found.row(found.chosen)
+    columns = {
+        "share": chosen.shares,
+        "oracle's share": found.oracle_shares,
+        "recall": chosen.recall,
+        "best constant": found.row("constant").shares,
+    }
     print_table(
         f"experts, as {chosen.label} asks them",
-        ["expert", "share", "oracle's share", "recall", "best constant"],
-        [
-            [name, *(percent(float(value)) for value in cells)]
-            for name, *cells in zip(found.expert_names, *shares, strict=True)
-        ],
+        {"expert": found.expert_names}
+        | {name: [percent(float(value)) for value in values] for name, values in columns.items()},
     )
     if found.dropped:
         say(f"{found.dropped:,} test rows were left out: their query is in the training rows, too.")
@@ -162,29 +178,3 @@ def _show(found: Comparison, result: Mapping[str, Any]) -> None:
     say(found.statement.sentence)
     if "out" in result:
         say(f"Written to {result['out']}.")
-
-
-def _costs(found: Comparison, row: Row) -> list[str]:
-    gain = percent(found.captured(row))
-    if row.difference is None:
-        return [number(row.mean), "", "", gain]
-    middle, low, high = row.difference
-    interval = f"{middle:+.4f} [{low:+.4f}, {high:+.4f}]"
-    return [number(row.mean), interval, row.verdict, gain]
-
-
-def _asking(found: Comparison) -> dict[str, Callable[[Row], str]]:
-    from mild.evaluation.tasks import minority_recall
-
-    return {
-        "largest share": lambda row: percent(float(row.shares.max())),
-        "minority recall": lambda row: percent(minority_recall(row.recall, found.oracle_shares)),
-        "worst recall": lambda row: percent(row.worst_recall),
-    }
-
-
-def _print_methods(
-    title: str, found: Comparison, columns: Mapping[str, Callable[[Row], str]]
-) -> None:
-    rows = [[row.label, *(cell(row) for cell in columns.values())] for row in found.rows]
-    print_table(title, ["method", *columns], rows)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import json
 import math
 import re
@@ -16,24 +14,22 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 import typer
+import typer.core
 
 from mild.errors import MildError, MildWarning
 
 __all__ = [
-    "INTERRUPTED",
-    "emit",
-    "note",
-    "number",
-    "percent",
-    "print_table",
-    "progress_bar",
-    "reported",
-    "say",
-    "wrapped",
-]
+    "INTERRUPTED", "MildCommand", "emit", "fixed", "note", "percent", "print_facts", "print_table",
+    "progress_bar", "say", "wrapped",
+]  # fmt: skip
 
 # Exit code of a program that was ended by Ctrl-C.
 INTERRUPTED = 130
+# What Ctrl-C leaves, where that is more than nothing.
+LEFT_BY_INTERRUPT = {
+    "route": "what was written is complete up to there.",
+    "collect": "the answers so far are in the ledger; run the same command again.",
+}
 # Options that are not named like the parameter they set.
 OPTION_OF = {
     "grid": "--paper-grid",
@@ -45,68 +41,62 @@ OPTION_OF = {
 }
 # In the library these are arrays; the options of that name only say which columns hold them.
 ARRAYS = {"costs", "experts", "features", "latencies", "prices", "query", "scores", "vectors"}
-# Seconds over which the progress bar averages; a single step may take minutes.
-SPEED_PERIOD = 3600.0
 # Between words, but not between a number and its unit or mark.
 BETWEEN_WORDS = re.compile(r"(?<!\*) (?!%)")
+# Names wrap within a word only where a column would be wider than this.
+NAME_WIDTH = 12
 
 
-def reported(
-    command: Callable[..., None], interrupted: str = "nothing was written."
-) -> Callable[..., None]:
-    """The command with errors of mild as one line, ``error: ...``, and exit code 1.
+class MildCommand(typer.core.TyperCommand):
+    """A command that reports errors of mild in one line and lists its options under headings.
 
-    With --json, stdout gets ``{"error": ..., "code": ...}`` as well. After Ctrl-C the line says
-    ``interrupted`` and the exit code is 130. Other exceptions keep their traceback.
+    An error is ``error: ...`` on stderr and exit code 1; with --json, stdout gets ``{"error": ..., "code":
+    ...}`` as well. After Ctrl-C the exit code is 130. Other exceptions keep their traceback.
     """
 
-    @functools.wraps(command)
-    def run(**options: Any) -> None:
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+
+        def fail(kind: str, message: str, found: Mapping[str, Any], code: int) -> typer.Exit:
+            if ctx.params.get("as_json"):
+                typer.echo(json.dumps(found, ensure_ascii=False))
+            note(message, kind)
+            return typer.Exit(code)
+
         try:
             with _plain_warnings():
-                command(**options)
+                return super().invoke(ctx)
         except MildError as error:
-            message = error_message(error, option_names(command))
-            if options.get("as_json"):
-                found = {"error": message, "code": error.code}
-                typer.echo(json.dumps(found, ensure_ascii=False))
-            note(message, "error")
-            raise typer.Exit(1) from error
+            message = self._with_option(error)
+            raise fail("error", message, {"error": message, "code": error.code}, 1) from error
         except KeyboardInterrupt as error:
-            if options.get("as_json"):
-                typer.echo(json.dumps({"error": "interrupted", "code": "interrupted"}))
-            note(interrupted, "interrupted")
-            raise typer.Exit(INTERRUPTED) from error
+            found = {"error": "interrupted", "code": "interrupted"}
+            left = LEFT_BY_INTERRUPT.get(str(self.name), "nothing was written.")
+            raise fail("interrupted", left, found, INTERRUPTED) from error
 
-    return run
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments first, then the options of each ``rich_help_panel``."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            title = getattr(parameter, "rich_help_panel", None) or "Options"
+            if parameter.param_type_name == "argument":
+                title = "Arguments"
+            if record is not None:
+                sections.setdefault(title, []).append(record)
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
-
-def error_message(error: MildError, options: Collection[str]) -> str:
-    """The message, with the option in place of the parameter that it starts with.
-
-    Examples
-    --------
-    >>> error = MildError("n_folds must be at least 2; got 1.", parameter="n_folds")
-    >>> error_message(error, ["--cv", "--out"])
-    '--cv must be at least 2; got 1.'
-    """
-    message, name = str(error), error.parameter
-    if name is None or name in ARRAYS or not re.match(rf"{re.escape(name)}\b", message):
-        return message
-    option = OPTION_OF.get(name, f"--{name.replace('_', '-')}")
-    return option + message[len(name) :] if option in options else message
-
-
-def option_names(command: Callable[..., None]) -> list[str]:
-    """Long names of the options of a command."""
-    found = []
-    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
-        options = getattr(parameter.annotation, "__metadata__", ())
-        declared = (options and getattr(options[0], "param_decls", None)) or [
-            f"--{name.replace('_', '-')}"
-        ]
-        found += [word for word in declared if word.startswith("--")]
-    return found
+    def _with_option(self, error: MildError) -> str:
+        """The message, with the option in place of the parameter that it starts with."""
+        message, name = str(error), error.parameter
+        if name is None or name in ARRAYS or not message.startswith(f"{name} "):
+            return message
+        option = OPTION_OF.get(name, f"--{name.replace('_', '-')}")
+        known = {opt for parameter in self.params for opt in parameter.opts}
+        return option + message[len(name) :] if option in known else message
 
 
 @contextmanager
@@ -138,6 +128,19 @@ def emit(result: Mapping[str, Any], as_json: bool, show: Callable[[], None]) -> 
         show()
 
 
+def _plain(value: Any) -> Any:
+    """JSON-ready: arrays as lists, numbers that are not finite as null."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    return value
+
+
 def note(text: str, kind: str = "note") -> None:
     """Print ``kind: text`` on stderr."""
     typer.echo(wrapped(f"{kind}: {text}", sys.stderr), err=True)
@@ -152,19 +155,16 @@ def wrapped(text: str, stream: TextIO) -> str:
     """The text in lines as wide as the terminal; unchanged if the stream is not a terminal."""
     if not stream.isatty():
         return text
-    return "\n".join(
-        textwrap.fill(
-            line,
-            max(shutil.get_terminal_size().columns, 20),
-            subsequent_indent="  " if text.startswith("- ") else "",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        for line in text.split("\n")
+    wrapper = textwrap.TextWrapper(
+        max(shutil.get_terminal_size().columns, 20),
+        subsequent_indent="  " if text.startswith("- ") else "",
+        break_long_words=False,
+        break_on_hyphens=False,
     )
+    return "\n".join(wrapper.fill(line) for line in text.split("\n"))
 
 
-def number(value: float | None, digits: int = 4) -> str:
+def fixed(value: float | None, digits: int = 4) -> str:
     """A number with a fixed number of digits; a dash if it is missing."""
     return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
 
@@ -181,33 +181,52 @@ def percent(value: float | None) -> str:
 
 
 def print_table(
-    title: str,
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    left: Collection[str] = (),
+    title: str, columns: Mapping[str, Sequence[str]], left: Collection[str] = ()
 ) -> None:
-    """Print a table on stdout; the first column and those in ``left`` are left-aligned.
+    """Print columns of cells on stdout; the first and those in ``left`` are left-aligned.
 
-    The others hold numbers, which stay whole: long names and headers wrap instead.
+    The others hold numbers, which stay whole. Where the terminal is too narrow for the words, the last
+    columns follow in a table of their own.
     """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    console = Console()
+    first, *others = columns
+    widths = {
+        name: max(len(word) for cell in (name, *cells) for word in BETWEEN_WORDS.split(cell))
+        for name, cells in columns.items()
+    }
+    widths[first] = min(widths[first], NAME_WIDTH)
+    shown = [first, *others]
+    while len(shown) > 2 and sum(widths[name] + 3 for name in shown) >= console.width:
+        shown.pop()
+    longest = {name: max(map(len, (name, *columns[name]))) for name in shown}
+    tight = sum(longest[name] + 3 for name in shown) >= console.width
     # Text, not strings: a name may contain brackets, which are markup in a string.
     table = Table(title=Text(title), title_justify="left")
-    for place, name in enumerate(header):
-        numeric = place > 0 and name not in left
-        words = [word for row in rows for word in BETWEEN_WORDS.split(row[place])]
+    for name in shown:
+        numeric = name != first and name not in left
         table.add_column(
             Text(name),
             justify="right" if numeric else "left",
             overflow="fold",
-            min_width=max(map(len, words), default=None) if numeric else None,
+            width=widths[name] if numeric and tight else None,
+            min_width=widths[name],
         )
-    for row in rows:
+    for row in zip(*(columns[name] for name in shown), strict=True):
         table.add_row(*map(Text, row))
-    Console().print(table)
+    console.print(table)
+    if len(shown) <= len(others):
+        rest = [first, *others[len(shown) - 1 :]]
+        print_table(title, {name: columns[name] for name in rest}, left)
+
+
+def print_facts(title: str, header: str, facts: Mapping[str, str], left: bool = False) -> None:
+    """Print a table of names and values."""
+    columns = {header: list(facts), "": list(facts.values())}
+    print_table(title, columns, left=("",) if left else ())
 
 
 @contextmanager
@@ -222,7 +241,8 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int, str], None] | None]:
     from rich.text import Text
 
     console = Console(stderr=True)
-    bar = Progress(console=console, speed_estimate_period=SPEED_PERIOD)
+    # The speed is that of the last hour: a single step may take minutes.
+    bar = Progress(console=console, speed_estimate_period=3600.0)
     task = bar.add_task(what, total=None)
     # Below the bar: a long message beside it would leave the bar no room.
     line = Text("")
@@ -233,16 +253,3 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int, str], None] | None]:
 
     with Live(Group(bar, line), console=console, transient=True):
         yield advance
-
-
-def _plain(value: Any) -> Any:
-    """JSON-ready: arrays as lists, numbers that are not finite as null."""
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    return value

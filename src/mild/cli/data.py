@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Annotated, Any
 
-import typer
+from typer import Argument
 
 from mild.cli import options as o
-from mild.cli.console import emit, note, number, percent, print_table, reported, say
-
-__all__ = ["build_data"]
-
-#: Header, key of the figure, and how it is written.
-Column: TypeAlias = tuple[str, str, Callable[[Any], str]]
+from mild.cli.console import emit, fixed, note, percent, print_table, say
 
 Table = Annotated[
-    str,
-    typer.Argument(help="Table of outcomes: .parquet, .csv, .jsonl or .ndjson.", metavar="FILE"),
+    str, Argument(help="Table of outcomes: .parquet, .csv, .jsonl or .ndjson.", metavar="FILE")
 ]
 
 
-def build_data(**settings: Any) -> typer.Typer:
-    """The group of commands, with the settings of the application."""
-    group = typer.Typer(name="data", **settings)
-    group.callback()(_data)
-    for command in (describe, convert):
-        group.command(command.__name__, cls=o.PanelCommand)(reported(command))
-    return group
-
-
-def _data() -> None:
+def data() -> None:
     """Describe and convert tables of outcomes: queries, experts, which expert was right, prices.
 
     \b
@@ -50,11 +36,7 @@ def _data() -> None:
 
 @o.takes_options
 def describe(
-    *,
-    file: Table,
-    cost: o.CostOptions,
-    as_json: o.AsJson = False,
-    reading: o.TableOptions,
+    *, file: Table, cost: o.CostOptions, as_json: o.AsJson = False, reading: o.TableOptions
 ) -> None:
     """Describe a table of outcomes, and what routing could gain.
 
@@ -69,27 +51,16 @@ def describe(
       mild data describe log.csv --price-weight 50 --latency-weight 0.01
       mild data describe log.csv --query task --scores "acc_*" --prices "usd_*"
     """
-    from mild.data import (
-        cost_words,
-        describe_outcomes,
-        expert_betas,
-        outcome_costs,
-        read_outcomes,
-    )
+    from mild.data import describe_outcomes, expert_betas, read_outcomes
 
-    table = read_outcomes(file, **reading.arguments())
-    betas = cost.betas()
-    weights = {"price_weight": cost.price_weight, "latency_weight": cost.latency_weight}
-    costs = outcome_costs(table, beta=betas, **weights)
+    table = read_outcomes(file, **asdict(reading))
+    terms = cost.terms()
+    betas = dict(zip(table.expert_names, expert_betas(table, terms.beta), strict=True))
     report = {
         "file": file,
         "fingerprint": table.fingerprint(),
-        "cost": {
-            "words": cost_words(table, beta=betas, **weights),
-            "beta": dict(zip(table.expert_names, expert_betas(table, betas), strict=True)),
-            **weights,
-        },
-        **describe_outcomes(table, costs),
+        "cost": {**terms.as_dict(), "words": terms.words(table), "beta": betas},
+        **describe_outcomes(table, terms.costs(table)),
     }
     emit(report, as_json, lambda: _show(report))
 
@@ -98,9 +69,7 @@ def describe(
 def convert(
     *,
     file: Table,
-    out: Annotated[
-        str, typer.Argument(metavar="OUT", help="File to write: .parquet, .csv or .jsonl.")
-    ],
+    out: Annotated[str, Argument(metavar="OUT", help="File to write: .parquet, .csv or .jsonl.")],
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
     reading: o.TableOptions,
@@ -119,7 +88,7 @@ def convert(
     from mild.data import check_output, read_outcomes, write_outcomes
 
     check_output(out, overwrite)
-    table = read_outcomes(file, **reading.arguments())
+    table = read_outcomes(file, **asdict(reading))
     written = write_outcomes(table, out, overwrite)
     report = {
         "file": file,
@@ -150,56 +119,47 @@ def _show(report: Mapping[str, Any]) -> None:
     say(f"cost = {report['cost']['words']}")
     experts = report["experts"]
     quality = "mean score" if report["soft_scores"] else "accuracy"
-    columns: list[Column] = [
-        (quality, "accuracy", lambda value: number(value, 3)),
-        ("mean cost", "mean_cost", number),
-        ("oracle's share", "oracle_share", percent),
-        ("only right", "only_right", percent),
-    ]
+    columns = {"expert": [expert["name"] for expert in experts]}
     if any(expert["asked"] < report["rows"] for expert in experts):
-        columns.insert(0, ("asked", "asked", lambda value: f"{value:,}"))
-    _print_experts(counted(len(experts), "expert"), experts, columns)
+        columns["asked"] = [f"{expert['asked']:,}" for expert in experts]
+    columns |= {
+        quality: [fixed(expert["accuracy"], 3) for expert in experts],
+        "mean cost": [fixed(expert["mean_cost"]) for expert in experts],
+        "oracle's share": [percent(expert["oracle_share"]) for expert in experts],
+        "only right": [percent(expert["only_right"]) for expert in experts],
+    }
+    print_table(counted(len(experts), "expert"), columns)
     # A table of its own, so that both fit on a narrow terminal.
-    priced: list[Column] = [
-        ("$ per 1,000 queries", "mean_price", lambda v: "–" if v is None else amount(1000 * v)),
-        ("seconds", "mean_latency", lambda value: number(value, 2)),
-        ("cheapest that is right", "cheapest_and_right", percent),
-    ]
-    known = [entry for entry in priced if any(expert[entry[1]] is not None for expert in experts)]
-    if known:
-        _print_experts("what asking costs", experts, known)
+    cells: dict[str, tuple[str, Callable[[Any], str]]] = {
+        "$ per 1,000 queries": ("mean_price", lambda v: "–" if v is None else amount(1000 * v)),
+        "seconds": ("mean_latency", lambda value: fixed(value, 2)),
+        "cheapest that is right": ("cheapest_and_right", percent),
+    }
+    priced = {
+        header: [cell(expert[key]) for expert in experts]
+        for header, (key, cell) in cells.items()
+        if any(expert[key] is not None for expert in experts)
+    }
+    if priced:
+        print_table("what asking costs", {"expert": columns["expert"], **priced})
     constant, oracle = report["best_constant"], report["oracle"]
-    print_table(
-        "what routing could gain",
-        ["", "mean cost", quality],
-        [
-            [name, number(row["cost"]), number(row["accuracy"], 3)]
-            for name, row in ((f"always {constant['expert']}", constant), ("oracle", oracle))
-        ]
-        + [["difference", number(report["headroom"]), ""]],
-    )
-    for sentence in (*_summary(report), *(entry["sentence"] for entry in report["findings"])):
-        say(f"- {sentence}")
-
-
-def _print_experts(
-    title: str, experts: Sequence[Mapping[str, Any]], columns: Sequence[Column]
-) -> None:
-    print_table(
-        title,
-        ["expert", *(header for header, _, _ in columns)],
-        [[expert["name"], *(cell(expert[key]) for _, key, cell in columns)] for expert in experts],
-    )
-
-
-def _summary(report: Mapping[str, Any]) -> list[str]:
+    gains = {
+        "": [f"always {constant['expert']}", "oracle", "difference"],
+        "mean cost": [fixed(v) for v in (constant["cost"], oracle["cost"], report["headroom"])],
+        quality: [fixed(constant["accuracy"], 3), fixed(oracle["accuracy"], 3), ""],
+    }
+    print_table("what routing could gain", gains)
     soft = " (a score of 0.5 or more)" if report["soft_scores"] else ""
     shares = report["imbalance"]
-    return [
-        f"All experts that were asked are right on {percent(report['all_right'])} of the queries{soft}, "
+    say(
+        f"- All experts that were asked are right on {percent(report['all_right'])} of the queries{soft}, "
         f"none on {percent(report['all_wrong'])}; on the other {percent(report['some_right'])} the "
-        f"choice of the expert matters.",
-        f"The oracle sends {percent(shares['largest'])} to one expert and "
+        f"choice of the expert matters."
+    )
+    say(
+        f"- The oracle sends {percent(shares['largest'])} to one expert and "
         f"{percent(shares['smallest'])} to the rarest (evenness {shares['entropy']:.2f}, where 1 is "
-        f"even; ties go to the expert that comes first).",
-    ]
+        f"even; ties go to the expert that comes first)."
+    )
+    for finding in report["findings"]:
+        say(f"- {finding['sentence']}")

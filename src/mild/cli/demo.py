@@ -3,50 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, note, progress_bar
-
-if TYPE_CHECKING:
-    from mild.evaluation.demo.results import Draw
-    from mild.evaluation.demo.run import DemoSettings
-
-__all__ = ["demo"]
+from mild.cli.console import emit, note, progress_bar, say
 
 
 def demo(
     seeds: Annotated[
-        int | None, typer.Option(help="Number of random splits. Default: 5, quick: 2.")
+        int | None, Option(help="Number of random splits. Default: 5, quick: 2.")
     ] = None,
     setup: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="I, II, III or severe; may be repeated. Default: all, quick: I and severe.",
-        ),
+        Option(metavar="NAME", help="I, II, III or severe; may be repeated. Default: all."),
     ] = None,
     experts: Annotated[
         list[str] | None,
-        typer.Option(metavar="KIND", help="synthetic or real; may be repeated. Default: both."),
+        Option(metavar="KIND", help="synthetic or real; may be repeated. Default: both."),
     ] = None,
     cost: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TYPE", help="error or error+coverage; may be repeated. Default: both."
-        ),
+        Option(metavar="TYPE", help="error or error+coverage; may be repeated. Default: both."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Smaller grids; takes seconds.")] = False,
+    quick: Annotated[bool, Option("--quick", help="Smaller grids; takes seconds.")] = False,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", help="Worker processes. Default: one per core.")
+        int | None, Option("--jobs", "-j", help="Worker processes. Default: one per core.")
     ] = None,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for JSON, CSV and figures.")
-    ] = Path("demo-results"),
+    out: Annotated[Path, Option("--out", "-o", help="Folder for JSON, CSV and figures.")] = Path(
+        "demo-results"
+    ),
     as_json: o.AsJson = False,
-    no_figure: Annotated[bool, typer.Option("--no-figure", help="Draw no figures.")] = False,
+    no_figure: Annotated[bool, Option("--no-figure", help="Draw no figures.")] = False,
 ) -> None:
     """Compare routers on the paper's expert setups, on scikit-learn's digits.
 
@@ -65,54 +54,38 @@ def demo(
       mild demo --quick
       mild demo --setup III --experts real --seeds 10 --out setup-three
     """
-    from mild.evaluation.demo.results import check_folder, document, write_results
-    from mild.evaluation.demo.run import run_demo
+    from joblib import cpu_count
 
-    settings = _settings(seeds, setup, experts, cost, quick, jobs)
+    from mild.evaluation.demo.run import DemoSettings, run_demo
+    from mild.evaluation.demo.tables import check_folder, render, write_results
+
+    base = DemoSettings.quick() if quick else DemoSettings()
+    settings = base.changed(
+        setups=setup, experts=experts, costs=cost, seeds=seeds, jobs=jobs or cpu_count()
+    )
     check_folder(out)
     figures = {} if no_figure else _figures()
     with progress_bar("demo") as progress:
         results = run_demo(settings, progress)
     written = write_results(results, out, figures)
-    for sentence, cells in results.warned.items():
+    for sentence, cells in results.document["warnings"].items():
         note(f"in {cells} cell(s): {sentence}", "warning")
 
     def show() -> None:
         from rich.console import Console
 
-        from mild.evaluation.demo.table import render
-
         console = Console()
         for part in render(results, console.width):
             console.print(part)
         names = ", ".join(path.name for path in written)
-        typer.echo(
-            f"\nSaved in {out}: {names}. {results.seconds:.0f} s with {settings.jobs} job(s)."
+        say(
+            f"\nSaved in {out}: {names}. {results.document['seconds']:.0f} s with {settings.jobs} job(s)."
         )
 
-    emit(document(results), as_json, show)
+    emit(results.document, as_json, show)
 
 
-def _settings(
-    seeds: int | None,
-    setup: list[str] | None,
-    experts: list[str] | None,
-    cost: list[str] | None,
-    quick: bool,
-    jobs: int | None,
-) -> DemoSettings:
-    """Settings from the options."""
-    from joblib import cpu_count
-
-    from mild.evaluation.demo.run import DemoSettings
-
-    base = DemoSettings.quick() if quick else DemoSettings()
-    return base.changed(
-        setups=setup, experts=experts, costs=cost, seeds=seeds, jobs=jobs or cpu_count()
-    )
-
-
-def _figures() -> dict[str, Draw]:
+def _figures() -> dict[str, Any]:
     """Figures to draw; none, with a warning, if matplotlib is missing."""
     from mild.errors import MissingExtraError
     from mild.evaluation.demo.figures import check_matplotlib, draw_overview, draw_pictures

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, note, number, print_table, say
-from mild.cli.outcomes import OutcomeSource
-from mild.errors import OptionError
+from mild.cli.console import emit, fixed, note, print_facts, print_table, say
+from mild.cli.outcomes import OutcomeSource, cost_facts, router_matrices
 
 if TYPE_CHECKING:
     from mild.artifact import LoadedRouter
     from mild.core.arrays import FloatArray, IntArray
     from mild.data import OutcomeTable
     from mild.evaluation.tasks import Task
-
-__all__ = ["evaluate", "judge", "print_judgement", "read_task"]
 
 
 @o.takes_options
@@ -31,7 +27,7 @@ def evaluate(
     cost: o.CostOptions,
     group: o.Group = None,
     save: Annotated[
-        bool, typer.Option("--save", help="Write evaluation.json into DIR, for mild report.")
+        bool, Option("--save", help="Write evaluation.json into DIR, for mild report.")
     ] = False,
     seed: o.Seed = 0,
     as_json: o.AsJson = False,
@@ -50,132 +46,126 @@ def evaluate(
       mild evaluate new.parquet --router router --group subject --save
     """
     from mild.artifact import load
+    from mild.evaluation.report import EVALUATION_FILE, write_document
+    from mild.evaluation.tasks import evaluate_choices
 
-    saved = load(router)
     source = OutcomeSource(data, reading, cost, group=group)
-    if saved.text is None:
-        source.refuse("this router was fitted on features and costs")
-        report = _on_matrices(saved, data, columns, confidence, seed)
+    saved, task, costs, X = read_known(load(router), source, columns)
+    chosen = saved.predict(X)
+    if task is None:
+        report = evaluate_matrix(costs, chosen, saved.expert_names, confidence, seed)
     else:
-        report = _on_outcomes(saved, source, confidence, seed, router if save else None)
-    emit({"router": str(router), "data": data, **report}, as_json, lambda: _show(report))
-
-
-def _on_outcomes(
-    saved: LoadedRouter,
-    source: OutcomeSource,
-    confidence: float,
-    seed: int,
-    folder: Path | None,
-) -> dict[str, Any]:
-    from mild.evaluation.report import build_document, write_document
-    from mild.evaluation.report.writing import EVALUATION_FILE
-    from mild.evaluation.tasks import contents, evaluate_choices
-
-    saved, task = read_task(saved, source)
-    X = saved.features(contents(task, saved.text))
-    evaluation = evaluate_choices(task, saved.predict(X), confidence, seed)
-    cost = {"words": task.words, **task.terms.as_dict()}
-    report = {
-        "rows": task.table.rows,
-        "experts": task.table.expert_names,
-        "cost": cost,
-        **evaluation.as_dict(),
-        **_overlap_with_training(saved, task.table),
-    }
-    if folder is not None:
-        document = build_document(
-            saved,
-            task.table,
-            task.costs,
-            X,
-            bundle=task.bundle,
-            group=task.group,
-            cost=cost,
+        report = {
+            "rows": task.table.rows,
+            "experts": task.table.expert_names,
+            "cost": cost_facts(task),
+            **evaluate_choices(task, chosen, confidence, seed).as_dict(),
+        }
+    report |= _overlap_with_training(saved, task, costs, X)
+    if save:
+        document = known_document(
+            saved, task, costs, X, title=title_of(router), confidence=confidence, seed=seed,
             split="a table of its own",
-            title=f"Router report: {folder.resolve().name}",
-            confidence=confidence,
-            seed=seed,
-        )
-        report["saved"] = str(write_document(document, folder / EVALUATION_FILE))
-    return report
+        )  # fmt: skip
+        report["saved"] = str(write_document(document, router / EVALUATION_FILE))
+
+    def show() -> None:
+        if task is not None:
+            say(f"cost = {task.words}")
+        rows = report["summary"]["n_known"]
+        print_evaluation(report, f"on {rows:,} row{'' if rows == 1 else 's'}")
+        say(report["verdict"]["sentence"])
+        if save:
+            say(f"Written to {report['saved']}.")
+
+    emit({"router": str(router), "data": data, **report}, as_json, show)
 
 
-def _on_matrices(
-    saved: LoadedRouter,
-    data: str | None,
-    columns: o.MatrixOptions,
-    confidence: float,
-    seed: int,
-) -> dict[str, Any]:
-    from mild.artifact import fingerprint
-    from mild.data import read_matrices
-
-    if data is None:
-        raise OptionError("name a table: this router was fitted on columns of numbers.")
-    features = saved.feature_names if columns.features is None else columns.features
-    table = read_matrices(data, features, columns.costs)
-    known = table.costs_of(saved.expert_names)
-    report = judge(known, saved.predict(table.X), saved.expert_names, confidence, seed)
-    trained_on = saved.metadata["data"]
-    report["same_data_as_fit"] = (
-        trained_on is not None and fingerprint(table.X, known) == trained_on["fingerprint"]
-    )
-    if report["same_data_as_fit"]:
-        note("the router was fitted on this very data: the figures are optimistic.", "warning")
-    return report
-
-
-def read_task(
+def read_known(
     router: LoadedRouter,
     source: OutcomeSource,
+    columns: o.MatrixOptions,
     rows: Callable[[OutcomeTable], Any] | None = None,
-) -> tuple[LoadedRouter, Task]:
-    """The task to judge a router by, and the router as it decides under the costs asked for.
+) -> tuple[LoadedRouter, Task | None, FloatArray, Any]:
+    """Known outcomes to judge a router by: router, task (None for numbers), costs, features.
 
     Costs are counted as in the fit, unless options say otherwise; a priced router then decides by the new
     prices. ``rows`` selects some of the table's rows.
     """
     from mild.artifact.prices import is_priced, new_prices
-    from mild.evaluation.tasks import make_task, terms_of
+    from mild.evaluation.tasks import contents, make_task, terms_of
 
+    if router.text is None:
+        source.refuse("this router was fitted on features and costs")
+        matrices = router_matrices(router, source.file, columns)
+        return router, None, matrices.costs_of(router.expert_names), matrices.X
     fitted, asked = terms_of(router), source.cost.terms()
     table = source.read(router.expert_names)
     if rows is not None:
         table = table.take(rows(table))
     task = make_task(table, asked if asked.stated or fitted is None else fitted, source.group)
     if asked.stated and is_priced(router):
-        return new_prices(router, asked.beta, asked.price_weight).on(router), task
-    if asked.stated and fitted is not None and task.terms != fitted:
+        router = new_prices(router, asked.beta, asked.price_weight).on(router)
+    elif asked.stated and fitted is not None and task.terms != fitted:
         words = router.metadata["notes"]["cost"]["words"]
         note(f"the router was fitted under another cost: {words}.")
-    return router, task
+    return router, task, task.costs, router.features(contents(task, router.text))
 
 
-def _overlap_with_training(router: LoadedRouter, table: OutcomeTable) -> dict[str, Any]:
-    """Whether the router was fitted on the table or on some of its queries; print a warning if so."""
+def known_document(
+    router: LoadedRouter,
+    task: Task | None,
+    costs: FloatArray,
+    X: Any,
+    *,
+    split: str | None,
+    **more: Any,
+) -> dict[str, Any]:
+    """The content of a report on known outcomes."""
+    from mild.evaluation.report import build_document
+
+    if task is None:
+        return build_document(router, None, costs, X, **more)
+    more |= {"bundle": task.bundle, "group": task.group, "cost": cost_facts(task), "split": split}
+    return build_document(router, task.table, costs, X, **more)
+
+
+def title_of(folder: Any) -> str:
+    """Title of the report on a router."""
+    return f"Router report: {folder.resolve().name}"
+
+
+def _overlap_with_training(
+    router: LoadedRouter, task: Task | None, costs: FloatArray, X: Any
+) -> dict[str, Any]:
+    """Whether the router was fitted on the data or on some of its queries; print a warning if so."""
+    from mild.artifact import fingerprint
     from mild.evaluation.tasks import TrainingQueryIndex
 
-    notes = router.metadata.get("notes") or {}
-    trained = notes.get("table") or {}
-    same = trained.get("fingerprint") == table.fingerprint()
-    found: dict[str, Any] = {"same_data_as_fit": same, "seen_in_fit": None}
-    seen = TrainingQueryIndex.by(router)
-    if seen is not None:
-        overlap = seen.overlap(table)
-        found["seen_in_fit"] = {"queries": overlap.seen, "checked": overlap.checked}
-        if overlap.seen and not same:
-            note(
-                f"{overlap.seen:,} of {overlap.checked:,} queries were in the training data, too: the "
-                f"figures are optimistic.",
-                "warning",
-            )
-    if same:
-        note("the router was fitted on this very table: the figures are optimistic.", "warning")
+    found: dict[str, Any]
+    if task is None:
+        what, trained = "data", router.metadata["data"] or {}
+        found = {"same_data_as_fit": fingerprint(X, costs) == trained.get("fingerprint")}
+    else:
+        what, trained = "table", (router.metadata.get("notes") or {}).get("table") or {}
+        same = trained.get("fingerprint") == task.table.fingerprint()
+        found = {"same_data_as_fit": same, "seen_in_fit": None}
+        index = TrainingQueryIndex.by(router)
+        if index is not None:
+            overlap = index.overlap(task.table)
+            found["seen_in_fit"] = {"queries": overlap.seen, "checked": overlap.checked}
+            if overlap.seen and not same:
+                note(
+                    f"{overlap.seen:,} of {overlap.checked:,} queries were in the training data, too: the "
+                    f"figures are optimistic.",
+                    "warning",
+                )
+    if found["same_data_as_fit"]:
+        note(f"the router was fitted on this very {what}: the figures are optimistic.", "warning")
     return found
 
 
-def judge(
+def evaluate_matrix(
     costs: FloatArray,
     chosen: IntArray,
     expert_names: Sequence[str],
@@ -186,70 +176,50 @@ def judge(
     from mild.metrics import common_rows, constant_losses, state_choices, summary
 
     result = summary(costs, chosen, missing="skip")
-    common = common_rows(costs, chosen)
-    constant = expert_names[result.constant_expert]
-    kept = costs[common.rows]
-    statement = state_choices(
-        kept,
-        chosen[common.rows],
-        result.constant_expert,
-        expert_names,
-        confidence=confidence,
-        seed=seed,
-    )
+    common, best = common_rows(costs, chosen), result.constant_expert
+    kept, asked = costs[common.rows], chosen[common.rows]
+    statement = state_choices(kept, asked, best, expert_names, confidence=confidence, seed=seed)
+    verdict = {"constant": expert_names[best], "confidence": confidence}
     return {
         "rows": result.n_samples,
         "experts": list(expert_names),
         "summary": result.as_dict(),
         "constant_losses": constant_losses(kept).tolist(),
         "left_out": common.sentence,
-        "verdict": {**statement.as_dict(), "constant": constant, "confidence": confidence},
+        "verdict": {**statement.as_dict(), **verdict},
     }
 
 
-def print_judgement(report: Mapping[str, Any], title: str) -> None:
-    """Print the tables of a report of ``judge``."""
+def print_evaluation(report: Mapping[str, Any], title: str) -> None:
+    """Print the tables of an evaluation."""
     from mild.metrics.money import amount
 
     figures = report["summary"]
     if report["left_out"] is not None:
         note(report["left_out"])
     constant = f"always {report['experts'][figures['constant_expert']]}"
-    rows = [
-        ["router", number(figures["loss"])],
-        [constant, number(figures["constant_loss"])],
-        ["oracle", number(figures["oracle_loss"])],
-        ["same shares, assigned at random", number(figures["shuffled_control"])],
-        ["possible gain: constant minus oracle", number(figures["headroom"])],
-        ["share of the possible gain", number(figures["headroom_captured"], 3)],
-    ]
+    facts = {
+        "router": fixed(figures["loss"]),
+        constant: fixed(figures["constant_loss"]),
+        "oracle": fixed(figures["oracle_loss"]),
+        "same shares, assigned at random": fixed(figures["shuffled_control"]),
+        "possible gain: constant minus oracle": fixed(figures["headroom"]),
+        "share of the possible gain": fixed(figures["headroom_captured"], 3),
+    }
     if "minority_recall" in report:
-        rows.append(["recall of the rarer experts", number(report["minority_recall"], 3)])
-    print_table(title, ["mean cost", ""], rows)
+        facts["recall of the rarer experts"] = fixed(report["minority_recall"], 3)
+    print_facts(title, "mean cost", facts)
     columns = {
-        "router's share": [number(value, 3) for value in figures["shares"]],
-        "oracle's share": [number(value, 3) for value in figures["oracle_shares"]],
-        "recall": [number(value, 3) for value in figures["recall"]],
-        "mean cost": [number(value) for value in report["constant_losses"]],
+        "expert": report["experts"],
+        "router's share": [fixed(value, 3) for value in figures["shares"]],
+        "oracle's share": [fixed(value, 3) for value in figures["oracle_shares"]],
+        "recall": [fixed(value, 3) for value in figures["recall"]],
+        "mean cost": [fixed(value) for value in report["constant_losses"]],
     }
     dollars = report.get("dollars_per_1000")
     if dollars is not None:
         columns["$ per 1,000"] = [amount(value) for value in dollars["experts"]]
-    print_table(
-        "experts",
-        ["expert", *columns],
-        list(zip(report["experts"], *columns.values(), strict=True)),
-    )
+    print_table("experts", columns)
     if dollars is not None and dollars["router"] is not None:
-        paid = [["router", amount(dollars["router"])], [constant, amount(dollars["constant"])]]
-        print_table("dollars", ["$ per 1,000 queries", ""], paid)
-
-
-def _show(report: dict[str, Any]) -> None:
-    if "cost" in report:
-        say(f"cost = {report['cost']['words']}")
-    rows = report["summary"]["n_known"]
-    print_judgement(report, f"on {rows:,} row{'' if rows == 1 else 's'}")
-    say(report["verdict"]["sentence"])
-    if "saved" in report:
-        say(f"Written to {report['saved']}.")
+        paid = {"router": amount(dollars["router"]), constant: amount(dollars["constant"])}
+        print_facts("dollars", "$ per 1,000 queries", paid)

@@ -6,24 +6,20 @@ import json
 import sys
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, number, print_table, say
+from mild.cli.console import emit, fixed, print_table, say
 from mild.errors import OptionError
-
-__all__ = ["explain"]
 
 
 @o.takes_options
 def explain(
     *,
     folder: o.RouterArgument,
-    query: Annotated[
-        str, typer.Argument(help="The query; - reads it from stdin.", metavar="QUERY")
-    ],
+    query: Annotated[str, Argument(help="The query; - reads it from stdin.", metavar="QUERY")],
     prices: o.PriceOptions,
-    most: Annotated[int, typer.Option(min=0, help="Pieces of evidence to show.")] = 12,
+    most: Annotated[int, Option(min=0, help="Pieces of evidence to show.")] = 12,
     as_json: o.AsJson = False,
 ) -> None:
     """Show which expert gets a query, how close the decision was, and why.
@@ -63,48 +59,35 @@ def _vector(text: str) -> Any:
 
 def _show(found: dict[str, Any]) -> None:
     expert, other, shares = found["expert"], found["runner_up"], found["probabilities"]
-    columns = {
-        "probability": shares,
-        "expected cost": found["expected_costs"],
-        **(
-            {}
-            if found["by"] in ("probability", "expected cost")
-            else {found["by"]: found["values"]}
-        ),
-        "margin": found["margins"],
-    }
-    columns = {name: values for name, values in columns.items() if values is not None}
     if other is None:
-        reason = ": it is the only expert."
+        reason = "it is the only expert"
     elif found["by"] == "confidence":
-        reason = ": a cascade asks in a fixed order and stops at the first expert it trusts enough."
+        reason = "a cascade asks in a fixed order and stops at the first expert it trusts enough"
     elif found["by"] == "expected cost":
-        reason = f": its expected cost is {found['lead']:.4f} below that of {other}, the runner-up."
+        reason = f"its expected cost is {found['lead']:.4f} below that of {other}, the runner-up"
     else:
-        reason = (
-            f": probability {shares[expert]:.3f} against {shares[other]:.3f} for {other}, the "
-            f"runner-up."
-        )
-    say(f"{expert} is asked{reason}")
-    print_table(
-        "experts",
-        ["expert", *columns],
-        [
-            [name + " *" * (name == expert), *(number(values[name]) for values in columns.values())]
-            for name in sorted(shares, key=lambda name: -shares[name])
-        ],
-    )
+        reason = f"probability {shares[expert]:.3f} against {shares[other]:.3f} for {other}, the runner-up"
+    say(f"{expert} is asked: {reason}.")
+    figures = {"probability": shares, "expected cost": found["expected_costs"]}
+    figures = {found["by"]: found["values"]} | figures | {"margin": found["margins"]}
+    names = sorted(shares, key=lambda name: -shares[name])
+    columns = {"expert": [name + " *" * (name == expert) for name in names]}
+    for header, values in figures.items():
+        if values is not None:
+            columns[header] = [fixed(values[name]) for name in names]
+    print_table("experts", columns)
     if not found["evidence"]:
         say("There is no evidence to show: the choice does not depend on single words.")
         return
-    entries = [(entry["part"], entry["effect"]) for entry in found["evidence"]]
+    parts = [entry["part"] for entry in found["evidence"]]
+    effects = [entry["effect"] for entry in found["evidence"]]
     title = f"decrease of the lead over {other} without it, in {found['unit']}"
     if found["method"] == "terms":
         title = f"contribution to the lead over {other}, in {found['unit']}"
-        entries.append(("all others", found["others"]))
-    print_table(
-        title,
-        ["part of the query", "supports", "effect"],
-        [[part, expert if effect > 0 else other, f"{effect:+.4f}"] for part, effect in entries],
-        left=("supports",),
-    )
+        parts, effects = [*parts, "all others"], [*effects, found["others"]]
+    columns = {
+        "part of the query": parts,
+        "supports": [expert if effect > 0 else other for effect in effects],
+        "effect": [f"{effect:+.4f}" for effect in effects],
+    }
+    print_table(title, columns, left=("supports",))

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-import typer
+from typer import Option
 
 from mild.cli import options as o
 from mild.cli.console import emit, note, print_table, progress_bar, say
-from mild.cli.evaluate import judge, print_judgement
-from mild.cli.outcomes import OutcomeSource, matrix_notes
-from mild.cli.routers import build_router, standardized
-from mild.cli.show import margins_of
-from mild.cli.torchrun import leave_writing_to_first, one_voice, training_together
-from mild.errors import OptionError
+from mild.cli.evaluate import evaluate_matrix, print_evaluation
+from mild.cli.outcomes import OutcomeSource, cost_facts, note_matrices
+from mild.cli.torchrun import first_process_only, leave_writing_to_first, training_together
+from mild.errors import OptionError, check_option
 
 if TYPE_CHECKING:
     from mild.data import Matrices
     from mild.evaluation.tasks import Task
 
-__all__ = ["fit"]
+ROUTERS = {
+    "linear": "LinearRouter",
+    "regression": "CostRegressionRouter",
+    "knn": "KNNRouter",
+    "priced": "PricedRouter",
+    "constant": "ConstantRouter",
+    "cascade": "CascadeRouter",
+    "neural": "NeuralRouter",
+    "transformer": "TransformerRouter",
+}
 
 
 @dataclass(frozen=True)
@@ -30,39 +40,32 @@ class RouterOptions(o.LossOptions):
 
     margins: Annotated[
         str | None,
-        typer.Option(help="theory, uniform, or one number per expert: 1,2,0.5. Default: theory."),
+        Option(help="theory, uniform, or one number per expert: 1,2,0.5. Default: theory."),
     ] = None
-    alpha: Annotated[float | None, typer.Option(help="L2 strength. Default: the router's own.")] = (
+    alpha: Annotated[float | None, Option(help="L2 strength. Default: the router's own.")] = None
+    neighbors: Annotated[int | None, Option(help="Neighbours of a knn router. Default: 20.")] = None
+    hidden: Annotated[
+        str | None, Option(help="Layer widths of a neural router: 64,32. Default: 64.")
+    ] = None
+    epochs: Annotated[int | None, Option(help="Maximal number of epochs of a neural router.")] = (
         None
     )
-    neighbors: Annotated[
-        int | None, typer.Option(help="Neighbours of a knn router. Default: 20.")
-    ] = None
-    hidden: Annotated[
-        str | None, typer.Option(help="Layer widths of a neural router: 64,32. Default: 64.")
-    ] = None
-    epochs: Annotated[
-        int | None, typer.Option(help="Maximal number of epochs of a neural router.")
-    ] = None
     batch_size: Annotated[
-        int | None,
-        typer.Option(help="Rows per step of a neural router, over all processes together."),
+        int | None, Option(help="Rows per step of a neural router, over all processes together.")
     ] = None
     checkpoint: Annotated[
         str | None,
-        typer.Option(
-            metavar="PATH", help="Checkpoint file from which a neural router resumes training."
-        ),
+        Option(metavar="PATH", help="Checkpoint file from which a neural router resumes training."),
     ] = None
 
     def arguments(self) -> dict[str, Any]:
         """Parameters of a router; None where the router's default applies."""
-        words = super().arguments()
+        arguments = super().arguments()
         widths = o.number_list("hidden", self.hidden, "layer widths such as 64,32") or []
-        words["hidden"] = [int(w) if w.is_integer() else w for w in widths] or None
-        words["margins"] = o.margins_value(self.margins)
-        words["n_neighbors"] = words.pop("neighbors")
-        return words
+        arguments["hidden"] = [int(w) if w.is_integer() else w for w in widths] or None
+        arguments["margins"] = o.margins_value(self.margins)
+        arguments["n_neighbors"] = arguments.pop("neighbors")
+        return arguments
 
 
 @dataclass(frozen=True)
@@ -72,28 +75,18 @@ class ShardOptions(o.EngineOptions):
     panel: ClassVar[str] = "Fitting on shards"
 
     stream: Annotated[
-        bool,
-        typer.Option("--stream", help="Read a single file in pieces, as folders and patterns are."),
+        bool, Option("--stream", help="Read a single file in pieces, as folders and patterns are.")
     ] = False
     jobs: Annotated[
-        int | None,
-        typer.Option(min=1, help="Threads, or Ray workers. Default: one per core."),
+        int | None, Option(min=1, help="Threads, or Ray workers. Default: one per core.")
     ] = None
     scratch: Annotated[
         str | None,
-        typer.Option(
-            metavar="PATH", help="Folder for intermediate results. Default: next to --out."
-        ),
+        Option(metavar="PATH", help="Folder for intermediate results. Default: next to --out."),
     ] = None
 
     def apply_to(self, data: str | None) -> bool:
-        """Whether rows are read in passes: asked for, on Ray, or not a plain file.
-
-        Examples
-        --------
-        >>> ShardOptions().apply_to("log.parquet"), ShardOptions().apply_to("logs/*.parquet")
-        (False, True)
-        """
+        """Whether rows are read in passes: asked for, on Ray, or not a plain file."""
         if data is None:
             return False
         if self.stream or self.engine == "ray" or "://" in data:
@@ -102,26 +95,14 @@ class ShardOptions(o.EngineOptions):
         return path.is_dir() or (any(mark in data for mark in "*?[") and not path.exists())
 
 
-@dataclass(frozen=True)
-class Target:
-    """Where the router goes, and the seed of the intervals of its training figures."""
-
-    out: str
-    overwrite: bool
-    seed: int
-
-
-@one_voice
+@first_process_only
 @o.takes_options
 def fit(
     *,
     out: o.Out,
     data: o.Source = None,
     router: Annotated[
-        str,
-        typer.Option(
-            help="linear, regression, knn, priced, constant, cascade, neural, transformer."
-        ),
+        str, Option(help="linear, regression, knn, priced, constant, cascade, neural, transformer.")
     ] = "linear",
     cost: o.CostOptions,
     text: o.TextOptions,
@@ -160,8 +141,10 @@ def fit(
       mild fit "logs/*.parquet" --out router --text vectors --engine ray --address 10.0.0.7:6379
       mild fit log.csv --out router --features "f_*" --margins 1,2,0.5 --alpha 0.01
     """
+    from mild.artifact import load
     from mild.artifact.writing import check_target
     from mild.data import read_matrices
+    from mild.evaluation.tasks import evaluate_choices
 
     shards.check()
     arguments = params.arguments()
@@ -169,7 +152,6 @@ def fit(
         # --model then names the transformer, not the text features.
         arguments["model"], text = text.model, o.TextOptions(text.text)
     source = OutcomeSource(data, reading, cost, text)
-    target = Target(out, overwrite, seed)
     streamed = shards.apply_to(data)
     if not streamed and (shards.jobs is not None or shards.scratch is not None):
         raise OptionError("--jobs and --scratch are for shards: name a folder, or add --stream.")
@@ -184,36 +166,116 @@ def fit(
             f"router {router!r} learns from {learns}: give it a table of outcomes.",
             parameter="router",
         )
-    table = None
-    if not outcomes:
-        # Before the processes join: a missing file is an error in each of them.
-        table = read_matrices(str(data), columns.features, columns.costs)
+    # Before the processes join: a missing file is an error in each of them.
+    table = None if outcomes else read_matrices(str(data), columns.features, columns.costs)
     with training_together(router):
         if streamed:
-            result = _fit_shards(unfitted, source, standardize, target, shards)
+            saved = _fit_shards(unfitted, source, standardize, shards, out, overwrite)
         elif table is None:
-            result = _fit_outcomes(unfitted, source, standardize, target)
+            saved = _fit_outcomes(unfitted, source, standardize, out, overwrite)
         else:
-            model = unfitted if standardize is False else standardized(unfitted)
-            result = _fit_matrices(model, table, target)
+            model = standardized(unfitted, standardize is not False).fit(table.X, table.costs)
+            leave_writing_to_first()
+            facts = {"features": table.feature_names, "left_out": table.left_out}
+            saved = Saved(save_matrices(model, table, out, overwrite), table.X, facts)
+    loaded = load(saved.folder)
+    chosen, names = loaded.predict(saved.features), loaded.expert_names
+    training: dict[str, Any] = {}
+    if saved.task is not None:
+        training = {"rows": saved.task.table.rows, "experts": saved.task.table.expert_names}
+        training |= evaluate_choices(saved.task, chosen, seed=seed).as_dict()
+    elif table is not None:
+        training = evaluate_matrix(table.costs_of(names), chosen, names, seed=seed)
+    # Training data cannot say whether routing pays.
+    training.pop("verdict", None)
+    result = {
+        "router": str(saved.folder),
+        "kind": loaded.metadata["kind"],
+        "estimator": loaded.metadata["estimator"],
+        "n_features": loaded.n_features,
+        "margins": loaded.margins,
+        **saved.facts,
+        "training": training,
+    }
     emit(result, as_json, lambda: _show(result))
 
 
-def _fit_outcomes(
-    unfitted: Any, source: OutcomeSource, standardize: bool | None, target: Target
-) -> dict[str, Any]:
-    from mild.evaluation.tasks import fit_task, fit_texts, make_step, make_task, save_task
-    from mild.evaluation.tasks.task import check_rows
-    from mild.routers.constant import ConstantRouter
-    from mild.routers.priced import PricedRouter
+@dataclass(frozen=True)
+class Saved:
+    """A router that was fitted and saved: its folder, the features of the training rows, its task."""
 
-    task = make_task(source.read(), source.cost.terms())
+    folder: Path
+    features: Any
+    facts: dict[str, Any]
+    task: Task | None = None
+
+
+def build_router(name: str, params: Mapping[str, Any], seed: int) -> Any:
+    """An unfitted router; parameters that are None keep the router's own defaults."""
+    check_option("router", name, ROUTERS)
+    module = "mild.routers.transformer" if name == "transformer" else "mild.routers"
+    router_class = getattr(importlib.import_module(module), ROUTERS[name])
+    known = inspect.signature(router_class).parameters
+    given = {key: value for key, value in params.items() if value is not None}
+    options = {key: f"--{key.removeprefix('n_').replace('_', '-')}" for key in params}
+    for key in given:
+        if key not in known:
+            takes = [options[other] for other in params if other in known]
+            raise OptionError(
+                f"{options[key]} is no option of a {name} router; it takes "
+                f"{', '.join(takes) or 'none of these'}.",
+                parameter=key,
+            )
+    if "random_state" in known:
+        given["random_state"] = seed
+    return router_class(**given)
+
+
+def standardized(router: Any, scale: bool = True) -> Any:
+    """The router behind a scaler if ``scale``; a constant router needs none."""
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    if not scale or type(router).__name__ == "ConstantRouter":
+        return router
+    return make_pipeline(StandardScaler(), router)
+
+
+def fit_constant(task: Task) -> Any:
+    """The constant of a task in which one expert costs least in every row; print why."""
+    from mild.evaluation.tasks import fit_task, make_step
+    from mild.routers import ConstantRouter
+
+    note(task.settled_words or "")
+    return fit_task(task, ConstantRouter(task.settled), make_step(task))
+
+
+def save_matrices(model: Any, table: Matrices, out: str, overwrite: bool) -> Path:
+    """Save a router that was fitted on a table of features and costs; print which columns it has."""
+    from mild.artifact import save
+
+    folder = save(
+        model,
+        out,
+        expert_names=table.expert_names,
+        feature_names=table.feature_names,
+        data=(table.X, table.costs),
+        overwrite=overwrite,
+    )
+    note_matrices(table)
+    return folder
+
+
+def _fit_outcomes(
+    unfitted: Any, source: OutcomeSource, standardize: bool | None, out: str, overwrite: bool
+) -> Saved:
+    from mild.evaluation.tasks import check_rows, fit_task, fit_texts, save_task
+
+    task = source.task()
     check_rows(task)
-    settled = task.settled_words
     # Under other prices, which a priced router accepts later, another expert may be best.
-    if settled is not None and not isinstance(unfitted, PricedRouter):
-        note(settled)
-        fitted = fit_task(task, ConstantRouter(task.settled), make_step(task))
+    if task.settled is not None and type(unfitted).__name__ != "PricedRouter":
+        fitted = fit_constant(task)
     elif hasattr(unfitted, "text_features"):
         if source.text.text is not None or standardize:
             raise OptionError(
@@ -225,64 +287,42 @@ def _fit_outcomes(
         with progress_bar("reading queries") as progress:
             step = source.step(task, progress)
             scaled = step.kind == "vectors" if standardize is None else standardize
-            fitted = fit_task(task, standardized(unfitted) if scaled else unfitted, step)
+            fitted = fit_task(task, standardized(unfitted, scaled), step)
     leave_writing_to_first()
-    folder = save_task(fitted, task, target.out, target.overwrite)
-    return _described(folder, task, fitted, target.seed)
-
-
-def _fit_matrices(unfitted: Any, table: Matrices, target: Target) -> dict[str, Any]:
-    from mild.artifact import load, save
-
-    unfitted.fit(table.X, table.costs)
-    leave_writing_to_first()
-    folder = save(
-        unfitted,
-        target.out,
-        expert_names=table.expert_names,
-        feature_names=table.feature_names,
-        data=(table.X, table.costs),
-        overwrite=target.overwrite,
-    )
-    saved = load(folder)
-    known = table.costs_of(saved.expert_names)
-    report = judge(known, saved.predict(table.X), saved.expert_names, seed=target.seed)
-    # Training data cannot say whether routing pays.
-    del report["verdict"]
-    matrix_notes(table)
-    return {
-        **_saved_facts(folder, saved),
-        "features": table.feature_names,
-        "left_out": table.left_out,
-        "training": report,
-    }
+    facts = {"text": fitted.step.kind, "cost": cost_facts(task)}
+    return Saved(save_task(fitted, task, out, overwrite), fitted.features, facts, task)
 
 
 def _fit_shards(
     unfitted: Any,
     source: OutcomeSource,
     standardize: bool | None,
-    target: Target,
     shards: ShardOptions,
-) -> dict[str, Any]:
+    out: str,
+    overwrite: bool,
+) -> Saved:
     from mild.artifact.writing import check_target
     from mild.data.outcomes import ReadOptions
     from mild.distributed.ray_connection import check_ray
     from mild.distributed.shards.dataset import open_dataset
-    from mild.distributed.shards.fitting import fit_shards, save_shards
-    from mild.distributed.shards.solving import check_router
-    from mild.distributed.shards.work_folder import described, work_folder
+    from mild.distributed.shards.fitting import (
+        check_router,
+        described,
+        fit_shards,
+        save_shards,
+        work_folder,
+    )
     from mild.distributed.shards.workers import local_workers, ray_workers
 
     check_router(unfitted)
     # Before anything is written.
     if shards.engine == "ray":
         check_ray(shards.address)
-    dataset = open_dataset(source.file or "", ReadOptions(**source.reading.arguments()))
+    dataset = open_dataset(source.file or "", ReadOptions(**vars(source.reading)))
     terms, text = source.cost.terms(), source.text
-    folder = check_target(target.out, target.overwrite)
-    facts = described(dataset, terms, unfitted, text.text, text.model, standardize)
-    with work_folder(folder, shards.scratch, facts) as work, progress_bar("fitting") as progress:
+    folder = check_target(out, overwrite)
+    settings = described(dataset, terms, unfitted, text.text, text.model, standardize)
+    with work_folder(folder, shards.scratch, settings) as work, progress_bar("fitting") as progress:
 
         def make_workers(held: Any) -> Any:
             if shards.engine == "ray":
@@ -304,7 +344,7 @@ def _fit_shards(
         except KeyboardInterrupt:
             note(f"intermediate results are in {work.path}: the same command resumes from them.")
             raise
-        folder = save_shards(fitted, target.out, target.overwrite)
+        folder = save_shards(fitted, out, overwrite)
     note(fitted.dataset.explanation(fitted.rows))
     left = [name for name in dataset.expert_names if name not in fitted.dataset.expert_names]
     if left:
@@ -316,41 +356,16 @@ def _fit_shards(
     if fitted.remembered:
         were = "was" if fitted.remembered == 1 else "were"
         note(f"{fitted.remembered} of {fitted.evaluations} evaluations {were} there already.")
-    return {
-        **_described(folder, fitted.task, fitted, target.seed),
+    facts = {
+        "text": fitted.step.kind,
+        "cost": cost_facts(fitted.task),
         "rows": fitted.rows,
         "shards": len(dataset.files),
         "engine": shards.engine,
         "evaluations": fitted.evaluations,
         "remembered": fitted.remembered,
     }
-
-
-def _saved_facts(folder: Path, saved: Any) -> dict[str, Any]:
-    return {
-        "router": str(folder),
-        "kind": saved.metadata["kind"],
-        "estimator": saved.metadata["estimator"],
-        "n_features": saved.n_features,
-        "margins": margins_of(saved.policy),
-    }
-
-
-def _described(folder: Path, task: Task, fitted: Any, seed: int) -> dict[str, Any]:
-    """A saved router, and its figures on the training data."""
-    from mild.artifact import load
-    from mild.evaluation.tasks import evaluate_choices
-
-    saved = load(folder)
-    report = evaluate_choices(task, saved.predict(fitted.features), seed=seed).as_dict()
-    # Training data cannot say whether routing pays.
-    del report["verdict"]
-    return {
-        **_saved_facts(folder, saved),
-        "text": fitted.step.kind,
-        "cost": {"words": task.words, **task.terms.as_dict()},
-        "training": {"rows": task.table.rows, "experts": task.table.expert_names, **report},
-    }
+    return Saved(folder, fitted.features, facts, fitted.task)
 
 
 def _show(result: dict[str, Any]) -> None:
@@ -360,8 +375,8 @@ def _show(result: dict[str, Any]) -> None:
     rows = training["summary"]["n_known"]
     where = f"{rows:,} of the {result['rows']:,}" if "rows" in result else f"the {rows:,}"
     one = result.get("rows", rows) == 1
-    print_judgement(training, f"on {where} training row{'' if one else 's'} (optimistic)")
+    print_evaluation(training, f"on {where} training row{'' if one else 's'} (optimistic)")
     if result["margins"] is not None:
-        pairs = zip(training["experts"], result["margins"], strict=True)
-        print_table("margins", ["expert", "margin"], [[n, f"{m:.4g}"] for n, m in pairs])
+        margins = [f"{margin:.4g}" for margin in result["margins"]]
+        print_table("margins", {"expert": training["experts"], "margin": margins})
     say(f"Saved to {result['router']}.")

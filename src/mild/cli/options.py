@@ -13,63 +13,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
 
-import typer
-import typer.core
+from typer import Argument, Option
 
 from mild.errors import OptionError, check_option
 
 if TYPE_CHECKING:
     from mild.evaluation.tasks import CostTerms
 
-__all__ = [
-    "AsJson",
-    "Confidence",
-    "CostOptions",
-    "EngineOptions",
-    "Group",
-    "Jobs",
-    "LossOptions",
-    "MatrixOptions",
-    "Out",
-    "Overwrite",
-    "PanelCommand",
-    "PriceOptions",
-    "ReadOptions",
-    "RouterArgument",
-    "RouterFolder",
-    "Seed",
-    "Source",
-    "Standardize",
-    "TableOptions",
-    "TextOptions",
-    "Time",
-    "margins_value",
-    "number_list",
-    "surrogate_value",
-    "takes_options",
-]
-
 # Text, not a path: as a path, "" would be the current folder.
 Source = Annotated[
     str | None,
-    typer.Argument(
+    Argument(
         metavar="TABLE",
         help="Table of outcomes: .parquet, .csv, .jsonl or .ndjson. Default: the one that comes with mild.",
         show_default=False,
     ),
 ]
-Out = Annotated[
-    str, typer.Option("--out", "-o", metavar="PATH", help="Folder to write the router to.")
-]
-RouterArgument = Annotated[Path, typer.Argument(help="Folder of a saved router.", metavar="DIR")]
-RouterFolder = Annotated[Path, typer.Option("--router", "-r", help="Folder of a saved router.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the random numbers.")]
-Confidence = Annotated[float, typer.Option(help="Confidence level of the intervals.")]
+Out = Annotated[str, Option("--out", "-o", metavar="PATH", help="Folder to write the router to.")]
+RouterArgument = Annotated[Path, Argument(help="Folder of a saved router.", metavar="DIR")]
+RouterFolder = Annotated[Path, Option("--router", "-r", help="Folder of a saved router.")]
+Overwrite = Annotated[bool, Option("--overwrite", help="Replace an existing output.")]
+AsJson = Annotated[bool, Option("--json", help="Print one JSON object and nothing else.")]
+Seed = Annotated[int, Option(min=0, max=2**32 - 1, help="Seed of the random numbers.")]
+Confidence = Annotated[float, Option(help="Confidence level of the intervals.")]
 Standardize = Annotated[
     bool | None,
-    typer.Option(
+    Option(
         help="Scale features to mean 0 and standard deviation 1. Default: numeric columns and vectors "
         "are scaled, text features are not.",
         show_default=False,
@@ -78,17 +47,30 @@ Standardize = Annotated[
 ]
 Group = Annotated[
     str | None,
-    typer.Option(
-        metavar="COLUMN", help="Keep rows with equal values in this column together, e.g. subject."
-    ),
+    Option(metavar="COLUMN", help="Keep rows with equal values in this column together."),
 ]
 Time = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="Column of times: fit on the past, test on what follows."),
+    Option(metavar="COLUMN", help="Column of times: fit on the past, test on what follows."),
+]
+Features = Annotated[
+    str | None,
+    Option(
+        help='Feature columns: names and patterns, "age,f_*". Default: those of the router; to fit one, '
+        "all other columns of numbers."
+    ),
+]
+Vectors = Annotated[
+    str | None,
+    Option(
+        metavar="COLUMN",
+        help="Column of vectors: lists of numbers, or float32 as fixed-size binary. Default: "
+        "embedding, embeddings, vector or vectors.",
+    ),
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--jobs",
         "--n-jobs",
         help="Parallel workers; -1 for all cores. Default: 1, and -1 for a large table of outcomes.",
@@ -97,78 +79,48 @@ Jobs = Annotated[
 ]
 
 
-class PanelCommand(typer.core.TyperCommand):
-    """A command whose help lists the options under the headings of their ``rich_help_panel``."""
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments first, then the options of each heading."""
-        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            argument = parameter.param_type_name == "argument"
-            panel = getattr(parameter, "rich_help_panel", None)
-            if record is not None:
-                title = "Arguments" if argument else panel or "Options"
-                sections.setdefault(title, []).append(record)
-        for title, records in sections.items():
-            if records:
-                with formatter.section(title):
-                    formatter.write_dl(records)
-
-
 def takes_options(command: Callable[..., None]) -> Callable[..., None]:
     """Replace every parameter whose type is a dataclass by one option per field.
 
-    A field is an option if its type is ``Annotated[..., typer.Option(...)]``; other fields keep their
-    default. The options of a dataclass stand under the heading ``panel``, if it has one.
+    A field is an option if its type is ``Annotated[..., Option(...)]``; other fields keep their default.
+    The options of a dataclass stand under the heading ``panel``, if it has one.
     """
-    own = inspect.signature(command, eval_str=True).parameters
-    groups: dict[str, Any] = {
-        name: parameter.annotation
-        for name, parameter in own.items()
-        if dataclasses.is_dataclass(parameter.annotation)
-    }
-    spread: dict[str, list[inspect.Parameter]] = {
-        name: _parameters(group) for name, group in groups.items()
-    }
-    parameters = [
-        entry.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for name, parameter in own.items()
-        for entry in spread.get(name, [parameter])
-    ]
+    groups: dict[str, Any] = {}
+    fields: dict[str, list[str]] = {}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        group = parameter.annotation
+        if not dataclasses.is_dataclass(group):
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        groups[name], fields[name] = group, []
+        hints = get_type_hints(group, include_extras=True)
+        for field in dataclasses.fields(group):
+            hint = hints[field.name]
+            if not hasattr(hint, "__metadata__"):
+                continue
+            option = copy.copy(hint.__metadata__[0])
+            option.rich_help_panel = option.rich_help_panel or getattr(group, "panel", None)
+            fields[name].append(field.name)
+            parameters.append(
+                inspect.Parameter(
+                    field.name,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    default=field.default,
+                    annotation=Annotated[hint.__origin__, option],
+                )
+            )
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
         for name, group in groups.items():
-            fields = {entry.name: values.pop(entry.name) for entry in spread[name]}
-            values[name] = group(**fields)
+            values[name] = group(**{field: values.pop(field) for field in fields[name]})
         command(**values)
 
     # Typer reads both.
     vars(run)["__signature__"] = inspect.Signature(parameters)
     run.__annotations__ = {entry.name: entry.annotation for entry in parameters}
     return run
-
-
-def _parameters(group: Any) -> list[inspect.Parameter]:
-    """One parameter per option of a dataclass."""
-    hints = get_type_hints(group, include_extras=True)
-    found = []
-    for field in dataclasses.fields(group):
-        hint = hints[field.name]
-        if not hasattr(hint, "__metadata__"):
-            continue
-        option = copy.copy(hint.__metadata__[0])
-        option.rich_help_panel = option.rich_help_panel or getattr(group, "panel", None)
-        found.append(
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=field.default,
-                annotation=Annotated[hint.__origin__, option],
-            )
-        )
-    return found
 
 
 @dataclass(frozen=True)
@@ -179,14 +131,13 @@ class ReadOptions:
 
     form: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="wide, routerbench, routellm, llmrouter or plain. Default: detected.",
+        Option(
+            metavar="NAME", help="wide, routerbench, routellm, llmrouter, plain. Default: detected."
         ),
     ] = None
     query: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="COLUMN",
             help="Column of the query; several are joined. Default: the first text column among "
             "prompt, question, query, text, instruction, input.",
@@ -194,42 +145,24 @@ class ReadOptions:
     ] = None
     choices: Annotated[
         bool,
-        typer.Option(
-            help="Append the choices of a column 'question' (columns A, B, C, ..., or options or "
-            "choices), one per line."
-        ),
+        Option(help="Append the choices of a question (columns A, B, ..., or options or choices)."),
     ] = True
     experts: str | None = None
     scores: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMNS",
-            help='Score columns instead of the usual ones: "acc_*", or "large=acc_l,small=acc_s".',
-        ),
+        Option(metavar="COLUMNS", help='Score columns: "acc_*", or "large=acc_l,small=acc_s".'),
     ] = None
     prices: Annotated[
         str | None,
-        typer.Option(metavar="COLUMNS", help="Columns of dollars per query, given like --scores."),
+        Option(metavar="COLUMNS", help="Columns of dollars per query, given like --scores."),
     ] = None
     latencies: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMNS",
-            help="Columns of seconds per query, or of milliseconds if their names contain ms.",
+        Option(
+            metavar="COLUMNS", help="Columns of seconds per query; of milliseconds if named ms."
         ),
     ] = None
-    vectors: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Column of vectors: lists of numbers, or float32 as fixed-size binary. Default: "
-            "embedding, embeddings, vector or vectors.",
-        ),
-    ] = None
-
-    def arguments(self) -> dict[str, Any]:
-        """Keyword arguments of ``read_outcomes``."""
-        return dataclasses.asdict(self)
+    vectors: Vectors = None
 
 
 @dataclass(frozen=True)
@@ -238,7 +171,7 @@ class TableOptions(ReadOptions):
 
     experts: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="NAMES",
             help='Experts to keep, in this order: names, unique parts of names, patterns: "7B,*-base". '
             "Default: all.",
@@ -252,14 +185,14 @@ class PriceOptions:
 
     beta: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="EXPERT=COST,...",
             help="Cost of asking an expert, in wrong answers, by name or unique part of a name: "
             "7B=1.0,1.5B=0.6. Experts not listed cost nothing.",
         ),
     ] = None
     price_weight: Annotated[
-        float | None, typer.Option(metavar="NUMBER", help="Cost of one dollar, in wrong answers.")
+        float | None, Option(metavar="NUMBER", help="Cost of one dollar, in wrong answers.")
     ] = None
 
     def betas(self) -> dict[str, float] | None:
@@ -274,12 +207,12 @@ class PriceOptions:
             return None
         betas: dict[str, float] = {}
         for part in self.beta.strip().removesuffix(",").split(","):
-            name, mark, value = (piece.strip() for piece in part.rpartition("="))
+            name, _, value = (piece.strip() for piece in part.rpartition("="))
             try:
                 number = float(value)
             except ValueError:
-                mark = ""
-            if not mark or not name:
+                name = ""
+            if not name:
                 raise OptionError(
                     f"beta must be EXPERT=COST,... such as 7B=1.0,1.5B=0.6; got {self.beta!r}.",
                     parameter="beta",
@@ -297,7 +230,7 @@ class CostOptions(PriceOptions):
     """What counts as a cost: an error, plus these terms."""
 
     latency_weight: Annotated[
-        float | None, typer.Option(metavar="NUMBER", help="Cost of one second, in wrong answers.")
+        float | None, Option(metavar="NUMBER", help="Cost of one second, in wrong answers.")
     ] = None
 
     def terms(self) -> CostTerms:
@@ -313,8 +246,7 @@ class TextOptions:
 
     text: Annotated[
         str | None,
-        typer.Option(
-            "--text",
+        Option(
             metavar="NAME",
             help="Text features: hashing, static, encoder, or vectors for those in the table. "
             "Default: hashing.",
@@ -322,7 +254,7 @@ class TextOptions:
     ] = None
     model: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Folder or name of static embeddings or of an encoder."),
+        Option(metavar="NAME", help="Folder or name of static embeddings or of an encoder."),
     ] = None
 
     def arguments(self, progress: Callable[[int, int, str], None] | None = None) -> dict[str, Any]:
@@ -341,16 +273,10 @@ class MatrixOptions:
 
     panel: ClassVar[str] = "Reading a table of features and costs"
 
-    features: Annotated[
-        str | None,
-        typer.Option(
-            help='Feature columns: names and shell patterns, "age,f_*". Default: all other numeric '
-            "columns."
-        ),
-    ] = None
+    features: Features = None
     costs: Annotated[
         str | None,
-        typer.Option(help='Cost columns, one per expert: names and patterns. Default: "cost__*".'),
+        Option(help='Cost columns, one per expert: names and patterns. Default: "cost__*".'),
     ] = None
 
     @property
@@ -367,35 +293,29 @@ class LossOptions:
 
     loss: Annotated[
         str | None,
-        typer.Option(
-            help="mild, tdef, ce, cwce, ldam, logit_adjusted, temperature. Default: mild."
-        ),
+        Option(help="mild, tdef, ce, cwce, ldam, logit_adjusted, temperature. Default: mild."),
     ] = None
     rewards: Annotated[
-        str | None, typer.Option(help="others, complement, contrast, baseline. Default: others.")
+        str | None, Option(help="others, complement, contrast, baseline. Default: others.")
     ] = None
     strength: Annotated[
-        float | None,
-        typer.Option(help="Of baseline rewards: 0 is contrast, 1 is others. Default: 0.5."),
+        float | None, Option(help="Of baseline rewards: 0 is contrast, 1 is others. Default: 0.5.")
     ] = None
     surrogate: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="logistic, exponential, hinge, pairwise_logistic, pairwise_exponential, or a number "
             "tau <= 1. Default: logistic."
         ),
     ] = None
     counts: Annotated[
-        str | None,
-        typer.Option(help="Expert mass for theory margins: reward, best. Default: reward."),
+        str | None, Option(help="Expert mass for theory margins: reward, best. Default: reward.")
     ] = None
-    decision: Annotated[
-        str | None, typer.Option(help="stationary, argmax. Default: stationary.")
-    ] = None
+    decision: Annotated[str | None, Option(help="stationary, argmax. Default: stationary.")] = None
 
     def arguments(self) -> dict[str, Any]:
         """Parameters of a router; None where the router's default applies."""
-        return {**dataclasses.asdict(self), "surrogate": surrogate_value(self.surrogate)}
+        return {**vars(self), "surrogate": surrogate_value(self.surrogate)}
 
 
 @dataclass(frozen=True)
@@ -404,22 +324,15 @@ class EngineOptions:
 
     panel: ClassVar[str] = "Execution"
 
-    engine: Annotated[str, typer.Option(help="local (this process) or ray (a Ray cluster).")] = (
-        "local"
-    )
+    engine: Annotated[str, Option(help="local (this process) or ray (a Ray cluster).")] = "local"
     address: Annotated[
         str | None,
-        typer.Option(
-            metavar="HOST:PORT",
-            help="Ray cluster to use, with --engine ray. Default: a temporary one on this machine.",
-        ),
+        Option(metavar="HOST:PORT", help="Ray cluster. Default: a temporary one on this machine."),
     ] = None
 
     def check(self) -> None:
         """Refuse an unknown engine, and an address without Ray."""
-        from mild.distributed.ray_connection import ENGINES
-
-        check_option("engine", self.engine, ENGINES)
+        check_option("engine", self.engine, ("local", "ray"))
         if self.address is not None and self.engine != "ray":
             raise OptionError(
                 "--address is for --engine ray; leave it out, or add --engine ray.",
@@ -439,28 +352,17 @@ class EngineOptions:
 
 
 def margins_value(text: str | None) -> Any:
-    """Margins as a router takes them.
-
-    Examples
-    --------
-    >>> margins_value("theory"), margins_value("1, 2,0.5")
-    ('theory', [1.0, 2.0, 0.5])
-    """
-    if text is None or text in ("theory", "uniform"):
+    """Margins as a router takes them: a name, or numbers."""
+    names = ("theory", "uniform")
+    if text is None or text in names:
         return text
-    close = difflib.get_close_matches(text, ("theory", "uniform"), n=1)
+    close = difflib.get_close_matches(text, names, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     return number_list("margins", text, "theory, uniform, or numbers such as 1,2,0.5", hint)
 
 
 def surrogate_value(text: str | None) -> Any:
-    """A surrogate as a router takes it: a name, or tau as a number.
-
-    Examples
-    --------
-    >>> surrogate_value("hinge"), surrogate_value("0.5")
-    ('hinge', 0.5)
-    """
+    """A surrogate as a router takes it: a name, or tau as a number."""
     try:
         return text if text is None else float(text)
     except ValueError:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mild.cli.console import note
 from mild.cli.options import CostOptions, MatrixOptions, ReadOptions, TextOptions
-from mild.cli.show import feature_line
 from mild.errors import OptionError
 
 if TYPE_CHECKING:
+    from mild.artifact import LoadedRouter
     from mild.data import Matrices, OutcomeTable
     from mild.evaluation.tasks import Task
 
-__all__ = ["OutcomeSource", "embedded_table", "matrix_notes", "note_folds", "workers"]
-
 # From this many rows on, parallel workers are worth their start-up time.
 MANY_ROWS = 2_000
+# Features that are named; of the others the number is given.
+NAMED_FEATURES = 12
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,6 @@ class OutcomeSource:
     text: TextOptions = field(default_factory=TextOptions)
     group: str | None = None
     time: str | None = None
-    # Tables by the experts asked for: each is read, and its notes printed, once.
-    cache: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def is_outcomes(self, columns: MatrixOptions) -> bool:
         """Whether the file is a table of outcomes, or one of features and costs.
@@ -55,13 +53,8 @@ class OutcomeSource:
 
     def refuse(self, why: str) -> None:
         """Raise an error if an option was given that is only for tables of outcomes."""
-        given = {
-            **vars(self.reading),
-            **vars(self.cost),
-            **vars(self.text),
-            "group": self.group,
-            "time": self.time,
-        }
+        given = {**vars(self.reading), **vars(self.cost), **vars(self.text)}
+        given |= {"group": self.group, "time": self.time}
         for name, value in given.items():
             # choices is a switch that is on by default; it does no harm elsewhere.
             if value is not None and name != "choices":
@@ -77,33 +70,36 @@ class OutcomeSource:
         ``experts`` are those of a saved router: the table must have them all, and others are dropped.
         """
         from mild.data import read_outcomes
+        from mild.evaluation.tasks import with_experts
 
-        key = None if experts is None else tuple(experts)
-        if key in self.cache:
-            known: OutcomeTable = self.cache[key]
-            return known
-        if self.file is None:
-            table = embedded_table()
-        else:
-            table = read_outcomes(self.file, **self.reading.arguments())
+        given = asdict(self.reading)
+        table = embedded_table() if self.file is None else read_outcomes(self.file, **given)
         note(table.explanation)
         if experts is not None:
-            from mild.evaluation.tasks import with_experts
-
             others = [name for name in table.expert_names if name not in experts]
             table = with_experts(table, experts)
             if others:
                 note(f"left out, the router does not know them: {', '.join(others)}.")
         for finding in table.findings:
             note(finding.sentence)
-        self.cache[key] = table
         return table
+
+    def task(self) -> Task:
+        """The table with its costs and groups."""
+        from mild.evaluation.tasks import make_task
+
+        return make_task(self.read(), self.cost.terms(), self.group)
 
     def step(self, task: Task, progress: Callable[[int, int, str], None] | None = None) -> Any:
         """An unfitted feature step for the task."""
         from mild.evaluation.tasks import make_step
 
         return make_step(task, self.text.text, self.text.arguments(progress))
+
+
+def cost_facts(task: Task) -> dict[str, Any]:
+    """What counts as a cost, in words and numbers."""
+    return {"words": task.words, **task.terms.as_dict()}
 
 
 def note_folds(wanted: int, possible: int, task: Task) -> None:
@@ -116,21 +112,39 @@ def note_folds(wanted: int, possible: int, task: Task) -> None:
         note(f"{few}: {possible} folds instead of {wanted}.")
 
 
-def matrix_notes(table: Matrices) -> None:
+def router_matrices(router: LoadedRouter, file: str | None, columns: MatrixOptions) -> Matrices:
+    """A table of numbers to judge a router by; the router's features unless others are named."""
+    from mild.data import read_matrices
+
+    if file is None:
+        raise OptionError("name a table: this router was fitted on columns of numbers.")
+    names = router.feature_names if columns.features is None else columns.features
+    return read_matrices(file, names, columns.costs)
+
+
+def note_matrices(table: Matrices) -> None:
     """Print which columns of a table of features and costs are used."""
     note(feature_line(table.feature_names, table.X.shape[1]), "features")
     if table.left_out:
         note(f"left out, not numbers: {', '.join(table.left_out)}.")
 
 
-def workers(jobs: int | None, rows: int) -> int:
-    """Number of parallel workers for a table with this many rows, if none was given.
+def feature_line(names: Sequence[str] | None, count: int) -> str:
+    """Names of the features, the first of them.
 
     Examples
     --------
-    >>> workers(None, 150), workers(None, 20_000), workers(3, 150)
-    (1, -1, 3)
+    >>> feature_line(["age", "length"], 2), feature_line(None, 4)
+    ('age, length', '4, unnamed')
     """
+    if names is None:
+        return f"{count}, unnamed"
+    rest = len(names) - NAMED_FEATURES
+    return ", ".join(names[:NAMED_FEATURES]) + (f" (+ {rest} more)" if rest > 0 else "")
+
+
+def workers(jobs: int | None, rows: int) -> int:
+    """Number of parallel workers for a table with this many rows, if none was given."""
     if jobs is not None:
         return jobs
     return -1 if rows >= MANY_ROWS else 1

@@ -6,32 +6,22 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, number, print_table
-
-__all__ = ["predict"]
+from mild.cli.console import emit, fixed, print_table, say
 
 
 def predict(
     data: Annotated[
-        Path,
-        typer.Argument(
-            help="Table of the router's features: .npz (array X), .parquet, .csv.", metavar="DATA"
-        ),
+        Path, Argument(help="Table of features: .npz (array X), .parquet, .csv.", metavar="DATA")
     ],
     router: o.RouterFolder,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help=".csv, .parquet or .jsonl file. Default: CSV on stdout."),
+        Option("--out", "-o", help=".csv, .parquet or .jsonl file. Default: CSV on stdout."),
     ] = None,
-    features: Annotated[
-        str | None,
-        typer.Option(
-            help='Feature columns: names and patterns, "age,f_*". Default: the router\'s.'
-        ),
-    ] = None,
+    features: o.Features = None,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
 ) -> None:
@@ -55,6 +45,7 @@ def predict(
     if out is not None:
         check_output(out, overwrite)
     saved = load(router)
+    names = saved.expert_names
     if saved.text is not None:
         raise UnsupportedError(
             f"this router reads queries ({saved.text.kind} features); use mild route, which takes them as "
@@ -63,33 +54,23 @@ def predict(
     table = read_matrices(
         data, saved.feature_names if features is None else features, need_costs=False
     )
-    chosen = saved.predict(table.X)
-    probabilities = saved.predict_proba(table.X)
-    columns = {
-        "expert": chosen,
-        "name": [saved.expert_names[k] for k in chosen],
-        **{f"p__{name}": probabilities[:, k] for k, name in enumerate(saved.expert_names)},
-    }
+    chosen, probabilities = saved.predict(table.X), saved.predict_proba(table.X)
+    columns = {"expert": chosen, "name": [names[k] for k in chosen]}
+    columns |= {f"p__{name}": probabilities[:, k] for k, name in enumerate(names)}
     if out is None and not as_json:
         sys.stdout.flush()
         write_csv(columns, sys.stdout.buffer)
         return
     shares = expert_shares(chosen, saved.n_experts).tolist()
-    result: dict[str, Any] = {
-        "rows": table.rows,
-        "shares": dict(zip(saved.expert_names, shares, strict=True)),
-    }
+    result: dict[str, Any] = {"rows": table.rows, "shares": dict(zip(names, shares, strict=True))}
     if out is None:
         result |= columns
     else:
         result["out"] = str(write_columns(columns, out, overwrite))
 
     def show() -> None:
-        print_table(
-            counted(table.rows, "row"),
-            ["expert", "share"],
-            [[name, number(share, 3)] for name, share in result["shares"].items()],
-        )
-        typer.echo(f"Written to {out}.")
+        shown = {"expert": names, "share": [fixed(share, 3) for share in shares]}
+        print_table(counted(table.rows, "row"), shown)
+        say(f"Written to {out}.")
 
     emit(result, as_json, show)

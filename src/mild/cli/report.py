@@ -5,30 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from mild.cli import options as o
 from mild.cli.console import emit, note, say
-from mild.cli.evaluate import read_task
+from mild.cli.evaluate import known_document, read_known, title_of
 from mild.cli.outcomes import OutcomeSource
 from mild.errors import DataFileError, OptionError
-
-__all__ = ["report"]
 
 
 @o.takes_options
 def report(
     *,
     router: Annotated[
-        str,
-        typer.Argument(
+        Path,
+        Argument(
             metavar="DIR",
-            help="Folder of a router, or a .json file of mild evaluate --save or mild compare --out.",
+            help="Folder of a router, or a .json file of mild evaluate or mild compare.",
         ),
     ],
     table: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--table",
             "-t",
             metavar="FILE",
@@ -36,32 +34,27 @@ def report(
         ),
     ] = None,
     out: Annotated[
-        str, typer.Option("--out", "-o", metavar="FILE", help="HTML file to write.")
+        str, Option("--out", "-o", metavar="FILE", help="HTML file to write.")
     ] = "report.html",
     group: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="COLUMN",
             help="Column by which to show where routing helps; the interval of the verdict is then over "
             "its groups. Default: source, subject, category, task, ..., with an interval over rows.",
         ),
     ] = None,
     where: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN=VALUE", help="Use these rows alone, such as split=test."),
+        str | None, Option(metavar="COLUMN=VALUE", help="Use these rows alone, such as split=test.")
     ] = None,
     comparison: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Results of mild compare --out on the same experts, to include.",
-        ),
+        Option(metavar="FILE", help="Results of mild compare --out on the same experts."),
     ] = None,
     queries: Annotated[
-        int,
-        typer.Option(min=0, help="Number of queries with the largest regret to show; 0 for none."),
+        int, Option(min=0, help="Number of queries with the largest regret to show; 0 for none.")
     ] = 20,
-    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
+    title: Annotated[str | None, Option(help="Title of the page.")] = None,
     confidence: o.Confidence = 0.95,
     cost: o.CostOptions,
     seed: o.Seed = 0,
@@ -83,11 +76,12 @@ def report(
       mild evaluate new.parquet --router router --save && mild report router
       mild compare log.parquet --out results.json && mild report results.json
     """
-    from mild.evaluation.report import optimism
-    from mild.evaluation.report.writing import check_report, read_document, write_report
+    from mild.artifact import load
+    from mild.evaluation.report import check_report, optimism, read_document, write_report
 
     target = check_report(out, overwrite)
     source = OutcomeSource(table, reading, cost, group=group)
+    compared = None if comparison is None else _comparison(comparison)
     if table is None:
         source.refuse("there is none: give it with --table")
         for name, value in {"where": where, **vars(columns)}.items():
@@ -96,18 +90,26 @@ def report(
                     f"--{name} needs a table to judge the router by: give it with --table.",
                     parameter=name,
                 )
-        document = read_document(_saved_evaluation(Path(router)))
-        if comparison is not None:
-            document["comparison"] = _comparison(comparison)
+        document = read_document(_saved_evaluation(router))
+        if compared is not None:
+            document["comparison"] = compared
     else:
-        settings: dict[str, Any] = {
-            "comparison": None if comparison is None else _comparison(comparison),
-            "queries": queries,
-            "confidence": confidence,
-            "seed": seed,
-            "title": f"Router report: {Path(router).resolve().name}",
-        }
-        document = _judged(router, source, where, columns, settings)
+        saved = load(router)
+        if saved.text is None and where is not None:
+            raise OptionError(
+                "--where is for tables of outcomes, and this router was fitted on features and costs.",
+                parameter="where",
+            )
+        rows = None if where is None else lambda table: _rows(where, table)
+        document = known_document(
+            *read_known(saved, source, columns, rows),
+            split=where,
+            comparison=compared,
+            queries=queries,
+            confidence=confidence,
+            seed=seed,
+            title=title_of(router),
+        )
     if title is not None:
         document["title"] = title
     write_report(document, target, overwrite)
@@ -120,44 +122,6 @@ def report(
         say(f"Written to {target} ({target.stat().st_size / 1000:,.0f} KB).")
 
     emit({"report": str(target), **document}, as_json, show)
-
-
-def _judged(
-    folder: str,
-    source: OutcomeSource,
-    where: str | None,
-    columns: o.MatrixOptions,
-    settings: dict[str, Any],
-) -> dict[str, Any]:
-    from mild.artifact import load
-    from mild.data import read_matrices
-    from mild.evaluation.report import build_document
-    from mild.evaluation.tasks import contents
-
-    saved = load(folder)
-    if saved.text is None:
-        source.refuse("this router was fitted on features and costs")
-        if where is not None:
-            raise OptionError(
-                "--where is for tables of outcomes, and this router was fitted on features and costs.",
-                parameter="where",
-            )
-        features = saved.feature_names if columns.features is None else columns.features
-        found = read_matrices(source.file or "", features, columns.costs)
-        return build_document(saved, None, found.costs_of(saved.expert_names), found.X, **settings)
-    rows = None if where is None else lambda table: _rows(where, table)
-    saved, task = read_task(saved, source, rows)
-    return build_document(
-        saved,
-        task.table,
-        task.costs,
-        saved.features(contents(task, saved.text)),
-        bundle=task.bundle,
-        group=task.group,
-        cost={"words": task.words, **task.terms.as_dict()},
-        split=where,
-        **settings,
-    )
 
 
 def _rows(where: str, table: Any) -> list[int]:
@@ -176,7 +140,7 @@ def _rows(where: str, table: Any) -> list[int]:
 
 
 def _saved_evaluation(path: Path) -> Path:
-    from mild.evaluation.report.writing import EVALUATION_FILE
+    from mild.evaluation.report import EVALUATION_FILE
 
     if not path.exists():
         raise DataFileError(f"{path}: there is no such folder or file.")

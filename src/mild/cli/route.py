@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import typer
+from typer import Argument, Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, note, number, print_table, progress_bar
+from mild.cli.console import emit, fixed, note, print_table, progress_bar, say
 from mild.errors import DataFileError, OptionError
 
-__all__ = ["route"]
-
 # Number of unreadable lines that are reported one by one.
-NAMED = 5
+NAMED_LINES = 5
 
 
 @dataclass(frozen=True)
@@ -28,9 +27,9 @@ class LineOptions:
     panel: ClassVar[str] = "Lines"
 
     format: Annotated[
-        str, typer.Option(help="json or text. Default: by the first line.", show_default=False)
+        str, Option(help="json or text. Default: by the first line.", show_default=False)
     ] = "auto"
-    echo: Annotated[bool, typer.Option("--echo", help="Repeat the query in the answer.")] = False
+    echo: Annotated[bool, Option("--echo", help="Repeat the query in the answer.")] = False
 
 
 @dataclass(frozen=True)
@@ -41,34 +40,20 @@ class DatasetOptions(o.EngineOptions):
 
     keep: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN", help="Column to copy, such as an id. Can be repeated."),
+        Option(metavar="COLUMN", help="Column to copy, such as an id. Can be repeated."),
     ] = None
     probabilities: Annotated[
         bool,
-        typer.Option(
-            "--probabilities",
-            help="Add p__<expert> and, where the router predicts it, expected_cost__<expert>.",
+        Option(
+            "--probabilities", help="Add p__<expert> and, where known, expected_cost__<expert>."
         ),
     ] = False
     decision: Annotated[
-        str | None, typer.Option(help="stationary or argmax. Default: the router's own.")
+        str | None, Option(help="stationary or argmax. Default: the router's own.")
     ] = None
-    vectors: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Column of vectors. Default: embedding, embeddings, vector or vectors.",
-        ),
-    ] = None
-    features: Annotated[
-        str | None, typer.Option(help='Feature columns: names and shell patterns, "age,f_*".')
-    ] = None
+    vectors: o.Vectors = None
+    features: o.Features = None
     overwrite: o.Overwrite = False
-
-    def kept(self) -> tuple[str, ...]:
-        """Names of the columns to copy, each once."""
-        names = [name.strip() for part in self.keep or () for name in part.split(",")]
-        return tuple(dict.fromkeys(name for name in names if name))
 
 
 @o.takes_options
@@ -77,14 +62,13 @@ def route(
     folder: o.RouterArgument,
     file: Annotated[
         str,
-        typer.Argument(
-            metavar="FILE",
-            help="Queries, one per line; - for stdin. With --out: Parquet file, folder or pattern.",
+        Argument(
+            metavar="FILE", help="Queries, one per line; - for stdin. With --out: Parquet files."
         ),
     ] = "-",
     out: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--out",
             "-o",
             metavar="PATH",
@@ -94,31 +78,22 @@ def route(
     ] = None,
     query: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="FIELD",
             help="Field or column of the query. Default: the columns that the router was fitted on, "
             "else prompt, question, query, text, instruction or input.",
         ),
     ] = None,
     skip_bad: Annotated[
-        bool,
-        typer.Option(
-            "--skip-bad", help="Leave out lines or rows without a query; they are no failure then."
-        ),
+        bool, Option("--skip-bad", help="Leave out lines or rows without a query.")
     ] = False,
     prices: o.PriceOptions,
     jobs: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Processes or threads; on Ray, parts at a time. Default: one per core."
-        ),
+        Option(min=1, help="Processes or threads; on Ray, parts at a time. Default: one per core."),
     ] = None,
     as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json",
-            help="Errors and the summary of --out as JSON; answers are always JSON lines.",
-        ),
+        bool, Option("--json", help="Errors and the summary of --out as JSON.")
     ] = False,
     lines: LineOptions,
     dataset: DatasetOptions,
@@ -165,47 +140,57 @@ def route(
     asked = new_prices(router, prices.betas(), prices.price_weight)
     shared = {"query": query, "skip_bad": skip_bad, "prices": asked}
     if out is None:
-        _route_lines(router, folder, file, lines, shared, jobs)
+        bad = _route_lines(router, folder, file, lines, jobs, shared)
     else:
-        _route_dataset(folder, file, out, dataset, shared, jobs, as_json)
+        bad = _route_dataset(folder, file, out, dataset, jobs, shared, as_json)
+    if bad and not skip_bad:
+        raise typer.Exit(1)
+
+
+def _refuse(options: LineOptions | DatasetOptions, why: str) -> None:
+    """Raise an error if one of the options was given."""
+    for field in fields(options):
+        if getattr(options, field.name) != field.default:
+            raise OptionError(f"--{field.name.replace('_', '-')} {why}.", parameter=field.name)
 
 
 def _route_lines(
-    router: Any,
-    folder: Path,
-    file: str,
-    lines: LineOptions,
-    shared: dict[str, Any],
-    jobs: int | None,
-) -> None:
-    from mild.distributed.streaming.stream import route_stream
+    router: Any, folder: Path, file: str, options: LineOptions, jobs: int | None, shared: Any
+) -> int:
+    """Route lines to stdout; the number of those that cannot be read."""
+    from mild.data.data_quality import counted
+    from mild.distributed.streaming import route_stream
 
-    bad = 0
+    bad: list[int] = []
 
     def report(line: int, reason: str) -> None:
-        nonlocal bad
-        bad += 1
-        if bad <= NAMED:
+        bad.append(line)
+        if len(bad) <= NAMED_LINES:
             note(f"line {line}: {reason}.", "bad line")
 
     with _opened(file) as source:
         routed = route_stream(
             router,
-            folder,
             source,
             sys.stdout.buffer,
-            lines=lines.format,
-            echo=lines.echo,
+            lines=options.format,
+            echo=options.echo,
             jobs=jobs,
             on_bad=report,
             **shared,
         )
-    note(_summary(routed.counts, routed.blank), "routed")
+    text = counted(sum(routed.counts.values()), "query", "queries")
+    asked = sorted(routed.counts.items(), key=lambda pair: -pair[1])
+    if any(routed.counts.values()):
+        text += f": {', '.join(f'{name} {n:,}' for name, n in asked if n)}"
+    if routed.blank:
+        were = counted(routed.blank, "blank line was", "blank lines were")
+        text += f". {were} passed over and {'has' if routed.blank == 1 else 'have'} no answer"
+    note(f"{text}.", "routed")
     if routed.bad:
-        bad_lines = "1 line holds" if routed.bad == 1 else f"{routed.bad:,} lines hold"
-        note(f"{bad_lines} no query that can be read.", "warning")
-        if not shared["skip_bad"]:
-            raise typer.Exit(1)
+        holds = counted(routed.bad, "line holds", "lines hold")
+        note(f"{holds} no query that can be read.", "warning")
+    return routed.bad
 
 
 def _route_dataset(
@@ -213,19 +198,21 @@ def _route_dataset(
     source: str,
     out: str,
     options: DatasetOptions,
-    shared: dict[str, Any],
     jobs: int | None,
+    shared: Any,
     as_json: bool,
-) -> None:
+) -> int:
+    """Route a dataset of Parquet; the number of rows that cannot be routed."""
     from mild.data.data_quality import counted
     from mild.distributed.batch import BatchOptions, route_dataset
 
+    kept = [name.strip() for part in options.keep or () for name in part.split(",")]
     batch = BatchOptions(
         vectors=options.vectors,
         features=options.features,
         probabilities=options.probabilities,
         decision=options.decision,
-        keep=options.kept(),
+        keep=tuple(dict.fromkeys(filter(None, kept))),
         **shared,
     )
     with progress_bar("Routing") as progress:
@@ -242,49 +229,26 @@ def _route_dataset(
             # A Ray of our own is shared with nobody, so there is nothing to wait for.
             notice=note if options.address else None,
         )
+    parts = counted(summary.partitions, "part")
     if summary.skipped:
         were = "was" if summary.skipped == 1 else "were"
-        note(f"{summary.skipped:,} of {counted(summary.partitions, 'part')} {were} there already.")
+        note(f"{summary.skipped:,} of {parts} {were} there already.")
 
     def show() -> None:
-        print_table(
-            f"{counted(summary.rows, 'row')} in {counted(summary.partitions, 'part')}",
-            ["expert", "rows", "share"],
-            [
-                [name, f"{summary.counts[name]:,}", number(share, 3)]
-                for name, share in summary.shares.items()
-            ],
-        )
-        typer.echo(f"Written to {summary.out}.")
+        columns = {
+            "expert": list(summary.shares),
+            "rows": [f"{summary.counts[name]:,}" for name in summary.shares],
+            "share": [fixed(share, 3) for share in summary.shares.values()],
+        }
+        print_table(f"{counted(summary.rows, 'row')} in {parts}", columns)
+        say(f"Written to {summary.out}.")
 
     emit({**summary.as_dict(), "out": summary.out, "skipped": summary.skipped}, as_json, show)
     if summary.bad:
         row = counted(summary.bad, "row holds", "rows hold")
         end = "left out" if batch.skip_bad else "without an expert"
         note(f"{row} no query that can be routed: {end}.", "warning")
-        if not batch.skip_bad:
-            raise typer.Exit(1)
-
-
-def _refuse(options: LineOptions | DatasetOptions, why: str) -> None:
-    """Raise an error if one of the options was given."""
-    for field in fields(options):
-        if getattr(options, field.name) != field.default:
-            raise OptionError(f"--{field.name.replace('_', '-')} {why}.", parameter=field.name)
-
-
-def _summary(counts: Mapping[str, int], blank: int = 0) -> str:
-    """Number of queries, of each expert's queries, and of blank lines."""
-    from mild.data.data_quality import counted
-
-    asked = sorted(((n, name) for name, n in counts.items() if n), key=lambda pair: -pair[0])
-    text = counted(sum(counts.values()), "query", "queries")
-    if asked:
-        text += f": {', '.join(f'{name} {n:,}' for n, name in asked)}"
-    if not blank:
-        return f"{text}."
-    were = counted(blank, "blank line was", "blank lines were")
-    return f"{text}. {were} passed over and {'has' if blank == 1 else 'have'} no answer."
+    return summary.bad
 
 
 @contextmanager

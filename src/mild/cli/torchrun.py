@@ -15,13 +15,11 @@ import typer
 from mild.cli.console import INTERRUPTED
 from mild.errors import MildError, OptionError
 
-__all__ = ["leave_writing_to_first", "one_voice", "training_together"]
-
 #: Seconds that a failing process waits for torchrun to end it because the first one failed, too.
 GRACE = 10.0
 
 
-def _place() -> tuple[int, int]:
+def _rank_and_size() -> tuple[int, int]:
     """Rank of this process and number of processes, as torchrun and accelerate set them."""
     try:
         return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
@@ -29,7 +27,7 @@ def _place() -> tuple[int, int]:
         return 0, 1
 
 
-def one_voice(command: Callable[..., None]) -> Callable[..., None]:
+def first_process_only(command: Callable[..., None]) -> Callable[..., None]:
     """The command, silent in all processes of torchrun but the first.
 
     torchrun ends all processes when one fails. An error that the first process does not have is printed
@@ -38,7 +36,7 @@ def one_voice(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(**options: Any) -> None:
-        rank, size = _place()
+        rank, size = _rank_and_size()
         if size <= 1 or rank == 0:
             command(**options)
             return
@@ -59,7 +57,7 @@ def one_voice(command: Callable[..., None]) -> Callable[..., None]:
 @contextmanager
 def training_together(router: str) -> Iterator[None]:
     """Join the processes that torchrun started into a group; a single process needs none."""
-    rank, size = _place()
+    rank, size = _rank_and_size()
     if size <= 1:
         yield
         return
@@ -71,11 +69,10 @@ def training_together(router: str) -> Iterator[None]:
     import torch
     import torch.distributed as dist
 
-    local = int(os.environ.get("LOCAL_RANK", rank))
     # A GPU for each process, or the CPU for all.
     cards = torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", size))
     if cards and torch.cuda.is_available():
-        torch.cuda.set_device(local)
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank)))
         dist.init_process_group("nccl")
     else:
         dist.init_process_group("gloo")
@@ -87,6 +84,6 @@ def training_together(router: str) -> Iterator[None]:
 
 def leave_writing_to_first() -> None:
     """End this process unless it is the first: its work is done."""
-    rank, size = _place()
+    rank, size = _rank_and_size()
     if size > 1 and rank > 0 and "torch" in sys.modules:
         raise typer.Exit

@@ -1,7 +1,7 @@
 """Cost matrices from outcomes and prices, rewards from costs, and reward distributions.
 
-Shapes: ``costs``, ``rewards`` and the distribution are (n_samples, n_experts). A cost of NaN means
-that the expert was never asked; its reward is 0 and it takes no part in the row.
+``costs``, ``rewards`` and the distribution are (n_samples, n_experts). A cost of NaN means that the
+expert was never asked; its reward is 0 and it takes no part in the row.
 """
 
 from __future__ import annotations
@@ -24,17 +24,6 @@ from mild.core.arrays import (
 )
 from mild.errors import check_option
 
-__all__ = [
-    "ALL_REWARDS",
-    "REWARDS",
-    "cheapest",
-    "cost_matrix",
-    "costs_from_correctness",
-    "reward_distribution",
-    "rewards",
-    "weighted_costs",
-]
-
 REWARDS = ("others", "complement", "contrast")
 #: The same, and the one with a free strength.
 ALL_REWARDS = (*REWARDS, "baseline")
@@ -51,8 +40,7 @@ def cost_matrix(
     ----------
     predictions : (n_samples, n_experts) array of class labels
     labels : (n_samples,) array of true labels
-    betas : (n_experts,) array of non-negative numbers, optional
-        Price of asking each expert, in units of one error.
+    betas : (n_experts,) non-negative, optional: price of asking each expert, in units of one error
 
     Examples
     --------
@@ -60,28 +48,20 @@ def cost_matrix(
     array([[0.7, 1.2],
            [0.7, 0.2]])
     """
-    answers = np.asarray(predictions)
-    truth = np.asarray(labels)
+    answers, truth = np.asarray(predictions), np.asarray(labels)
     if answers.ndim != 2:
         raise invalid(
             "predictions", f"must have shape (n_samples, n_experts); got {answers.shape}."
         )
-    if truth.shape != (answers.shape[0],):
+    if truth.shape != (len(answers),):
         raise invalid(
-            "labels", f"must have shape (n_samples,) = ({answers.shape[0]},); got {truth.shape}."
+            "labels", f"must have shape (n_samples,) = ({len(answers)},); got {truth.shape}."
         )
     return (answers != truth[:, None]).astype(np.float64) + _betas(betas, answers.shape[1])
 
 
 def costs_from_correctness(correct: ArrayLike, betas: ArrayLike | None = None) -> FloatArray:
-    """Cost matrix from correctness columns in [0, 1]: ``1 - correct_k + beta_k``; NaN stays NaN.
-
-    Examples
-    --------
-    >>> costs_from_correctness([[1, 0.25], [np.nan, 1]])
-    array([[0.  , 0.75],
-           [ nan, 0.  ]])
-    """
+    """Cost matrix from correctness in [0, 1]: ``1 - correct_k + beta_k``; NaN stays NaN."""
     array = float_matrix("correct", correct)
     outside = ~np.isnan(array) & ~((array >= 0) & (array <= 1))
     rule = "lie in [0, 1], or be NaN where an expert was never asked"
@@ -89,11 +69,14 @@ def costs_from_correctness(correct: ArrayLike, betas: ArrayLike | None = None) -
     return 1.0 - array + _betas(betas, array.shape[1])
 
 
-def weighted_costs(parts: Mapping[str, ArrayLike], weights: Mapping[str, float]) -> FloatArray:
-    """Sum of cost parts, each times its weight, such as errors + 50 * dollars + 0.1 * seconds.
+def _betas(betas: ArrayLike | None, n_experts: int) -> FloatArray:
+    return np.zeros(n_experts) if betas is None else float_vector("betas", betas, n_experts)
 
-    Every part is (n_samples, n_experts), or (n_experts,) if it is the same for all rows. The default
-    weight is 1.
+
+def weighted_costs(parts: Mapping[str, ArrayLike], weights: Mapping[str, float]) -> FloatArray:
+    """Sum of cost parts, each times its weight (1 by default).
+
+    Every part is (n_samples, n_experts), or (n_experts,) if it is the same for all rows.
 
     Examples
     --------
@@ -114,14 +97,10 @@ def weighted_costs(parts: Mapping[str, ArrayLike], weights: Mapping[str, float])
         if not (np.isfinite(weight) and weight >= 0):
             raise invalid("weights", f"must be finite and non-negative; got {weight} for {name!r}.")
         try:
-            term = weight * np.atleast_2d(np.asarray(part, dtype=np.float64))
+            total = total + weight * np.atleast_2d(np.asarray(part, dtype=np.float64))
         except (TypeError, ValueError) as error:
-            raise invalid("parts", f"must hold numbers; {name!r}: {error}.") from error
-        try:
-            total = total + term
-        except ValueError as error:
             raise invalid(
-                "parts", f"must share one shape (n_samples, n_experts); {name!r} has {term.shape}."
+                "parts", f"must be numbers of one shape (n_samples, n_experts); {name!r}: {error}."
             ) from error
     return total
 
@@ -134,9 +113,8 @@ def rewards(
     With ``S`` the asked experts of a row (all of them, unless costs are NaN):
 
     - ``others``: ``sum of c_j over j in S, j != k`` (paper, Lemma 1);
-    - ``complement``: ``1 - c_k / scale`` (paper, Lemma 2), ``scale`` the largest possible cost;
-    - ``contrast``: ``max of c_j over j in S, minus c_k``: the smallest row baseline, so that a row
-      on which all experts cost the same weighs nothing;
+    - ``complement``: ``1 - c_k / scale`` (paper, Lemma 2);
+    - ``contrast``: ``max of c_j over j in S, minus c_k``; a row of equal costs weighs nothing;
     - ``baseline``: ``b - c_k`` with ``b = max + strength * (sum - max)`` of the costs in S: a
       strength of 0 is ``contrast``, 1 is ``others``.
 
@@ -144,23 +122,14 @@ def rewards(
     ----------
     costs : (n_samples, n_experts) array
     kind : "others", "complement", "contrast" or "baseline"
-    scale : float, optional
-        For ``complement`` only: one number for the whole problem. The default is the largest cost
-        present; pass it when you work in batches.
-    strength : float >= 0
-        For ``baseline`` only. The larger it is, the closer the rewards of a row are to each other.
-
-    Departs from the paper: the identity is exact with ``1[k is not chosen]``; the printed form with
-    ``1[margin <= 0]`` fails on ties.
+    scale : for ``complement``: the largest possible cost; by default the largest present, which is
+        wrong for batches
+    strength : for ``baseline``: a number >= 0
 
     Examples
     --------
     >>> rewards([[1.0, 0.0, 0.5]], "others")
     array([[0.5, 1.5, 1. ]])
-    >>> rewards([[1.0, 0.0, 0.5]], "contrast")
-    array([[0. , 1. , 0.5]])
-    >>> rewards([[1.0, 0.0, 0.5]], "baseline", strength=0.5)
-    array([[0.25, 1.25, 0.75]])
     """
     check_option("kind", kind, ALL_REWARDS)
     return rewards_of(check_costs(costs), kind, scale, strength)
@@ -197,7 +166,7 @@ def rewards_of(
 def reward_distribution(rewards: ArrayLike) -> FloatArray:
     """Rewards divided by their row sum: ``p(k | x) = reward_k / C(x)`` (paper, section 3).
 
-    A row whose rewards are all zero carries no information: it stays all zero.
+    A row whose rewards are all zero stays all zero.
 
     Examples
     --------
@@ -226,7 +195,3 @@ def cheapest(costs: ArrayLike) -> IntArray:
 def cheapest_of(array: FloatArray) -> IntArray:
     """``cheapest`` of validated costs, or of some of their rows."""
     return np.argmin(np.where(np.isnan(array), np.inf, array), axis=1)
-
-
-def _betas(betas: ArrayLike | None, n_experts: int) -> FloatArray:
-    return np.zeros(n_experts) if betas is None else float_vector("betas", betas, n_experts)

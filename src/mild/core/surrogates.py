@@ -4,8 +4,7 @@ The comp-sum family: with ``u_k = sum over k' != k of exp((f_k' - f_k) / rho_k)`
 
     Phi_tau(u) = ((1 + u)^(1 - tau) - 1) / (1 - tau),    log(1 + u) at tau = 1.
 
-With ``ell_k = log(1 + u_k)``, the logistic loss, every member reads
-``Phi_tau = expm1((1 - tau) * ell_k) / (1 - tau)``; this is how it is computed.
+It is computed from the logistic loss ``ell_k = log(1 + u_k)`` as ``expm1((1 - tau) * ell_k) / (1 - tau)``.
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ from numbers import Real
 
 from mild.core.arrays import invalid
 from mild.errors import OptionError, check_option
-
-__all__ = ["SURROGATES", "Surrogate", "parse_surrogate"]
 
 SURROGATES = ("logistic", "exponential", "hinge", "pairwise_logistic", "pairwise_exponential")
 
@@ -56,9 +53,8 @@ class Surrogate:
         """Value at a score gap of 0 against one rival: divide by it to bound the margin loss."""
         if self.form == "hinge":
             return 1.0
-        log2 = math.log(2)
         gap = 1 - self.tau
-        return log2 if gap == 0 else math.expm1(gap * log2) / gap
+        return math.log(2) if gap == 0 else math.expm1(gap * math.log(2)) / gap
 
 
 def parse_surrogate(value: object) -> Surrogate:
@@ -68,16 +64,10 @@ def parse_surrogate(value: object) -> Surrogate:
     --------
     >>> parse_surrogate("exponential")
     Surrogate(form='comp_sum', tau=0.0)
-    >>> parse_surrogate(0.5)
-    Surrogate(form='comp_sum', tau=0.5)
     """
     if isinstance(value, Surrogate):
         return value
-    if isinstance(value, bool) or value is None:
-        raise OptionError(
-            f"surrogate must be a name or a number tau >= 0; got {value!r}.", parameter="surrogate"
-        )
-    if isinstance(value, Real):
+    if isinstance(value, Real) and not isinstance(value, bool):
         tau = float(value)
         if not (math.isfinite(tau) and tau >= 0):
             raise invalid("surrogate", f"tau must be finite and >= 0; got {value}.")

@@ -13,8 +13,6 @@ from mild.data.data_quality import counted
 from mild.data.outcomes import OutcomeTable
 from mild.errors import InvalidInputError
 
-__all__ = ["cost_words", "expert_betas", "outcome_costs"]
-
 
 def outcome_costs(
     table: OutcomeTable,
@@ -35,10 +33,6 @@ def outcome_costs(
     price_weight : wrong answers that one dollar is worth
     latency_weight : wrong answers that one second is worth
 
-    Returns
-    -------
-    (n_samples, n_experts) float64 array
-
     Examples
     --------
     >>> import pyarrow as pa
@@ -51,38 +45,37 @@ def outcome_costs(
            [1. , nan]])
     """
     costs = costs_from_correctness(table.scores, expert_betas(table, beta))
-    if price_weight is not None:
-        costs = costs + _weighted(table, costs, "price", price_weight, table.prices)
-    if latency_weight is not None:
-        costs = costs + _weighted(table, costs, "latency", latency_weight, table.latencies)
+    terms = (
+        ("price", price_weight, "prices", "cost__<model> in dollars"),
+        ("latency", latency_weight, "latencies", "latency_ms__<model>"),
+    )
+    for what, weight, name, columns in terms:
+        if weight is None:
+            continue
+        parameter = f"{what}_weight"
+        if not (np.isfinite(weight) and weight >= 0):
+            raise InvalidInputError(
+                f"{parameter} must be finite and not negative; got {weight}.", parameter=parameter
+            )
+        if weight == 0:
+            continue
+        values: FloatArray | None = getattr(table, name)
+        if values is None:
+            raise InvalidInputError(
+                f"{parameter} needs {name}, and the table has none: add columns {columns}, or use beta.",
+                parameter=parameter,
+            )
+        unknown = np.argwhere(np.isnan(values) & ~np.isnan(costs))
+        if len(unknown):
+            row, expert = (int(index) for index in unknown[0])
+            raise InvalidInputError(
+                f"{parameter} needs the {what} of every answer; {counted(len(unknown), 'is', 'are')} "
+                f"unknown, such as row {table.row_number(row)} of {table.expert_names[expert]!r}. "
+                f"Fill them in, or leave out these rows or experts.",
+                parameter=parameter,
+            )
+        costs = costs + weight * values
     return costs
-
-
-def _weighted(
-    table: OutcomeTable, costs: FloatArray, what: str, weight: float, values: FloatArray | None
-) -> FloatArray | float:
-    """Prices or latencies times their weight; refused where they are unknown but needed."""
-
-    def refused(message: str) -> InvalidInputError:
-        return InvalidInputError(f"{what}_weight {message}", parameter=f"{what}_weight")
-
-    if not (np.isfinite(weight) and weight >= 0):
-        raise refused(f"must be finite and not negative; got {weight}.")
-    if weight == 0:
-        return 0.0
-    if values is None:
-        need = "prices" if what == "price" else "latencies"
-        columns = "cost__<model> in dollars" if what == "price" else "latency_ms__<model>"
-        raise refused(f"needs {need}, and the table has none: add columns {columns}, or use beta.")
-    unknown = np.isnan(values) & ~np.isnan(costs)
-    if unknown.any():
-        row, expert = (int(index) for index in np.argwhere(unknown)[0])
-        raise refused(
-            f"needs the {what} of every answer; {counted(int(unknown.sum()), 'is', 'are')} unknown, "
-            f"such as row {table.place(row)} of {table.expert_names[expert]!r}. Fill them in, or leave "
-            f"out these rows or experts."
-        )
-    return weight * values
 
 
 def expert_betas(table: OutcomeTable, beta: Mapping[str, float] | None) -> FloatArray:
@@ -107,23 +100,14 @@ def expert_betas(table: OutcomeTable, beta: Mapping[str, float] | None) -> Float
     return np.array([betas.get(name, 0.0) for name in table.expert_names])
 
 
-def cost_words(
+def cost_formula(
     table: OutcomeTable,
     *,
     beta: Mapping[str, float] | None = None,
     price_weight: float | None = None,
     latency_weight: float | None = None,
 ) -> str:
-    """The cost as a readable formula, with the full names of the experts.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> from mild.data import read_outcomes
-    >>> table = read_outcomes(pa.table({"prompt": ["a"], "correct__Q-1B": [1], "correct__Q-7B": [0]}))
-    >>> cost_words(table, beta={"7B": 0.5})
-    'error + what asking costs (Q-1B 0, Q-7B 0.5)'
-    """
+    """The cost as a formula: ``error + what asking costs (Q-1B 0, Q-7B 0.5) + 100 × dollars``."""
     parts = ["error"]
     betas = expert_betas(table, beta)
     if betas.any():

@@ -11,17 +11,6 @@ import numpy as np
 from mild.core.arrays import FloatArray, IntArray
 from mild.errors import DataFileError, listed
 
-__all__ = [
-    "RESCALE",
-    "Cells",
-    "Finding",
-    "check_range",
-    "counted",
-    "duplicate_groups",
-    "examine",
-    "unasked_rows",
-]
-
 #: What to do about scores outside [0, 1].
 RESCALE = "Rescale them so that 1 is a perfect answer."
 #: Queries with more characters than this are counted.
@@ -30,17 +19,10 @@ LONG = 1_000_000
 
 @dataclass(frozen=True)
 class Finding:
-    """A property of a table that its user should know about.
+    """A property of a table that its user should know about."""
 
-    Attributes
-    ----------
-    kind : short name, for programs
-    count : number of rows, cells, pairs or experts concerned
-    sentence : the finding in one sentence
-    """
-
-    kind: str
-    count: int
+    kind: str  # short name, for programs
+    count: int  # rows, cells, pairs or experts concerned
     sentence: str
 
     def as_dict(self) -> dict[str, Any]:
@@ -49,13 +31,7 @@ class Finding:
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
-    """A number with its noun.
-
-    Examples
-    --------
-    >>> counted(1, "query", "queries"), counted(2263, "query", "queries"), counted(0, "row")
-    ('1 query', '2,263 queries', '0 rows')
-    """
+    """A number with its noun, such as ``2,263 queries``."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
@@ -69,18 +45,9 @@ def duplicate_groups(queries: Sequence[str]) -> IntArray:
     >>> duplicate_groups(["a b", "c", " a  b\\n"])
     array([0, 1, 0])
     """
-    # Whitespace is normalised only where the first and last words are those of another text.
-    ends = np.fromiter(map(_ends, queries), np.int64, len(queries))
-    _, place, count = np.unique(ends, return_inverse=True, return_counts=True)
-    groups = np.arange(len(queries), dtype=np.intp)
     first: dict[str, int] = {}
-    for row in np.flatnonzero(count[place] > 1).tolist():
-        groups[row] = first.setdefault(" ".join(queries[row].split()), row)
-    return groups
-
-
-def _ends(text: str) -> int:
-    return hash((*text.split(None, 3)[:3], *text.rsplit(None, 3)[-3:]))
+    rows = (first.setdefault(" ".join(text.split()), row) for row, text in enumerate(queries))
+    return np.fromiter(rows, np.intp, len(queries))
 
 
 def check_range(
@@ -90,17 +57,17 @@ def check_range(
     low: float,
     high: float,
     remedy: str,
-    places: IntArray | None = None,
+    row_numbers: IntArray | None = None,
 ) -> None:
     """Refuse numbers outside [low, high] and infinity, with their count and an example; NaN is allowed.
 
-    ``places`` are the row numbers in the file, where they differ from those of ``values``.
+    ``row_numbers`` are the row numbers in the file, where they differ from those of ``values``.
     """
     outside = np.isinf(values) | (values < low) | (values > high)
     count = int(outside.sum())
     if count:
         row, expert = (int(index) for index in np.argwhere(outside)[0])
-        place = row if places is None else places[row]
+        place = row if row_numbers is None else row_numbers[row]
         rule = f"lie in [{low:g}, {high:g}]" if np.isfinite(high) else "be finite and not negative"
         raise DataFileError(
             f"{what} must {rule}; {counted(count, 'cell does', 'cells do')} not, such as "
@@ -110,33 +77,18 @@ def check_range(
 
 
 @dataclass(frozen=True)
-class Cells:
-    """Counts over scores; the counts of the pieces of a table add up to those of the table.
-
-    Attributes
-    ----------
-    rows : how many
-    asked : (p,) rows in which each expert was asked
-    complete : rows in which every expert was asked
-    ties : rows in which several were asked and all score the same
-    low, high : (p,) least and largest score of each expert; infinity where it was never asked
-
-    Examples
-    --------
-    >>> one, other = np.array([[1.0, 1.0], [0.0, 1.0]]), np.array([[1.0, np.nan]])
-    >>> (Cells.of(one) + Cells.of(other)).findings(["small", "large"])[-1].sentence
-    '1 row is a tie (33.3 %): all that were asked score the same, and only what asking costs can decide.'
-    """
+class ScoreCounts:
+    """Counts over scores; the counts of the pieces of a table add up to those of the table."""
 
     rows: int
-    asked: IntArray
-    complete: int
-    ties: int
-    low: FloatArray
+    asked: IntArray  # (p,) rows in which each expert was asked
+    complete: int  # rows in which every expert was asked
+    ties: int  # rows in which several were asked and all score the same
+    low: FloatArray  # (p,) least score of each expert; infinity where it was never asked
     high: FloatArray
 
     @classmethod
-    def of(cls, scores: FloatArray) -> Cells:
+    def of(cls, scores: FloatArray) -> ScoreCounts:
         """Counts of scores (n, p), NaN where an expert was not asked."""
         asked = ~np.isnan(scores)
         several = asked.sum(axis=1) > 1
@@ -150,8 +102,8 @@ class Cells:
             np.fmax.reduce(scores, axis=0, initial=-np.inf),
         )
 
-    def __add__(self, other: Cells) -> Cells:
-        return Cells(
+    def __add__(self, other: ScoreCounts) -> ScoreCounts:
+        return ScoreCounts(
             self.rows + other.rows,
             self.asked + other.asked,
             self.complete + other.complete,
@@ -206,39 +158,37 @@ def examine(
     has_text: bool,
 ) -> list[Finding]:
     """Findings about queries, cells and prices; every row has a score."""
-    found = _about_queries(queries) if has_text else []
-    found += Cells.of(scores).findings(expert_names)
-    unknown = 0 if prices is None else int((np.isnan(prices) & ~np.isnan(scores)).sum())
-    if unknown:
-        words = (
-            f"{counted(unknown, 'answer has', 'answers have')} no price: a price weight cannot be "
-            f"used before {'it is' if unknown == 1 else 'they are'} filled in, or the rows or "
-            f"experts left out."
-        )
-        found.append(Finding("unknown_prices", unknown, words))
-    return found
-
-
-def _about_queries(queries: Sequence[str]) -> list[Finding]:
-    groups = duplicate_groups(queries)
-    lengths = np.fromiter(map(len, queries), np.intp, len(queries))
-    repeats = int((groups != np.arange(len(groups))).sum())
-    empty = sum(map(str.isspace, queries)) + int((lengths == 0).sum())
-    long = int((lengths > LONG).sum())
     found = []
-    if repeats:
-        words = (
-            f"{counted(repeats, 'query repeats', 'queries repeat')} an earlier one, whitespace "
-            f"aside: keep equal ones on the same side of a split."
-        )
-        found.append(Finding("duplicates", repeats, words))
-    if empty:
-        words = f"{counted(empty, 'query is', 'queries are')} empty: there is nothing to route by."
-        found.append(Finding("empty_queries", empty, words))
-    if long:
-        words = (
-            f"{counted(long, 'query has', 'queries have')} more than {LONG:,} characters, up to "
-            f"{lengths.max():,}."
-        )
-        found.append(Finding("long_queries", long, words))
-    return found
+    if has_text:
+        groups = duplicate_groups(queries)
+        lengths = np.fromiter(map(len, queries), np.intp, len(queries))
+        repeats = int((groups != np.arange(len(groups))).sum())
+        empty = sum(not text or text.isspace() for text in queries)
+        long = int((lengths > LONG).sum())
+        found = [
+            Finding(
+                "duplicates",
+                repeats,
+                f"{counted(repeats, 'query repeats', 'queries repeat')} an earlier one, whitespace "
+                f"aside: keep equal ones on the same side of a split.",
+            ),
+            Finding(
+                "empty_queries",
+                empty,
+                f"{counted(empty, 'query is', 'queries are')} empty: there is nothing to route by.",
+            ),
+            Finding(
+                "long_queries",
+                long,
+                f"{counted(long, 'query has', 'queries have')} more than {LONG:,} characters, up to "
+                f"{lengths.max(initial=0):,}.",
+            ),
+        ]
+    found += ScoreCounts.of(scores).findings(expert_names)
+    unknown = 0 if prices is None else int((np.isnan(prices) & ~np.isnan(scores)).sum())
+    words = (
+        f"{counted(unknown, 'answer has', 'answers have')} no price: a price weight cannot be used before "
+        f"{'it is' if unknown == 1 else 'they are'} filled in, or the rows or experts left out."
+    )
+    found.append(Finding("unknown_prices", unknown, words))
+    return [finding for finding in found if finding.count]

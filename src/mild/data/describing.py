@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,10 @@ from mild.data.data_quality import Finding, counted
 from mild.data.outcomes import OutcomeTable
 from mild.metrics import best_constant, constant_losses, oracle_loss, oracle_shares, share_entropy
 
-__all__ = ["HANDFUL", "RIGHT", "describe_outcomes"]
-
 #: A soft score from here on counts as a right answer.
 RIGHT = 0.5
 #: The headroom is not given over fewer rows in which every expert was asked.
-HANDFUL = 5
+MIN_COMPLETE_ROWS = 5
 
 
 def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
@@ -40,25 +37,11 @@ def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
     - compared: ``rows`` in which every expert was asked, and the ``rule`` in words
     - oracle, best_constant, headroom: mean costs and accuracies over these rows, for means over different
       rows cannot be compared; None, but for the expert of the lowest mean cost, where cells are missing
-      and fewer than ``HANDFUL`` rows have all
+      and fewer than ``MIN_COMPLETE_ROWS`` rows have all
     - all_right, all_wrong: share of the rows in which the experts asked all are; some_right: the rest,
       where routing can tell
     - imbalance: largest and smallest of the oracle's shares, and their entropy (1 is even)
-
-    Right is a score of ``RIGHT`` or more.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> from mild.data import outcome_costs, read_outcomes
-    >>> table = read_outcomes(pa.table({
-    ...     "prompt": ["a", "b", "c", "d"], "correct__small": [1, 1, 0, 0], "correct__large": [1, 0, 1, 0],
-    ... }))
-    >>> found = describe_outcomes(table, outcome_costs(table, beta={"large": 0.25}))
-    >>> found["best_constant"]["expert"], found["best_constant"]["cost"], found["oracle"]["cost"]
-    ('small', 0.5, 0.3125)
-    >>> [expert["cheapest_and_right"] for expert in found["experts"]]
-    [0.5, 0.25]
+    - soft_scores: whether some scores lie between 0 and 1
     """
     scores = table.scores
     asked = ~np.isnan(scores)
@@ -67,16 +50,28 @@ def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
     alone = right & (right.sum(axis=1) == 1)[:, None] & (asked.sum(axis=1) > 1)[:, None]
     losses = constant_losses(costs)
     complete = np.asarray(asked.all(axis=1))
-    enough = bool(complete.all()) or int(complete.sum()) >= HANDFUL
+    enough = bool(complete.all()) or int(complete.sum()) >= MIN_COMPLETE_ROWS
     shares = oracle_shares(costs[complete] if enough else costs)
+    oracle: dict[str, Any] = {"cost": None, "accuracy": None}
+    best = {"expert": table.expert_names[int(losses.argmin())], **oracle}
+    headroom = None
     if enough:
-        gain = _gain(table.expert_names, scores[complete], costs[complete])
-    else:
-        unknown = {"cost": None, "accuracy": None}
-        best = {"expert": table.expert_names[int(losses.argmin())], **unknown}
-        gain = {"oracle": unknown, "best_constant": best, "headroom": None}
-    prices, latencies = _means(table.prices, asked), _means(table.latencies, asked)
-    accuracy = _means(scores, asked)
+        known, known_costs = scores[complete], costs[complete]
+        constant = best_constant(known_costs)
+        chosen = known_costs.argmin(axis=1)
+        oracle = {
+            "cost": oracle_loss(known_costs),
+            "accuracy": float(known[np.arange(len(known)), chosen].mean()),
+        }
+        best = {
+            "expert": table.expert_names[constant.expert],
+            "cost": constant.cost,
+            "accuracy": float(known[:, constant.expert].mean()),
+        }
+        headroom = constant.cost - oracle["cost"]
+    accuracy, prices, latencies = (
+        _means(values, asked) for values in (scores, table.prices, table.latencies)
+    )
     all_right = float((right.sum(axis=1) == asked.sum(axis=1)).mean())
     all_wrong = float((~right.any(axis=1)).mean())
     return {
@@ -98,7 +93,9 @@ def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
             for k, name in enumerate(table.expert_names)
         ],
         "compared": {"rows": int(complete.sum()), "rule": "rows in which every expert was asked"},
-        **gain,
+        "oracle": oracle,
+        "best_constant": best,
+        "headroom": headroom,
         "all_right": all_right,
         "all_wrong": all_wrong,
         "some_right": 1 - all_right - all_wrong,
@@ -108,39 +105,21 @@ def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
             "entropy": share_entropy(shares),
         },
         "soft_scores": bool(((scores > 0) & (scores < 1)).any()),
-        "findings": [*(finding.as_dict() for finding in table.findings), *_over(complete)],
+        "findings": [finding.as_dict() for finding in (*table.findings, *_over(complete))],
     }
 
 
-def _over(complete: BoolArray) -> list[dict[str, Any]]:
+def _over(complete: BoolArray) -> list[Finding]:
     """The finding that the headroom is taken over some of the rows only."""
     count, rows = int(complete.sum()), len(complete)
     if count == rows:
         return []
     every = f"{counted(count, 'row')} of {rows:,} in which every expert was asked"
-    few = (
-        f"What routing could gain is not said: there {'is' if count == 1 else 'are'} only {every}."
-    )
-    enough = f"What routing could gain is taken over the {every}."
-    return [Finding("compared", count, few if count < HANDFUL else enough).as_dict()]
-
-
-def _gain(names: list[str], scores: FloatArray, costs: FloatArray) -> dict[str, Any]:
-    """Oracle, best constant and headroom; every expert was asked in every row."""
-    constant, oracle = best_constant(costs), oracle_loss(costs)
-    cheapest = costs.argmin(axis=1)
-    return {
-        "oracle": {
-            "cost": oracle,
-            "accuracy": float(scores[np.arange(len(scores)), cheapest].mean()),
-        },
-        "best_constant": {
-            "expert": names[constant.expert],
-            "cost": constant.cost,
-            "accuracy": float(scores[:, constant.expert].mean()),
-        },
-        "headroom": constant.cost - oracle,
-    }
+    words = f"What routing could gain is taken over the {every}."
+    if count < MIN_COMPLETE_ROWS:
+        verb = "is" if count == 1 else "are"
+        words = f"What routing could gain is not said: there {verb} only {every}."
+    return [Finding("compared", count, words)]
 
 
 def _cheapest_and_right(
@@ -154,18 +133,15 @@ def _cheapest_and_right(
             return None
         asking = table.prices
     candidates = np.where(right & ~np.isnan(asking), asking, np.inf)
-    lowest = candidates.argmin(axis=1)
-    result = np.zeros_like(right)
-    rows = np.flatnonzero(np.isfinite(candidates.min(axis=1)))
-    result[rows, lowest[rows]] = True
-    return result
+    lowest = candidates.argmin(axis=1)[:, None]
+    return np.isfinite(candidates) & (np.arange(candidates.shape[1]) == lowest)
 
 
 def _means(values: FloatArray | None, asked: BoolArray) -> list[float | None]:
     """Mean of each column over the rows that asked; None where nothing is known."""
     if values is None:
         return [None] * asked.shape[1]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        means = np.nanmean(np.where(asked, values, np.nan), axis=0)
-    return [None if np.isnan(mean) else float(mean) for mean in means]
+    known = asked & ~np.isnan(values)
+    totals = np.where(known, values, 0).sum(axis=0)
+    pairs = zip(totals.tolist(), known.sum(axis=0).tolist(), strict=True)
+    return [total / count if count else None for total, count in pairs]

@@ -15,12 +15,21 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from mild.core.arrays import FloatArray
-from mild.data.arrow import first_text, is_number, is_numeric, numbers, short, unreadable
-from mild.data.columns import choose_columns
-from mild.data.sources import check_file, check_names, load_file, naming
+from mild.data.tables import (
+    check_file,
+    check_names,
+    choose_columns,
+    first_text,
+    is_number,
+    is_numeric,
+    naming,
+    number_matrix,
+    read_parquet,
+    read_table,
+    short,
+    unreadable,
+)
 from mild.errors import DataFileError, listed
-
-__all__ = ["Matrices", "read_matrices"]
 
 SUFFIXES = (".npz", ".parquet", ".csv")
 COST_PREFIX = "cost__"
@@ -106,109 +115,75 @@ def read_matrices(
     """
     file = Path(path)
     with naming(file):
-        suffix = check_file(file, SUFFIXES)
-        read = _read_archive if suffix == ".npz" else _read_table
+        read = _read_archive if check_file(file, SUFFIXES) == ".npz" else _read_columns
         matrices = read(file, features, costs, need_costs)
-        _check(matrices)
+        if matrices.rows == 0:
+            raise DataFileError("there must be at least one row; got none.")
+        for what, names in (("feature", matrices.feature_names), ("expert", matrices.expert_names)):
+            check_names(names or [], f"{what} names must differ")
+        bad = np.argwhere(~np.isfinite(matrices.X))
+        if len(bad):
+            row, column = (int(index) for index in bad[0])
+            names = matrices.feature_names
+            value = matrices.X[row, column]
+            raise DataFileError(
+                f"features must be finite (only costs may be missing); column "
+                f"{column if names is None else repr(names[column])} is {value}"
+                f"{' or is empty' if np.isnan(value) else ''} in row {row}.",
+                parameter="features",
+            )
     return matrices
 
 
-def _check(matrices: Matrices) -> None:
-    if matrices.rows == 0:
-        raise DataFileError("there must be at least one row; got none.")
-    for what, names in (("feature", matrices.feature_names), ("expert", matrices.expert_names)):
-        twice = {name for name in names or [] if (names or []).count(name) > 1}
-        if twice:
-            raise DataFileError(f"{what} names must differ; {min(twice)!r} appears twice.")
-    bad = ~np.isfinite(matrices.X)
-    if bad.any():
-        row, column = (int(index) for index in np.argwhere(bad)[0])
-        names = matrices.feature_names
-        value = matrices.X[row, column]
-        raise DataFileError(
-            f"features must be finite (only costs may be missing); column "
-            f"{column if names is None else repr(names[column])} is {value}"
-            f"{' or is empty' if np.isnan(value) else ''} in row {row}.",
-            parameter="features",
-        )
-
-
-# .parquet and .csv
-
-
-def _read_table(file: Path, features: Names, costs: Names, need_costs: bool) -> Matrices:
-    csv_table = load_file(file, ()) if file.suffix.lower() == ".csv" else None
+def _read_columns(file: Path, features: Names, costs: Names, need_costs: bool) -> Matrices:
+    """Matrices from the columns of a .parquet or .csv file."""
+    table = read_table(file) if file.suffix.lower() == ".csv" else None
     try:
-        schema = parquet.read_schema(file) if csv_table is None else csv_table.schema
-        names = list(schema.names)
-        check_names(names)
-        numeric = [field.name for field in schema if is_numeric(field.type)]
-        feature_columns, cost_columns = _split_columns(names, numeric, features, costs, need_costs)
-        chosen = [*feature_columns, *cost_columns]
-        table = csv_table
-        if table is None:
-            # Columns that are not needed, such as embeddings, are not read.
-            table = parquet.ParquetFile(file).read(columns=chosen)
+        schema = parquet.read_schema(file) if table is None else table.schema
     except (pa.ArrowException, OSError) as error:
         raise unreadable(file.suffix, error) from error
-    others = [name for name in names if name not in {*chosen, *numeric}]
-    if features is None and csv_table is not None:
-        # Parquet declares its types; those of a CSV file are inferred.
-        for name in others:
-            _refuse_damaged(name, csv_table[name])
-    return Matrices(
-        _matrix_of_columns(table, feature_columns),
-        _matrix_of_columns(table, cost_columns) if cost_columns else None,
-        feature_columns,
-        [column.removeprefix(COST_PREFIX) or column for column in cost_columns],
-        left_out=tuple(others) if features is None else (),
-    )
-
-
-def _split_columns(
-    columns: Sequence[str], numeric: Sequence[str], features: Names, costs: Names, need_costs: bool
-) -> tuple[list[str], list[str]]:
-    """Feature columns and cost columns of a table."""
-    if costs is not None:
-        cost_columns = choose_columns("costs", costs, columns)
-    else:
-        cost_columns = [name for name in columns if name.startswith(COST_PREFIX)]
-        if need_costs and not cost_columns:
-            raise DataFileError(
-                f"there must be cost columns, named {COST_PREFIX}<expert> or by --costs; found "
-                f"{listed(columns)}.",
-                parameter="costs",
-            )
+    names = list(schema.names)
+    check_names(names)
+    numeric = [field.name for field in schema if is_numeric(field.type)]
+    usual = [name for name in names if name.startswith(COST_PREFIX)]
+    cost_columns = usual if costs is None else choose_columns("costs", costs, names)
+    if need_costs and not cost_columns:
+        raise DataFileError(
+            f"there must be cost columns, named {COST_PREFIX}<expert> or by --costs; found "
+            f"{listed(names)}.",
+            parameter="costs",
+        )
     if features is None:
-        feature_columns = [
-            name
-            for name in numeric
-            if name not in cost_columns and not name.startswith(COST_PREFIX)
-        ]
-        if not feature_columns:
-            raise DataFileError(
-                f"there must be numeric columns besides the costs, to route by; found "
-                f"{listed(columns)}.",
-                parameter="features",
-            )
-        return feature_columns, cost_columns
-    feature_columns = choose_columns("features", features, columns)
-    both = [name for name in feature_columns if name in set(cost_columns)]
+        feature_columns = [name for name in numeric if name not in {*cost_columns, *usual}]
+    else:
+        feature_columns = choose_columns("features", features, names)
+    if not feature_columns:
+        raise DataFileError(
+            f"there must be numeric columns besides the costs, to route by; found {listed(names)}.",
+            parameter="features",
+        )
+    both = [name for name in feature_columns if name in cost_columns]
     if both:
         raise DataFileError(
             f"a column is either a feature or a cost; {both[0]!r} is both. Narrow the features.",
             parameter="features",
         )
-    return feature_columns, cost_columns
-
-
-def _matrix_of_columns(table: Any, names: list[str]) -> FloatArray:
-    """Columns side by side; float32 if all of them are."""
-    single = all(table.schema.field(name).type == pa.float32() for name in names)
-    matrix = np.empty((table.num_rows, len(names)), np.float32 if single else np.float64)
-    for place, name in enumerate(names):
-        matrix[:, place] = numbers(name, table[name])
-    return matrix
+    used = {*feature_columns, *cost_columns, *numeric}
+    others = [name for name in names if features is None and name not in used]
+    if table is None:
+        # Columns that are not needed, such as embeddings, are not read.
+        table = read_parquet(file, [*feature_columns, *cost_columns])
+    else:
+        # Parquet declares its types; those of a CSV file are inferred.
+        for name in others:
+            _refuse_damaged(name, table[name])
+    return Matrices(
+        number_matrix(table, feature_columns),
+        number_matrix(table, cost_columns) if cost_columns else None,
+        feature_columns,
+        [column.removeprefix(COST_PREFIX) or column for column in cost_columns],
+        left_out=tuple(others),
+    )
 
 
 def _refuse_damaged(name: str, column: Any) -> None:
@@ -223,12 +198,9 @@ def _refuse_damaged(name: str, column: Any) -> None:
         )
 
 
-# .npz
-
-
 def _read_archive(file: Path, features: Names, costs: Names, need_costs: bool) -> Matrices:
     """Matrices from arrays X, costs and, if they are there, feature_names and expert_names."""
-    arrays = _arrays(file)
+    arrays = _load_arrays(file)
     if "X" not in arrays or (need_costs and "costs" not in arrays):
         raise DataFileError(
             f"a .npz must hold the arrays X{' and costs' if need_costs else ''}; found "
@@ -256,32 +228,30 @@ def _read_archive(file: Path, features: Names, costs: Names, need_costs: bool) -
     expert_names = _names("expert_names", arrays, matrix.shape[1])
     names = expert_names or [f"expert_{k}" for k in range(matrix.shape[1])]
     if costs is not None:
-        experts = _chosen_experts(names, costs)
-        matrix, names = matrix[:, experts], [names[k] for k in experts]
+        # Experts by name, or by the name that their column would have in a table.
+        try:
+            chosen = choose_columns("costs", costs, names)
+        except DataFileError:
+            columns = choose_columns("costs", costs, [COST_PREFIX + name for name in names])
+            chosen = [column.removeprefix(COST_PREFIX) for column in columns]
+        matrix, names = matrix[:, [names.index(name) for name in chosen]], chosen
     return Matrices(X, matrix, feature_names, names, expert_names is not None)
 
 
-def _arrays(file: Path) -> dict[str, np.ndarray[Any, Any]]:
+def _load_arrays(file: Path) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of an archive; pickled objects are never loaded."""
-    used = ("X", "costs", "feature_names", "expert_names")
     name = "it"
+    found: dict[str, np.ndarray[Any, Any]] = {}
     try:
         # Opened here: np.load leaves a broken archive open.
         with open(file, "rb") as stream:
             archive = np.load(stream, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise DataFileError(
-                    "it is a single array; a .npz with the arrays X and costs is needed (np.savez)."
-                )
-            found: dict[str, np.ndarray[Any, Any]] = {}
-            for name in archive.files:
+            for name in getattr(archive, "files", ()):
                 # Other arrays may be anything; they are listed, not read.
-                found[name] = archive[name] if name in used else np.empty(0)
-            return found
+                used = name in ("X", "costs", "feature_names", "expert_names")
+                found[name] = archive[name] if used else np.empty(0)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise DataFileError(f"it is not a .npz archive, or it is cut off ({error}).") from error
-    except DataFileError:
-        raise
     except ValueError as error:
         if "allow_pickle" in str(error):
             raise DataFileError(
@@ -289,6 +259,11 @@ def _arrays(file: Path) -> dict[str, np.ndarray[Any, Any]]:
                 f"names as text (dtype str)."
             ) from error
         raise DataFileError(f"{name} cannot be read ({error}); the file may be cut off.") from error
+    if isinstance(archive, np.ndarray):
+        raise DataFileError(
+            "it is a single array; a .npz with the arrays X and costs is needed (np.savez)."
+        )
+    return found
 
 
 def _matrix(name: str, array: np.ndarray[Any, Any]) -> FloatArray:
@@ -311,12 +286,3 @@ def _names(key: str, arrays: dict[str, np.ndarray[Any, Any]], count: int) -> lis
             f"array {key} must be {count} texts; got {array.dtype}, shape {array.shape}."
         )
     return [value.decode() if isinstance(value, bytes) else str(value) for value in array.tolist()]
-
-
-def _chosen_experts(names: list[str], costs: str | Sequence[str]) -> list[int]:
-    """Experts by name, or by the name that their column would have in a table."""
-    as_columns = [COST_PREFIX + name for name in names]
-    try:
-        return [names.index(name) for name in choose_columns("costs", costs, names)]
-    except DataFileError:
-        return [as_columns.index(name) for name in choose_columns("costs", costs, as_columns)]

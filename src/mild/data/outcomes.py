@@ -15,25 +15,15 @@ from numpy.typing import ArrayLike
 
 from mild.artifact.expert_names import match_experts
 from mild.core.arrays import FloatArray, IntArray
-from mild.data.arrow import numbers
 from mild.data.data_quality import RESCALE, Finding, check_range, counted, examine, unasked_rows
 from mild.data.formats import FORMATS, FORMS, possible_forms, read_format
-from mild.data.formats.layout import Layout, Named, ReadOptions, seconds_per
-from mild.data.queries import choose_query, query_texts, usual_query
-from mild.data.recipe import Recipe
-from mild.data.sources import SUFFIXES, load_file, load_frame, naming, peek_schema
+from mild.data.formats.base import Layout, Named, ReadOptions, seconds_per
+from mild.data.queries import Recipe, choose_query, query_texts, usual_query
+from mild.data.tables import SUFFIXES, naming, numbers, peek_schema, read_table
 from mild.data.vectors import find_vectors, read_vectors
 from mild.errors import DataFileError, listed
 
-__all__ = [
-    "FORMS",
-    "OutcomeTable",
-    "ReadOptions",
-    "build_outcomes",
-    "explanation",
-    "is_outcome_table",
-    "read_outcomes",
-]
+__all__ = ["FORMS", "OutcomeTable", "ReadOptions", "is_outcome_table", "read_outcomes"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +44,7 @@ class OutcomeTable:
     explanation : how the source was read, in one sentence
     findings : what its user should know about it
     recipe : which columns make the query, and how; None if that is not known
-    places : (n_samples,) row numbers in the file; None where they are those of the table
+    row_numbers : (n_samples,) row numbers in the file; None where they are those of the table
     """
 
     queries: list[str]
@@ -68,7 +58,7 @@ class OutcomeTable:
     explanation: str = ""
     findings: tuple[Finding, ...] = ()
     recipe: Recipe | None = None
-    places: IntArray | None = None
+    row_numbers: IntArray | None = None
 
     @property
     def rows(self) -> int:
@@ -82,19 +72,17 @@ class OutcomeTable:
             index = np.flatnonzero(index)
         index = index.astype(np.intp, copy=False)
 
-        def picked(values: FloatArray | None) -> FloatArray | None:
-            return None if values is None else values[index]
-
+        arrays = {
+            name: getattr(self, name) for name in ("scores", "prices", "latencies", "vectors")
+        }
+        taken = {name: array[index] for name, array in arrays.items() if array is not None}
         return replace(
             self,
             queries=[self.queries[i] for i in index.tolist()],
-            scores=self.scores[index],
-            prices=picked(self.prices),
-            latencies=picked(self.latencies),
             columns=self.columns.take(index),
-            vectors=picked(self.vectors),
             findings=(),
-            places=index if self.places is None else self.places[index],
+            row_numbers=index if self.row_numbers is None else self.row_numbers[index],
+            **taken,
         )
 
     def column(self, name: str) -> list[Any]:
@@ -107,9 +95,9 @@ class OutcomeTable:
         values: list[Any] = self.columns[name].to_pylist()
         return values
 
-    def place(self, row: int) -> int:
+    def row_number(self, row: int) -> int:
         """Number of a row in the file, for messages."""
-        return row if self.places is None else int(self.places[row])
+        return row if self.row_numbers is None else int(self.row_numbers[row])
 
     def fingerprint(self) -> str:
         """SHA-256 over queries, experts, scores, prices, latencies and vectors, as 64 digits.
@@ -189,11 +177,10 @@ def read_outcomes(
     array([[ 1.,  1.],
            [ 0., nan]])
     """
-    is_path = isinstance(source, (str, os.PathLike))
     options = ReadOptions(form, query, experts, scores, prices, latencies, vectors, choices)
+    is_path = isinstance(source, (str, os.PathLike))
     with naming(Path(source)) if is_path else nullcontext():
-        table = load_file(Path(source), options.texts()) if is_path else load_frame(source)
-        return build_outcomes(table, options)
+        return build_outcomes(read_table(source, options.texts()), options)
 
 
 def is_outcome_table(path: str | os.PathLike[str]) -> bool:
@@ -201,38 +188,21 @@ def is_outcome_table(path: str | os.PathLike[str]) -> bool:
 
     Otherwise it may be one of features and costs, for ``read_matrices``. A file that cannot be read counts
     as one of outcomes: ``read_outcomes`` has the better error messages.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "log.csv"
-    ...     _ = file.write_text("length,cost__small,cost__large\\n3,0,1\\n")
-    ...     before = is_outcome_table(file)
-    ...     _ = file.write_text("prompt,correct__small,correct__large\\nwhy?,0,1\\n")
-    ...     before, is_outcome_table(file)
-    (False, True)
     """
     file = Path(path)
     suffix = file.suffix.lower()
     if not file.is_file() or suffix not in SUFFIXES:
         return False
-    if suffix in (".jsonl", ".ndjson"):
-        # Features and costs are never stored as JSON lines.
+    # Features and costs are never stored as JSON lines.
+    schema = None if suffix in (".jsonl", ".ndjson") else peek_schema(file)
+    if schema is None:
         return True
-    schema = peek_schema(file)
-    return schema is None or (bool(possible_forms(schema)) and not _has_other_costs(schema))
-
-
-def _has_other_costs(schema: Any) -> bool:
-    """Whether there are costs, but none of a scored expert: then ``score__bm25`` is a feature."""
-
-    def experts(*prefixes: str) -> set[str]:
-        parts = [name.partition("__") for name in schema.names]
-        return {expert for prefix, mark, expert in parts if mark and prefix in prefixes}
-
-    scored, priced = experts("correct", "score"), experts("cost")
-    return usual_query(schema) is None and bool(priced) and bool(scored) and not scored & priced
+    parts = [name.partition("__") for name in schema.names]
+    scored = {expert for prefix, mark, expert in parts if mark and prefix in ("correct", "score")}
+    priced = {expert for prefix, mark, expert in parts if mark and prefix == "cost"}
+    # Where there are costs, but none of a scored expert, score__bm25 is a feature.
+    other_costs = bool(scored) and bool(priced) and not scored & priced
+    return bool(possible_forms(schema)) and not (other_costs and usual_query(schema) is None)
 
 
 def build_outcomes(
@@ -249,16 +219,15 @@ def build_outcomes(
     all_taken = layout.taken
     if options.experts is not None:
         layout = layout.of(match_experts(options.experts, list(layout.scores)))
-    scores = _cells(table, layout, layout.scores)
-    places = None if first is None else np.arange(first, first + len(scores))
-    check_range("scores", scores, list(layout.scores.values()), 0, 1, RESCALE, places)
+    row_numbers = None if first is None else np.arange(first, first + table.num_rows)
+    scores = _matrix("scores", table, layout, row_numbers)
     if not is_piece:
         layout, scores, silent = _asked_experts(layout, scores)
         findings += silent
     rows = np.asarray(~np.isnan(scores).all(axis=1))
     if lost := len(rows) - int(rows.sum()):
         table, scores = table.filter(rows), scores[rows]
-        places = np.flatnonzero(rows) if places is None else places[rows]
+        row_numbers = np.flatnonzero(rows) if row_numbers is None else row_numbers[rows]
         findings.append(unasked_rows(lost))
     query = vectors = None
     if contents and table.num_rows > 0:
@@ -271,8 +240,8 @@ def build_outcomes(
                 parameter="query",
             )
     queries = [""] * table.num_rows if query is None else query_texts(table, query)
-    prices = _costs("prices", table, layout, layout.prices, places)
-    latencies = _costs("latencies", table, layout, layout.latencies, places)
+    prices = _matrix("prices", table, layout, row_numbers) if layout.prices else None
+    latencies = _matrix("latencies", table, layout, row_numbers) if layout.latencies else None
     if latencies is not None:
         units = [seconds_per(layout.latencies.get(name, "")) for name in layout.scores]
         # To the nanosecond: milliseconds that were written and read again are the same.
@@ -290,12 +259,12 @@ def build_outcomes(
         prices,
         latencies,
         table.select([name for name in table.column_names if name not in used]),
-        None if vectors is None else read_vectors(table, vectors, places),
+        None if vectors is None else read_vectors(table, vectors, row_numbers),
         layout.form,
         explanation(layout, len(queries), query, vectors),
         () if is_piece else tuple(findings),
         replace(query or Recipe(()), vectors=vectors),
-        places,
+        row_numbers,
     )
 
 
@@ -305,30 +274,23 @@ def explanation(layout: Layout, rows: int, query: Recipe | None, vectors: str | 
     parts = [
         f"read as {FORMATS[layout.form].title}: {counted(len(layout.scores), 'expert')}, "
         f"{counted(rows, 'query', 'queries')}{' with ' + ' and '.join(costs) if costs else ''}",
-        "there is no query, only vectors" if query is None else query.words,
+        "there is no query, only vectors" if query is None else query.description,
     ]
     if vectors is not None:
         parts.append(f"vectors are column {vectors!r}")
     return f"{'; '.join([*parts, *layout.notes])}."
 
 
-def _cells(table: Any, layout: Layout, columns: dict[str, str]) -> FloatArray:
+def _matrix(what: str, table: Any, layout: Layout, row_numbers: IntArray | None) -> FloatArray:
     """Columns side by side, one per expert; NaN where an expert has none."""
+    columns: dict[str, str] = getattr(layout, what)
     matrix = np.full((table.num_rows, len(layout.scores)), np.nan)
     for k, name in enumerate(layout.scores):
         if name in columns:
             matrix[:, k] = numbers(columns[name], table[columns[name]])
-    return matrix
-
-
-def _costs(
-    what: str, table: Any, layout: Layout, columns: dict[str, str], places: IntArray | None
-) -> FloatArray | None:
-    if not columns:
-        return None
-    matrix = _cells(table, layout, columns)
     names = [columns.get(name, name) for name in layout.scores]
-    check_range(what, matrix, names, 0, np.inf, "Leave out what is unknown.", places)
+    high, remedy = (1, RESCALE) if what == "scores" else (np.inf, "Leave out what is unknown.")
+    check_range(what, matrix, names, 0, high, remedy, row_numbers)
     return matrix
 
 

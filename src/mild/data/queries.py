@@ -1,40 +1,142 @@
-"""The text of a query: which columns make it."""
+"""The text of a query: which columns make it, and how. Kept with a router: serving does the same."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from string import ascii_uppercase
 from typing import Any
 
 import pyarrow as pa
 
-from mild.data.arrow import is_numeric
-from mild.data.columns import choose_columns
-from mild.data.recipe import CHOICES, LETTERS, Recipe
-from mild.errors import DataFileError, listed
-
-__all__ = [
-    "QUERY_NAMES",
-    "TEXTS",
-    "choose_query",
-    "is_list",
-    "is_string",
-    "is_text",
-    "query_texts",
-    "usual_query",
-]
+from mild.data.tables import choose_columns, is_list, is_numeric, is_string, is_text
+from mild.errors import DataFileError, InvalidInputError, listed
 
 #: The query is the first of these that is there and is text.
 QUERY_NAMES = ("prompt", "question", "query", "text", "instruction", "input")
+#: Choices of a multiple-choice question: one column each, or a list.
+LETTERS = tuple("ABCDEFGHIJ")
+CHOICES = ("options", "choices")
 #: Columns of a CSV that are text whatever they look like; an ``input`` may be a number of tokens.
 TEXTS = (*QUERY_NAMES[:-1], *LETTERS, *CHOICES)
 
 
+class RecipeError(ValueError):
+    """An object lacks a field that the recipe needs, or has one of the wrong type."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The fields of a query.
+
+    Several columns are joined by line breaks, and so are lists of texts. Choices follow, each on its own
+    line as ``A. ...``; missing ones are left out.
+
+    Examples
+    --------
+    >>> recipe = Recipe(("question",), ("A", "B"))
+    >>> recipe.text({"question": "2 + 2?", "A": "4", "B": 5})
+    '2 + 2?\\nA. 4\\nB. 5'
+    """
+
+    columns: tuple[str, ...]  # empty where there are only vectors
+    choices: tuple[str, ...] = ()  # A, B, C, ..., or "options" or "choices"
+    vectors: str | None = None
+
+    @property
+    def description(self) -> str:
+        """How the query is made, as a part of a sentence."""
+        shown = " and ".join(repr(name) for name in self.columns)
+        words = f"the query is column{'s' if len(self.columns) > 1 else ''} {shown}"
+        if not self.choices:
+            return words
+        return f"{words} followed by the choices in {', '.join(self.choices)}"
+
+    def fits(self, fields: Mapping[str, Any]) -> bool:
+        """Whether an object has the first field of the query."""
+        return bool(self.columns) and self.columns[0] in fields
+
+    def text(self, fields: Mapping[str, Any], required: bool = True) -> str:
+        """The query of an object; RecipeError if a part is missing.
+
+        The only field of a query may be None unless it is ``required``.
+        """
+        for name in self.columns:
+            if name not in fields:
+                raise RecipeError(f"no field {name!r}, which is a part of this router's queries")
+        if self.choices and not any(name in fields for name in self.choices):
+            shown = ", ".join(repr(name) for name in self.choices)
+            raise RecipeError(
+                f"field {self.columns[0]!r} without its choices: this router learned it followed by "
+                f"those in {shown}"
+            )
+        alone = required and len(self.columns) == 1
+        parts = [_text(name, fields[name], required=alone) for name in self.columns]
+        return "\n".join(parts) + "".join(_choice(name, fields.get(name)) for name in self.choices)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready fields."""
+        return {**asdict(self), "columns": list(self.columns), "choices": list(self.choices)}
+
+    @classmethod
+    def from_dict(cls, fields: Any) -> Recipe:
+        """From what ``as_dict`` gave."""
+        lists = isinstance(fields, Mapping) and [fields.get("columns"), fields.get("choices", [])]
+        if not lists or not all(
+            isinstance(names, list) and all(isinstance(name, str) for name in names)
+            for names in lists
+        ):
+            raise InvalidInputError(
+                f"the query of a router must be written as lists of columns and choices; got {fields!r}."
+            )
+        return cls(tuple(lists[0]), tuple(lists[1]), fields.get("vectors"))
+
+
+def _text(name: str, value: Any, required: bool) -> str:
+    if value is None and not required:
+        return ""
+    if isinstance(value, list) and all(isinstance(entry, str | None) for entry in value):
+        return "\n".join(entry or "" for entry in value)
+    if not isinstance(value, str):
+        raise RecipeError(f"field {name!r} must be a string; got {type_name(value)}")
+    return value
+
+
+def _choice(name: str, value: Any) -> str:
+    """A choice, or a list of them, as it is appended to a query."""
+    if value is None:
+        return ""
+    if name not in CHOICES:
+        return f"\n{name}. {_plain(name, value)}"
+    if not isinstance(value, list):
+        return f"\n{_plain(name, value)}"
+    last = len(ascii_uppercase) - 1
+    return "".join(
+        f"\n{ascii_uppercase[min(place, last)]}. {'' if entry is None else _plain(name, entry)}"
+        for place, entry in enumerate(value)
+    )
+
+
+def _plain(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise RecipeError(f"field {name!r} must be text or a number; got {type_name(value)}")
+    # As tables write numbers: 2.0 is 2.
+    return str(int(value)) if math.isfinite(value) and value == int(value) else repr(value)
+
+
+def type_name(value: Any) -> str:
+    """The name of a JSON type, for messages."""
+    names = {dict: "an object", list: "a list", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a string" if isinstance(value, str) else "a number")
+
+
 def usual_query(schema: Any) -> str | None:
     """The first of QUERY_NAMES that is there and is text."""
-    return next(
-        (name for name in QUERY_NAMES if name in schema.names and is_text(schema.field(name).type)),
-        None,
-    )
+    texts = {field.name for field in schema if is_text(field.type)}
+    return next((name for name in QUERY_NAMES if name in texts), None)
 
 
 def choose_query(
@@ -48,9 +150,8 @@ def choose_query(
     The choices of a column ``question``, in columns A, B, C, ... or in ``options`` or ``choices``, are
     appended to it unless ``choices`` is False. Columns that are ``taken``, by scores, are no choices.
     """
-    names = list(schema.names)
     if query is not None:
-        columns = choose_columns("query", query, names)
+        columns = choose_columns("query", query, list(schema.names))
         for name in columns:
             kind = schema.field(name).type
             if not (is_text(kind) or pa.types.is_null(kind)):
@@ -60,18 +161,23 @@ def choose_query(
                     f"{listed(texts)}.",
                     parameter="query",
                 )
-    else:
-        usual = usual_query(schema)
-        if usual is None:
-            return None
+    elif (usual := usual_query(schema)) is not None:
         columns = [usual]
-    asked = choices and columns == ["question"]
-    return Recipe(tuple(columns), tuple(_choices(schema, taken)) if asked else ())
-
-
-def is_text(kind: Any) -> bool:
-    """Whether an Arrow type is text, or a list of texts."""
-    return is_string(kind) or (is_list(kind) and is_string(kind.value_type))
+    else:
+        return None
+    if not choices or columns != ["question"]:
+        return Recipe(tuple(columns))
+    kinds = {field.name: field.type for field in schema if field.name not in taken}
+    found: list[str] = []
+    for letter in LETTERS:
+        # A gap ends the letters: a column "J" alone is no choice, nor is one of booleans.
+        kind = kinds.get(letter, pa.null())
+        if not (is_string(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            break
+        found.append(letter)
+    if len(found) < 2:
+        found = [name for name in CHOICES if name in kinds and is_text(kinds[name])][:1]
+    return Recipe(tuple(columns), tuple(found))
 
 
 def query_texts(table: Any, query: Recipe) -> list[str]:
@@ -80,41 +186,9 @@ def query_texts(table: Any, query: Recipe) -> list[str]:
     if len(names) == 1 and not is_list(table.schema.field(names[0]).type):
         texts: list[str] = table[names[0]].cast(pa.large_string()).fill_null("").to_pylist()
         return texts
-    columns = {name: table[name] for name in names}
-    for name, column in columns.items():
-        if is_numeric(column.type):
-            # Arrow writes 2.0 as 2.
-            columns[name] = column.cast(pa.large_string())
+    # Arrow writes 2.0 as 2.
+    columns = {
+        name: table[name].cast(pa.large_string()) if is_numeric(table[name].type) else table[name]
+        for name in names
+    }
     return [query.text(row, required=False) for row in pa.table(columns).to_pylist()]
-
-
-def _choices(schema: Any, taken: Collection[str]) -> list[str]:
-    kinds = {field.name: field.type for field in schema if field.name not in taken}
-    letters: list[str] = []
-    for letter in LETTERS:
-        # A gap ends the letters: a column "J" alone is no choice, nor is one of booleans.
-        if letter not in kinds or not (is_string(kinds[letter]) or _is_number(kinds[letter])):
-            break
-        letters.append(letter)
-    if len(letters) > 1:
-        return letters
-    return [name for name in CHOICES if name in kinds and is_text(kinds[name])][:1]
-
-
-def _is_number(kind: Any) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
-
-def is_string(kind: Any) -> bool:
-    """Whether an Arrow type is text."""
-    return bool(
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or (hasattr(pa.types, "is_string_view") and pa.types.is_string_view(kind))
-    )
-
-
-def is_list(kind: Any) -> bool:
-    """Whether an Arrow type is a list of anything."""
-    test = pa.types
-    return bool(test.is_list(kind) or test.is_large_list(kind) or test.is_fixed_size_list(kind))

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
-from mild.core.arrays import IntArray
+from mild.core.arrays import IntArray, invalid
 from mild.errors import InvalidInputError
-
-__all__ = ["Split", "bundles", "folds", "random_splits", "time_splits"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,14 +34,10 @@ class Split:
 def bundles(*labels: Sequence[Hashable] | np.ndarray[Any, Any]) -> IntArray:
     """Number of the bundle of each row, (n_rows,): rows that share a label of any kind are in one bundle.
 
-    Parameters
-    ----------
-    labels : sequences of n_rows labels, one per kind: texts, subjects, ...; None is no label
+    Each of ``labels`` is a sequence of n_rows labels: texts, subjects, ...; None is no label.
 
     Examples
     --------
-    >>> bundles(["a", "b", "a", "c"])
-    array([0, 1, 0, 2])
     >>> bundles(["a", "b", "a", "c"], ["math", "law", "law", None])
     array([0, 0, 0, 1])
     """
@@ -51,26 +47,18 @@ def bundles(*labels: Sequence[Hashable] | np.ndarray[Any, Any]) -> IntArray:
     if any(len(kind) != n for kind in labels):
         lengths = ", ".join(str(len(kind)) for kind in labels)
         raise InvalidInputError(f"labels of all kinds must be as many; got {lengths}.")
-    root = np.arange(n)
-
-    def find(row: int) -> int:
-        while root[row] != row:
-            root[row] = root[root[row]]
-            row = int(root[row])
-        return row
-
-    for kind in labels:
-        first: dict[Hashable, int] = {}
-        for row, label in enumerate(kind):
-            if label is None:
-                continue
-            known = first.setdefault(label, row)
-            if known != row:
-                a, b = find(known), find(row)
-                root[max(a, b)] = min(a, b)
-    ends = np.array([find(row) for row in range(n)], dtype=np.intp)
-    # Numbered by first appearance: a bundle's root is its first row.
-    return np.unique(ends, return_inverse=True)[1].astype(np.intp)
+    # A graph of rows, then labels: components are numbered by their first row.
+    label_of: dict[tuple[int, Hashable], int] = {}
+    edges = [
+        (row, label_of.setdefault((number, label), n + len(label_of)))
+        for number, kind in enumerate(labels)
+        for row, label in enumerate(kind)
+        if label is not None
+    ]
+    ends = np.array(edges, np.intp).reshape(-1, 2).T
+    size = n + len(label_of)
+    graph = coo_array((np.ones(len(edges), np.int8), tuple(ends)), shape=(size, size))
+    return connected_components(graph, directed=False)[1][:n].astype(np.intp)
 
 
 def random_splits(
@@ -84,26 +72,17 @@ def random_splits(
     n_splits : how many
     test_share : share of the rows in the test, in (0, 1); a large bundle may make it larger
     seed : split i of a seed is the same whatever ``n_splits`` is
-
-    Examples
-    --------
-    >>> split = random_splits([0, 1, 0, 2, 3, 4], n_splits=1, test_share=0.5)[0]
-    >>> sorted([*split.train, *split.test]) == list(range(6))
-    True
     """
-    groups = _checked(bundle)
+    groups, sizes = _checked(bundle, several=True)
     _check_splits(n_splits, test_share)
-    sizes = np.bincount(groups)
-    _check_several(sizes)
     found = []
     for number in range(n_splits):
         order = np.random.default_rng([seed, number]).permutation(len(sizes))
         reached = np.cumsum(sizes[order])
         # At least one bundle on either side.
         count = int(np.searchsorted(reached, test_share * len(groups))) + 1
-        tested = np.zeros(len(sizes), bool)
-        tested[order[: min(count, len(sizes) - 1)]] = True
-        found.append(Split(np.flatnonzero(~tested[groups]), np.flatnonzero(tested[groups])))
+        tested = np.isin(groups, order[: min(count, len(sizes) - 1)])
+        found.append(Split(np.flatnonzero(~tested), np.flatnonzero(tested)))
     return found
 
 
@@ -116,29 +95,19 @@ def time_splits(
     test of a router trained on everything before it. Rows of one moment are not divided. Test rows
     whose bundle is in the past are left out and counted.
 
-    Parameters
-    ----------
-    times : (n_rows,) numbers or dates, none missing
-    bundle : (n_rows,) as ``bundles`` gives them
-
     Examples
     --------
     >>> split = time_splits([3, 1, 2, 4], [0, 1, 2, 1], test_share=0.5)[0]
     >>> split.train, split.test, split.dropped
     (array([1, 2]), array([0]), 1)
     """
-    groups = _checked(bundle)
+    groups, _ = _checked(bundle)
     moments = np.asarray(times)
     if moments.shape != groups.shape:
-        raise InvalidInputError(
-            f"times must be as many as rows, {len(groups)}; got shape {moments.shape}.",
-            parameter="times",
-        )
+        raise invalid("times", f"must be as many as rows, {len(groups)}; got {moments.shape}.")
     missing = np.isnat(moments) if moments.dtype.kind in "mM" else moments != moments
     if np.any(missing):
-        raise InvalidInputError(
-            f"times must be known in every row; {missing.sum()} are missing.", parameter="times"
-        )
+        raise invalid("times", f"must be known in every row; {missing.sum()} are missing.")
     _check_splits(n_splits, test_share)
     ordered = np.sort(moments)
     n = len(ordered)
@@ -172,48 +141,38 @@ def folds(bundle: ArrayLike, n_folds: int = 5, seed: int = 0) -> list[tuple[IntA
     >>> [held.tolist() for _, held in folds([0, 0, 0, 1, 2, 3], n_folds=2)]
     [[0, 1, 2], [3, 4, 5]]
     """
-    groups = _checked(bundle)
-    sizes = np.bincount(groups)
+    groups, sizes = _checked(bundle, several=True)
     if n_folds < 2:
-        raise InvalidInputError(f"n_folds must be at least 2; got {n_folds}.", parameter="n_folds")
-    _check_several(sizes)
+        raise invalid("n_folds", f"must be at least 2; got {n_folds}.")
     n_folds = min(n_folds, len(sizes))
     order = np.random.default_rng(seed).permutation(len(sizes))
-    order = order[np.argsort(-sizes[order], kind="stable")]
     fold_of = np.zeros(len(sizes), np.intp)
     filled = np.zeros(n_folds, np.intp)
-    for group in order:
-        smallest = int(np.argmin(filled))
-        fold_of[group] = smallest
-        filled[smallest] += sizes[group]
+    for group in order[np.argsort(-sizes[order], kind="stable")]:
+        fold_of[group] = np.argmin(filled)
+        filled[fold_of[group]] += sizes[group]
     dealt = fold_of[groups]
     return [(np.flatnonzero(dealt != k), np.flatnonzero(dealt == k)) for k in range(n_folds)]
 
 
-def _checked(bundle: ArrayLike) -> IntArray:
+def _checked(bundle: ArrayLike, several: bool = False) -> tuple[IntArray, IntArray]:
+    """Bundles numbered without gaps, and their sizes."""
     groups = np.asarray(bundle)
     if groups.ndim != 1 or groups.dtype.kind not in "iu" or not len(groups) or groups.min() < 0:
-        raise InvalidInputError(
-            f"bundle must be one number per row, from 0, of at least one row; got "
-            f"{groups.dtype} of shape {groups.shape}.",
-            parameter="bundle",
+        got = f"{groups.dtype} of shape {groups.shape}"
+        raise invalid(
+            "bundle", f"must be one number per row, from 0, of at least one row; got {got}."
         )
-    return np.unique(groups, return_inverse=True)[1].astype(np.intp)
+    _, numbers, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    if several and len(sizes) < 2:
+        raise InvalidInputError(
+            "rows must differ to be split: all of these have the same query or belong to the same group."
+        )
+    return numbers.astype(np.intp), sizes
 
 
 def _check_splits(n_splits: int, test_share: float) -> None:
     if n_splits < 1:
-        raise InvalidInputError(
-            f"n_splits must be at least 1; got {n_splits}.", parameter="n_splits"
-        )
+        raise invalid("n_splits", f"must be at least 1; got {n_splits}.")
     if not 0 < test_share < 1:
-        raise InvalidInputError(
-            f"test_share must lie between 0 and 1; got {test_share}.", parameter="test_share"
-        )
-
-
-def _check_several(sizes: IntArray) -> None:
-    if len(sizes) < 2:
-        raise InvalidInputError(
-            "rows must differ to be split: all of these have the same query or belong to the same group."
-        )
+        raise invalid("test_share", f"must lie between 0 and 1; got {test_share}.")

@@ -11,21 +11,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mild.core.arrays import FloatArray, IntArray
-from mild.data.arrow import is_numeric, short
-from mild.data.columns import choose_columns
-from mild.data.queries import is_list, is_string, is_text
+from mild.data.tables import choose_columns, column_kind, is_list, is_string, short
 from mild.errors import DataFileError
-
-__all__ = [
-    "VECTOR_NAMES",
-    "check_kind",
-    "column_kind",
-    "find_vectors",
-    "no_vectors",
-    "read_vectors",
-    "vector_lengths",
-    "vector_matrix",
-]
 
 VECTOR_NAMES = ("embedding", "embeddings", "vector", "vectors")
 
@@ -35,23 +22,27 @@ def find_vectors(table: Any) -> str | None:
     for name in VECTOR_NAMES:
         if name not in table.column_names:
             continue
-        kind = table.schema.field(name).type
-        if _is_vector(kind) or (is_string(kind) and _looks_like_json(table[name])):
+        column = table[name]
+        if _is_vector(column.type):
             return name
+        if is_string(column.type):
+            first = (column[0].as_py() or "").strip()
+            if first.startswith("[") and first.endswith("]"):
+                return name
     return None
 
 
-def read_vectors(table: Any, name: str, places: IntArray | None = None) -> FloatArray:
+def read_vectors(table: Any, name: str, row_numbers: IntArray | None = None) -> FloatArray:
     """Vectors of equal length, finite, as (n_samples, n_features) float32.
 
-    A CSV holds them as JSON: ``"[0.5, 1.0]"``. ``places`` are the row numbers in the file, where they
+    A CSV holds them as JSON: ``"[0.5, 1.0]"``. ``row_numbers`` are the row numbers in the file, where they
     differ from those of the table.
     """
-    places = np.arange(table.num_rows) if places is None else places
+    row_numbers = np.arange(table.num_rows) if row_numbers is None else row_numbers
     choose_columns("vectors", [name], list(table.column_names))
     column = table[name]
     if is_string(column.type):
-        column = _parsed(name, column, places)
+        column = _parse(name, column, row_numbers)
     if not _is_vector(column.type):
         raise no_vectors(name, column.type)
     if pa.types.is_fixed_size_binary(column.type) and column.type.byte_width % 4:
@@ -64,18 +55,17 @@ def read_vectors(table: Any, name: str, places: IntArray | None = None) -> Float
     if odd.size:
         raise DataFileError(
             f"vectors must all have the same length; {odd.size:,} row(s) of column {name!r} do not, "
-            f"such as row {places[odd[0]]} with {lengths[odd[0]]} where row {places[0]} has {lengths[0]}."
+            f"such as row {row_numbers[odd[0]]} with {lengths[odd[0]]} where row {row_numbers[0]} has "
+            f"{lengths[0]}."
         )
-    width = int(lengths[0])
     # Copied, so that it can be written to.
-    vectors: FloatArray = np.concatenate(
-        [vector_matrix(chunk, width) for chunk in column.chunks if len(chunk)]
-    )
+    parts = [vector_matrix(chunk, int(lengths[0])) for chunk in column.chunks if len(chunk)]
+    vectors: FloatArray = np.concatenate(parts)
     bad = ~np.isfinite(vectors).all(axis=1)
     if bad.any():
         raise DataFileError(
             f"vectors must be finite; {int(bad.sum()):,} row(s) of column {name!r} are not, such as "
-            f"row {places[bad][0]}."
+            f"row {row_numbers[bad][0]}."
         )
     return vectors
 
@@ -88,45 +78,8 @@ def no_vectors(name: str, kind: Any) -> DataFileError:
     )
 
 
-def column_kind(kind: Any) -> str:
-    """What an Arrow type holds, however it is stored: files of a dataset may store it differently.
-
-    Examples
-    --------
-    >>> column_kind(pa.list_(pa.float32())), column_kind(pa.binary(64)), column_kind(pa.large_string())
-    ('vectors', 'vectors', 'text')
-    """
-    if is_numeric(kind):
-        return "numbers"
-    if is_string(kind):
-        return "text"
-    if pa.types.is_fixed_size_binary(kind) or (is_list(kind) and is_numeric(kind.value_type)):
-        return "vectors"
-    if is_text(kind):
-        return "lists of texts"
-    # A column without any value fits every kind.
-    return "nothing" if pa.types.is_null(kind) else str(kind)
-
-
-def check_kind(name: str, first: tuple[str, str], other: tuple[str, str]) -> None:
-    """Refuse a column of another kind than in the first file; arguments are (file, kind)."""
-    (first_file, ours), (file, theirs) = first, other
-    if ours != theirs and "nothing" not in (ours, theirs):
-        raise DataFileError(
-            f"{file}: column {name!r} must hold {ours}, as in {first_file}; it holds {theirs}."
-        )
-
-
 def vector_lengths(array: Any) -> NDArray[Any]:
-    """Length of each vector of a column; 0 where there is none.
-
-    Examples
-    --------
-    >>> vector_lengths(pa.array([[1.0, 2.0], None, [3.0]])).tolist()
-    [2, 0, 1]
-    >>> vector_lengths(pa.array([bytes(8), None], pa.binary(8))).tolist()
-    [2, 0]
-    """
+    """Length of each vector of a column; 0 where there is none."""
     if pa.types.is_fixed_size_binary(array.type):
         known = pc.is_valid(array).to_numpy(zero_copy_only=False)
         return np.where(known, array.type.byte_width // 4, 0)
@@ -138,11 +91,6 @@ def vector_matrix(array: Any, width: int, single: bool = True) -> NDArray[Any]:
     """Vectors (n, width), all of this width or null, without a copy where Arrow holds them side by side.
 
     Rows that are null hold anything; nulls within a row are NaN.
-
-    Examples
-    --------
-    >>> vector_matrix(pa.array([[1, 2], [3, 4]]), 2).tolist()
-    [[1.0, 2.0], [3.0, 4.0]]
     """
     kind = array.type
     if pa.types.is_fixed_size_binary(kind):
@@ -156,16 +104,9 @@ def vector_matrix(array: Any, width: int, single: bool = True) -> NDArray[Any]:
         values = array.fill_null(pa.scalar([0] * width, kind)).flatten()
     else:
         values = array.flatten()
-    wanted = pa.float32() if single else pa.float64()
-    if values.type != wanted:
-        values = values.cast(wanted, safe=False)
-    if values.null_count:
-        flat = values.to_numpy(zero_copy_only=False)
-    else:
-        dtype = np.dtype(np.float32 if single else np.float64)
-        start = values.offset * dtype.itemsize
-        flat = np.frombuffer(values.buffers()[1], dtype, len(values), start)
-    return flat.reshape(len(array), width)
+    numbers = values.cast(pa.float32() if single else pa.float64(), safe=False)
+    matrix: NDArray[Any] = numbers.to_numpy(zero_copy_only=False).reshape(len(array), width)
+    return matrix
 
 
 def _is_vector(kind: Any) -> bool:
@@ -173,14 +114,9 @@ def _is_vector(kind: Any) -> bool:
     return column_kind(kind) == "vectors" and not truths
 
 
-def _looks_like_json(column: Any) -> bool:
-    first = column[0].as_py() or ""
-    return first.lstrip().startswith("[") and first.rstrip().endswith("]")
-
-
-def _parsed(name: str, column: Any, places: IntArray) -> Any:
+def _parse(name: str, column: Any, row_numbers: IntArray) -> Any:
     rows = []
-    for place, text in zip(places, column.to_pylist(), strict=True):
+    for place, text in zip(row_numbers, column.to_pylist(), strict=True):
         try:
             rows.append(json.loads(text or ""))
         except ValueError as error:

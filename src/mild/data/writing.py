@@ -15,11 +15,9 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 
 from mild.artifact.files import check_free, replacing
-from mild.data.formats.layout import CORRECT, LATENCY, PRICE, SCORE
+from mild.data.formats.base import CORRECT, LATENCY, PRICE, SCORE
 from mild.data.outcomes import OutcomeTable
 from mild.errors import DataFileError
-
-__all__ = ["check_output", "write_columns", "write_csv", "write_outcomes"]
 
 SUFFIXES = (".csv", ".parquet", ".jsonl")
 QUERY = "prompt"
@@ -43,6 +41,8 @@ def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
 def write_columns(columns: Columns, path: str | os.PathLike[str], overwrite: bool = False) -> Path:
     """Write columns of equal length to a .csv, .parquet or .jsonl file, under its name only when done.
 
+    Lists stand as JSON in a .csv. What is not finite is null in a .jsonl.
+
     Examples
     --------
     >>> import tempfile
@@ -53,9 +53,18 @@ def write_columns(columns: Columns, path: str | os.PathLike[str], overwrite: boo
     {"expert": 1}
     """
     target = check_output(path, overwrite)
+    table = pa.table(dict(columns))
     try:
         with replacing(target) as file:
-            _write(columns, target.suffix.lower(), file)
+            if target.suffix.lower() == ".csv":
+                write_csv(columns, file)
+            elif target.suffix.lower() == ".parquet":
+                parquet.write_table(table, file)
+            else:
+                lists = [_json_values(column) for column in table.columns]
+                for row in zip(*lists, strict=True):
+                    line = json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False)
+                    file.write(line.encode() + b"\n")
     except OSError as error:
         raise DataFileError(f"cannot write to {target}: {error.strerror or error}.") from error
     return target
@@ -63,23 +72,24 @@ def write_columns(columns: Columns, path: str | os.PathLike[str], overwrite: boo
 
 def write_csv(columns: Columns, file: IO[bytes]) -> None:
     """Write columns as CSV to an open binary file."""
-    options = arrow_csv.WriteOptions(quoting_style="needed")
-    arrow_csv.write_csv(pa.table(dict(columns)), file, options)
+    table = pa.table(dict(columns))
+    for place, field in enumerate(table.schema):
+        if pa.types.is_nested(field.type):
+            values = [
+                None if value is None else json.dumps(value, ensure_ascii=False, default=str)
+                for value in table.column(place).to_pylist()
+            ]
+            table = table.set_column(place, field.name, pa.array(values, pa.string()))
+    arrow_csv.write_csv(table, file, arrow_csv.WriteOptions(quoting_style="needed"))
 
 
-def _write(columns: Columns, suffix: str, file: IO[bytes]) -> None:
-    if suffix == ".csv":
-        write_csv(columns, file)
-    elif suffix == ".parquet":
-        parquet.write_table(pa.table(dict(columns)), file)
-    else:
-        lists = [
-            values.tolist() if hasattr(values, "tolist") else list(values)
-            for values in columns.values()
-        ]
-        for row in zip(*lists, strict=True):
-            line = json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False)
-            file.write(line.encode() + b"\n")
+def _json_values(column: Any) -> list[Any]:
+    if pa.types.is_temporal(column.type) or pa.types.is_decimal(column.type):
+        column = column.cast(pa.string())
+    elif pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_finite(column), column, None)
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 def write_outcomes(
@@ -91,7 +101,7 @@ def write_outcomes(
     then ``correct__<model>`` where scores are 0 and 1 and ``score__<model>`` where they are not,
     ``cost__<model>`` in dollars and ``latency_ms__<model>``. A column of the source that is called
     ``prompt`` or ``embedding`` but is not the query or the vectors gets ``_of_source`` behind its
-    name. Lists stand as JSON in a .csv.
+    name.
 
     Examples
     --------
@@ -113,47 +123,22 @@ def write_outcomes(
         columns[VECTORS] = pa.FixedSizeListArray.from_arrays(flat, table.vectors.shape[1])
     for name in table.columns.column_names:
         columns[f"{name}_of_source" if name in (QUERY, VECTORS) else name] = table.columns[name]
+
+    def has(prefix: str) -> bool:
+        return any(prefix + name in columns for name in table.expert_names)
+
     binary = bool(np.isin(table.scores, (0, 1)).sum() == (~np.isnan(table.scores)).sum())
-    prefix = CORRECT if binary and not _has(columns, CORRECT, table) else SCORE
-    kind = pa.int8() if prefix == CORRECT else pa.float64()
-    written: list[tuple[str, Any, Any]] = [(prefix, table.scores, kind)]
-    if table.prices is not None:
-        written.append((PRICE, table.prices, pa.float64()))
-    if table.latencies is not None:
-        written.append((LATENCY, table.latencies * 1e3, pa.float64()))
-    for start, values, arrow_type in written:
-        if _has(columns, start, table):
+    prefix = CORRECT if binary and not has(CORRECT) else SCORE
+    latencies = None if table.latencies is None else table.latencies * 1e3
+    written = ((prefix, table.scores), (PRICE, table.prices), (LATENCY, latencies))
+    for start, values in written:
+        if values is None:
+            continue
+        if has(start):
             raise DataFileError(
                 f"the table has columns {start}<model> of its own beside its outcomes; rename them."
             )
+        kind = pa.int8() if start == CORRECT else pa.float64()
         for k, name in enumerate(table.expert_names):
-            columns[start + name] = pa.array(values[:, k], from_pandas=True).cast(arrow_type)
-    return write_columns(_plain(columns, target.suffix.lower()), target, overwrite)
-
-
-def _has(columns: dict[str, Any], prefix: str, table: OutcomeTable) -> bool:
-    return any(prefix + name in columns for name in table.expert_names)
-
-
-def _plain(columns: dict[str, Any], suffix: str) -> dict[str, Any]:
-    """Columns as the format can hold them."""
-    if suffix == ".parquet":
-        return columns
-    result: dict[str, Any] = {}
-    for name, column in columns.items():
-        test, kind = pa.types, column.type
-        if suffix == ".csv" and test.is_nested(kind):
-            column = pa.array([_as_json(value) for value in column.to_pylist()])
-        elif suffix == ".jsonl":
-            if test.is_temporal(kind) or test.is_decimal(kind):
-                column = column.cast(pa.string())
-            elif test.is_floating(kind):
-                # JSON has no NaN.
-                column = pc.if_else(pc.is_finite(column), column, None)
-            column = column.to_pylist()
-        result[name] = column
-    return result
-
-
-def _as_json(value: Any) -> str | None:
-    return None if value is None else json.dumps(value, ensure_ascii=False, default=str)
+            columns[start + name] = pa.array(values[:, k], from_pandas=True).cast(kind)
+    return write_columns(columns, target, overwrite)

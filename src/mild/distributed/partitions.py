@@ -1,4 +1,4 @@
-"""Parquet files cut into partitions, runs of neighbouring row groups, and read in batches of rows."""
+"""Parquet files divided into partitions, runs of neighbouring row groups, and read in batches of rows."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from mild.data.data_quality import counted
-from mild.data.footers import runs
-from mild.data.location import FoundFile, found_file, is_local, reason, shown, system_of
-from mild.data.vectors import check_kind
+from mild.data.parquet_files import FoundFile, check_kind, found_file, is_local, runs, system_of
+from mild.data.tables import reason, shown
 from mild.errors import DataFileError
 
 __all__ = ["Partition", "changed", "check_same_columns", "cut", "read_batches"]
@@ -28,17 +27,7 @@ BATCH_ROWS = 8192
 
 @dataclass(frozen=True)
 class Partition:
-    """Neighbouring row groups of one file.
-
-    Attributes
-    ----------
-    number : position among the partitions of the dataset, from 0
-    file : the file, as it was found
-    groups : first row group, and the one behind the last
-    first_row : position of the first row in the file
-    rows : number of rows
-    size : decompressed bytes of the columns that are read
-    """
+    """Neighbouring row groups [start, stop) of one file; ``size`` is that of the columns that are read."""
 
     number: int
     file: FoundFile
@@ -83,16 +72,25 @@ def cut(
     """
     partitions: list[Partition] = []
     for file, metadata in zip(files, footers, strict=True):
-        groups = _row_groups(metadata, columns)
-        by_rows = most_bytes is None
-        sizes = [rows if by_rows else size for rows, size in groups]
+        paths = [metadata.schema.column(place).path for place in range(metadata.num_columns)]
+        leaves = [
+            place
+            for place, path in enumerate(paths)
+            if path in columns or path.partition(".")[0] in columns
+        ]
+        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+        rows = [group.num_rows for group in groups]
+        sizes = [
+            sum(group.column(leaf).total_uncompressed_size for leaf in leaves) for group in groups
+        ]
+        limits = runs(sizes, most_bytes) if most_bytes else runs(rows, most_rows or 1)
         first_row = 0
-        for start, stop in runs(sizes, (most_rows if by_rows else most_bytes) or 1):
-            rows, size = (sum(column) for column in zip(*groups[start:stop], strict=True))
-            if rows:
+        for start, stop in limits:
+            count, size = sum(rows[start:stop]), sum(sizes[start:stop])
+            if count:
                 number = len(partitions)
-                partitions.append(Partition(number, file, (start, stop), first_row, rows, size))
-            first_row += rows
+                partitions.append(Partition(number, file, (start, stop), first_row, count, size))
+            first_row += count
     if not partitions:
         raise DataFileError(
             f"{shown(source)}: there must be at least one row; got none in "
@@ -154,24 +152,7 @@ def check_same_columns(
         check_kind(name, (first_file, first[name]), (file, other[name]))
 
 
-def _row_groups(metadata: Any, columns: set[str]) -> list[tuple[int, int]]:
-    """Rows and decompressed bytes of each row group, counting these columns only."""
-    paths = [metadata.schema.column(place).path for place in range(metadata.num_columns)]
-    leaves = [
-        place
-        for place, path in enumerate(paths)
-        if path in columns or path.partition(".")[0] in columns
-    ]
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    return [
-        (group.num_rows, sum(group.column(leaf).total_uncompressed_size for leaf in leaves))
-        for group in groups
-    ]
-
-
 def _decoded(batch: Any) -> Any:
-    if not any(pa.types.is_dictionary(field.type) for field in batch.schema):
-        return batch
     columns = [
         column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
         for column in batch.columns

@@ -1,8 +1,6 @@
 """Text to features: learned on the training texts, saved with the router as JSON and arrays.
 
-Importing this package imports NumPy and safetensors alone. Fitting hashing features needs scipy; static
-embeddings need ``tokenizers``, sentence encoders ``transformers`` and ``torch``, exported ones
-``onnxruntime`` and ``tokenizers``; each is imported on first use.
+Importing this package imports NumPy and safetensors alone; other packages are imported on first use.
 """
 
 from __future__ import annotations
@@ -29,28 +27,12 @@ __all__ = [
     "make_features",
 ]
 
-FEATURES: dict[str, type[TextFeatures]] = {
-    "hashing": HashingFeatures,
-    "static": StaticFeatures,
-    "encoder": EncoderFeatures,
-    "vectors": VectorFeatures,
-    "onnx": OnnxFeatures,
-}
+_CLASSES = (HashingFeatures, StaticFeatures, EncoderFeatures, VectorFeatures, OnnxFeatures)
+FEATURES: dict[str, type[TextFeatures]] = {features.kind: features for features in _CLASSES}
 
 
 def make_features(name: str = "hashing", **options: Any) -> TextFeatures:
-    """Unfitted features.
-
-    Parameters
-    ----------
-    name : one of ``FEATURES``
-    options : parameters of the class
-
-    Examples
-    --------
-    >>> make_features("hashing", dimensions=32).kind
-    'hashing'
-    """
+    """Unfitted features: ``name`` is one of FEATURES, ``options`` are parameters of the class."""
     features = FEATURES[check_option("features", name, FEATURES)]
     known = inspect.signature(features).parameters
     for option in options:

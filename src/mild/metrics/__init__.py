@@ -3,56 +3,38 @@
 Ties: a router's choice goes to the highest index, the oracle's to the lowest.
 """
 
-from mild.metrics.curves import (
-    FrontierPoint,
-    TwoExpertCurve,
-    frontier,
-    pareto,
-    two_expert_curve,
-)
+from mild.metrics.curves import frontier, two_expert_curve
 from mild.metrics.intervals import (
     Interval,
-    SimultaneousIntervals,
     clustered_rows,
     linearised_rows,
     paired_interval,
     resampled_intervals,
     simultaneous_intervals,
 )
-from mild.metrics.loss import (
-    BestConstant,
-    CommonRows,
+from mild.metrics.routing import (
     balanced_deferral_loss,
+    balanced_recall,
     best_constant,
     chosen_costs,
     common_constant,
     common_rows,
     constant_losses,
     deferral_loss,
-    headroom,
-    oracle_loss,
-    shuffled_control,
-)
-from mild.metrics.routing_summary import RoutingSummary, summary
-from mild.metrics.shares import (
-    balanced_recall,
     expert_recall,
     expert_shares,
+    oracle_loss,
     oracle_shares,
     share_entropy,
+    shuffled_control,
+    summary,
     worst_recall,
 )
 from mild.metrics.statement import Statement, count_judged, state, state_choices
 
 __all__ = [
-    "BestConstant",
-    "CommonRows",
-    "FrontierPoint",
     "Interval",
-    "RoutingSummary",
-    "SimultaneousIntervals",
     "Statement",
-    "TwoExpertCurve",
     "balanced_deferral_loss",
     "balanced_recall",
     "best_constant",
@@ -66,12 +48,10 @@ __all__ = [
     "expert_recall",
     "expert_shares",
     "frontier",
-    "headroom",
     "linearised_rows",
     "oracle_loss",
     "oracle_shares",
     "paired_interval",
-    "pareto",
     "resampled_intervals",
     "share_entropy",
     "shuffled_control",

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import FloatArray, float_matrix, invalid
+from mild.core.arrays import FloatArray, check_entries, float_matrix, invalid
+from mild.metrics.routing import expert_shares
 from mild.metrics.rows import known_rows, number_vector
-from mild.metrics.shares import expert_shares
-
-__all__ = ["FrontierPoint", "TwoExpertCurve", "frontier", "pareto", "two_expert_curve"]
 
 
 @dataclass(frozen=True, eq=False)
 class FrontierPoint:
-    """Error, price and shares at one price weight.
-
-    Attributes
-    ----------
-    weight : the price weight, in errors per unit of price
-    error : mean error of the chosen experts
-    price : mean price of the chosen experts
-    shares : (n_experts,) share of the rows sent to each expert
-    """
+    """Mean error and price of the chosen experts, and shares (n_experts,), at one price weight."""
 
     weight: float
     error: float
@@ -52,12 +41,8 @@ def frontier(
     expected_prices : (n_samples, n_experts) array, or (n_experts,) when the same for all rows
     errors : (n_samples, n_experts) array, what happened; NaN where an expert was never asked
     prices : (n_samples, n_experts) or (n_experts,) array, what was paid; NaN as above
-    weights : (n_weights,) array of non-negative numbers
+    weights : (n_weights,) non-negative price weights, in errors per unit of price
     missing : "error" or "skip", as in ``deferral_loss``
-
-    Returns
-    -------
-    tuple of FrontierPoint, in the order of ``weights``
 
     Examples
     --------
@@ -68,75 +53,42 @@ def frontier(
     0.25 0.0 2.0 [0.5, 0.5]
     1.0 0.5 1.0 [0.0, 1.0]
     """
-    guess = _matrix("expected_errors", expected_errors, None, may_miss=False)
-    shape = guess.shape
+    guess = _matrix("expected_errors", expected_errors)
+    shape = (len(guess), guess.shape[1])
     if shape[0] == 0:
         raise invalid("expected_errors", "must have at least one row; got 0.")
-    guess_price = _matrix("expected_prices", expected_prices, shape, may_miss=False)
+    guess_price = _matrix("expected_prices", expected_prices, shape)
     error = _matrix("errors", errors, shape, may_miss=True)
     price = _matrix("prices", prices, shape, may_miss=True)
     grid = number_vector("weights", weights)
     if (grid < 0).any():
         raise invalid("weights", f"must be non-negative; got {grid.min():g}.")
     rows = np.arange(shape[0])
-    total = np.empty(shape)
     points = []
     for weight in grid:
-        np.multiply(guess_price, weight, out=total)
-        total += guess
+        total = guess + weight * guess_price
         chosen = shape[1] - 1 - np.argmin(total[:, ::-1], axis=1)
         lost, paid = error[rows, chosen], price[rows, chosen]
         known = known_rows(lost + paid, missing)
-        points.append(
-            FrontierPoint(
-                weight=float(weight),
-                error=float(lost[known].mean()),
-                price=float(paid[known].mean()),
-                shares=expert_shares(chosen, shape[1]),
-            )
-        )
+        means = float(lost[known].mean()), float(paid[known].mean())
+        points.append(FrontierPoint(float(weight), *means, expert_shares(chosen, shape[1])))
     return tuple(points)
 
 
-def pareto(points: Iterable[FrontierPoint]) -> tuple[FrontierPoint, ...]:
-    """The Pareto-efficient points, by rising price; of equal points the first is kept.
-
-    Points of several routers may be given together.
-
-    Examples
-    --------
-    >>> shares = np.array([1.0])
-    >>> cheap, dear = FrontierPoint(1, 0.2, 1.0, shares), FrontierPoint(0, 0.1, 3.0, shares)
-    >>> wasteful = FrontierPoint(0.5, 0.2, 2.0, shares)
-    >>> [point.price for point in pareto([dear, wasteful, cheap])]
-    [1.0, 3.0]
-    """
-    efficient: list[FrontierPoint] = []
-    for point in sorted(points, key=lambda point: (point.price, point.error)):
-        if not efficient or point.error < efficient[-1].error:
-            efficient.append(point)
-    return tuple(efficient)
-
-
 def _matrix(
-    name: str, values: ArrayLike, shape: tuple[int, ...] | None, may_miss: bool
+    name: str, values: ArrayLike, shape: tuple[int, int] | None = None, may_miss: bool = False
 ) -> FloatArray:
     """Return ``values`` as float64 of ``shape``; a vector, one value per expert, is broadcast."""
-    one_row = shape is not None and np.ndim(values) == 1
-    array = float_matrix(name, np.asarray(values)[None] if one_row else values)
-    array = array.astype(np.float64, copy=False)
-    if shape is not None:
-        rule = (1, shape[1]) if one_row else shape
-        if array.shape != rule:
-            got = array.shape[1:] if one_row else array.shape
-            raise invalid(name, f"must have shape (n_samples, n_experts) = {shape}; got {got}.")
+    if shape is None:
+        array = float_matrix(name, values)
+    elif np.ndim(values) == 1:
+        array = float_matrix(name, np.asarray(values)[None], (1, shape[1]))
+    else:
+        array = float_matrix(name, values, shape)
     bad = np.isinf(array) if may_miss else ~np.isfinite(array)
-    if bad.any():
-        row, expert = np.argwhere(bad)[0]
-        known = ", or NaN where an expert was never asked" if may_miss else ""
-        raise invalid(
-            name, f"must be finite{known}; got {array[row, expert]} in row {row}, expert {expert}."
-        )
+    known = ", or NaN where an expert was never asked" if may_miss else ""
+    check_entries(name, array, bad, f"be finite{known}")
+    array = array.astype(np.float64, copy=False)
     return array if shape is None else np.broadcast_to(array, shape)
 
 
@@ -145,31 +97,16 @@ class TwoExpertCurve:
     """Quality against the share of rows sent to the strong expert, linear between thresholds.
 
     These are the metrics of RouteLLM (Ong et al. 2024, arXiv:2406.18665), on the exact curve instead
-    of a grid of ten shares.
-
-    Attributes
-    ----------
-    strong_share : (m,) rising from 0 to 1, one entry per threshold
-    quality : (m,) mean quality there
+    of a grid of ten shares. ``strong_share`` (m,) rises from 0 to 1; ``quality`` (m,) is the mean there.
     """
 
     strong_share: FloatArray
     quality: FloatArray
 
     @property
-    def quality_weak(self) -> float:
-        """Mean quality when every row goes to the weak expert."""
-        return float(self.quality[0])
-
-    @property
-    def quality_strong(self) -> float:
-        """Mean quality when every row goes to the strong expert."""
-        return float(self.quality[-1])
-
-    @property
     def pgr(self) -> FloatArray:
         """Performance gap recovered: ``(q - q_weak) / (q_strong - q_weak)`` at each threshold."""
-        return (self.quality - self.quality_weak) / (self.quality_strong - self.quality_weak)
+        return (self.quality - self.quality[0]) / (self.quality[-1] - self.quality[0])
 
     @property
     def auc(self) -> float:
@@ -185,12 +122,6 @@ class TwoExpertCurve:
         """Call-performance threshold: the smallest strong-call share with ``pgr >= level``.
 
         RouteLLM reports levels 0.2, 0.5 and 0.8. Between thresholds the share is interpolated.
-
-        Examples
-        --------
-        >>> curve = two_expert_curve([0.9, 0.5, 0.1, 0.2], [0, 0, 1, 1], [1, 1, 1, 1])
-        >>> curve.cpt(0.5), curve.cpt(0.8)
-        (0.25, 0.4)
         """
         if not 0 <= level <= 1:
             raise invalid("level", f"must lie in [0, 1]; got {level}.")
@@ -210,8 +141,7 @@ def two_expert_curve(
     """Quality at every share of strong calls, rows sent to the strong expert by falling preference.
 
     ``quality(t) = mean_i of (quality_strong_i if preference_i >= t else quality_weak_i)`` for every
-    threshold t. Rows of equal preference move together; the curve is linear across them, as for a
-    random part of them. Only the order of the preference matters.
+    threshold t. Only the order of the preference matters; rows of equal preference move together.
 
     Parameters
     ----------
@@ -221,12 +151,10 @@ def two_expert_curve(
     Examples
     --------
     >>> curve = two_expert_curve([0.9, 0.5, 0.1, 0.1], [0, 0, 1, 1], [1, 1, 1, 1])
-    >>> curve.strong_share
-    array([0.  , 0.25, 0.5 , 1.  ])
-    >>> curve.quality
-    array([0.5 , 0.75, 1.  , 1.  ])
-    >>> curve.apgr, curve.auc
-    (0.75, 0.875)
+    >>> curve.strong_share, curve.quality
+    (array([0.  , 0.25, 0.5 , 1.  ]), array([0.5 , 0.75, 1.  , 1.  ]))
+    >>> curve.apgr, curve.auc, curve.cpt(0.5)
+    (0.75, 0.875, 0.25)
     """
     weak = number_vector("quality_weak", quality_weak)
     strong = number_vector("quality_strong", quality_strong, len(weak))
@@ -237,8 +165,7 @@ def two_expert_curve(
             f"must have shape (n_samples,) = {weak.shape} and no NaN; "
             f"got shape {preference.shape} with {np.isnan(preference).sum()} NaN.",
         )
-    n_samples = len(weak)
-    if n_samples == 0:
+    if len(weak) == 0:
         raise invalid("quality_weak", "must have at least one row; got 0.")
     if not strong.mean() > weak.mean():
         raise invalid(
@@ -251,10 +178,10 @@ def two_expert_curve(
     last_of_tie = np.append(ordered[1:] != ordered[:-1], True)
     sent = np.append(0, np.flatnonzero(last_of_tie) + 1)
     gain = np.append(0.0, np.cumsum((strong - weak)[order]))[sent]
-    quality = weak.mean() + gain / n_samples
+    quality = weak.mean() + gain / len(weak)
     # Exact at the end, so that pgr ends at 1 and every level is reached.
     quality[-1] = strong.mean()
-    return TwoExpertCurve(sent / n_samples, quality)
+    return TwoExpertCurve(sent / len(weak), quality)
 
 
 def _area(x: FloatArray, y: FloatArray) -> float:

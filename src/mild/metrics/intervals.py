@@ -8,49 +8,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import BoolArray, FloatArray, IntArray, float_matrix, invalid
+from mild.core.arrays import BoolArray, FloatArray, IntArray, check_entries, float_matrix, invalid
 from mild.errors import check_option
-from mild.metrics.rows import check_confidence, check_draws, number_vector, row_weights
+from mild.metrics.rows import check_draws, number_vector, row_weights
 
-__all__ = [
-    "Interval",
-    "SimultaneousIntervals",
-    "clustered_rows",
-    "linearised_rows",
-    "paired_interval",
-    "resampled_intervals",
-    "simultaneous_intervals",
-    "student_quantile",
-]
-
-SIDES = ("two-sided", "lower", "upper")
 # With fewer units the percentile interval is too short; Student's interval widens it.
 FEW_UNITS = 30
 # Beyond this many units the bootstrap draws among random pools of units.
 MAX_UNITS = 20_000
-# Entries of one block of rows or draws: about 8 MB.
+# Entries of one block of draws: about 8 MB.
 BLOCK = 1_000_000
-# Beyond this many degrees of freedom the expansion around the normal is exact to seven digits.
-MANY_DEGREES = 200
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean difference with its interval.
-
-    Attributes
-    ----------
-    estimate : mean of a - b
-    low, high : ends of the interval
-    standard_error : standard deviation of the resampled means
-    n : number of pairs
-    confidence : nominal coverage
-    """
+    """A mean difference of n pairs, its interval, and the standard deviation of resampled means."""
 
     estimate: float
     low: float
@@ -67,15 +43,10 @@ class Interval:
 
 @dataclass(frozen=True, eq=False)
 class SimultaneousIntervals:
-    """Intervals for m mean differences that all hold at once with the given confidence.
+    """Intervals for m mean differences of n rows that all hold at once with the given confidence.
 
-    Attributes
-    ----------
-    estimate, low, high, standard_error : (m,) arrays
-    quantile : distance of the limits from the estimates, in standard errors
-    n : number of rows
-    confidence : nominal joint coverage
-    side : "two-sided", "lower" (high is infinite) or "upper" (low is minus infinite)
+    ``estimate``, ``low``, ``high`` and ``standard_error`` are (m,); ``quantile`` is the distance of the
+    limits from the estimates, in standard errors.
     """
 
     estimate: FloatArray
@@ -103,24 +74,19 @@ def paired_interval(
 ) -> Interval:
     """Bootstrap percentile interval of ``mean(a - b)`` over pairs, or over clusters of pairs.
 
-    Rows (or whole clusters) are drawn with replacement. A replicate is the mean difference over
-    what was drawn, ``sum_u w_u S_u / sum_u w_u n_u`` with multinomial weights w, S_u the sum and
-    n_u the number of differences in unit u. The interval runs between the quantiles
-    ``(1 - confidence) / 2`` and ``(1 + confidence) / 2`` of the replicates.
-
-    Below 30 units the interval also covers Student's, ``mean ± t * se`` with ``se^2 = U / (U - 1) *
-    sum_u (S_u - n_u * mean)^2 / n^2`` and U - 1 degrees of freedom. More than 20,000 units are first
-    assigned at random to 20,000 pools, which estimates the spread without bias and with 0.5 % of
-    noise. If all differences are equal the interval has no width.
+    Rows (or whole clusters) are drawn with replacement. A replicate is ``sum_u w_u S_u / sum_u w_u n_u``
+    with multinomial weights w, S_u the sum and n_u the number of differences in unit u; the interval runs
+    between quantiles of the replicates. Below 30 units it also covers Student's, ``mean ± t * se`` with
+    ``se^2 = U / (U - 1) * sum_u (S_u - n_u * mean)^2 / n^2`` and U - 1 degrees of freedom. More than
+    20,000 units are first assigned at random to 20,000 pools, which estimates the spread without bias.
 
     Parameters
     ----------
     a, b : (n_samples,) arrays, such as ``chosen_costs`` of two routers on the same rows
-    confidence : float in (0, 1)
-    n_resamples : int, at least ``2 / (1 - confidence)``
+    confidence : number in (0, 1)
+    n_resamples : at least ``2 / (1 - confidence)``
     random_state : int, Generator or None
-    clusters : (n_samples,) array of labels, optional
-        Rows that belong together (a user, a document, a seed) and are drawn together.
+    clusters : (n_samples,) labels of rows that are drawn together (a user, a document), optional
 
     Examples
     --------
@@ -132,7 +98,14 @@ def paired_interval(
     difference = first - number_vector("b", b, len(first))
     n_samples = len(difference)
     check_draws("n_resamples", n_resamples, confidence)
-    units = None if clusters is None else _units(clusters, n_samples)
+    units = None
+    if clusters is not None:
+        labels = np.asarray(clusters)
+        if labels.shape != (n_samples,):
+            raise invalid(
+                "clusters", f"must have shape (n_samples,) = ({n_samples},); got {labels.shape}."
+            )
+        units = np.unique(labels, return_inverse=True)[1]
     n_units = n_samples if units is None else int(units.max(initial=-1)) + 1
     if n_units < 2:
         parameter, verb = ("a", "have") if units is None else ("clusters", "name")
@@ -166,49 +139,44 @@ def simultaneous_intervals(
 
     ``mean_j ± q * se_j`` with q the ``confidence`` quantile of ``max_j |T_j|``, where T is drawn
     from a multivariate t distribution with n - 1 degrees of freedom and the sample correlation of
-    the columns. Exact for normal differences, asymptotic for others. Correlated candidates widen
-    the intervals less than a Bonferroni correction would.
-
-    With ``side="upper"`` or ``"lower"`` q belongs to ``max_j T_j`` and the other limit is infinite.
-    For costs, candidate minus baseline, "better" is ``high < 0`` with ``side="upper"``. A constant
-    column is known exactly: its interval has no width and it takes no part in q.
+    the columns. Exact for normal differences, asymptotic for others. A constant column has no width.
 
     Parameters
     ----------
     differences : (n_samples, m) array, one column per candidate: candidate minus baseline
-    confidence : float in (0, 1), the probability that all m intervals hold
+    confidence : the probability that all m intervals hold
     random_state : int, Generator or None
-    side : "two-sided", "lower" or "upper"
-    n_draws : int
+    side : "two-sided", or "upper" or "lower": q then belongs to ``max_j T_j`` and the other limit is
+        infinite. For costs, a candidate is better if ``high < 0`` with "upper"
+    n_draws : number of draws of T
 
     Examples
     --------
     >>> noise = np.random.default_rng(0).normal(size=(400, 2))
-    >>> result = simultaneous_intervals(noise + [0.0, -0.5], side="upper")
-    >>> result.decided
+    >>> simultaneous_intervals(noise + [0.0, -0.5], side="upper").decided
     array([False,  True])
     """
-    check_option("side", side, SIDES)
+    check_option("side", side, ("two-sided", "lower", "upper"))
     check_draws("n_draws", n_draws, confidence)
     array = _differences(differences, "rows")
     n_samples, m = array.shape
     low_value, high_value = array.min(axis=0), array.max(axis=0)
     varies = high_value > low_value
     mean = np.where(varies, array.mean(axis=0, dtype=np.float64), low_value)
-    covariance = np.zeros((m, m))
-    block = max(1, BLOCK // m)
-    for start in range(0, n_samples, block):
-        centred = array[start : start + block] - mean
-        covariance += centred.T @ centred
-    covariance /= n_samples - 1
+    covariance = np.atleast_2d(np.cov(array, rowvar=False, dtype=np.float64))
     error = np.where(varies, np.sqrt(np.diag(covariance) / n_samples), 0.0)
     varies &= error > 0
     quantile = 0.0
     if varies.any():
         scale = error[varies] * np.sqrt(n_samples)
         correlation = covariance[np.ix_(varies, varies)] / np.outer(scale, scale)
+        # Eigenvalues rather than Cholesky: duplicated candidates make the matrix singular.
+        value, vector = np.linalg.eigh(correlation)
+        root = (vector * np.sqrt(np.clip(value, 0, None))).T
         rng = np.random.default_rng(random_state)
-        largest = _draw_largest(correlation, n_samples - 1, side == "two-sided", n_draws, rng)
+        draws = rng.standard_normal((n_draws, len(root))) @ root
+        largest = (np.abs(draws) if side == "two-sided" else draws).max(axis=1)
+        largest /= np.sqrt(rng.chisquare(n_samples - 1, size=n_draws) / (n_samples - 1))
         quantile = float(np.quantile(largest, confidence))
     reach = quantile * error
     infinite = np.full(m, np.inf)
@@ -225,38 +193,30 @@ def resampled_intervals(
 ) -> SimultaneousIntervals:
     """Joint intervals for m mean differences from J random splits of the same rows.
 
-    Splits share rows, so the plain standard error is far too small. The corrected variance of a
-    mean over J splits (Nadeau and Bengio 2003) is
-
-        (1 / J + q / (1 - q)) * s^2
-
-    with s^2 the variance over splits and q the share of the splits in which a row is tested, so that
-    ``q / (1 - q)`` is n_test / n_train of whole splits, also where only some rows are compared. The
-    limits are ``mean ± t * se`` with t Student's two-sided quantile at J - 1 degrees of freedom and
-    level ``(1 - confidence) / m``, m the columns that vary (Bonferroni).
-
-    Splits that agree by chance make s^2 too small, down to 0. A standard error is at least ``floor``.
+    Splits share rows, so the plain standard error is far too small. The corrected variance of a mean over
+    J splits (Nadeau and Bengio 2003) is ``(1 / J + q / (1 - q)) * s^2`` with s^2 the variance over splits
+    and q the share of the splits in which a row is tested. The limits are ``mean ± t * se`` with t
+    Student's two-sided quantile at J - 1 degrees of freedom and level ``(1 - confidence) / m``, m the
+    columns that vary (Bonferroni).
 
     Parameters
     ----------
     differences : (n_splits, m): mean cost of a candidate minus that of the baseline, per split
     test_over_train : ``q / (1 - q)``: rows to test on over rows to train on, compared or not
-    confidence : float in (0, 1)
-    floor : (m,) standard errors of the mean differences over the rows; 0 where a difference is known
+    confidence : number in (0, 1)
+    floor : (m,) least standard errors, those of the mean differences over the rows: splits that agree by
+        chance make s^2 too small
 
     Examples
     --------
-    >>> found = resampled_intervals([[-0.02], [-0.03], [-0.025], [-0.03]], 0.3 / 0.7)
-    >>> bool(found.decided[0]), round(float(found.estimate[0]), 4)
-    (True, -0.0263)
-    >>> resampled_intervals([[-0.02], [-0.02]], 0.3 / 0.7, floor=[0.01]).decided
-    array([False])
+    >>> resampled_intervals([[-0.02], [-0.03], [-0.025], [-0.03]], 0.3 / 0.7).decided
+    array([ True])
     """
     array = _differences(differences, "splits")
     n_splits, m = array.shape
     if not (math.isfinite(test_over_train) and test_over_train >= 0):
         raise invalid("test_over_train", f"must be non-negative and finite; got {test_over_train}.")
-    check_confidence(confidence)
+    check_draws("confidence", 2**62, confidence)
     varies = array.max(axis=0) > array.min(axis=0)
     mean = np.where(varies, array.mean(axis=0), array[0])
     error = np.where(varies, array.std(axis=0, ddof=1), 0.0)
@@ -280,18 +240,14 @@ def linearised_rows(values: ArrayLike, sample_weight: ArrayLike | None = None) -
     """Rows whose plain mean is each column's weighted mean over its known rows.
 
     ``n * w_i * known_ij / sum_i w_i known_ij * (v_ij - mean_j) + mean_j``: the values themselves when
-    all are known and have equal weights. The spread of a column gives the standard error of its mean,
-    and that of a difference of two columns the standard error of the difference, although the columns
-    miss different rows. (Rows that both columns know would favour rows on which two routers agree.)
+    all are known and have equal weights. The spread of a difference of two columns gives its standard
+    error, although the columns miss different rows. (Rows that both columns know would favour rows on
+    which two routers agree.) A column without a known row of positive weight is all NaN.
 
     Parameters
     ----------
     values : (n_samples, m) array; NaN where a value is not known
     sample_weight : (n_samples,) optional
-
-    Returns
-    -------
-    (n_samples, m) array; a column without a known row of positive weight is all NaN
 
     Examples
     --------
@@ -309,25 +265,10 @@ def linearised_rows(values: ArrayLike, sample_weight: ArrayLike | None = None) -
 
 
 def clustered_rows(rows: ArrayLike, clusters: ArrayLike) -> FloatArray:
-    """One row per cluster, with the same plain mean as the rows.
+    """One row per cluster, (n_clusters, m), with the same plain mean as the rows (n_samples, m).
 
     ``mean_j + U / n * (S_uj - n_u * mean_j)`` for U clusters, S the sums and n_u the sizes. The spread
     of these rows gives the cluster-robust standard error. A constant column stays that constant.
-
-    Parameters
-    ----------
-    rows : (n_samples, m) array, such as differences of ``linearised_rows``
-    clusters : (n_samples,) labels
-
-    Returns
-    -------
-    (n_clusters, m) array
-
-    Examples
-    --------
-    >>> clustered_rows([[1.0], [1.0], [4.0]], [0, 0, 1])
-    array([[0.66666667],
-           [3.33333333]])
     """
     array = np.asarray(rows, dtype=np.float64)
     labels = np.asarray(clusters)
@@ -341,40 +282,10 @@ def clustered_rows(rows: ArrayLike, clusters: ArrayLike) -> FloatArray:
 
 
 def student_quantile(coverage: float, freedom: int) -> float:
-    """The t with ``P(|T| <= t) = coverage`` for ``freedom`` degrees of freedom, without SciPy.
+    """The t with ``P(|T| <= t) = coverage`` for ``freedom`` degrees of freedom."""
+    from scipy.special import stdtrit
 
-    With ``theta = atan(t / sqrt(freedom))`` the probability is a finite sum of powers of cos(theta),
-    which is inverted by bisection; for many degrees of freedom an expansion around the normal serves.
-
-    Examples
-    --------
-    >>> round(student_quantile(0.95, 1), 3), round(student_quantile(0.95, 10), 3)
-    (12.706, 2.228)
-    """
-    if freedom > MANY_DEGREES:
-        z = NormalDist().inv_cdf((1 + coverage) / 2)
-        first = (z**3 + z) / (4 * freedom)
-        return z + first + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
-    low, high = 0.0, math.pi / 2
-    for _ in range(100):
-        middle = (low + high) / 2
-        if _student_coverage(middle, freedom) < coverage:
-            low = middle
-        else:
-            high = middle
-    return math.tan(low) * math.sqrt(freedom)
-
-
-def _student_coverage(theta: float, freedom: int) -> float:
-    """``P(|T| <= sqrt(freedom) * tan(theta))``."""
-    cosine, odd = math.cos(theta), freedom % 2
-    term = cosine if odd else 1.0
-    total = 0.0
-    for k in range(1 + odd, freedom, 2):
-        total += term
-        term *= k / (k + 1) * cosine**2
-    total *= math.sin(theta)
-    return 2 / math.pi * (theta + total) if odd else total
+    return float(stdtrit(freedom, (1 + coverage) / 2))
 
 
 def _differences(differences: ArrayLike, what: str) -> FloatArray:
@@ -382,24 +293,9 @@ def _differences(differences: ArrayLike, what: str) -> FloatArray:
     array = float_matrix("differences", differences)
     if len(array) < 2:
         raise invalid("differences", f"must have at least two {what}; got {len(array)}.")
-    if not np.isfinite(array).all():
-        row, column = np.argwhere(~np.isfinite(array))[0]
-        raise invalid(
-            "differences",
-            f"must be finite; got {array[row, column]} in row {row}, column {column}. "
-            f"Remove these {what}, or the column.",
-        )
+    remedy = f" Remove these {what}, or the column."
+    check_entries("differences", array, ~np.isfinite(array), "be finite", remedy, "column")
     return array
-
-
-def _units(clusters: ArrayLike, n_samples: int) -> IntArray:
-    """Number the clusters from 0, one entry per row."""
-    labels = np.asarray(clusters)
-    if labels.shape != (n_samples,):
-        raise invalid(
-            "clusters", f"must have shape (n_samples,) = ({n_samples},); got {labels.shape}."
-        )
-    return np.unique(labels, return_inverse=True)[1]
 
 
 def _totals(group: IntArray, values: FloatArray) -> FloatArray:
@@ -415,7 +311,8 @@ def _replicates(
         values, counts = np.unique(centred, return_counts=True)
         # A binomial draw costs about as much as 16 gathers.
         if len(values) * 16 <= min(len(centred), MAX_UNITS):
-            return _draw_counts(values, counts, n_resamples, rng)
+            drawn = rng.multinomial(len(centred), counts / len(centred), size=n_resamples)
+            return drawn @ values / len(centred)
     ones: FloatArray = np.ones(len(centred))
     sums, sizes = centred, ones
     if units is not None:
@@ -423,58 +320,12 @@ def _replicates(
     if len(sums) > MAX_UNITS:
         pool = rng.permutation(len(sums)) % MAX_UNITS
         sums, sizes = _totals(pool, sums), _totals(pool, sizes)
-    return _draw_units(sums, sizes, n_resamples, rng)
-
-
-def _draw_counts(
-    values: FloatArray, counts: IntArray, n_resamples: int, rng: np.random.Generator
-) -> FloatArray:
-    """Resampled means of few distinct values: how often each is drawn is multinomial."""
-    n_samples = int(counts.sum())
-    means = np.empty(n_resamples)
-    block = max(1, BLOCK // len(values))
-    for start in range(0, n_resamples, block):
-        size = min(block, n_resamples - start)
-        drawn = rng.multinomial(n_samples, counts / n_samples, size=size)
-        means[start : start + size] = drawn @ values / n_samples
-    return means
-
-
-def _draw_units(
-    sums: FloatArray, sizes: FloatArray, n_resamples: int, rng: np.random.Generator
-) -> FloatArray:
-    """Resampled means over units; equal sizes spare the second gather."""
-    n_units = len(sums)
     equal = bool((sizes == sizes[0]).all())
     means = np.empty(n_resamples)
-    block = max(1, BLOCK // n_units)
+    block = max(1, BLOCK // len(sums))
     for start in range(0, n_resamples, block):
-        rows = min(block, n_resamples - start)
-        drawn = rng.integers(0, n_units, size=(rows, n_units))
-        total = sums[drawn].sum(axis=1)
-        mass = n_units * sizes[0] if equal else sizes[drawn].sum(axis=1)
-        means[start : start + rows] = total / mass
+        rows = rng.integers(0, len(sums), size=(min(block, n_resamples - start), len(sums)))
+        # Equal sizes spare the second gather.
+        mass = len(sums) * sizes[0] if equal else sizes[rows].sum(axis=1)
+        means[start : start + block] = sums[rows].sum(axis=1) / mass
     return means
-
-
-def _draw_largest(
-    correlation: FloatArray,
-    freedom: int,
-    two_sided: bool,
-    n_draws: int,
-    rng: np.random.Generator,
-) -> FloatArray:
-    """Draws of ``max_j T_j`` (or ``max_j |T_j|``), T multivariate t with the given correlation."""
-    # Eigenvalues rather than Cholesky: duplicated candidates make the matrix singular.
-    value, vector = np.linalg.eigh(correlation)
-    root = (vector * np.sqrt(np.clip(value, 0, None))).T
-    largest = np.empty(n_draws)
-    block = max(1, BLOCK // len(correlation))
-    for start in range(0, n_draws, block):
-        rows = min(block, n_draws - start)
-        draws = rng.standard_normal((rows, len(correlation))) @ root
-        if two_sided:
-            np.abs(draws, out=draws)
-        chi = np.sqrt(rng.chisquare(freedom, size=rows) / freedom)
-        largest[start : start + rows] = draws.max(axis=1) / chi
-    return largest

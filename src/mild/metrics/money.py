@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["amount"]
-
 
 def amount(dollars: float) -> str:
     """Dollars without the currency sign, small amounts with two significant digits.
@@ -20,8 +18,6 @@ def amount(dollars: float) -> str:
         text = f"{size:,.0f}"
     elif size >= 0.1:
         text = f"{size:.2f}"
-    elif size > 0:
-        text = f"{size:.{1 - math.floor(math.log10(size))}f}"
     else:
-        text = "0"
+        text = f"{size:.{1 - math.floor(math.log10(size))}f}" if size else "0"
     return f"-{text}" if dollars < 0 else text

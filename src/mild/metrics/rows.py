@@ -5,52 +5,35 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import BoolArray, FloatArray, check_costs, float_matrix, invalid
-from mild.errors import InvalidInputError, check_option
-
-__all__ = [
-    "MISSING",
-    "check_confidence",
-    "check_draws",
-    "evaluated_costs",
-    "known_rows",
-    "number_vector",
-    "row_weights",
-]
-
-MISSING = ("error", "skip")
+from mild.core.arrays import (
+    BoolArray,
+    FloatArray,
+    check_costs,
+    float64_array,
+    float_matrix,
+    invalid,
+)
+from mild.errors import check_option
 
 
 def evaluated_costs(costs: ArrayLike) -> FloatArray:
     """Return costs with at least one row, checked by ``check_costs`` except that a column may be NaN.
 
     A test fold may hold no row on which some expert was asked.
-
-    Examples
-    --------
-    >>> evaluated_costs([[0.5, np.nan], [1.0, np.nan]])
-    array([[0.5, nan],
-           [1. , nan]])
     """
     array = float_matrix("costs", costs)
     if len(array) == 0:
         raise invalid("costs", "must have at least one row to average over; got 0.")
     unknown = np.isnan(array)
-    silent_experts = unknown.all(axis=0)
-    if silent_experts.any() and not unknown.all(axis=1).any():
-        check_costs(np.where(silent_experts, 0, array))
+    never_asked = unknown.all(axis=0)
+    if never_asked.any() and not unknown.all(axis=1).any():
+        check_costs(np.where(never_asked, 0, array))
         return array
     return check_costs(array)
 
 
 def row_weights(sample_weight: ArrayLike | None, n_samples: int) -> FloatArray:
-    """Return non-negative weights of shape (n_samples,), the largest 1; None weighs rows equally.
-
-    Examples
-    --------
-    >>> row_weights([1, 3], 2)
-    array([0.33333333, 1.        ])
-    """
+    """Return non-negative weights (n_samples,), the largest 1; None weighs rows equally."""
     if sample_weight is None:
         return np.ones(n_samples)
     weights = number_vector("sample_weight", sample_weight, n_samples)
@@ -66,10 +49,7 @@ def row_weights(sample_weight: ArrayLike | None, n_samples: int) -> FloatArray:
 
 def number_vector(name: str, values: ArrayLike, n_samples: int | None = None) -> FloatArray:
     """Return finite float64 numbers of shape (n_samples,)."""
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise invalid(name, f"must hold numbers; got {error}.") from error
+    array = float64_array(name, values)
     if array.ndim != 1 or (n_samples is not None and len(array) != n_samples):
         rule = "(n_samples,)" if n_samples is None else f"(n_samples,) = ({n_samples},)"
         raise invalid(name, f"must have shape {rule}; got {array.shape}.")
@@ -83,44 +63,31 @@ def number_vector(name: str, values: ArrayLike, n_samples: int | None = None) ->
     return array
 
 
-def known_rows(chosen_values: FloatArray, missing: str) -> slice | BoolArray:
-    """Index of the rows whose chosen value is known; ``missing="error"`` refuses unknown ones.
-
-    Examples
-    --------
-    >>> known_rows(np.array([0.5, np.nan, 1.0]), "skip")
-    array([ True, False,  True])
-    """
-    check_option("missing", missing, MISSING)
-    unknown = np.isnan(chosen_values)
-    count = int(unknown.sum())
-    if count == 0:
-        return slice(None)
-    if missing == "error":
+def known_rows(chosen_values: FloatArray, missing: str) -> BoolArray:
+    """Mask of the rows whose chosen value is known; ``missing="error"`` refuses unknown ones."""
+    check_option("missing", missing, ("error", "skip"))
+    known = ~np.isnan(chosen_values)
+    count = int((~known).sum())
+    if count and missing == "error":
         raise invalid(
             "costs",
-            f"must be known for the chosen expert of every row; {count} of {len(unknown)} "
+            f"must be known for the chosen expert of every row; {count} of {len(known)} "
             f"row(s) chose an expert that was never asked there. Ask it, or pass missing='skip' to "
             f"average over the other rows.",
         )
-    if count == len(unknown):
-        raise InvalidInputError(
-            f"missing='skip' needs at least one row whose chosen expert was asked; got none "
+    if not known.any():
+        raise invalid(
+            "costs",
+            f"must be known for the chosen expert of at least one row (missing='skip'); got none "
             f"among {count}.",
-            parameter="costs",
         )
-    return ~unknown
-
-
-def check_confidence(confidence: float) -> None:
-    """Refuse a confidence outside (0, 1)."""
-    if not 0 < confidence < 1:
-        raise invalid("confidence", f"must lie strictly between 0 and 1; got {confidence}.")
+    return known
 
 
 def check_draws(name: str, n_draws: int, confidence: float) -> None:
     """Refuse a confidence outside (0, 1), and too few draws to have one beyond each limit."""
-    check_confidence(confidence)
+    if not 0 < confidence < 1:
+        raise invalid("confidence", f"must lie strictly between 0 and 1; got {confidence}.")
     fewest = int(np.ceil(2 / (1 - confidence) - 1e-9))
     if n_draws < fewest:
         raise invalid(name, f"must be at least 2 / (1 - confidence) = {fewest}; got {n_draws}.")

@@ -12,10 +12,8 @@ import numpy as np
 from mild.core.arrays import FloatArray, IntArray
 from mild.errors import check_option
 from mild.metrics.intervals import linearised_rows, paired_interval
-from mild.metrics.loss import FEWEST_UNITS, chosen_costs
 from mild.metrics.money import amount
-
-__all__ = ["FEWEST_UNITS", "Statement", "count_judged", "state", "state_choices"]
+from mild.metrics.routing import FEWEST_UNITS, chosen_costs
 
 #: What the interval counts: singular and plural.
 UNITS = {"row": "rows", "query": "distinct queries", "group": "groups"}
@@ -33,8 +31,7 @@ class Statement:
 
     Attributes
     ----------
-    pays : True (the interval lies below 0), False (no part lies below 0), None (undecided)
-    sentence : the same in words
+    pays, sentence : True, False or None (undecided), and the same in words
     estimate, low, high : mean cost of the router minus the constant's, with its interval
     dollars_per_1000 : price of the router minus the constant's, per 1,000 inputs; None without prices
     rows_needed : units that would decide a gain of this size; None if decided, or if there is no gain
@@ -79,21 +76,16 @@ def state(
     ----------
     router, constant : names
     interval : estimate, low and high of the router's mean cost minus the constant's
-    rows : rows judged
-    units : number of independent units among them; None for the rows themselves
+    rows, units : rows judged, and independent units among them; None for the rows themselves
     unit : "row", "query" (equal queries count once) or "group"
-    confidence : of the interval
-    notes : further remarks about the interval
+    confidence, notes : of the interval, and further remarks about it
     dollars : mean price of an input by the router minus by the constant
     identical : whether the router made the constant's choices everywhere
 
     Examples
     --------
-    >>> found = state("kNN", "large", (-0.02, -0.03, -0.01), rows=500)
-    >>> found.sentence.partition(" (")[0]
+    >>> state("kNN", "large", (-0.02, -0.03, -0.01), rows=500).sentence.partition(" (")[0]
     'Routing pays: kNN costs 0.0200 less per input than always large'
-    >>> found.sentence.partition(" (")[2]
-    '95 % interval of the difference -0.0300 to -0.0100, 500 rows).'
     >>> state("kNN", "large", (-0.01, -0.03, 0.02), rows=500).rows_needed
     4500
     """
@@ -102,7 +94,9 @@ def state(
     estimate, low, high = interval
     few = units < FEWEST_UNITS and not identical
     pays = None if few else True if high < 0 else False if low >= 0 else None
-    sentence = f"{STARTS[pays]}: {router} costs {_gap(estimate)} always {constant}"
+    gap = f"{abs(estimate):.4f} {'less' if estimate < 0 else 'more'} per input than"
+    gap = gap if estimate else "as much as"
+    sentence = f"{STARTS[pays]}: {router} costs {gap} always {constant}"
     if few:
         verb = "is" if units == 1 else "are"
         sentence += (
@@ -110,12 +104,11 @@ def state(
         )
     elif pays is None:
         sentence += ", within the noise"
-    basis = [
-        f"{confidence * 100:g} % interval of the difference {low:+.4f} to {high:+.4f}",
-        _judged(rows, units, unit),
-        *notes,
-    ]
-    sentence += f" ({', '.join(basis)})"
+    judged = _count(rows, "row")
+    if unit == "group" or units != rows:
+        judged += f" {'in' if unit == 'group' else 'of'} {_count(units, unit)}"
+    span = f"{confidence * 100:g} % interval of the difference {low:+.4f} to {high:+.4f}"
+    sentence += f" ({', '.join([span, judged, *notes])})"
     needed = None
     if pays is None and estimate < 0:
         shown = math.ceil(units * ((high - estimate) / estimate) ** 2 - 1e-9)
@@ -151,12 +144,6 @@ def state_choices(
     expert : index of the constant
     bundle : (n_samples,) labels; rows with the same label are one unit. None: every row is a unit
     unit : what a bundle is: "query" or "group"
-
-    Examples
-    --------
-    >>> costs = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]] * 20)
-    >>> state_choices(costs, np.array([0, 1, 0] * 20), 0, ["small", "large"]).pays
-    True
     """
     both = np.column_stack([chosen_costs(costs, chosen), costs[:, expert]])
     known = ~np.isnan(both)
@@ -189,29 +176,10 @@ def state_choices(
 
 
 def count_judged(known: Any, bundle: Any) -> tuple[int, int]:
-    """Rows and bundles behind a difference of columns: those of the column with fewer known rows.
-
-    Examples
-    --------
-    >>> count_judged(np.array([[True, True], [True, False], [True, True]]), [0, 1, 0])
-    (2, 1)
-    """
+    """Rows and bundles behind a difference of columns: those of the column with fewer known rows."""
     mask, labels = np.asarray(known), np.asarray(bundle)
     rows = int(mask.sum(axis=0).min())
     return rows, min(len(np.unique(labels[column])) for column in mask.T)
-
-
-def _gap(estimate: float) -> str:
-    if estimate == 0:
-        return "as much as"
-    return f"{abs(estimate):.4f} {'less' if estimate < 0 else 'more'} per input than"
-
-
-def _judged(rows: int, units: int, unit: str) -> str:
-    text = _count(rows, "row")
-    if unit == "group":
-        return f"{text} in {_count(units, unit)}"
-    return text if units == rows else f"{text} of {_count(units, unit)}"
 
 
 def _count(number: int, unit: str) -> str:

@@ -1,13 +1,9 @@
 """The costs, losses, margins and decisions of ``mild.core`` as torch functions.
 
-Functions have the names, parameters and meaning of the NumPy ones, take tensors on any device and
-return tensors there. Scores, rewards and costs are (n_samples, n_experts), labels and choices
-(n_samples,), margins (n_experts,). Losses are unreduced, one value per sample, and differentiable by
-autograd. Scores in half precision (float16, bfloat16) are converted, and losses returned, in float32;
-gradients have the scores' own precision.
-
-Wrong shapes, margins and options are refused as in NumPy. Losses do not check the values of scores,
-rewards and labels, which would synchronise with the device at every step: NaN gives NaN.
+Functions have the names, parameters, shapes and meaning of the NumPy ones, take tensors on any device
+and return tensors there. Losses are differentiable by autograd. Scores in half precision are converted, and
+losses returned, in float32. Losses do not check the values of scores, rewards and labels, which would
+synchronise with the device at every step: NaN gives NaN.
 """
 
 from mild.errors import MissingExtraError
@@ -19,17 +15,26 @@ except ImportError as error:
         'mild.nn needs torch, which is not installed; run: pip install "mild-learn[neural]".'
     ) from error
 
-from mild.nn.cost_sensitive import cost_sensitive_loss, log_sum_loss, rho_margin_loss
-from mild.nn.costs import cost_matrix, deferral_loss, reward_distribution, rewards
+from mild.nn.costs import (
+    cost_matrix,
+    deferral_loss,
+    expert_mass,
+    reward_distribution,
+    rewards,
+    theory_margins,
+)
 from mild.nn.decisions import decide, stationary_distribution
-from mild.nn.deferral import mild_loss, tdef_loss
-from mild.nn.labels import (
+from mild.nn.losses import (
     class_dependent_temperature_loss,
+    cost_sensitive_loss,
     cross_entropy_loss,
     ldam_loss,
+    log_sum_loss,
     logit_adjusted_loss,
+    mild_loss,
+    rho_margin_loss,
+    tdef_loss,
 )
-from mild.nn.margins import expert_mass, theory_margins
 
 __all__ = [
     "class_dependent_temperature_loss",

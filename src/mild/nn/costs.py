@@ -1,4 +1,4 @@
-"""Cost matrices, rewards and the deferral loss as tensors."""
+"""Cost matrices, rewards, margins and the deferral loss as tensors."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ import math
 import torch
 from torch import Tensor
 
+from mild.core import margins
 from mild.core.arrays import check_strength, invalid
 from mild.core.costs import ALL_REWARDS, STRENGTHS
 from mild.errors import check_option
-from mild.nn.tensors import Vector, check_costs, check_labels, check_vector, float_matrix
-
-__all__ = ["cost_matrix", "deferral_loss", "reward_distribution", "rewards"]
+from mild.nn.tensors import (
+    Vector,
+    check_labels,
+    check_non_negative,
+    check_vector,
+    float_matrix,
+    to_numpy,
+)
 
 
 def cost_matrix(predictions: Tensor, labels: Tensor, betas: Vector | None = None) -> Tensor:
     """Cost of sending each sample to each expert: ``1[prediction_k != y] + beta_k``.
 
-    Parameters
-    ----------
-    predictions : (n_samples, n_experts) tensor of class labels
-    labels : (n_samples,) tensor of true labels
-    betas : (n_experts,) non-negative, optional: what asking each expert costs
+    ``predictions`` are (n_samples, n_experts), ``labels`` (n_samples,), ``betas`` (n_experts,).
 
     Examples
     --------
@@ -31,11 +33,9 @@ def cost_matrix(predictions: Tensor, labels: Tensor, betas: Vector | None = None
             [0.7500, 0.2500]])
     """
     if not isinstance(predictions, Tensor) or predictions.ndim != 2:
+        got = tuple(getattr(predictions, "shape", ()))
         raise invalid(
-            "predictions",
-            "must be a tensor of shape (n_samples, n_experts); got "
-            + (str(tuple(predictions.shape)) if isinstance(predictions, Tensor) else "no tensor")
-            + ".",
+            "predictions", f"must be a tensor of shape (n_samples, n_experts); got {got}."
         )
     if not isinstance(labels, Tensor) or labels.shape != predictions.shape[:1]:
         raise invalid(
@@ -44,10 +44,7 @@ def cost_matrix(predictions: Tensor, labels: Tensor, betas: Vector | None = None
     wrong = (predictions != labels[:, None]).to(torch.get_default_dtype())
     if betas is None:
         return wrong
-    prices = check_vector("betas", betas, wrong)
-    if not bool((torch.isfinite(prices) & (prices >= 0)).all()):
-        raise invalid("betas", f"must be finite and non-negative; got {prices.tolist()}.")
-    return wrong + prices
+    return wrong + check_non_negative("betas", check_vector("betas", betas, wrong))
 
 
 def rewards(
@@ -55,7 +52,7 @@ def rewards(
 ) -> Tensor:
     """Non-negative weights whose weighted 'not chosen' loss equals the deferral loss.
 
-    Over the asked experts S of a row: ``others`` is the sum of the other costs, ``complement`` is
+    Over the asked experts of a row: ``others`` is the sum of the other costs, ``complement`` is
     ``1 - c_k / scale``, ``contrast`` is the largest cost minus ``c_k``, ``baseline`` is
     ``max + strength * (sum - max) - c_k``. An expert that was never asked (NaN) gets 0. ``scale`` is
     the largest possible cost; its default, the largest cost present, is wrong for batches.
@@ -66,7 +63,17 @@ def rewards(
     tensor([[0.5000, 1.5000, 1.0000]])
     """
     check_option("kind", kind, ALL_REWARDS)
-    array = check_costs(costs)
+    array = float_matrix("costs", costs)
+    if bool((torch.isinf(array) | (array < 0)).any()):
+        raise invalid(
+            "costs",
+            "must be finite and non-negative, or NaN where an expert was never asked; "
+            "got infinite or negative ones.",
+        )
+    if bool(torch.isnan(array).all(dim=1).any()):
+        raise invalid(
+            "costs", "must be known for at least one expert in every row; got a row of NaN alone."
+        )
     if kind == "complement" and scale is not None:
         largest = float(array.nan_to_num(nan=0.0).max()) if array.numel() else 0.0
         if largest > scale * (1 + 1e-6):
@@ -102,17 +109,8 @@ def unchecked_rewards(
 
 
 def reward_distribution(rewards: Tensor) -> Tensor:
-    """Rewards divided by their row sum; a row of zeros carries no information and stays zero.
-
-    Examples
-    --------
-    >>> reward_distribution(torch.tensor([[1.0, 3.0], [0.0, 0.0]]))
-    tensor([[0.2500, 0.7500],
-            [0.0000, 0.0000]])
-    """
-    array = float_matrix("rewards", rewards)
-    if not bool((torch.isfinite(array) & (array >= 0)).all()):
-        raise invalid("rewards", "must be finite and non-negative.")
+    """Rewards divided by their row sum; a row of zeros carries no information and stays zero."""
+    array = check_non_negative("rewards", float_matrix("rewards", rewards))
     # Dividing by the largest first keeps the sum of huge rewards finite.
     top = array.amax(dim=1, keepdim=True)
     scaled = array / torch.where(top > 0, top, torch.ones_like(top))
@@ -146,3 +144,37 @@ def deferral_loss(costs: Tensor, chosen: Tensor) -> Tensor:
             f"row(s) chose an expert that was never asked there.",
         )
     return values.mean()
+
+
+def expert_mass(
+    costs: Tensor, rewards: str = "others", counts: str = "reward", strength: float = 0.5
+) -> Tensor:
+    """Mass (n_experts,) of each expert, in samples, as ``mild.expert_mass``.
+
+    Float64, or float32 on devices without it.
+
+    Examples
+    --------
+    >>> expert_mass(torch.tensor([[0, 1], [0, 1], [1, 0]]), counts="best")
+    tensor([2., 1.], dtype=torch.float64)
+    """
+    table = float_matrix("costs", costs)
+    mass = margins.expert_mass(to_numpy(table), rewards, counts, strength)
+    dtype = torch.float32 if table.device.type == "mps" else torch.float64
+    return torch.from_numpy(mass).to(dtype).to(table.device)
+
+
+def theory_margins(
+    mass: Vector, norms: Vector | None = None, total: float | None = None, share_below: float = 0.0
+) -> Tensor:
+    """Margins ``rho_k`` proportional to ``(m_k * X_k^2)^(1/3)``, as ``mild.theory_margins``.
+
+    Examples
+    --------
+    >>> theory_margins([8.0, 1.0])
+    tensor([1.3333, 0.6667])
+    """
+    like = torch.as_tensor(mass)
+    dtype = like.dtype if like.is_floating_point() else torch.get_default_dtype()
+    found = margins.theory_margins(to_numpy(like), to_numpy(norms), total, share_below)
+    return torch.from_numpy(found).to(dtype).to(like.device)

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from mild.core import arrays
 from mild.core.arrays import invalid
-from mild.errors import InvalidInputError
-
-__all__ = [
-    "Margins",
-    "Vector",
-    "argmax_last",
-    "check_costs",
-    "check_labels",
-    "check_margins",
-    "check_same_shape",
-    "check_vector",
-    "float_matrix",
-]
 
 Vector: TypeAlias = Tensor | Sequence[float]
 
@@ -35,8 +23,11 @@ class Margins(NamedTuple):
     group_of: Tensor
 
 
-def float_matrix(name: str, values: Tensor) -> Tensor:
-    """Return a float32 or float64 tensor (n_samples, n_experts); half precision becomes float32."""
+def float_matrix(name: str, values: Tensor, like: Tensor | None = None) -> Tensor:
+    """Return a float32 or float64 tensor (n_samples, n_experts); half precision becomes float32.
+
+    ``like`` is a tensor whose shape, device and dtype the result must have.
+    """
     if not isinstance(values, Tensor):
         raise invalid(
             name,
@@ -51,6 +42,9 @@ def float_matrix(name: str, values: Tensor) -> Tensor:
         )
     if values.is_complex() or values.dtype == torch.bool:
         raise invalid(name, f"must hold real numbers; got dtype {values.dtype}.")
+    if like is not None:
+        check_same_shape(name, values, like)
+        return values.to(like.device, like.dtype)
     if values.dtype in (torch.float32, torch.float64):
         return values
     return values.to(torch.float32 if values.is_floating_point() else torch.get_default_dtype())
@@ -59,27 +53,16 @@ def float_matrix(name: str, values: Tensor) -> Tensor:
 def check_same_shape(name: str, values: Tensor, like: Tensor) -> None:
     """Refuse ``values`` whose shape is not that of the scores."""
     if values.shape != like.shape:
-        raise invalid(
-            name,
-            f"must have shape (n_samples, n_experts) = {tuple(like.shape)}; "
-            f"got {tuple(values.shape)}.",
-        )
+        rule = f"(n_samples, n_experts) = {tuple(like.shape)}"
+        raise invalid(name, f"must have shape {rule}; got {tuple(values.shape)}.")
 
 
-def check_costs(costs: Tensor) -> Tensor:
-    """Return costs (n_samples, n_experts): finite and non-negative, NaN where never asked."""
-    array = float_matrix("costs", costs)
-    if bool((torch.isinf(array) | (array < 0)).any()):
-        raise invalid(
-            "costs",
-            "must be finite and non-negative, or NaN where an expert was never asked; "
-            "got infinite or negative ones.",
-        )
-    if bool(torch.isnan(array).all(dim=1).any()):
-        raise invalid(
-            "costs", "must be known for at least one expert in every row; got a row of NaN alone."
-        )
-    return array
+def check_non_negative(name: str, values: Tensor) -> Tensor:
+    """Return finite, non-negative numbers; waits for the device."""
+    bad = ~(torch.isfinite(values) & (values >= 0))
+    if bool(bad.any()):
+        raise invalid(name, f"must be finite and non-negative; got {values[bad][0]:g}.")
+    return values
 
 
 def check_labels(labels: Tensor, like: Tensor, name: str = "labels") -> Tensor:
@@ -113,53 +96,36 @@ def check_margins(margins: Vector | float | Margins | None, like: Tensor) -> Mar
     ``Margins`` are returned as they are, so that a training step copies nothing to the device. They
     must have the device and dtype of the scores; for float64 scores they are converted exactly.
     """
-    n_experts = like.shape[1]
-    if isinstance(margins, Margins):
-        if margins.per_expert.shape != (n_experts,):
-            raise invalid(
-                "margins",
-                f"must have shape (n_experts,) = ({n_experts},); "
-                f"got {tuple(margins.per_expert.shape)}.",
-            )
-        return _matching(margins, like)
-    if margins is None:
-        margins = 1.0
-    try:
-        array = torch.as_tensor(margins, dtype=torch.float64, device="cpu").detach()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise invalid("margins", f"must be numbers; got {margins!r}.") from error
-    if array.ndim == 0:
-        array = array.expand(n_experts)
-    if array.shape != (n_experts,):
-        raise invalid(
-            "margins", f"must have shape (n_experts,) = ({n_experts},); got {tuple(array.shape)}."
+    if not isinstance(margins, Margins):
+        array = arrays.check_margins(to_numpy(margins), like.shape[1])
+        distinct, group_of = np.unique(array, return_inverse=True)
+        return Margins(
+            torch.from_numpy(array).to(like.dtype).to(like.device),
+            tuple(distinct.tolist()),
+            torch.from_numpy(group_of).to(like.device),
         )
-    values: list[float] = array.tolist()
-    for k, value in enumerate(values):
-        if not (math.isfinite(value) and value > 0):
-            raise invalid("margins", f"must be positive and finite; got {value:g} for expert {k}.")
-    distinct = tuple(sorted(set(values)))
-    position = {value: g for g, value in enumerate(distinct)}
-    return Margins(
-        array.to(like.dtype).to(like.device),
-        distinct,
-        torch.tensor([position[value] for value in values], device=like.device),
-    )
-
-
-def _matching(margins: Margins, like: Tensor) -> Margins:
-    """Prepared margins with the device and dtype of ``like``; others are refused."""
     own = margins.per_expert
+    if own.shape != like.shape[1:]:
+        raise invalid(
+            "margins", f"must have shape (n_experts,) = ({like.shape[1]},); got {tuple(own.shape)}."
+        )
     if own.device == like.device and own.dtype == like.dtype:
         return margins
     if own.device == like.device and like.dtype == torch.float64:
         exact = torch.tensor(margins.distinct, dtype=like.dtype, device=like.device)
         return margins._replace(per_expert=exact[margins.group_of])
-    raise InvalidInputError(
-        f"prepared margins must be on the device and in the precision of the scores, {like.device} and "
+    raise invalid(
+        "margins",
+        f"prepared from scores must have their device and precision, {like.device} and "
         f"{like.dtype}; got {own.device} and {own.dtype}. Prepare them again, from such scores.",
-        parameter="margins",
     )
+
+
+def to_numpy(values: Any) -> Any:
+    """Tensors as float64 arrays; anything else as it is."""
+    if isinstance(values, Tensor):
+        return values.detach().to("cpu", torch.float64).numpy()
+    return values
 
 
 def argmax_last(values: Tensor) -> Tensor:

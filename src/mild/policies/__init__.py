@@ -5,27 +5,16 @@ Loading one and deciding needs neither scikit-learn nor scipy nor torch.
 """
 
 from mild.policies.base import CostPolicy, Policy, ScorePolicy
-from mild.policies.cascade import CascadePolicy
 from mild.policies.compose import BlendPolicy, StackPolicy, StandardizedPolicy, believed_costs
-from mild.policies.costs import ConstantPolicy, LinearCostPolicy, PricedPolicy
+from mild.policies.costs import ConstantPolicy, LinearCostPolicy, NearestPolicy, PricedPolicy
 from mild.policies.decoder import Decoder
-from mild.policies.nearest import NearestPolicy
-from mild.policies.scores import LinearPolicy, PerceptronPolicy
+from mild.policies.scores import CascadePolicy, LinearPolicy, PerceptronPolicy
 
+_SCORES = (LinearPolicy, PerceptronPolicy, CascadePolicy)
+_COSTS = (LinearCostPolicy, NearestPolicy, ConstantPolicy, PricedPolicy)
+_COMPOSED = (StandardizedPolicy, BlendPolicy, StackPolicy)
 POLICIES: dict[str, type[Policy]] = {
-    policy.kind: policy
-    for policy in (
-        LinearPolicy,
-        PerceptronPolicy,
-        LinearCostPolicy,
-        NearestPolicy,
-        ConstantPolicy,
-        PricedPolicy,
-        CascadePolicy,
-        StandardizedPolicy,
-        BlendPolicy,
-        StackPolicy,
-    )
+    policy.kind: policy for policy in (*_SCORES, *_COSTS, *_COMPOSED)
 }
 
 __all__ = [

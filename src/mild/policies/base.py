@@ -14,17 +14,14 @@ from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.core.costs import reward_distribution
 from mild.core.costs import rewards as make_rewards
 from mild.core.decisions import argmax_last
+from mild.core.surrogates import Surrogate
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.policies.decoder import Decoder
-
-__all__ = ["BLOCK", "CostPolicy", "Policy", "ScorePolicy", "Settings", "Tensors"]
 
 # Rows per block, so that the block and its scores stay in cache.
 BLOCK = 16384
 # Scores that are held at most before they are decoded.
 WAITING = 16_000_000
-
-Inspect = Callable[[Any, int], None]
 
 Settings = dict[str, Any]
 Tensors = dict[str, FloatArray]
@@ -33,8 +30,7 @@ Tensors = dict[str, FloatArray]
 class Policy(ABC):
     """Decides for inputs, which are not validated here.
 
-    The state, and copies with some of it replaced, are made of the attributes in ``setting_names``
-    and ``tensor_names``, which are also the parameters of ``__init__``.
+    Policies are dataclasses. Their state consists of the fields in ``setting_names`` and ``tensor_names``.
     """
 
     kind: ClassVar[str]
@@ -61,24 +57,20 @@ class Policy(ABC):
 
     def state(self) -> tuple[Settings, Tensors]:
         """JSON-ready settings and arrays from which ``from_state`` builds the policy again."""
-        settings = {name: _json_ready(getattr(self, name)) for name in self.setting_names}
+        settings = {name: getattr(self, name) for name in self.setting_names}
         tensors = {name: dense(getattr(self, name)) for name in self.tensor_names}
-        return settings, {name: tensor for name, tensor in tensors.items() if tensor is not None}
+        return (
+            {key: x.tolist() if isinstance(x, np.ndarray) else x for key, x in settings.items()},
+            {name: tensor for name, tensor in tensors.items() if tensor is not None},
+        )
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
         """Build the policy from what ``state`` returned."""
-        create: Any = cls
-        return create(
+        return cls(
             **{name: settings[name] for name in cls.setting_names},
             **{name: tensors[name] for name in cls.tensor_names if name in tensors},
         )
-
-    def _replace(self, **changes: Any) -> Self:
-        """A copy with some settings or tensors replaced."""
-        names = (*self.setting_names, *self.tensor_names)
-        create: Any = type(self)
-        return create(**{name: getattr(self, name) for name in names} | changes)
 
     def decide_one(self, x: FloatArray) -> int:
         """Expert for one feature vector (n_features,)."""
@@ -116,14 +108,11 @@ class Policy(ABC):
 
 
 class ScorePolicy(Policy):
-    """Scores experts and decodes the scores."""
+    """Scores experts and decodes the scores; the decoder is part of the state."""
 
     decoder: Decoder
     # Whether finite scores imply that the input was finite.
     scores_tell: ClassVar[bool] = False
-
-    @abstractmethod
-    def decision_function(self, X: Any) -> FloatArray: ...
 
     def predict_proba(self, X: Any) -> FloatArray:
         result = None
@@ -134,7 +123,7 @@ class ScorePolicy(Policy):
             result[rows] = part
         return np.empty((0, self.n_experts)) if result is None else result
 
-    def predict(self, X: Any, inspect: Inspect | None = None) -> IntArray:
+    def predict(self, X: Any, inspect: Callable[[Any, int], None] | None = None) -> IntArray:
         """Expert of each row; ``inspect(block, first_row)`` gets every block that may not be finite."""
         choose = self.decoder.choose_experts_first
 
@@ -169,12 +158,24 @@ class ScorePolicy(Policy):
         """Scores (p, n), contiguous."""
         return np.ascontiguousarray(self.decision_function(X).T)
 
-    def decoder_settings(self) -> Settings:
-        """Settings of the decoder, JSON-ready."""
-        return {
-            "decision": self.decoder.rule,
-            "surrogate": [self.decoder.surrogate.form, self.decoder.surrogate.tau],
-        }
+    def state(self) -> tuple[Settings, Tensors]:
+        settings, tensors = super().state()
+        surrogate = self.decoder.surrogate
+        decoder = {"decision": self.decoder.rule, "surrogate": [surrogate.form, surrogate.tau]}
+        return {**decoder, **settings}, {**tensors, "margins": self.decoder.margins}
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
+        create: Any = cls
+        arrays = {name: tensors[name] for name in cls.tensor_names}
+        return create(**arrays, decoder=cls.stored_decoder(settings, tensors))
+
+    @staticmethod
+    def stored_decoder(settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Decoder:
+        """The decoder that ``state`` wrote."""
+        form, tau = settings["surrogate"]
+        margins = tensors["margins"].astype(np.float64)
+        return Decoder(margins, settings["decision"], Surrogate(form, float(tau)))
 
 
 class CostPolicy(Policy):
@@ -187,14 +188,12 @@ class CostPolicy(Policy):
         return -self.expected_costs(X)
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Reward distribution of the expected costs; uniform where all are 0."""
         return self.distribution_of(self.expected_costs(X))
 
     def distribution_of(self, costs: FloatArray) -> FloatArray:
-        """Reward distribution (``others``) of expected costs (n, n_experts)."""
+        """Reward distribution (``others``) of expected costs (n, n_experts); uniform where all are 0."""
         distribution = reward_distribution(make_rewards(np.maximum(costs, 0), "others"))
-        silent = distribution.sum(axis=1) == 0
-        distribution[silent] = 1 / self.n_experts
+        distribution[distribution.sum(axis=1) == 0] = 1 / self.n_experts
         return distribution
 
     def predict(self, X: Any) -> IntArray:
@@ -212,10 +211,6 @@ def blocks(X: Any) -> list[slice]:
 def dense(X: Any) -> Any:
     """A sparse matrix as an array; anything else as it is."""
     return X.toarray() if hasattr(X, "toarray") else X
-
-
-def _json_ready(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def thread_count() -> int:

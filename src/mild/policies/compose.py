@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -11,29 +12,26 @@ from mild.core.arrays import FloatArray, IntArray
 from mild.errors import UnsupportedError
 from mild.policies.base import CostPolicy, Policy, Settings, Tensors, blocks, dense
 
-__all__ = ["BlendPolicy", "StackPolicy", "StandardizedPolicy", "believed_costs"]
 
-
+@dataclass(eq=False)
 class StandardizedPolicy(Policy):
     """``(x - mean) / scale`` before another policy."""
 
+    mean: FloatArray
+    scale: FloatArray
+    inner: Policy
+
     kind = "standardized"
 
-    def __init__(self, mean: FloatArray, scale: FloatArray, inner: Policy) -> None:
-        self.mean = mean
-        self.scale = scale
-        self.inner = inner
-        self.n_features = mean.size
-        self.n_experts = inner.n_experts
+    def __post_init__(self) -> None:
+        self.n_features = self.mean.size
+        self.n_experts = self.inner.n_experts
 
-    def _scaled(self, X: Any) -> FloatArray:
-        return (dense(X) - self.mean) / self.scale
-
-    def _collect(self, X: Any, method: str) -> FloatArray:
-        parts = [getattr(self.inner, method)(self._scaled(X[rows])) for rows in blocks(X)]
-        if parts:
-            return np.concatenate(parts)
-        return np.asarray(getattr(self.inner, method)(self._scaled(X)))
+    def _collect(self, X: Any, method: str) -> Any:
+        decide = getattr(self.inner, method)
+        every = blocks(X) or [slice(None)]
+        parts = [decide((dense(X[rows]) - self.mean) / self.scale) for rows in every]
+        return np.concatenate(parts)
 
     def decision_function(self, X: Any) -> FloatArray:
         return self._collect(X, "decision_function")
@@ -42,7 +40,7 @@ class StandardizedPolicy(Policy):
         return self._collect(X, "predict_proba")
 
     def predict(self, X: Any) -> IntArray:
-        return self._collect(X, "predict").astype(np.intp, copy=False)
+        return self._collect(X, "predict")
 
     def expected_costs(self, X: Any) -> FloatArray:
         return self._collect(X, "expected_costs")
@@ -51,18 +49,15 @@ class StandardizedPolicy(Policy):
         return self.inner.decide_one((x - self.mean) / self.scale)
 
     def without(self, expert: int) -> StandardizedPolicy:
-        return StandardizedPolicy(self.mean, self.scale, self.inner.without(expert))
+        return replace(self, inner=self.inner.without(expert))
 
     def with_prices(
         self, betas: Sequence[float] | None = None, price_weight: float | None = None
     ) -> StandardizedPolicy:
-        return StandardizedPolicy(
-            self.mean, self.scale, self.inner.with_prices(betas, price_weight)
-        )
+        return replace(self, inner=self.inner.with_prices(betas, price_weight))
 
     def state(self) -> tuple[Settings, Tensors]:
-        settings, tensors = nested([self.inner])
-        return settings, {**tensors, "mean": self.mean, "scale": self.scale}
+        return nested([self.inner], mean=self.mean, scale=self.scale)
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
@@ -70,16 +65,18 @@ class StandardizedPolicy(Policy):
         return cls(tensors["mean"], tensors["scale"], inner)
 
 
+@dataclass(eq=False)
 class StackPolicy(Policy):
     """A final policy whose features are the concatenated distributions of several policies."""
 
+    members: list[Policy]
+    final: Policy
+
     kind = "stack"
 
-    def __init__(self, members: Sequence[Policy], final: Policy) -> None:
-        self.members = list(members)
-        self.final = final
+    def __post_init__(self) -> None:
         self.n_features = self.members[0].n_features
-        self.n_experts = final.n_experts
+        self.n_experts = self.final.n_experts
 
     def features(self, X: Any) -> FloatArray:
         """Distributions of the members, (n, members x experts)."""
@@ -99,7 +96,7 @@ class StackPolicy(Policy):
 
     def without(self, expert: int) -> StackPolicy:
         """The members keep every expert; only the final policy drops one."""
-        return StackPolicy(self.members, self.final.without(expert))
+        return replace(self, final=self.final.without(expert))
 
     def state(self) -> tuple[Settings, Tensors]:
         return nested([*self.members, self.final])
@@ -110,32 +107,22 @@ class StackPolicy(Policy):
         return cls(members, final)
 
 
-def believed_costs(policy: Policy, X: Any) -> FloatArray:
-    """Expected costs (n, p) of a policy, or minus its distribution if it has none."""
-    try:
-        return policy.expected_costs(X)
-    except UnsupportedError:
-        return -policy.predict_proba(X)
-
-
+@dataclass(eq=False)
 class BlendPolicy(CostPolicy):
     """A weighted sum of several policies' estimates of differences in cost.
 
     ``E[c_k | x] = level(x) + sum_m weights_m (e_mk(x) - mean_j e_mj(x))`` with ``e_m`` the
-    ``believed_costs`` of member m, and ``level(x) = sum_m levels_m mean_j e_mj(x)``.
-
-    Parameters
-    ----------
-    members : policies over the same features and experts
-    weights, levels : (members,) non-negative
+    ``believed_costs`` of member m, and ``level(x) = sum_m levels_m mean_j e_mj(x)``. Weights and levels
+    (members,) are non-negative.
     """
+
+    members: list[Policy]
+    weights: FloatArray
+    levels: FloatArray
 
     kind = "blend"
 
-    def __init__(self, members: Sequence[Policy], weights: FloatArray, levels: FloatArray) -> None:
-        self.members = list(members)
-        self.weights = weights
-        self.levels = levels
+    def __post_init__(self) -> None:
         self.n_features = self.members[0].n_features
         self.n_experts = self.members[0].n_experts
 
@@ -150,19 +137,25 @@ class BlendPolicy(CostPolicy):
         return total
 
     def without(self, expert: int) -> BlendPolicy:
-        members = [member.without(expert) for member in self.members]
-        return BlendPolicy(members, self.weights, self.levels)
+        return replace(self, members=[member.without(expert) for member in self.members])
 
     def state(self) -> tuple[Settings, Tensors]:
-        settings, tensors = nested(self.members)
-        return settings, {**tensors, "weights": self.weights, "levels": self.levels}
+        return nested(self.members, weights=self.weights, levels=self.levels)
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
         return cls(unnested(settings, tensors), tensors["weights"], tensors["levels"])
 
 
-def nested(policies: Sequence[Policy]) -> tuple[Settings, Tensors]:
+def believed_costs(policy: Policy, X: Any) -> FloatArray:
+    """Expected costs (n, p) of a policy, or minus its distribution if it has none."""
+    try:
+        return policy.expected_costs(X)
+    except UnsupportedError:
+        return -policy.predict_proba(X)
+
+
+def nested(policies: Sequence[Policy], **own: FloatArray) -> tuple[Settings, Tensors]:
     """State of several policies in one: settings in a list, tensors with a numbered prefix."""
     parts: list[Settings] = []
     tensors: Tensors = {}
@@ -170,7 +163,7 @@ def nested(policies: Sequence[Policy]) -> tuple[Settings, Tensors]:
         settings, arrays = policy.state()
         parts.append({"kind": policy.kind, "settings": settings})
         tensors.update({f"{number}.{name}": array for name, array in arrays.items()})
-    return {"parts": parts}, tensors
+    return {"parts": parts}, tensors | own
 
 
 def unnested(settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> list[Policy]:
@@ -179,11 +172,7 @@ def unnested(settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> 
 
     result = []
     for number, part in enumerate(settings["parts"]):
-        prefix = f"{number}."
-        own = {
-            name.removeprefix(prefix): array
-            for name, array in tensors.items()
-            if name.startswith(prefix)
-        }
+        start = f"{number}."
+        own = {name[len(start) :]: x for name, x in tensors.items() if name.startswith(start)}
         result.append(POLICIES[part["kind"]].from_state(part["settings"], own))
     return result

@@ -1,31 +1,35 @@
-"""Policies that estimate the cost of each expert: constant, linear, and with separate prices."""
+"""Policies that estimate costs: constant, linear, with separate prices, and of nearest neighbours."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from mild.core.arrays import FloatArray, IntArray, check_strength, expert_vector
-from mild.policies.base import CostPolicy
+from mild.core.arrays import FloatArray, IntArray, check_strength, float_vector
+from mild.policies.base import CostPolicy, blocks, dense
 
-__all__ = ["ConstantPolicy", "LinearCostPolicy", "PricedPolicy"]
+# Every STRIDE-th distance is looked at first, to rule out most of the others.
+STRIDE = 16
 
 
+@dataclass(eq=False)
 class ConstantPolicy(CostPolicy):
     """Always the same expert: ``named``, or that of least mean cost."""
+
+    mean_costs: FloatArray
+    n_features: int
+    named: int | None = None
 
     kind = "constant"
     setting_names = ("n_features", "named")
     tensor_names = ("mean_costs",)
 
-    def __init__(self, mean_costs: FloatArray, n_features: int, named: int | None = None) -> None:
-        self.mean_costs = mean_costs
-        self.n_features = n_features
-        self.n_experts = mean_costs.size
-        self.named = named
-        self.expert = int(np.argmin(mean_costs)) if named is None else named
+    def __post_init__(self) -> None:
+        self.n_experts = self.mean_costs.size
+        self.expert = int(np.argmin(self.mean_costs)) if self.named is None else self.named
 
     def expected_costs(self, X: Any) -> FloatArray:
         return np.tile(self.mean_costs, (X.shape[0], 1))
@@ -46,19 +50,21 @@ class ConstantPolicy(CostPolicy):
         named = self.named
         if named is not None:
             named = None if named == expert else named - (named > expert)
-        return self._replace(mean_costs=np.delete(self.mean_costs, expert), named=named)
+        return replace(self, mean_costs=np.delete(self.mean_costs, expert), named=named)
 
 
+@dataclass(eq=False)
 class LinearCostPolicy(CostPolicy):
     """``E[c_k | x] = coef_k . x + intercept_k``."""
+
+    coef: FloatArray
+    intercept: FloatArray
 
     kind = "linear_costs"
     tensor_names = ("coef", "intercept")
 
-    def __init__(self, coef: FloatArray, intercept: FloatArray) -> None:
-        self.coef = coef
-        self.intercept = intercept
-        self.n_experts, self.n_features = coef.shape
+    def __post_init__(self) -> None:
+        self.n_experts, self.n_features = self.coef.shape
 
     def expected_costs(self, X: Any) -> FloatArray:
         costs = np.asarray(X @ self.coef.T)
@@ -67,9 +73,10 @@ class LinearCostPolicy(CostPolicy):
 
     def without(self, expert: int) -> LinearCostPolicy:
         keep = self._kept(expert)
-        return self._replace(coef=self.coef[keep], intercept=self.intercept[keep])
+        return replace(self, coef=self.coef[keep], intercept=self.intercept[keep])
 
 
+@dataclass(eq=False)
 class PricedPolicy(CostPolicy):
     """Separate heads for error and price: ``error_k(x) + price_weight * (price_k(x) + beta_k)``.
 
@@ -77,30 +84,22 @@ class PricedPolicy(CostPolicy):
     ``error_scale`` times its sigmoid.
     """
 
+    error_coef: FloatArray
+    error_intercept: FloatArray
+    price_coef: FloatArray
+    price_intercept: FloatArray
+    betas: FloatArray
+    price_weight: float
+    kind_of_error: str
+    error_scale: float = 1.0
+
     kind = "priced"
     setting_names = ("price_weight", "kind_of_error", "error_scale")
     tensor_names = ("error_coef", "error_intercept", "price_coef", "price_intercept", "betas")
 
-    def __init__(
-        self,
-        error_coef: FloatArray,
-        error_intercept: FloatArray,
-        price_coef: FloatArray,
-        price_intercept: FloatArray,
-        betas: FloatArray,
-        price_weight: float,
-        kind_of_error: str,
-        error_scale: float = 1.0,
-    ) -> None:
-        self.error_coef = error_coef
-        self.error_intercept = error_intercept
-        self.price_coef = price_coef
-        self.price_intercept = price_intercept
-        self.betas = betas
-        self.price_weight = float(price_weight)
-        self.kind_of_error = kind_of_error
-        self.error_scale = float(error_scale)
-        self.n_experts, self.n_features = error_coef.shape
+    def __post_init__(self) -> None:
+        self.price_weight, self.error_scale = float(self.price_weight), float(self.error_scale)
+        self.n_experts, self.n_features = self.error_coef.shape
 
     def expected_errors(self, X: Any) -> FloatArray:
         """Expected error (n, p) of each expert."""
@@ -125,14 +124,144 @@ class PricedPolicy(CostPolicy):
         if price_weight is not None:
             weight = check_strength("price_weight", price_weight)
         if betas is None:
-            return self._replace(price_weight=weight)
-        return self._replace(
+            return replace(self, price_weight=weight)
+        return replace(
+            self,
             price_coef=np.zeros_like(self.price_coef),
             price_intercept=np.zeros_like(self.price_intercept),
-            betas=expert_vector("betas", betas, self.n_experts).astype(self.betas.dtype),
+            betas=float_vector("betas", betas, self.n_experts).astype(self.betas.dtype),
             price_weight=weight,
         )
 
     def without(self, expert: int) -> PricedPolicy:
         keep = self._kept(expert)
-        return self._replace(**{name: getattr(self, name)[keep] for name in self.tensor_names})
+        return replace(self, **{name: getattr(self, name)[keep] for name in self.tensor_names})
+
+
+@dataclass(eq=False)
+class NearestPolicy(CostPolicy):
+    """Mean cost of each expert over the nearest stored inputs, by Euclidean distance.
+
+    A weight stands for that many copies of a stored input: neighbours are taken until their weights
+    reach ``n_neighbors``, the last one in part. An expert whose cost is known for none of them gets its
+    mean over all stored inputs. Dense inputs are less the ``centre``: distances near the origin keep their
+    digits in float32.
+    """
+
+    inputs: Any
+    costs: FloatArray
+    n_neighbors: int
+    weights: FloatArray
+    centre: FloatArray | None = None
+
+    kind = "nearest"
+    setting_names = ("n_neighbors",)
+    tensor_names = ("inputs", "costs", "weights", "centre")
+
+    def __post_init__(self) -> None:
+        inputs, costs, weights = self.inputs, self.costs, self.weights
+        self.n_features, self.n_experts = inputs.shape[1], costs.shape[1]
+        asked = ~np.isnan(costs)
+        self._known = asked.astype(costs.dtype)
+        self._filled = np.where(asked, costs, 0)
+        mass = weights @ self._known
+        means = (weights @ self._filled) / np.where(mass > 0, mass, 1)
+        self._means = means.astype(costs.dtype)
+        self._half_norms = 0.5 * np.asarray(
+            inputs.multiply(inputs).sum(axis=1)
+            if hasattr(inputs, "multiply")
+            else np.einsum("ij,ij->i", inputs, inputs)
+        ).reshape(-1)
+        self._alike = bool((weights == 1).all())
+        # So many rows reach the wanted weight even if they are the lightest ones.
+        reach = int(np.searchsorted(np.cumsum(np.sort(weights)), self.n_neighbors)) + 1
+        self._rows = min(self.n_neighbors if self._alike else reach, len(costs))
+
+    def expected_costs(self, X: Any) -> FloatArray:
+        result = np.empty((X.shape[0], self.n_experts), self._filled.dtype)
+        for part in self._parts(X):
+            distances = self._distances(X[part])
+            result[part] = self._mean_costs(distances, nearest(distances, self._rows))
+        return result
+
+    def costs_by_neighbours(self, X: Any, counts: Sequence[int]) -> FloatArray:
+        """Expected costs (len(counts), n, n_experts) for other numbers of neighbours, up to its own.
+
+        Distances, which take nearly all the time, are computed once. Every stored weight must be 1.
+        """
+        result = np.empty((len(counts), X.shape[0], self.n_experts), self._filled.dtype)
+        for part in self._parts(X):
+            distances = self._distances(X[part])
+            near = _by_distance(distances, nearest(distances, self._rows))
+            for place, count in enumerate(counts):
+                result[place, part] = self._mean_costs(distances, near[:, :count].copy())
+        return result
+
+    def _parts(self, X: Any) -> Iterator[slice]:
+        """Slices of X whose distances take at most 8,000,000 entries."""
+        step = max(1, 8_000_000 // max(len(self.costs), self._rows * self.n_experts, 1))
+        for rows in blocks(X):
+            stop = min(rows.stop, X.shape[0])
+            for start in range(rows.start, stop, step):
+                yield slice(start, min(start + step, stop))
+
+    def _mean_costs(self, distances: FloatArray, near: IntArray) -> FloatArray:
+        if self._alike:
+            # In stored order, equal neighbours give equal sums, bit for bit.
+            near.sort(axis=1)
+            mass = self._known[near].sum(axis=1)
+            total = self._filled[near].sum(axis=1)
+        else:
+            near = _by_distance(distances, near)
+            weight = self.weights[near]
+            before = np.cumsum(weight, axis=1) - weight
+            weight = np.clip(self.n_neighbors - before, 0, weight)
+            mass = np.einsum("mr,mrk->mk", weight, self._known[near])
+            total = np.einsum("mr,mrk->mk", weight, self._filled[near])
+        return np.where(mass > 0, total / np.where(mass > 0, mass, 1), self._means)
+
+    def _distances(self, X: Any) -> FloatArray:
+        """Half the squared distances minus half the squared norm of x, which keeps the order."""
+        shift: FloatArray | float = 0.0
+        if self.centre is not None:
+            if hasattr(X, "toarray"):
+                shift = self.inputs @ self.centre
+            else:
+                X = X - self.centre
+        return self._half_norms + shift - dense(X @ self.inputs.T)
+
+    def without(self, expert: int) -> NearestPolicy:
+        self._check_drop(expert)
+        return replace(self, costs=np.delete(self.costs, expert, axis=1))
+
+
+def _by_distance(distances: FloatArray, near: IntArray) -> IntArray:
+    order = np.argsort(np.take_along_axis(distances, near, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(near, order, axis=1)
+
+
+def nearest(distances: FloatArray, count: int) -> IntArray:
+    """Indices (n, count) of the smallest distances of each row (n, m), unordered.
+
+    A quantile of a sample of each row bounds them, so that few are left to partition: a quarter of the
+    time of a partition of the whole row.
+
+    >>> nearest(np.array([[3.0, 1.0, 2.0]]), 2)
+    array([[1, 2]])
+    """
+    size = distances.shape[1]
+    expected = count / STRIDE
+    # Four deviations and some more: the sample rarely bounds too few.
+    rank = int(expected + 4 * expected**0.5) + 8
+    sample = distances[:, ::STRIDE]
+    if 2 * rank >= sample.shape[1]:
+        return np.argpartition(distances, min(count, size) - 1, axis=1)[:, :count]
+    bounds = np.partition(sample, rank, axis=1)[:, rank]
+    found = np.empty((len(distances), count), np.intp)
+    for row, bound in enumerate(bounds):
+        values = distances[row]
+        left = np.flatnonzero(values <= bound)
+        if left.size < count:
+            left = np.arange(size)
+        found[row] = left[np.argpartition(values[left], count - 1)[:count]]
+    return found

@@ -16,8 +16,6 @@ from mild.core.decisions import (
 from mild.core.margins import margin_groups
 from mild.core.surrogates import Surrogate, parse_surrogate
 
-__all__ = ["Decoder"]
-
 # Up to this many states, elimination on floats is faster than on arrays, for one input.
 LONGEST = 40
 
@@ -25,11 +23,7 @@ LONGEST = 40
 class Decoder:
     """Turns scores into choices and distributions; precomputes what depends on margins alone.
 
-    Parameters
-    ----------
-    margins : (n_experts,) margins the scores were trained with
-    rule : "stationary" or "argmax"
-    surrogate : name, tau or Surrogate the scores were trained with
+    Margins (n_experts,) and surrogate are those of training; the rule is "stationary" or "argmax".
     """
 
     def __init__(self, margins: FloatArray, rule: str, surrogate: object) -> None:

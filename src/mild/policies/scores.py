@@ -1,32 +1,34 @@
-"""Policies that score experts: linear, and a multilayer perceptron in NumPy."""
+"""Policies that score experts: linear, a multilayer perceptron in NumPy, and a confidence cascade."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 
-from mild.core.arrays import FloatArray
-from mild.core.surrogates import Surrogate
-from mild.policies.base import ScorePolicy, Settings, Tensors
+from mild.core.arrays import FloatArray, IntArray
+from mild.policies.base import Policy, ScorePolicy, Settings, Tensors, dense
 from mild.policies.decoder import Decoder
 
-__all__ = ["LinearPolicy", "PerceptronPolicy"]
 
-
+@dataclass(eq=False)
 class LinearPolicy(ScorePolicy):
     """``f(x, k) = coef_k . x + intercept_k``."""
 
+    coef: FloatArray
+    intercept: FloatArray
+    decoder: Decoder
+
     kind = "linear"
+    tensor_names = ("coef", "intercept")
     scores_tell = True
 
-    def __init__(self, coef: FloatArray, intercept: FloatArray, decoder: Decoder) -> None:
-        self.coef = np.ascontiguousarray(coef)
-        self.intercept = intercept
-        self.decoder = decoder
-        self.n_experts, self.n_features = coef.shape
-        self._columns = np.ascontiguousarray(coef.T)
+    def __post_init__(self) -> None:
+        self.coef = np.ascontiguousarray(self.coef)
+        self.n_experts, self.n_features = self.coef.shape
+        self._columns = np.ascontiguousarray(self.coef.T)
 
     def decision_function(self, X: Any) -> FloatArray:
         scores = np.asarray(X @ self._columns)
@@ -47,32 +49,18 @@ class LinearPolicy(ScorePolicy):
         keep = self._kept(expert)
         return LinearPolicy(self.coef[keep], self.intercept[keep], self.decoder.without(expert))
 
-    def state(self) -> tuple[Settings, Tensors]:
-        return self.decoder_settings(), {
-            "coef": self.coef,
-            "intercept": self.intercept,
-            "margins": self.decoder.margins,
-        }
 
-    @classmethod
-    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
-        return cls(tensors["coef"], tensors["intercept"], stored_decoder(settings, tensors))
-
-
+@dataclass(eq=False)
 class PerceptronPolicy(ScorePolicy):
     """A ReLU network: ``x -> relu(W_1 x + b_1) -> ... -> W_L h + b_L``."""
 
+    weights: list[FloatArray]
+    biases: list[FloatArray]
+    decoder: Decoder
+
     kind = "perceptron"
 
-    def __init__(
-        self,
-        weights: Sequence[FloatArray],
-        biases: Sequence[FloatArray],
-        decoder: Decoder,
-    ) -> None:
-        self.weights = list(weights)
-        self.biases = list(biases)
-        self.decoder = decoder
+    def __post_init__(self) -> None:
         self.n_features = self.weights[0].shape[1]
         self.n_experts = self.weights[-1].shape[0]
 
@@ -93,11 +81,10 @@ class PerceptronPolicy(ScorePolicy):
         )
 
     def state(self) -> tuple[Settings, Tensors]:
-        tensors = {"margins": self.decoder.margins}
+        settings, tensors = super().state()
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            tensors[f"weight_{layer}"] = weight
-            tensors[f"bias_{layer}"] = bias
-        return {**self.decoder_settings(), "layers": len(self.weights)}, tensors
+            tensors |= {f"weight_{layer}": weight, f"bias_{layer}": bias}
+        return {**settings, "layers": len(self.weights)}, tensors
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
@@ -105,13 +92,71 @@ class PerceptronPolicy(ScorePolicy):
         return cls(
             [tensors[f"weight_{layer}"] for layer in layers],
             [tensors[f"bias_{layer}"] for layer in layers],
-            stored_decoder(settings, tensors),
+            cls.stored_decoder(settings, tensors),
         )
 
 
-def stored_decoder(settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Decoder:
-    """Decoder from an artefact's settings."""
-    form, tau = settings["surrogate"]
-    return Decoder(
-        tensors["margins"].astype(np.float64), settings["decision"], Surrogate(form, float(tau))
-    )
+@dataclass(eq=False)
+class CascadePolicy(Policy):
+    """Stops at the first expert in ``order`` whose confidence reaches its threshold.
+
+    Confidence is a linear-logistic estimate of 'this expert is good enough here', or a column of X
+    with the expert's own confidence. The last expert in the order takes the remaining rows.
+    """
+
+    coef: FloatArray
+    intercept: FloatArray
+    order: IntArray
+    thresholds: FloatArray
+    columns: IntArray | None
+    n_features: int
+
+    kind = "cascade"
+    setting_names = ("order", "columns", "n_features")
+    tensor_names = ("coef", "intercept", "thresholds")
+
+    def __post_init__(self) -> None:
+        self.order = np.asarray(self.order, dtype=np.intp)
+        self.columns = None if self.columns is None else np.asarray(self.columns, dtype=np.intp)
+        self.n_experts = self.order.size
+
+    def confidence(self, X: Any) -> FloatArray:
+        """Confidence (n, p) in each expert."""
+        if self.columns is not None:
+            return np.asarray(dense(X[:, self.columns]))
+        return np.exp(-np.logaddexp(0, -(np.asarray(X @ self.coef.T) + self.intercept)))
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Confidences, with the chosen expert's raised above the others."""
+        scores = self.confidence(X).copy()
+        chosen = self._choose(scores)
+        top = scores.max(axis=1)
+        scores[np.arange(len(chosen)), chosen] = top + 1 + np.abs(top)
+        return scores
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Confidences divided by their sum; the largest need not be the cascade's choice."""
+        confidence = np.clip(self.confidence(X), 1e-12, None)
+        return confidence / confidence.sum(axis=1, keepdims=True)
+
+    def predict(self, X: Any) -> IntArray:
+        return self._choose(self.confidence(X))
+
+    def _choose(self, confidence: FloatArray) -> IntArray:
+        chosen = np.full(len(confidence), self.order[-1], np.intp)
+        for place in range(self.n_experts - 2, -1, -1):
+            expert = self.order[place]
+            chosen[confidence[:, expert] >= self.thresholds[place]] = expert
+        return chosen
+
+    def without(self, expert: int) -> CascadePolicy:
+        keep = self._kept(expert)
+        position = int(np.flatnonzero(self.order == expert)[0])
+        order = np.delete(self.order, position)
+        names = ("coef", "intercept") if self.columns is None else ("columns",)
+        return replace(
+            self,
+            order=order - (order > expert),
+            thresholds=np.delete(np.append(self.thresholds, 0.0), position)[:-1],
+            **{name: getattr(self, name)[keep] for name in names},
+        )

@@ -7,35 +7,35 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mild.routers.base import BaseRouter as BaseRouter
+    from mild.routers.baselines import ConstantRouter as ConstantRouter
+    from mild.routers.baselines import OracleRouter as OracleRouter
+    from mild.routers.baselines import RandomRouter as RandomRouter
     from mild.routers.cascade import CascadeRouter as CascadeRouter
     from mild.routers.classifier import CostSensitiveClassifier as CostSensitiveClassifier
-    from mild.routers.constant import ConstantRouter as ConstantRouter
+    from mild.routers.cost_models import CostRegressionRouter as CostRegressionRouter
+    from mild.routers.cost_models import KNNRouter as KNNRouter
+    from mild.routers.cost_models import PricedRouter as PricedRouter
     from mild.routers.linear import LinearRouter as LinearRouter
-    from mild.routers.nearest import KNNRouter as KNNRouter
     from mild.routers.neural import NeuralRouter as NeuralRouter
-    from mild.routers.oracle import OracleRouter as OracleRouter
-    from mild.routers.priced import PricedRouter as PricedRouter
-    from mild.routers.random import RandomRouter as RandomRouter
-    from mild.routers.regression import CostRegressionRouter as CostRegressionRouter
+    from mild.routers.search import RouterCV as RouterCV
+    from mild.routers.search import Verdict as Verdict
     from mild.routers.stack import StackRouter as StackRouter
-    from mild.routers.tuning import RouterCV as RouterCV
-    from mild.routers.tuning import Verdict as Verdict
 
 _MODULES = {
     "BaseRouter": "base",
     "CascadeRouter": "cascade",
-    "ConstantRouter": "constant",
-    "CostRegressionRouter": "regression",
+    "ConstantRouter": "baselines",
+    "CostRegressionRouter": "cost_models",
     "CostSensitiveClassifier": "classifier",
-    "KNNRouter": "nearest",
+    "KNNRouter": "cost_models",
     "LinearRouter": "linear",
     "NeuralRouter": "neural",
-    "OracleRouter": "oracle",
-    "PricedRouter": "priced",
-    "RandomRouter": "random",
-    "RouterCV": "tuning",
+    "OracleRouter": "baselines",
+    "PricedRouter": "cost_models",
+    "RandomRouter": "baselines",
+    "RouterCV": "search",
     "StackRouter": "stack",
-    "Verdict": "tuning",
+    "Verdict": "search",
 }
 __all__ = list(_MODULES)
 

@@ -6,20 +6,26 @@ import copy
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Integral
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from mild.core.arrays import FloatArray, IntArray, check_costs
+from mild.core.arrays import FloatArray, IntArray, check_costs, invalid
 from mild.core.costs import cheapest
 from mild.errors import DegenerateDataWarning, InvalidInputError
 from mild.metrics import deferral_loss
-from mild.policies import Policy, ScorePolicy
+from mild.policies import Policy
+from mild.routers.parameters import check_parameters
 
-__all__ = ["BaseRouter", "SurrogateRouter", "warn_if_degenerate"]
+
+def from_policy(path: str, doc: str) -> Any:
+    """A property of an estimator that reads an attribute of its policy."""
+    return property(lambda router: attrgetter(path)(router.policy_), doc=doc)
 
 
 class BaseRouter(BaseEstimator):  # type: ignore[misc]
@@ -33,7 +39,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
     n_features_in_ : number of features
     """
 
-    policy_: Policy
+    policy_: Any
     n_experts_: int
     expert_names_: list[str]
 
@@ -53,19 +59,18 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
     def _check_fit(
         self, X: Any, costs: Any, sample_weight: Any
     ) -> tuple[Any, FloatArray, FloatArray | None]:
+        self._check_options()
         if costs is None:
-            raise InvalidInputError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None.",
-                parameter="y",
-            )
+            reason = f"{type(self).__name__} requires y to be passed, but the target y is None."
+            raise InvalidInputError(reason, parameter="y")
         names = [str(name) for name in getattr(costs, "columns", [])]
         inputs = self._validated(X, ensure_min_samples=2, order="C")
         raw = np.asarray(costs)
         if raw.ndim == 1:
-            raise InvalidInputError(
-                f"costs must have shape (n_samples, n_experts); got one dimension, shape {raw.shape}. "
+            raise invalid(
+                "costs",
+                f"must have shape (n_samples, n_experts); got one dimension, shape {raw.shape}. "
                 f"Reshape your data with costs.reshape(-1, 1) if there is one expert.",
-                parameter="costs",
             )
         matrix = check_costs(raw, n_samples=inputs.shape[0])
         self.n_experts_ = matrix.shape[1]
@@ -76,20 +81,20 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
                 sample_weight, inputs, dtype=np.float64, ensure_non_negative=True
             )
             if not weight.any():
-                raise InvalidInputError(
-                    "sample_weight must not be all zero.", parameter="sample_weight"
-                )
+                raise invalid("sample_weight", "must not be all zero.")
         return inputs, matrix, weight
+
+    def _check_options(self) -> None:
+        """Check the parameters."""
+        check_parameters(self)
 
     def _warn_if_degenerate(self, costs: FloatArray, by_label: bool = False) -> None:
         """Warn when the data leave nothing, or for label-based losses not everything, to learn."""
         if costs.shape[1] == 1:
             return
         differ = bool((np.nanmax(costs, axis=1) > np.nanmin(costs, axis=1)).any())
-        labels = np.bincount(cheapest(costs), minlength=costs.shape[1])
-        warn_if_degenerate(
-            differ, bool(np.isnan(costs).any()), labels if by_label else None, stacklevel=5
-        )
+        labels = np.bincount(cheapest(costs), minlength=costs.shape[1]) if by_label else None
+        warn_if_degenerate(differ, bool(np.isnan(costs).any()), labels, stacklevel=5)
 
     def predict(self, X: Any) -> IntArray:
         """Index of the chosen expert for each row."""
@@ -124,10 +129,8 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         """The router without one expert, by index or name; no refit."""
         check_is_fitted(self, "policy_")
         index = self._expert_index(expert)
-        return self._with_policy(
-            self.policy_.without(index),
-            [*self.expert_names_[:index], *self.expert_names_[index + 1 :]],
-        )
+        names = [*self.expert_names_[:index], *self.expert_names_[index + 1 :]]
+        return self._with_policy(self.policy_.without(index), names)
 
     def with_prices(
         self, betas: Sequence[float] | None = None, price_weight: float | None = None
@@ -146,15 +149,11 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
     def _expert_index(self, expert: int | str) -> int:
         if isinstance(expert, str):
             if expert not in self.expert_names_:
-                raise InvalidInputError(
-                    f"expert must be one of {', '.join(self.expert_names_)}; got {expert!r}.",
-                    parameter="expert",
-                )
+                known = ", ".join(self.expert_names_)
+                raise invalid("expert", f"must be one of {known}; got {expert!r}.")
             return self.expert_names_.index(expert)
         if isinstance(expert, bool) or not isinstance(expert, Integral):
-            raise InvalidInputError(
-                f"expert must be an index or a name; got {expert!r}.", parameter="expert"
-            )
+            raise invalid("expert", f"must be an index or a name; got {expert!r}.")
         return int(expert)
 
     def _check_inputs(self, X: Any) -> Any:
@@ -183,27 +182,32 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SurrogateRouter(BaseRouter):
-    """A router whose scores are trained on a surrogate of the deferral loss."""
+    """A router whose scores are trained on a surrogate of the deferral loss.
 
-    policy_: ScorePolicy
+    LinearRouter documents these parameters.
+    """
 
-    @property
-    def margins_(self) -> FloatArray:
-        """(n_experts,) margins the router was trained with."""
-        return self.policy_.decoder.margins
+    loss: str = "mild"
+    rewards: str = "others"
+    strength: float = 0.5
+    surrogate: Any = "logistic"
+    margins: Any = "theory"
+    counts: str = "reward"
+    total: float | None = None
+    cost_scale: float | None = None
+    decision: str = "stationary"
+
+    margins_ = from_policy("decoder.margins", "(n_experts,) margins the router was trained with.")
 
 
 def warn_if_degenerate(
     differ: bool, missing: bool, labels: IntArray | FloatArray | None, stacklevel: int = 2
 ) -> None:
-    """Warn of data that leave nothing, or not everything, to learn.
+    """Warn if in no row two experts that were asked ``differ`` in cost; ``missing``: some cost is unknown.
 
-    Parameters
-    ----------
-    differ : whether in any row two experts that were asked differ in cost
-    missing : whether any cost is unknown
-    labels : (p,) rows on which each expert is cheapest, for losses that see nothing else; or None
+    ``labels`` (p,) are the rows on which each expert is cheapest, for losses that see nothing else.
     """
     if not differ:
         reason = (

@@ -1,53 +1,36 @@
-"""Candidates of a search: margins and strengths of a linear router, and other families if asked."""
+"""Candidates of a search: margins and strengths of a linear router, a bias, and other families."""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
-from mild.core.arrays import FloatArray, check_strength
-from mild.core.losses.labels import floored_counts
+from mild.core.arrays import FloatArray, IntArray, check_strength, invalid
+from mild.core.decisions import argmax_last
+from mild.core.losses import floored_counts
 from mild.core.margins import membership, paper_grid, ratio_grid
-from mild.errors import InvalidInputError, check_option
+from mild.errors import check_option
 from mild.routers.base import BaseRouter
+from mild.routers.cost_models import CostRegressionRouter, KNNRouter
 from mild.routers.linear import LinearRouter
-from mild.routers.nearest import KNNRouter
-from mild.routers.regression import CostRegressionRouter
-from mild.routers.targets import training_margins
-
-__all__ = [
-    "FAMILIES",
-    "MLP_SIZE",
-    "Candidate",
-    "family_candidates",
-    "linear_candidates",
-    "parse_families",
-]
+from mild.routers.objective import training_margins
 
 FAMILIES = ("linear", "regression", "knn", "mlp", "stack")
 #: Rows times features (at least 384) up to which "auto" includes the network: about 5,000 rows, or
 #: 40 seconds on one core.
 MLP_SIZE = 2_000_000
-GRIDS = ("ratios", "paper")
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 #: Strengths of the baseline between contrast (0) and others (1).
 BASELINES = (0.25, 0.5)
-
-
-class LinearSearch(Protocol):
-    """The parameters of RouterCV that define its linear candidates."""
-
-    alphas: Sequence[float] | None
-    margin_factors: Sequence[float]
-    margin_exponents: Sequence[float]
-    max_margins: int
-    grid: str
-    bias: bool
+# Biases that are tried, in units of the margin; rounds of the search, and rows, at most.
+STEPS = np.linspace(-2, 2, 33)
+ROUNDS = 3
+ROWS = 20_000
 
 
 @dataclass(frozen=True)
@@ -66,29 +49,25 @@ class Candidate:
 
 
 def linear_candidates(
-    base: LinearRouter,
-    X: Any,
-    costs: FloatArray,
-    sample_weight: FloatArray | None,
-    options: LinearSearch,
+    base: LinearRouter, X: Any, costs: FloatArray, sample_weight: FloatArray | None, options: Any
 ) -> tuple[list[Candidate], int]:
     """Margins around the base router's, times strengths; and how many margin vectors were dropped.
 
-    Neighbours follow one another, so that each can start from the last. Margins that are powers of how
-    often an expert is cheapest come first; they need the stationary rule, as argmax is not consistent
-    with them.
+    ``options`` are the parameters of RouterCV. Neighbours follow one another, so that each can start from
+    the last. Margins that are powers of how often an expert is cheapest come first; they need the
+    stationary rule, as argmax is not consistent with them.
     """
-    grid, factors = check_option("grid", options.grid, GRIDS), options.margin_factors
-    max_margins = options.max_margins
+    factors, max_margins = options.margin_factors, options.max_margins
+    by_ratio = options.grid == "ratios"
     weight = np.ones(len(costs)) if sample_weight is None else sample_weight
     center = training_margins(base, X, costs, weight)
     vectors: list[FloatArray | None] = [None]
     dropped, moving = 0, False
     if base.loss == "mild" and costs.shape[1] > 1:
-        found = paper_grid(center) if grid == "paper" else ratio_grid(center, factors, max_margins)
+        found = ratio_grid(center, factors, max_margins) if by_ratio else paper_grid(center)
         moves = list(found)
         dropped = found.dropped
-        moving = grid == "ratios" and bool(np.not_equal(factors, 1).any())
+        moving = by_ratio and bool(np.not_equal(factors, 1).any())
         if moving and base.decision == "stationary":
             counts = (membership(costs, base.rewards, "best") * weight[:, None]).sum(axis=0)
             powers: list[FloatArray] = []
@@ -99,8 +78,8 @@ def linear_candidates(
             dropped += max(0, len(moves) + len(powers) - max_margins)
             first = [*moves[:1], *powers][:max_margins]
             moves = [*sorted(first, key=lambda margins: np.ptp(np.log(margins))), *moves[1:]]
-        vectors = [*moves[:max_margins]] if grid == "ratios" else [*moves]
-    strengths = _strengths(options.alphas, ALPHAS if grid == "ratios" else (base.alpha,))
+        vectors = [*moves[:max_margins]] if by_ratio else [*moves]
+    strengths = _strengths(options.alphas, ALPHAS if by_ratio else (base.alpha,))
     candidates = []
     for place, vector in enumerate(vectors):
         distance, equal = 0.0, False
@@ -124,8 +103,6 @@ def linear_candidates(
 def power_margins(counts: FloatArray, exponent: float, total: float) -> FloatArray:
     """Margins proportional to ``counts ** exponent``; a count of 0 is taken as 1.
 
-    Examples
-    --------
     >>> power_margins(np.array([16.0, 1.0, 0.0]), 0.5, 3.0)
     array([2. , 0.5, 0.5])
     """
@@ -137,13 +114,6 @@ def power_margins(counts: FloatArray, exponent: float, total: float) -> FloatArr
 def parse_families(families: Any, shape: tuple[int, int]) -> tuple[list[str], list[str]]:
     """Families to search, and those left out: their package is missing, or the data are too large.
 
-    Parameters
-    ----------
-    families : None, "all", "auto" or names
-    shape : (n_samples, n_features); "auto" includes the network up to MLP_SIZE
-
-    Examples
-    --------
     >>> parse_families("auto", (20_600, 384))
     (['linear', 'regression', 'knn', 'stack'], ['mlp'])
     """
@@ -152,9 +122,7 @@ def parse_families(families: Any, shape: tuple[int, int]) -> tuple[list[str], li
     whole = families in ("all", "auto")
     asked = list(FAMILIES) if whole else [families] if isinstance(families, str) else list(families)
     if not asked:
-        raise InvalidInputError(
-            "families must name at least one family, or be None; got none.", parameter="families"
-        )
+        raise invalid("families", "must name at least one family, or be None; got none.")
     for name in asked:
         check_option("families", name, FAMILIES)
     large = families == "auto" and shape[0] * max(shape[1], 384) > MLP_SIZE
@@ -170,24 +138,26 @@ def family_candidates(
     found: list[Candidate] = []
     strengths = _strengths(alphas, ALPHAS)
     if "linear" in families:
-        forms: list[tuple[str, dict[str, Any]]] = [
-            ("others", {}),
-            ("complement", {}),
-            ("contrast", {}),
+        forms: list[tuple[float, dict[str, Any]]] = [
+            *((1.0, {"rewards": kind}) for kind in ("others", "complement", "contrast")),
+            *((1.0, {"rewards": "baseline", "strength": strength}) for strength in BASELINES),
+            (2.0, {"loss": "tdef"}),
+            (2.0, {"loss": "ce"}),
         ]
-        forms += [("baseline", {"strength": strength}) for strength in BASELINES]
-        for kind, form in forms:
-            found += _linear({"rewards": kind, **form, "margins": "uniform"}, strengths, 1.0)
-        found += _linear({"loss": "tdef"}, strengths, 2.0)
-        found += _linear({"loss": "ce"}, strengths, 2.0)
+        for rank, form in forms:
+            for alpha in strengths:
+                params = form if "loss" in form else {**form, "margins": "uniform"}
+                params = {**params, "alpha": float(alpha)}
+                complexity = (0.0, rank, -float(alpha))
+                found.append(Candidate("linear", LinearRouter(**params), params, complexity))
     if "regression" in families:
         for alpha in (1.0, 1e1, 1e2, 1e3, 1e4):
             router = CostRegressionRouter(alpha)
             found.append(Candidate("regression", router, {"alpha": alpha}, (1.0, 0.0, -alpha)))
     if "knn" in families:
         for count in (10, 40, 160, 640):
-            rank = (2.0, 0.0, -float(count))
-            found.append(Candidate("knn", KNNRouter(count), {"n_neighbors": count}, rank))
+            complexity = (2.0, 0.0, -float(count))
+            found.append(Candidate("knn", KNNRouter(count), {"n_neighbors": count}, complexity))
     if "mlp" in families:
         from mild.routers.neural import NeuralRouter  # torch is an extra
 
@@ -196,21 +166,9 @@ def family_candidates(
             networks.append({"hidden": (32,), "rewards": "baseline", "strength": strength})
         for params in networks:
             network = NeuralRouter(**params, random_state=random_state)
-            rank = (3.0, float("rewards" in params), float(params["hidden"][0]))
-            found.append(Candidate("mlp", network, params, rank))
+            complexity = (3.0, float("rewards" in params), float(params["hidden"][0]))
+            found.append(Candidate("mlp", network, params, complexity))
     return found
-
-
-def _linear(params: dict[str, Any], alphas: Sequence[float], rank: float) -> list[Candidate]:
-    return [
-        Candidate(
-            "linear",
-            LinearRouter(**params, alpha=float(alpha)),
-            {**params, "alpha": float(alpha)},
-            (0.0, rank, -float(alpha)),
-        )
-        for alpha in alphas
-    ]
 
 
 def _strengths(alphas: Sequence[float] | None, default: Sequence[float]) -> list[float]:
@@ -218,7 +176,66 @@ def _strengths(alphas: Sequence[float] | None, default: Sequence[float]) -> list
         return list(default)
     strengths = [check_strength("alphas", alpha) for alpha in alphas]
     if not strengths:
-        raise InvalidInputError(
-            "alphas must hold at least one strength; got none.", parameter="alphas"
-        )
+        raise invalid("alphas", "must hold at least one strength; got none.")
     return strengths
+
+
+def find_bias(
+    scores: FloatArray, costs: FloatArray, sample_weight: FloatArray | None, margin: float
+) -> FloatArray:
+    """Bias (n_experts,) with which the largest score costs least, by coordinate search on a grid.
+
+    Scores and costs are (n_samples, n_experts); all experts share the ``margin``. The minimum is 0, as only
+    differences matter. Rows with an unknown cost are left out. Ties go to the value nearest to 0.
+
+    >>> find_bias(np.array([[0.0, 0.5], [0.0, 2.0]]), np.array([[0.0, 1.0], [1.0, 0.0]]), None, 1.0)
+    array([0.625, 0.   ])
+    """
+    rows = np.flatnonzero(~np.isnan(costs).any(axis=1))
+    rows = rows[np.linspace(0, len(rows), min(len(rows), ROWS), endpoint=False, dtype=np.intp)]
+    scores, costs = scores[rows].astype(np.float64), costs[rows].astype(np.float64)
+    if sample_weight is not None:
+        costs = costs * sample_weight[rows, None]
+    bias = np.zeros(scores.shape[1])
+    every = np.arange(len(rows))
+    for _ in range(ROUNDS):
+        before = bias.copy()
+        for k in range(bias.size):
+            others = scores + bias
+            others[:, k] = -np.inf
+            rival = argmax_last(others)
+            # The expert is chosen from the first step above this gap on.
+            gap = (others[every, rival] - scores[:, k]) / margin
+            change = costs[:, k] - costs[every, rival]
+            place = np.searchsorted(STEPS, gap, side="right")
+            total = np.bincount(place, change, STEPS.size + 1)[:-1].cumsum().round(9)
+            bias[k] = STEPS[np.lexsort((np.abs(STEPS), total))[0]] * margin
+        if (bias == before).all():
+            break
+    result: FloatArray = bias - bias.min()
+    return result
+
+
+def cross_fitted_bias(
+    scores: FloatArray,
+    costs: FloatArray,
+    sample_weight: FloatArray | None,
+    folds: list[tuple[IntArray, IntArray]],
+    margin: float,
+) -> tuple[FloatArray, IntArray]:
+    """The bias from all held-out scores, and choices (n,) with the bias from the other folds.
+
+    ``scores`` are NaN in rows that no fold holds out, where the choice is -1.
+    """
+    covered = np.isfinite(scores[:, 0])
+    chosen = np.full(len(scores), -1, dtype=np.intp)
+
+    def found(rows: IntArray) -> FloatArray:
+        weight = None if sample_weight is None else sample_weight[rows]
+        return find_bias(scores[rows], costs[rows], weight, margin)
+
+    for _, test in folds:
+        other = covered.copy()
+        other[test] = False
+        chosen[test] = argmax_last(scores[test] + found(np.flatnonzero(other)))
+    return found(np.flatnonzero(covered)), chosen

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
-from mild.core.arrays import FloatArray, IntArray, check_strength, expert_vector
-from mild.errors import InvalidInputError
+from mild.core.arrays import FloatArray, IntArray, float_vector, invalid
 from mild.metrics import chosen_costs
 from mild.metrics.rows import known_rows, row_weights
 from mild.policies import CascadePolicy
-from mild.routers.base import BaseRouter
-from mild.routers.constant import mean_costs
-from mild.routers.heads import logistic_heads, observed
-from mild.routers.options import check_count
-
-__all__ = ["CascadeRouter", "cascade_thresholds"]
+from mild.routers.base import BaseRouter, from_policy
+from mild.routers.baselines import mean_costs
+from mild.routers.cost_models import Heads, logistic_heads, observed
 
 # An expert is good enough on a row when it costs no more than the cheapest asked one, up to rounding.
 GOOD_ENOUGH = 1e-12
 
 
+@dataclass(eq=False, repr=False)
 class CascadeRouter(BaseRouter):
     """Asks experts in a fixed order and stops at the first that is trusted enough.
 
@@ -34,91 +32,57 @@ class CascadeRouter(BaseRouter):
 
     Parameters
     ----------
-    order : list of indices or names, optional
-        Every expert once. By default by ascending ``prices``; without these from the weakest to the
-        strongest: the highest mean cost first, the best constant last.
-    prices : (n_experts,) non-negative numbers, optional
-        What asking costs, in the units of the costs. The costs are taken to hold the price of the
-        expert that answers; see ``pay_for_asked`` for the others.
-    confidence_columns : list of column indices of X, one per expert, optional
-        Where X carries each expert's own confidence. By default the confidence is learned: a logistic
-        estimate, per expert, that it costs no more than the cheapest expert asked about that row.
+    order : indices or names of all experts; None for ascending ``prices``, or without these for
+        descending mean costs: the best constant comes last
+    prices : (n_experts,) what asking costs, in the units of the costs, or None; the costs are taken to
+        hold the price of the expert that answers
+    confidence_columns : for each expert the column of X with its own confidence; None to learn it: a
+        logistic estimate that the expert costs no more than the cheapest one asked about that row
     alpha : float, L2 strength of the learned confidence
     n_thresholds : int, quantiles tried per expert; 'always' and 'never stop here' are tried too
-    pay_for_asked : bool
-        Whether a row also pays the prices of the experts that were asked before the one that answers,
-        both when thresholds are chosen and in ``score``. Without ``prices`` there is nothing to pay.
+    pay_for_asked : bool, whether a row also pays the prices of the experts that were asked before the one
+        that answers, both when thresholds are chosen and in ``score``
 
     Attributes
     ----------
-    order_ : (n_experts,) array of indices
-    thresholds_ : (n_experts - 1,) array, in the order's places
     prices_ : (n_experts,) array, zeros without ``prices``
 
-    Examples
-    --------
-    >>> X = [[0.0], [1.0], [2.0], [3.0]]
-    >>> costs = [[0.1, 0.5], [0.1, 0.5], [1.1, 0.5], [1.1, 0.5]]
-    >>> router = CascadeRouter(order=[0, 1]).fit(X, costs)
-    >>> router.predict([[-1.0], [4.0]])
+    >>> X, costs = [[0.0], [1.0], [2.0], [3.0]], [[0.1, 0.5], [0.1, 0.5], [1.1, 0.5], [1.1, 0.5]]
+    >>> CascadeRouter(order=[0, 1]).fit(X, costs).predict([[-1.0], [4.0]])
     array([0, 1])
     """
 
-    policy_: CascadePolicy
+    order: Sequence[int | str] | None = None
+    prices: Any = None
+    confidence_columns: Sequence[int] | None = None
+    alpha: float = 1e-3
+    n_thresholds: int = 33
+    pay_for_asked: bool = True
 
-    def __init__(
-        self,
-        order: Sequence[int | str] | None = None,
-        prices: Any = None,
-        confidence_columns: Sequence[int] | None = None,
-        alpha: float = 1e-3,
-        n_thresholds: int = 33,
-        pay_for_asked: bool = True,
-    ) -> None:
-        self.order = order
-        self.prices = prices
-        self.confidence_columns = confidence_columns
-        self.alpha = alpha
-        self.n_thresholds = n_thresholds
-        self.pay_for_asked = pay_for_asked
-
-    @property
-    def order_(self) -> IntArray:
-        """(n_experts,) experts in the order in which they are asked."""
-        return self.policy_.order
-
-    @property
-    def thresholds_(self) -> FloatArray:
-        """(n_experts - 1,) confidence at which each place stops the cascade."""
-        return self.policy_.thresholds
+    order_ = from_policy("order", "(n_experts,) experts in the order in which they are asked.")
+    thresholds_ = from_policy("thresholds", "(n_experts - 1,) confidence at which a place stops.")
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> CascadePolicy:
-        alpha = check_strength("alpha", self.alpha)
-        n_thresholds = check_count("n_thresholds", self.n_thresholds)
         p = costs.shape[1]
-        self.prices_ = (
-            np.zeros(p) if self.prices is None else expert_vector("prices", self.prices, p)
-        )
+        prices = np.zeros(p) if self.prices is None else self.prices
+        self.prices_ = float_vector("prices", prices, p)
         weights = observed("costs", costs, sample_weight)
         means = mean_costs(costs, sample_weight)
         order = self._order(means)
         columns = self._columns(p, X.shape[1])
         never = np.full(max(p - 1, 0), np.finfo(X.dtype).max, X.dtype)
+        heads = Heads(np.zeros((0, X.shape[1]), X.dtype), np.zeros(0, X.dtype))
         if columns is None:
             best = np.nanmin(costs, axis=1, keepdims=True)
             good = np.where(np.isnan(costs), np.nan, costs <= best + GOOD_ENOUGH)
-            heads = logistic_heads(X, good, weights, alpha)
-            coef, intercept = heads.coef, heads.intercept
-        else:
-            coef = np.zeros((0, X.shape[1]), X.dtype)
-            intercept = np.zeros(0, X.dtype)
-        policy = CascadePolicy(coef, intercept, order, never, columns, X.shape[1])
+            heads = logistic_heads(X, good, weights, self.alpha)
+        policy = CascadePolicy(heads.coef, heads.intercept, order, never, columns, X.shape[1])
         total = np.where(np.isnan(costs), means, costs) + self._paid_before(order)
         policy.thresholds = cascade_thresholds(
             policy.confidence(X)[:, order],
             total[:, order],
             row_weights(sample_weight, len(costs)),
-            n_thresholds,
+            int(self.n_thresholds),
         ).astype(X.dtype)
         return policy
 
@@ -129,10 +93,7 @@ class CascadeRouter(BaseRouter):
         known = known_rows(costs, "skip")
         weight = row_weights(sample_weight, len(costs))[known]
         if not weight.any():
-            raise InvalidInputError(
-                "sample_weight must be positive in a row whose cost is known.",
-                parameter="sample_weight",
-            )
+            raise invalid("sample_weight", "must be positive in a row whose cost is known.")
         return -float(weight @ costs[known] / weight.sum())
 
     def without(self, expert: int | str) -> Self:
@@ -157,9 +118,9 @@ class CascadeRouter(BaseRouter):
             return np.argsort(means, kind="stable")[::-1].copy()
         order = np.array([self._expert_index(expert) for expert in self.order], dtype=np.intp)
         if sorted(order.tolist()) != list(range(self.n_experts_)):
-            raise InvalidInputError(
-                f"order must name each of the {self.n_experts_} experts once; got {self.order!r}.",
-                parameter="order",
+            raise invalid(
+                "order",
+                f"must name each of the {self.n_experts_} experts once; got {self.order!r}.",
             )
         return order
 
@@ -169,10 +130,10 @@ class CascadeRouter(BaseRouter):
         columns = np.asarray(self.confidence_columns)
         good = columns.shape == (p,) and np.issubdtype(columns.dtype, np.integer)
         if not (good and ((columns >= 0) & (columns < n_features)).all()):
-            raise InvalidInputError(
-                f"confidence_columns must be {p} column indices in [0, {n_features}), one per "
-                f"expert; got {self.confidence_columns!r}.",
-                parameter="confidence_columns",
+            raise invalid(
+                "confidence_columns",
+                f"must be {p} column indices in [0, {n_features}), one per expert; got "
+                f"{self.confidence_columns!r}.",
             )
         return columns.astype(np.intp)
 
@@ -182,18 +143,7 @@ def cascade_thresholds(
 ) -> FloatArray:
     """Thresholds (p - 1,) of least mean cost found by coordinate descent.
 
-    Parameters
-    ----------
-    confidence, costs : (n_samples, n_experts) arrays, columns in the cascade's order; no NaN
-    weights : (n_samples,) non-negative
-    n_thresholds : quantiles tried per place
-
-    Examples
-    --------
-    >>> confidence = np.array([[0.9, 0.0], [0.8, 0.0], [0.2, 0.0], [0.1, 0.0]])
-    >>> costs = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
-    >>> float(cascade_thresholds(confidence, costs, np.full(4, 0.25), 4)[0])
-    0.5
+    Columns of confidence and costs (n_samples, n_experts) are in the cascade's order, without NaN.
     """
     p = costs.shape[1]
     never = float(np.finfo(confidence.dtype).max)

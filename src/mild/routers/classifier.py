@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    check_is_fitted,
-    column_or_1d,
-    validate_data,
-)
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from mild.core.arrays import FloatArray, IntArray, check_margins, check_strength, float_matrix
+from mild.core.arrays import FloatArray, IntArray, check_margins, float_matrix, invalid
 from mild.core.decisions import argmax_last
-from mild.core.losses import cost_sensitive_loss, log_sum_loss
-from mild.core.losses.cost_sensitive import check_pair_costs
+from mild.core.losses import check_pair_costs, cost_sensitive_loss, log_sum_loss
 from mild.core.margins import theory_margins, uniform_margins
 from mild.core.surrogates import parse_surrogate
 from mild.errors import ConvergenceWarning, InvalidInputError, check_option
 from mild.routers.objective import LinearObjective, single_blas_thread
-from mild.routers.options import check_count
+from mild.routers.parameters import check_parameters
 from mild.routers.solver import Solution, minimise, sampled_preconditioner
 
-__all__ = ["CostSensitiveClassifier"]
 
-FORMS = ("max", "sum", "log_sum")
-
-
+@dataclass(eq=False, repr=False)
 class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Linear scores for labels y and costs ``c(x, y, y')`` of deciding y' when y is right.
 
@@ -57,56 +49,40 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     Attributes
     ----------
     classes_ : (n_classes,) sorted labels
-    coef_ : (n_classes, n_features) array
-    intercept_ : (n_classes,) array
-    margins_ : (n_classes,) array
-    n_iter_ : int
-    objective_ : float, the value reached
+    coef_, intercept_, margins_, n_iter_, objective_ : as for LinearRouter
 
     Examples
     --------
     Calling b an a is nine times as bad as the reverse, so doubtful inputs become b.
 
-    >>> X = [[0.0], [1.0], [2.0], [1.0], [2.0], [3.0]]
-    >>> y = ["a", "a", "a", "b", "b", "b"]
-    >>> CostSensitiveClassifier(alpha=0.01).fit(X, y).predict([[1.4]])
-    array(['a'], dtype='<U1')
-    >>> costs = [[0, 1], [9, 0]]
-    >>> CostSensitiveClassifier(alpha=0.01).fit(X, y, costs).predict([[1.4]])
+    >>> X, y = [[0.0], [1.0], [2.0], [1.0], [2.0], [3.0]], ["a", "a", "a", "b", "b", "b"]
+    >>> CostSensitiveClassifier(alpha=0.01).fit(X, y, [[0, 1], [9, 0]]).predict([[1.4]])
     array(['b'], dtype='<U1')
     """
 
-    def __init__(
-        self,
-        surrogate: Any = "logistic",
-        *,
-        form: str = "max",
-        margins: Any = "theory",
-        alpha: float = 1e-3,
-        max_iter: int = 500,
-        tol: float = 1e-6,
-    ) -> None:
-        self.surrogate = surrogate
-        self.form = form
-        self.margins = margins
-        self.alpha = alpha
-        self.max_iter = max_iter
-        self.tol = tol
+    surrogate: Any = "logistic"
+    _: KW_ONLY
+    form: str = "max"
+    margins: Any = "theory"
+    alpha: float = 1e-3
+    max_iter: int = 500
+    tol: float = 1e-6
 
     def fit(self, X: Any, y: Any, costs: Any = None) -> Self:
-        """Learn from inputs X, labels y and what each wrong decision costs.
+        """Learn from inputs X, labels y and what each wrong decision costs; None: each costs 1.
 
-        Parameters
-        ----------
-        X : (n_samples, n_features) dense or sparse
-        y : (n_samples,) labels of any type
-        costs : optional
-            (n_samples, n_classes): ``c(x_i, y_i, k')`` with columns as in ``classes_`` (the sorted
-            labels), 0 at the label; or (n_classes, n_classes): row the label, column the decision. A
-            square array with as many rows as samples is read as the former. None: every error costs
-            1. To weigh a sample, multiply its row of costs.
+        Costs are (n_samples, n_classes), ``c(x_i, y_i, k')`` with columns as in ``classes_`` (the sorted
+        labels), 0 at the label; or (n_classes, n_classes): row the label, column the decision. A square
+        array with as many rows as samples is read as the former. To weigh a sample, multiply its row.
         """
-        inputs, labels = self._check_fit(X, y)
+        dtypes = [np.float64, np.float32]
+        inputs, y = validate_data(self, X, y, accept_sparse="csr", dtype=dtypes, order="C")
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            got = repr(self.classes_[0])
+            raise invalid("y", f"must hold at least two classes; got one class, {got}.")
         self._check_options()
         p = len(self.classes_)
         self.margins_ = self._margins(np.bincount(labels, minlength=p).astype(np.float64))
@@ -165,37 +141,20 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         )
         return np.asarray(inputs @ self.coef_.T) + self.intercept_
 
-    def _check_fit(self, X: Any, y: Any) -> tuple[Any, IntArray]:
-        inputs, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
-        )
-        y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise InvalidInputError(
-                f"y must hold at least two classes; got one class, {self.classes_[0]!r}.",
-                parameter="y",
-            )
-        return inputs, labels.astype(np.intp)
-
     def _check_options(self) -> None:
-        check_option("form", self.form, FORMS)
+        check_parameters(self)
         kind = parse_surrogate(self.surrogate)
         if kind.form == "pairwise" or not kind.convex:
-            raise InvalidInputError(
-                f"surrogate must be 'logistic', 'hinge', 'exponential' or tau in [0, 1]; got "
+            raise invalid(
+                "surrogate",
+                f"must be 'logistic', 'hinge', 'exponential' or tau in [0, 1]; got "
                 f"{self.surrogate!r}.",
-                parameter="surrogate",
             )
         if self.form == "log_sum" and not (kind.form == "comp_sum" and kind.tau == 1):
-            raise InvalidInputError(
-                f"form='log_sum' is made of the logistic loss; got surrogate={self.surrogate!r}.",
-                parameter="surrogate",
+            reason = (
+                f"form='log_sum' is made of the logistic loss; got surrogate={self.surrogate!r}."
             )
-        check_strength("alpha", self.alpha)
-        check_strength("tol", self.tol)
-        check_count("max_iter", self.max_iter)
+            raise InvalidInputError(reason, parameter="surrogate")
 
     def _margins(self, counts: FloatArray) -> FloatArray:
         if not isinstance(self.margins, str):
@@ -220,10 +179,7 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
 @dataclass(frozen=True)
 class PairLoss:
-    """Mean cost-sensitive loss over blocks; a ``BlockLoss`` for a LinearObjective.
-
-    ``rewards`` are the costs ``c(x_i, k_i, .)``, classes first, (p, n).
-    """
+    """Mean cost-sensitive loss; ``rewards`` are the costs ``c(x_i, k_i, .)``, classes first, (p, n)."""
 
     rewards: FloatArray
     labels: IntArray
@@ -245,14 +201,12 @@ def _pair_costs(costs: Any, labels: IntArray, p: int) -> FloatArray:
     matrix = float_matrix("costs", costs)
     if matrix.shape == (p, p) and n != p:
         if np.diag(matrix).any():
-            raise InvalidInputError(
-                "costs must be 0 on the diagonal, where the decision is right.", parameter="costs"
-            )
+            raise invalid("costs", "must be 0 on the diagonal, where the decision is right.")
         matrix = matrix[labels]
     if matrix.shape != (n, p):
-        raise InvalidInputError(
-            f"costs must have shape (n_samples, n_classes) = ({n}, {p}) or (n_classes, n_classes) = "
+        raise invalid(
+            "costs",
+            f"must have shape (n_samples, n_classes) = ({n}, {p}) or (n_classes, n_classes) = "
             f"({p}, {p}); got {matrix.shape}.",
-            parameter="costs",
         )
     return check_pair_costs(np.zeros((n, p)), labels, matrix)[2]

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 
-from mild.core.arrays import FloatArray, check_strength, expert_vector
+from mild.core.arrays import FloatArray, float_vector, invalid
 from mild.core.surrogates import parse_surrogate
 from mild.errors import ConvergenceWarning, InvalidInputError
 from mild.policies import Decoder, LinearPolicy
-from mild.routers.base import SurrogateRouter
-from mild.routers.objective import single_blas_thread
-from mild.routers.options import check_count, check_loss_options
-from mild.routers.path import LinearPath
-from mild.routers.solver import Solution
-from mild.routers.targets import LABEL_LOSSES, Targets, training_targets
-
-__all__ = ["LinearRouter"]
+from mild.routers.base import SurrogateRouter, from_policy
+from mild.routers.objective import LABEL_LOSSES, Targets, single_blas_thread, training_targets
+from mild.routers.solver import LinearPath, Solution
 
 
+@dataclass(eq=False, repr=False)
 class LinearRouter(SurrogateRouter):
     """Scores ``f(x, k) = w_k . x + b_k``, trained on a surrogate of the deferral loss.
 
@@ -55,74 +52,31 @@ class LinearRouter(SurrogateRouter):
 
     Attributes
     ----------
-    coef_ : (n_experts, n_features) array
-    intercept_ : (n_experts,) array
-    margins_ : (n_experts,) array
     n_iter_ : int
     objective_ : float, the value reached
 
     Examples
     --------
-    >>> X = [[0.0], [1.0], [2.0], [3.0]]
-    >>> costs = [[0, 1], [0, 1], [1, 0], [1, 0]]
+    >>> X, costs = [[0.0], [1.0], [2.0], [3.0]], [[0, 1], [0, 1], [1, 0], [1, 0]]
     >>> LinearRouter().fit(X, costs).predict([[-1.0], [4.0]])
     array([0, 1])
     """
 
-    policy_: LinearPolicy
+    loss: str = "mild"
+    _: KW_ONLY
+    norms: str = "none"
+    share_below: float = 0.0
+    alpha: float = 1e-3
+    fit_intercept: bool = True
+    bias: Any = None
+    sampling: str | None = None
+    warm_start: bool = False
+    max_iter: int = 300
+    tol: float = 1e-6
+    random_state: Any = None
 
-    def __init__(
-        self,
-        loss: str = "mild",
-        *,
-        rewards: str = "others",
-        strength: float = 0.5,
-        surrogate: Any = "logistic",
-        margins: Any = "theory",
-        counts: str = "reward",
-        norms: str = "none",
-        total: float | None = None,
-        share_below: float = 0.0,
-        cost_scale: float | None = None,
-        alpha: float = 1e-3,
-        fit_intercept: bool = True,
-        bias: Any = None,
-        decision: str = "stationary",
-        sampling: str | None = None,
-        warm_start: bool = False,
-        max_iter: int = 300,
-        tol: float = 1e-6,
-        random_state: Any = None,
-    ) -> None:
-        self.loss = loss
-        self.rewards = rewards
-        self.strength = strength
-        self.surrogate = surrogate
-        self.margins = margins
-        self.counts = counts
-        self.norms = norms
-        self.total = total
-        self.share_below = share_below
-        self.cost_scale = cost_scale
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.bias = bias
-        self.decision = decision
-        self.sampling = sampling
-        self.warm_start = warm_start
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-
-    @property
-    def coef_(self) -> FloatArray:
-        """(n_experts, n_features) weights."""
-        return self.policy_.coef
-
-    @property
-    def intercept_(self) -> FloatArray:
-        """(n_experts,) intercepts."""
-        return self.policy_.intercept
+    coef_ = from_policy("coef", "(n_experts, n_features) weights.")
+    intercept_ = from_policy("intercept", "(n_experts,) intercepts.")
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> LinearPolicy:
         start = None
@@ -145,24 +99,16 @@ class LinearRouter(SurrogateRouter):
         search_tol: float | None = None,
     ) -> LinearPolicy:
         """Fit from a starting point, or as the next step of the path of a search."""
-        self._check_options()
+        walking = path is not None
         known = None if path is None else path.reusable(self)
         targets = training_targets(self, X, costs, sample_weight, known)
-        if costs.shape[1] == 1:
-            solution = Solution(np.zeros((1, X.shape[1] + 1)), 0.0, 0, True)
-        else:
+        solution = Solution(np.zeros((1, X.shape[1] + 1)), 0.0, 0, True)
+        if costs.shape[1] > 1:
+            options = self.alpha, self.fit_intercept, self.tol, self.max_iter
             with single_blas_thread() as threads:
-                solution = (path or LinearPath(X, targets.sample_weight)).solve(
-                    targets,
-                    self.alpha,
-                    self.fit_intercept,
-                    self.tol,
-                    self.max_iter,
-                    threads,
-                    start,
-                    search_tol,
-                )
-        return self._settle(solution, targets, X.dtype, may_stop=path is not None)
+                path = path or LinearPath(X, targets.sample_weight)
+                solution = path.solve(targets, *options, threads, start, search_tol)
+        return self._settle(solution, targets, X.dtype, may_stop=walking)
 
     def _settle(
         self, solution: Solution, targets: Targets, dtype: Any, may_stop: bool = False
@@ -184,18 +130,15 @@ class LinearRouter(SurrogateRouter):
         self.objective_ = solution.value
         W = solution.W.astype(dtype)
         if self.bias is not None:
-            W[:, -1] += expert_vector("bias", self.bias, len(W))
+            W[:, -1] += float_vector("bias", self.bias, len(W))
         decoder = Decoder(targets.margins, self.decision, targets.surrogate)
         return LinearPolicy(W[:, :-1], W[:, -1].copy(), decoder)
 
     def _check_options(self) -> None:
-        check_loss_options(self, self.decision)
+        super()._check_options()
         if not parse_surrogate(self.surrogate).convex:
-            raise InvalidInputError(
-                f"surrogate must be convex for LinearRouter (tau <= 1); got {self.surrogate!r}. "
-                f"NeuralRouter takes any tau.",
-                parameter="surrogate",
+            raise invalid(
+                "surrogate",
+                f"must be convex for LinearRouter (tau <= 1); got {self.surrogate!r}. NeuralRouter "
+                f"takes any tau.",
             )
-        check_strength("alpha", self.alpha)
-        check_strength("tol", self.tol)
-        check_count("max_iter", self.max_iter)

@@ -1,9 +1,9 @@
-"""The regularised objective of a linear router, evaluated over blocks of rows by several threads.
+"""The objective of a router: what a loss makes of costs, and its value over blocks of rows.
 
-    F(W, b) = sum_i loss_i(W x_i + b) + alpha * ||W||^2,
+    F(W, b) = sum_i loss_i(W x_i + b) + alpha * ||W||^2
 
-where sample weights and the reward scale (mean row sum 1) are already in the rewards. The scores of a
-block stay in cache between the two matrix products: X is read once per evaluation and never copied.
+Sample weights and the reward scale (mean row sum 1) are in the rewards. The scores of a block stay in cache
+between the two matrix products: X is read once per evaluation and never copied.
 """
 
 from __future__ import annotations
@@ -21,14 +21,256 @@ from typing import Any, Protocol
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.core.losses.deferral import accumulate_loss
-from mild.core.margins import MarginGroup
-from mild.core.surrogates import Surrogate
+from mild.core import losses as by_label
+from mild.core.arrays import BoolArray, FloatArray, IntArray, check_margins
+from mild.core.costs import ALL_REWARDS, cheapest, cheapest_of, rewards_of
+from mild.core.losses import accumulate_loss
+from mild.core.margins import (
+    COUNTS,
+    NORMS,
+    MarginGroup,
+    margin_groups,
+    membership,
+    squared_norms,
+    theory_margins,
+    uniform_margins,
+)
+from mild.core.surrogates import Surrogate, parse_surrogate
+from mild.errors import check_option
 
-__all__ = ["BlockLoss", "LinearObjective", "RowLoss", "add_penalty", "single_blas_thread"]
-
+LABEL_LOSSES = ("ce", "cwce", "ldam", "logit_adjusted", "temperature")
+LOSSES = ("mild", "tdef", *LABEL_LOSSES)
+LDAM_SCALE = 30.0
+# Rows that are scored at once.
 BLOCK = 1024
+
+
+class LossOptions(Protocol):
+    """The parameters of a router that define its targets."""
+
+    loss: str
+    rewards: str
+    strength: float
+    surrogate: Any
+    margins: Any
+    counts: str
+    norms: str
+    total: float | None
+    share_below: float
+    cost_scale: float | None
+    sampling: str | None
+    random_state: Any
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Everything a loss needs beyond the scores.
+
+    Attributes
+    ----------
+    rewards : (n, p), sample weights included, summing to 1 in all
+    asked : (n, p) or None
+    margins : (p,)
+    surrogate : Surrogate
+    sample_weight : (n,), resampling included
+    scale, offset, own_offset : (p,) or None; the loss sees ``scale * f + offset``, plus ``own_offset``
+        at the expert that is the label
+    """
+
+    rewards: FloatArray
+    asked: BoolArray | None
+    margins: FloatArray
+    surrogate: Surrogate
+    sample_weight: FloatArray
+    scale: FloatArray | None = None
+    offset: FloatArray | None = None
+    own_offset: FloatArray | None = None
+
+    def curvature_of(self, reward_sums: FloatArray) -> float:
+        """Mean curvature of the loss in one score, at equal scores, from the sums (p,) of all rewards."""
+        p = self.margins.size
+        steep = 1.0 if self.scale is None else float(np.square(self.scale).mean())
+        growth = float(p) ** (1 - self.surrogate.tau) if self.surrogate.form == "comp_sum" else 1.0
+        raw = float((reward_sums / np.square(self.margins)).sum())
+        return max(raw * steep * growth * (1 - 1 / p) / p, 1e-12)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Statistics over all rows that the targets of a row depend on.
+
+    ``counts`` (p,) is the weight of the rows on which each expert is cheapest, ``cost_scale`` the largest
+    possible cost, for complement rewards, and ``total`` the sum of all weighted rewards; None for that of
+    the rows at hand.
+    """
+
+    margins: FloatArray
+    counts: FloatArray
+    cost_scale: float | None = None
+    total: float | None = None
+
+
+def training_targets(
+    options: LossOptions,
+    X: Any,
+    costs: FloatArray,
+    sample_weight: FloatArray | None,
+    known: Targets | None = None,
+) -> Targets:
+    """Targets of a loss; rewards scaled to mean row sum 1 over the weighted samples.
+
+    ``known`` are targets of the same data and options except the margins, which are recomputed.
+    """
+    check_option("loss", options.loss, LOSSES)
+    if known is not None:
+        margins = training_margins(options, X, costs, known.sample_weight)
+        return replace(known, margins=margins)
+    n, p = costs.shape
+    weight = np.ones(n) if sample_weight is None else sample_weight.astype(np.float64)
+    if options.sampling is not None:
+        rng = np.random.default_rng(options.random_state)
+        weight = weight * by_label.resampling_weights(cheapest(costs), p, options.sampling, rng)
+    if options.loss in LABEL_LOSSES:
+        counts = np.bincount(cheapest(costs), weights=weight, minlength=p).astype(np.float64)
+        return row_targets(options, costs, weight, Whole(np.ones(p), counts))
+    if not weight.all():
+        # Rows of weight 0 do not set the scale of the others.
+        largest = np.nanmax(costs[weight > 0])
+        costs = np.where(weight[:, None] > 0, costs, np.minimum(costs, largest))
+    margins = training_margins(options, X, costs, weight)
+    return row_targets(options, costs, weight, Whole(margins, np.ones(p), options.cost_scale))
+
+
+def row_targets(
+    options: LossOptions, costs: FloatArray, weight: FloatArray, whole: Whole
+) -> Targets:
+    """Targets of some rows, given the statistics over all rows."""
+    asked = ~np.isnan(costs)
+    p, counts = costs.shape[1], whole.counts
+    rewards = raw_rewards(options, costs, whole.cost_scale, counts) * weight[:, None]
+    total = float(rewards.sum()) if whole.total is None else whole.total
+    targets = Targets(
+        rewards / total if total > 0 else rewards,
+        None if asked.all() else asked,
+        whole.margins,
+        parse_surrogate(options.surrogate),
+        weight,
+    )
+    if options.loss not in LABEL_LOSSES:
+        return targets
+    targets = replace(targets, margins=np.ones(p), surrogate=parse_surrogate("logistic"))
+    if options.loss == "ldam":
+        own_offset = -LDAM_SCALE * by_label.ldam_margins(counts)
+        return replace(targets, scale=np.full(p, LDAM_SCALE), own_offset=own_offset)
+    if options.loss == "logit_adjusted":
+        floored = by_label.floored_counts(counts)
+        return replace(targets, offset=np.log(floored / floored.sum()))
+    if options.loss == "temperature":
+        return replace(targets, scale=1 / by_label.temperatures(counts))
+    return targets
+
+
+def raw_rewards(
+    options: LossOptions,
+    costs: FloatArray,
+    cost_scale: float | None,
+    counts: FloatArray | None = None,
+) -> FloatArray:
+    """Rewards (n, p) before they are weighted and scaled; for label losses one-hot, by ``counts``."""
+    if options.loss in LABEL_LOSSES:
+        one_hot = np.eye(costs.shape[1])
+        if options.loss == "cwce" and counts is not None:
+            one_hot = np.diag(by_label.class_weights(counts))
+        return one_hot[cheapest_of(costs)]
+    kind = "complement" if options.loss == "tdef" else options.rewards
+    check_option("rewards", kind, ALL_REWARDS)
+    return rewards_of(costs, kind, cost_scale, options.strength)
+
+
+def training_margins(
+    options: LossOptions, X: Any, costs: FloatArray, weight: FloatArray
+) -> FloatArray:
+    """Margins (p,) of the options, given the training data."""
+    fixed = fixed_margins(options, costs.shape[1])
+    if fixed is not None:
+        return fixed
+    return margin_sums(options, X, costs, weight, options.cost_scale).margins(options)
+
+
+def fixed_margins(options: LossOptions, n_experts: int) -> FloatArray | None:
+    """Margins that do not depend on the data; None for theory margins."""
+    if options.loss != "mild":
+        return np.ones(n_experts)
+    if not isinstance(options.margins, str):
+        return check_margins(options.margins, n_experts)
+    if check_option("margins", options.margins, ("theory", "uniform")) == "uniform":
+        return uniform_margins(n_experts, options.total)
+    return None
+
+
+@dataclass(frozen=True)
+class MarginSums:
+    """Sums over rows that theory margins depend on; those of two sets of rows can be added.
+
+    ``mass`` (p,) is the weight with which the rows count for each expert; ``squares`` and ``tops`` are the
+    sum over these of the squared feature norm, and its largest; the other fields the same over all rows.
+    """
+
+    mass: FloatArray
+    squares: FloatArray
+    tops: FloatArray
+    weight: float = 0.0
+    square: float = 0.0
+    top: float = 0.0
+
+    def __add__(self, other: MarginSums) -> MarginSums:
+        return MarginSums(
+            self.mass + other.mass,
+            self.squares + other.squares,
+            np.maximum(self.tops, other.tops),
+            self.weight + other.weight,
+            self.square + other.square,
+            max(self.top, other.top),
+        )
+
+    def margins(self, options: LossOptions) -> FloatArray:
+        """Margins (p,) from these sums."""
+        if not self.mass.any():
+            return uniform_margins(self.mass.size, options.total)
+        norms = None
+        if options.norms != "none":
+            known = self.mass > 0
+            if options.norms == "max":
+                squared = np.where(known, self.tops, self.top)
+            else:
+                share = self.squares / np.where(known, self.mass, 1)
+                squared = np.where(known, share, self.square / max(self.weight, 1e-300))
+            norms = np.maximum(np.sqrt(squared), 1e-12)
+        return theory_margins(self.mass, norms, options.total, options.share_below)
+
+
+def margin_sums(
+    options: LossOptions, X: Any, costs: FloatArray, weight: FloatArray, cost_scale: float | None
+) -> MarginSums:
+    """Sums over some rows; ``cost_scale`` None is the largest cost among them."""
+    check_option("counts", options.counts, COUNTS)
+    check_option("norms", options.norms, NORMS)
+    check_option("rewards", options.rewards, ALL_REWARDS)
+    member = membership(costs, options.rewards, options.counts, cost_scale, options.strength)
+    member *= weight[:, None]
+    mass = member.sum(axis=0)
+    if options.norms == "none":
+        zero = np.zeros(costs.shape[1])
+        return MarginSums(mass, zero, zero)
+    squared = squared_norms(X)
+    return MarginSums(
+        mass,
+        (member * squared[:, None]).sum(axis=0),
+        np.where(member > 0, squared[:, None], 0).max(axis=0),
+        float(weight.sum()),
+        float(weight @ squared),
+        float(squared[weight > 0].max(initial=0.0)),
+    )
 
 
 class BlockLoss(Protocol):
@@ -42,17 +284,10 @@ class BlockLoss(Protocol):
 
 @dataclass(frozen=True)
 class RowLoss:
-    """Loss of rows on their scores, experts first.
+    """Loss of rows on their scores; the fields of ``Targets`` with experts first, (p, n).
 
     ``scores' = scale * scores + offset (+ own_offset where the expert's reward is positive)``, then the
     reward-weighted surrogate. Label-based baselines are one-hot rewards with such a transformation.
-
-    Parameters
-    ----------
-    rewards : (p, n) array, sample weights included
-    asked : (p, n) boolean array, or None when every expert was asked everywhere
-    groups, surrogate : margins and form of the surrogate
-    scale, offset, own_offset : (p,) arrays or None
     """
 
     rewards: FloatArray
@@ -96,15 +331,25 @@ class RowLoss:
 
     def take(self, rows: IntArray, factor: float) -> RowLoss:
         """The loss of some of the rows, rewards multiplied by ``factor``."""
-        return RowLoss(
-            np.ascontiguousarray(self.rewards[:, rows]) * self.rewards.dtype.type(factor),
-            None if self.asked is None else np.ascontiguousarray(self.asked[:, rows]),
-            self.groups,
-            self.surrogate,
-            self.scale,
-            self.offset,
-            self.own_offset,
+        return replace(
+            self,
+            rewards=np.ascontiguousarray(self.rewards[:, rows]) * self.rewards.dtype.type(factor),
+            asked=None if self.asked is None else np.ascontiguousarray(self.asked[:, rows]),
         )
+
+
+def row_loss(targets: Targets, dtype: Any) -> RowLoss:
+    """The loss of targets with experts first, in the precision of the features."""
+    return RowLoss(
+        np.ascontiguousarray(targets.rewards.T, dtype=dtype),
+        None if targets.asked is None else np.ascontiguousarray(targets.asked.T),
+        margin_groups(targets.margins),
+        targets.surrogate,
+        *(
+            None if value is None else value.astype(dtype)
+            for value in (targets.scale, targets.offset, targets.own_offset)
+        ),
+    )
 
 
 @dataclass
@@ -130,8 +375,7 @@ class LinearObjective:
         coef = np.ascontiguousarray(W[:, :-1], dtype=dtype)
         intercept = W[:, -1].astype(dtype)
         parts = min(self.threads, max(1, n // BLOCK))
-        edges = [n * part // parts for part in range(parts + 1)]
-        spans = list(pairwise(edges))
+        spans = list(pairwise(n * part // parts for part in range(parts + 1)))
         if parts == 1:
             results = [self._span(coef, intercept, *spans[0])]
         else:
@@ -171,31 +415,9 @@ def add_penalty(
     return value, gradient
 
 
-class _BlasLimit:
-    """Limits BLAS to one thread while any fit of this process runs; the last one restores it."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.holders = 0
-        self.limiter: Any = None
-
-    def enter(self) -> int:
-        with self.lock:
-            controller = _controller()
-            counts = [lib["num_threads"] for lib in controller.info() if lib["user_api"] == "blas"]
-            if self.holders == 0:
-                self.limiter = controller.limit(limits=1, user_api="blas")
-            self.holders += 1
-            return max(1, min(max(counts, default=1), os.cpu_count() or 1))
-
-    def leave(self) -> None:
-        with self.lock:
-            self.holders -= 1
-            if self.holders == 0:
-                self.limiter.restore_original_limits()
-
-
-_blas_limit = _BlasLimit()
+_blas_lock = threading.Lock()
+# One limit per fit that runs; the first set it, and the last lifts it.
+_blas_limits: list[Any] = []
 
 
 @cache
@@ -209,8 +431,15 @@ def single_blas_thread() -> Iterator[int]:
 
     That number honours OMP_NUM_THREADS and enclosing limits. Concurrent fits of one process get one each.
     """
-    threads = _blas_limit.enter()
+    with _blas_lock:
+        controller = _controller()
+        counts = [lib["num_threads"] for lib in controller.info() if lib["user_api"] == "blas"]
+        first = _blas_limits[0] if _blas_limits else controller.limit(limits=1, user_api="blas")
+        _blas_limits.append(first)
     try:
-        yield threads
+        yield max(1, min(max(counts, default=1), os.cpu_count() or 1))
     finally:
-        _blas_limit.leave()
+        with _blas_lock:
+            _blas_limits.pop()
+            if not _blas_limits:
+                first.restore_original_limits()

@@ -1,31 +1,384 @@
-"""Cross-validation of candidates: folds and parallel tasks; an interrupt keeps what is complete."""
+"""Search for a router by cross-validated deferral loss, and a verdict on whether routing pays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
+from scipy.special import ndtri
 from sklearn.base import clone
+from sklearn.model_selection import KFold, check_cv
 
-from mild.core.arrays import BoolArray, FloatArray, IntArray
+from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.core.decisions import argmax_last
-from mild.metrics import common_constant, linearised_rows
-from mild.policies import Policy
-from mild.routers.candidates import Candidate
+from mild.errors import TuningInterruptedWarning
+from mild.metrics import (
+    clustered_rows,
+    common_constant,
+    common_rows,
+    count_judged,
+    linearised_rows,
+    simultaneous_intervals,
+    state,
+)
+from mild.policies import ConstantPolicy, Policy
+from mild.routers.base import BaseRouter
+from mild.routers.baselines import mean_costs
+from mild.routers.candidates import (
+    Candidate,
+    cross_fitted_bias,
+    family_candidates,
+    linear_candidates,
+    parse_families,
+)
+from mild.routers.cost_models import KNNRouter
 from mild.routers.linear import LinearRouter
-from mild.routers.nearest import KNNRouter
-from mild.routers.path import LinearPath
-
-__all__ = ["Progress", "Search", "SearchData"]
+from mild.routers.solver import LinearPath
+from mild.routers.stack import StackRouter
 
 Progress = Callable[[int, int, str], None]
 # Candidates of one fold per task.
 BLOCK = 16
 # Families whose candidates of one fold share work.
 SHARING = ("linear", "knn")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The chosen router compared with the best constant, on held-out rows.
+
+    Attributes
+    ----------
+    pays : True (the interval lies below 0), False (it does not reach below 0), None (undecided)
+    sentence : the same in words
+    estimate, low, high : router minus constant in mean cost; the interval holds for all candidates at once
+    router_cost, constant_cost : mean costs on held-out rows
+    constant_expert : index of the best constant
+    n_candidates, n_rows, n_units, confidence : the basis of the interval; rows of one cluster are one unit
+    rows_needed : units with which a gain of this size would be significant; None if it is, or is none
+    dollars_per_1000 : price of the router minus the constant's, per 1,000 inputs; None if unknown
+    left_out : sentence about rows that were left out or are not the same; None if there are none
+    """
+
+    pays: bool | None
+    sentence: str
+    estimate: float
+    low: float
+    high: float
+    router_cost: float
+    constant_cost: float
+    constant_expert: int
+    n_candidates: int
+    n_rows: int
+    n_units: int
+    confidence: float
+    rows_needed: int | None = None
+    dollars_per_1000: float | None = None
+    left_out: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready fields."""
+        return asdict(self)
+
+    def named(self, constant: str, unit: str = "row", dollars: float | None = None) -> Verdict:
+        """The verdict with the constant's name in its sentence.
+
+        ``unit`` is "row", "query" or "group", ``dollars`` the mean price of the router less the constant's.
+        """
+        several = "" if self.n_candidates == 1 else "s"
+        stated = state(
+            "the router",
+            constant,
+            (self.estimate, self.low, self.high),
+            rows=self.n_rows,
+            units=self.n_units,
+            unit=unit,
+            confidence=self.confidence,
+            notes=(f"{self.n_candidates} candidate{several}",),
+            dollars=dollars,
+        )
+        names = ("pays", "sentence", "rows_needed", "dollars_per_1000")
+        return replace(self, **{name: getattr(stated, name) for name in names})
+
+
+@dataclass(eq=False, repr=False)
+class RouterCV(BaseRouter):
+    """Chooses margins, strength and, if asked, the family of the router, then fits it on all rows.
+
+    Every candidate is judged by the mean cost of its choices on held-out rows. The p - 1 ratios of the
+    margins are searched around the theory; their scale is redundant with alpha for linear routers. Also
+    tried are margins proportional to a power of how often each expert is cheapest, and a bias per expert
+    with equal margins. Linear candidates are fitted along paths, each starting from the last.
+
+    Parameters
+    ----------
+    estimator : LinearRouter to search around; None for the default one
+    alphas : strengths to try; None for 1e-4 to 1 in steps of ten
+    margin_factors : factors by which single margins are moved against the first one; (1.0,) keeps the
+        estimator's margins, without exponents and bias
+    margin_exponents : exponents of margins proportional to a power of how often (at least 1) each expert
+        is cheapest, where the stationary rule decides; () for none
+    bias : whether a bias per expert is tried, found on held-out scores and judged on other folds
+    max_margins : margin vectors at most; beyond, single margins are moved instead of the full product
+    grid : "ratios", or "paper": step 1 on [rho* - 5, rho* + 5] per expert, by default at the estimator's
+        alpha
+    families : None (linear only), "all", "auto" (all, the network up to about 5,000 rows), or names among
+        linear, regression, knn, mlp, stack; the stack blends the best of each family by the folds it is
+        then judged on, so its own cost is slightly optimistic
+    cv : number of folds, or a scikit-learn splitter
+    clusters : (n_samples,) labels of rows that count once together in the verdict; None for single rows
+    one_standard_error : take the simplest candidate whose paired difference to the best is within one
+        standard error; a stack, if there is one, is taken unless another beats it by more than an
+        interval that allows for the number of candidates
+    safe : route as the best constant when nothing beats it by more than its interval
+    confidence : of that interval, which holds for all candidates at once
+    search_tol : how well candidates are solved among many rows, as a share of what there is to learn;
+        with few rows it is 1e-5 of the value, and the final fit uses the estimator's own tolerance
+    n_jobs : joblib workers, on any joblib backend
+    progress : callable(done, total, message) or None
+    random_state : int
+
+    Attributes
+    ----------
+    best_router_ : the fitted winner
+    best_params_, best_family_, best_index_ : what won
+    cv_results_ : dict of lists: family, params, mean_cost, standard_error, difference (to the constant)
+    held_out_, held_out_constants_ : (n_samples,) out-of-fold choices of the winner and of the best
+        constant; -1 in rows that no fold holds out
+    verdict_ : Verdict, with a sentence
+    interrupted_ : whether the search was stopped early
+    skipped_families_ : families left out because a package is missing, or by "auto"
+    dropped_margins_ : margin vectors left out: not positive in the paper's grid, or beyond max_margins
+    """
+
+    estimator: LinearRouter | None = None
+    _: KW_ONLY
+    alphas: Sequence[float] | None = None
+    margin_factors: Sequence[float] = (0.5, 1.0, 2.0)
+    margin_exponents: Sequence[float] = (0.0, 1 / 6, 1 / 3, 1 / 2)
+    bias: bool = True
+    max_margins: int = 81
+    grid: str = "ratios"
+    families: Any = None
+    cv: Any = 5
+    clusters: Any = None
+    one_standard_error: bool = True
+    safe: bool = False
+    confidence: float = 0.95
+    search_tol: float = 5e-3
+    n_jobs: int | None = None
+    progress: Progress | None = None
+    random_state: Any = 0
+
+    def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
+        if self.n_jobs == 0:
+            raise invalid("n_jobs", "must not be 0; -1 uses every core.")
+        if not np.size(self.margin_factors):
+            raise invalid("margin_factors", "must hold at least one factor; got none.")
+        self._warn_if_degenerate(costs)
+        if sample_weight is not None:
+            # Only ratios matter; with a mean of 1 a weight counts as that many copies of the row.
+            sample_weight = sample_weight / sample_weight[sample_weight > 0].mean()
+        data = SearchData(X, costs, sample_weight, self._folds(X, costs))
+        candidates = self._candidates(X, costs, sample_weight)
+        stacked = "stack" in self._families and len(candidates) > 1
+        biased = any(candidate.keeps_scores for candidate in candidates)
+        n_candidates = len(candidates) + stacked + biased
+        search = Search(data, self.search_tol, self.n_jobs, self.progress, n_candidates)
+        made = search.run(candidates)
+        if biased and not search.interrupted:
+            candidate, chosen = _with_bias(candidates, made, data, search.scores)
+            search.report(len(data.folds), "bias")
+            candidates, made = [*candidates, candidate], np.column_stack([made, chosen])
+        if stacked and not search.interrupted:
+            stack = self._stack(candidates, data.paid(made), data)
+            try:
+                stack.router.fit(X, costs, sample_weight=sample_weight)
+            except KeyboardInterrupt:
+                search.interrupted = True
+            else:
+                search.report(len(data.folds), "stack")
+                candidates = [*candidates, stack]
+                made = np.column_stack([made, stack.router.held_out_])
+        return self._choose(candidates, made, data, search.interrupted)
+
+    def _folds(self, X: Any, costs: FloatArray) -> list[tuple[IntArray, IntArray]]:
+        cv = self.cv
+        if isinstance(cv, (int, np.integer)):
+            if cv < 2:
+                raise invalid("cv", f"must be at least 2 folds; got {cv}.")
+            if cv > X.shape[0]:
+                got = f"cv={cv} for n_samples={X.shape[0]}"
+                raise invalid("cv", f"must not exceed the number of samples; got {got}.")
+            cv = KFold(int(cv), shuffle=True, random_state=self.random_state)
+        return list(check_cv(cv).split(X, costs))
+
+    def _candidates(
+        self, X: Any, costs: FloatArray, sample_weight: FloatArray | None
+    ) -> list[Candidate]:
+        base = LinearRouter() if self.estimator is None else self.estimator
+        if not isinstance(base, LinearRouter):
+            raise invalid(
+                "estimator",
+                f"must be a LinearRouter; got {type(base).__name__}. Other routers are searched by "
+                f"families=...",
+            )
+        base._check_options()
+        self._families, self.skipped_families_ = parse_families(self.families, X.shape)
+        found: list[Candidate] = []
+        self.dropped_margins_ = 0
+        if not self._families or "linear" in self._families:
+            found, self.dropped_margins_ = linear_candidates(base, X, costs, sample_weight, self)
+        found += family_candidates(self._families, self.alphas, self.random_state)
+        if not found:
+            rule = "must name at least one family besides the stack"
+            raise invalid("families", f"{rule}; got only 'stack'.")
+        return found
+
+    def _stack(
+        self, candidates: list[Candidate], outcome: FloatArray, data: SearchData
+    ) -> Candidate:
+        """Stack of the best candidate of each family, linear losses apart."""
+        means = data.rows(outcome).mean(axis=0)
+        best: dict[str, int] = {}
+        for index, candidate in enumerate(candidates):
+            if "bias" in candidate.params:
+                continue  # Costs are blended, and a bias distorts expected costs.
+            name = candidate.params.get("loss", candidate.family)
+            if name not in best or means[index] < means[best[name]]:
+                best[name] = index
+        members = [(name, clone(candidates[i].router)) for name, i in best.items()]
+        router = StackRouter(members, cv=data.folds, n_jobs=self.n_jobs)
+        return Candidate("stack", router, {"members": list(best)}, (4.0, 0.0, 0.0))
+
+    def _beats_stack(self, rows: FloatArray, index: int) -> bool:
+        """Whether a candidate beats the stack, which comes last, by an interval for all candidates."""
+        difference = rows[:, index] - rows[:, -1]
+        allowed = ndtri(1 - (1 - self.confidence) / rows.shape[1])
+        return bool(difference.mean() + allowed * difference.std() / math.sqrt(len(rows)) < 0)
+
+    def _choose(
+        self, candidates: list[Candidate], made: IntArray, data: SearchData, interrupted: bool
+    ) -> Policy:
+        rows = data.rows(data.paid(made))
+        tried = np.flatnonzero(~np.isnan(rows).any(axis=0))
+        candidates, made, rows = [candidates[i] for i in tried], made[:, tried], rows[:, tried]
+        means = rows.mean(axis=0)
+        root = math.sqrt(len(rows))
+        index = int(np.argmin(means))
+        # All rows are used for the choice; results are reported on the rows that are comparable.
+        common = common_rows(data.costs)
+        kept = data.take(common.rows)
+        if candidates[-1].family == "stack":
+            level = kept.rows(kept.paid(made[common.rows]))
+            if not (self._beats_stack(rows, index) and self._beats_stack(level, index)):
+                index = len(candidates) - 1
+        elif self.one_standard_error:
+            error = (rows - rows[:, [index]]).std(axis=0) / root
+            near = np.flatnonzero(means - means[index] <= error)
+            index = int(min(near, key=lambda i: (candidates[i].complexity, means[i])))
+        expert = common_constant(data.costs, data.sample_weight)
+        self.held_out_, self.held_out_constants_ = made[:, index], data.constants()
+        both = kept.paid(np.column_stack([made, self.held_out_constants_])[common.rows])
+        units = None
+        if self.clusters is not None:
+            labels = np.unique(np.asarray(self.clusters), return_inverse=True)[1]
+            if labels.shape != made.shape[:1]:
+                rule = f"(n_samples,) = ({len(made)},)"
+                raise invalid("clusters", f"must have shape {rule}; got {labels.shape}.")
+            units = labels[common.rows]
+        level = kept.rows(both)
+        rows, constant = level[:, :-1], level[:, -1]
+        means, root = rows.mean(axis=0), math.sqrt(len(rows))
+        known = ~np.isnan(both[:, [index, -1]])
+        self.verdict_ = self._verdict(level, known, index, expert, units, common.sentence)
+        self.interrupted_ = interrupted
+        self.best_index_ = index
+        self.best_family_ = candidates[index].family
+        self.best_params_ = dict(candidates[index].params)
+        self.cv_results_ = {
+            "family": [candidate.family for candidate in candidates],
+            "params": [candidate.params for candidate in candidates],
+            "mean_cost": means.tolist(),
+            "standard_error": (rows.std(axis=0) / root).tolist(),
+            "difference": (means - constant.mean()).tolist(),
+        }
+        if interrupted:
+            warnings.warn(
+                f"the search was stopped: {len(candidates)} candidate(s) were judged on every fold and "
+                f"the best of them is kept.",
+                TuningInterruptedWarning,
+                stacklevel=3,
+            )
+        router = candidates[index].router
+        if self.best_family_ != "stack":  # which is fitted already
+            router = clone(router).fit(data.X, data.costs, sample_weight=data.sample_weight)
+        router.expert_names_ = self.expert_names_
+        self.best_router_: BaseRouter = router
+        if self.safe and self.verdict_.pays is not True:
+            means = mean_costs(data.costs, data.sample_weight).astype(data.X.dtype)
+            return ConstantPolicy(means, data.X.shape[1], expert)
+        return router.policy_
+
+    def _verdict(
+        self,
+        level: FloatArray,
+        known: BoolArray,
+        chosen: int,
+        expert: int,
+        clusters: IntArray | None,
+        left_out: str | None,
+    ) -> Verdict:
+        """Verdict on candidate ``chosen`` against the constant ``expert``.
+
+        ``level`` are the out-of-fold costs (n, m + 1) of the candidates and, last, of the constant, as
+        ``linearised_rows`` gives them; ``known`` says (n, 2) whether the cost of the chosen candidate and
+        of the constant is known.
+        """
+        labels = np.arange(len(level)) if clusters is None else clusters
+        differences: FloatArray = np.asarray(level[:, :-1] - level[:, -1:], dtype=np.float64)
+        if clusters is not None:
+            differences = clustered_rows(differences, labels)
+        found = simultaneous_intervals(differences, self.confidence, self.random_state)
+        n_rows, n_units = count_judged(known, labels)
+        verdict = Verdict(
+            None,
+            "",
+            float(found.estimate[chosen]),
+            float(found.low[chosen]),
+            float(found.high[chosen]),
+            float(level[:, chosen].mean()),
+            float(level[:, -1].mean()),
+            expert,
+            differences.shape[1],
+            n_rows,
+            n_units,
+            self.confidence,
+            left_out=left_out,
+        )
+        return verdict.named(self.expert_names_[expert], "row" if clusters is None else "query")
+
+
+def _with_bias(
+    candidates: list[Candidate], made: IntArray, data: SearchData, scores: dict[int, FloatArray]
+) -> tuple[Candidate, IntArray]:
+    """The best of the candidates whose scores were kept, with a bias, and its held-out choices."""
+    kept = list(scores)
+    means = data.rows(data.paid(made[:, kept])).mean(axis=0)
+    index = kept[int(np.argmin(means))]
+    parent = candidates[index]
+    margin = float(parent.params["margins"][0])
+    rows = data.costs, data.sample_weight, data.folds
+    bias, chosen = cross_fitted_bias(scores[index], *rows, margin)
+    params = {**parent.params, "bias": tuple(bias.tolist())}
+    router = clone(parent.router).set_params(bias=params["bias"])
+    return Candidate("linear", router, params, (*parent.complexity, 1.0)), chosen
 
 
 @dataclass(frozen=True)
@@ -60,31 +413,24 @@ class SearchData:
         return result
 
 
+@dataclass
 class Search:
     """Runs candidates over folds; an interrupt keeps those that are complete."""
 
-    def __init__(
-        self,
-        data: SearchData,
-        tol: float,
-        n_jobs: int | None,
-        progress: Progress | None,
-        n_candidates: int,
-    ) -> None:
-        self.data = data
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.progress = progress
-        self.interrupted = False
-        self.scores: dict[int, FloatArray] = {}
-        self.done = 0
-        self.total = n_candidates * len(data.folds)
+    data: SearchData
+    tol: float
+    n_jobs: int | None
+    progress: Progress | None
+    n_candidates: int
+    interrupted: bool = False
+    scores: dict[int, FloatArray] = field(default_factory=dict)
+    done: int = 0
 
     def report(self, fits: int, message: str) -> None:
         """Report progress."""
         self.done += fits
         if self.progress is not None:
-            self.progress(self.done, self.total, message)
+            self.progress(self.done, self.n_candidates * len(self.data.folds), message)
 
     def run(self, candidates: list[Candidate]) -> IntArray:
         """Choice (n, candidates) of each candidate for held-out rows; -1 where it was not run."""
@@ -94,9 +440,7 @@ class Search:
         tasks = [(fold, block) for block in _blocks(candidates) for fold in range(len(data.folds))]
         for index in (i for i, one in enumerate(candidates) if one.keeps_scores):
             self.scores[index] = np.full(data.costs.shape, np.nan, data.X.dtype)
-        stream: Iterator[tuple[int, list[int], IntArray, dict[int, FloatArray]]] = Parallel(
-            n_jobs=self.n_jobs, return_as="generator_unordered"
-        )(
+        stream = Parallel(n_jobs=self.n_jobs, return_as="generator_unordered")(
             delayed(_judge_block)(data, fold, block, [candidates[i] for i in block], self.tol)
             for fold, block in tasks
         )
@@ -119,17 +463,9 @@ class Search:
 def _blocks(candidates: list[Candidate]) -> list[list[int]]:
     """Groups of neighbouring linear or k-NN candidates, which share work; others one by one."""
     blocks: list[list[int]] = []
-    for index, candidate in enumerate(candidates):
-        joins = (
-            bool(blocks)
-            and len(blocks[-1]) < BLOCK
-            and candidate.family in SHARING
-            and candidates[blocks[-1][-1]].family == candidate.family
-        )
-        if joins:
-            blocks[-1].append(index)
-        else:
-            blocks.append([index])
+    for family, group in groupby(range(len(candidates)), lambda i: candidates[i].family):
+        indices, size = list(group), BLOCK if family in SHARING else 1
+        blocks += [indices[start : start + size] for start in range(0, len(indices), size)]
     return blocks
 
 

@@ -1,4 +1,4 @@
-"""Preconditioned L-BFGS for linear routers.
+"""Preconditioned L-BFGS for linear routers, and paths of related problems on the same rows.
 
 Near the start the Hessian of the objective is close to ``kappa * A + 2 alpha I`` for every expert, where A
 is the second-moment matrix of the features with a constant 1. Its Cholesky factor, from a sample of the
@@ -12,23 +12,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
-from mild.core.arrays import FloatArray
-
-__all__ = [
-    "Objective",
-    "Preconditioner",
-    "Solution",
-    "minimise",
-    "sample_rows",
-    "sampled_preconditioner",
-    "second_moments",
-]
+from mild.core.arrays import FloatArray, IntArray
+from mild.core.margins import margin_groups
+from mild.core.surrogates import Surrogate
+from mild.routers.objective import LinearObjective, LossOptions, RowLoss, Targets, row_loss
 
 SAMPLE = 8192
 DENSE_LIMIT = 2048
@@ -37,6 +30,24 @@ PATIENCE = 12
 MAX_TRIALS = 25
 # Least curvature that any direction between scores is taken to have, in units of the mean.
 FLATTEST = 0.01
+# Tolerance on the sample before a single fit; in a search it is a tenth of the search's.
+SAMPLE_TOL = 1e-4
+# With more experts than this the curvature between their scores is estimated at a rough solution, and
+# the sample is solved to a finer tolerance.
+MANY = 8
+ROUGH_TOL = 1e-3
+MANY_TOL = 1e-5
+# Rows, and rows times pairs of experts, from which the curvature is estimated.
+LEAST_ROWS, MOST_ROWS = 64, 256
+PAIRS = 2**17
+# Tolerance of a search among few rows, where evaluations are cheap.
+FINE = 1e-5
+# Starts that a search accepts unchecked after one that was four times better than required.
+TRUST = 3
+# Options that are equal for candidates that differ in margins alone.
+SHARED = (
+    "loss", "rewards", "strength", "surrogate", "cost_scale", "sampling", "random_state",
+)  # fmt: skip
 
 
 class Objective(Protocol):
@@ -65,12 +76,8 @@ class Preconditioner:
     Dense: weights act on centred features. With mean m and
     ``L L^T = curvature * covariance + 2 alpha I``, ``V = (W L, (W m + b) sqrt(curvature))``.
 
-    Parameters
-    ----------
-    moments : second moments per unit of weight, (d + 1, d + 1), or its diagonal (d + 1,)
-    curvature : mean curvature of the loss in one score, or between all scores, (p, p); V then is
-        ``(K / mean curvature)^(1/2)`` times what it is without
-    alpha : L2 strength
+    ``moments`` per unit of weight are (d + 1, d + 1), or the diagonal. The mean curvature of the loss in
+    one score may be a matrix K (p, p) between all: V then is ``(K / mean curvature)^(1/2)`` times as large.
     """
 
     def __init__(
@@ -146,7 +153,6 @@ def minimise(
     """L-BFGS in the preconditioned variables until the estimated relative suboptimality is below ``tol``.
 
     Relative to the value, or to its distance from ``reference``, such as the value at zero weights.
-
     The first trial step is 1, which fits the preconditioner: a good start costs one evaluation. The weak
     Wolfe line search also works at the kinks of the hinge.
     """
@@ -234,7 +240,7 @@ def _search(
     return best
 
 
-def sample_rows(n: int, size: int) -> np.ndarray[Any, np.dtype[np.intp]]:
+def sample_rows(n: int, size: int) -> IntArray:
     """A fixed random sample of rows: the same for the same n."""
     if n <= size:
         return np.arange(n)
@@ -295,3 +301,178 @@ def _lower_factor(moments: FloatArray) -> FloatArray:
         except LinAlgError:
             jitter *= 10
     return np.diag(scale)
+
+
+class LinearPath:
+    """Solves linear problems on one X, one after another.
+
+    With many rows every problem is first solved on a sample of them. The first problem starts at the
+    sample's solution; a later one at the last solution plus the difference between the sample's
+    solutions. A neighbour in a search then needs one evaluation over all rows, or none: after a start
+    that is four times better than required, the next few starts are accepted unchecked.
+    """
+
+    def __init__(self, X: Any, sample_weight: FloatArray) -> None:
+        self.X = X
+        self.rows = sample_rows(X.shape[0], SAMPLE)
+        self.sampled = X.shape[0] > 2 * len(self.rows)
+        self.sample = X[self.rows] if self.sampled else X
+        rows = self.rows if self.sampled else slice(None)
+        self.moments = second_moments(self.sample, sample_weight[rows])
+        self.sample_solution: FloatArray | None = None
+        self.solution: FloatArray | None = None
+        self._last: tuple[Targets, RowLoss] | None = None
+        self._key: tuple[Any, ...] | None = None
+        self._trust = 0
+        self._zero_value: float | None = None
+
+    def solve(
+        self,
+        targets: Targets,
+        alpha: float,
+        fit_intercept: bool,
+        tol: float,
+        max_iter: int,
+        threads: int,
+        start: FloatArray | None = None,
+        search_tol: float | None = None,
+    ) -> Solution:
+        """Minimise the objective of ``targets`` to the relative tolerance ``tol``.
+
+        With ``search_tol`` it is a step of a search: with many rows the tolerance is relative to the
+        distance from the value at zero weights.
+        """
+        loss = self._row_loss(targets)
+        curvature = targets.curvature_of(targets.rewards.sum(axis=0))
+        preconditioner = Preconditioner(self.moments, curvature, alpha, fit_intercept)
+        every = LinearObjective(self.X, loss, alpha, fit_intercept, threads)
+        part = self._sample_objective(loss, every)
+        known = self.solution if part is None else self.sample_solution
+        known = known if start is None else start
+        few, whole = part or every, part is None
+        begin = make_beginning(few, preconditioner, self.moments, known, max_iter, whole)
+        if search_tol is None or part is None:
+            if search_tol is not None:
+                tol = max(tol, min(search_tol, FINE))
+            if start is None:
+                start = self._start(part, begin, begin.sample_tol, max_iter)
+            solution = begin.solve(every, start, tol, max_iter)
+            self._trust = 0
+        else:
+            if self._zero_value is None:
+                self._zero_value = part(np.zeros(part.shape))[0]
+            zero_value = self._zero_value
+            moved = self.solution is not None
+            start = self._start(part, begin, search_tol / 10, max_iter, zero_value)
+            if self._trust > 0:
+                self._trust -= 1
+                solution = Solution(start, np.nan, 0, True)
+            else:
+                solution = minimise(
+                    every, begin.preconditioner, start, search_tol, max_iter, zero_value
+                )
+                self._trust = TRUST if moved and solution.gap <= search_tol / 4 else 0
+        self.solution = solution.W
+        return solution
+
+    def _sample_objective(self, loss: RowLoss, every: LinearObjective) -> LinearObjective | None:
+        """The objective on the sample; None if there is no sample, or it has no rewards."""
+        weight = float(loss.rewards[:, self.rows].sum()) if self.sampled else 0.0
+        if weight == 0:
+            return None
+        return replace(every, X=self.sample, loss=loss.take(self.rows, 1 / weight))
+
+    def _start(
+        self,
+        part: LinearObjective | None,
+        begin: Beginning,
+        tol: float,
+        max_iter: int,
+        reference: float = 0.0,
+    ) -> FloatArray:
+        if part is None:
+            return begin.W
+        before = self.sample_solution
+        self.sample_solution = minimise(
+            part, begin.preconditioner, begin.W, tol, max_iter, reference
+        ).W
+        if before is None or self.solution is None:
+            return self.sample_solution
+        return self.solution + self.sample_solution - before
+
+    def _row_loss(self, targets: Targets) -> RowLoss:
+        """The loss with experts first; neighbours that share rewards share the arrays."""
+        if self._last is not None and self._last[0].rewards is targets.rewards:
+            loss = replace(self._last[1], groups=margin_groups(targets.margins))
+        else:
+            self._trust = 0
+            self._zero_value = None
+            loss = row_loss(targets, self.X.dtype)
+        self._last = targets, loss
+        return loss
+
+    def reusable(self, options: LossOptions) -> Targets | None:
+        """The last targets, if these options differ from the last ones in nothing but margins."""
+        before, self._key = self._key, tuple(getattr(options, name) for name in SHARED)
+        return self._last[0] if self._last is not None and before == self._key else None
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Preconditioner and start of a solver, and the iterations over all rows ``spent`` on finding them."""
+
+    preconditioner: Preconditioner
+    W: FloatArray
+    spent: int = 0
+
+    @property
+    def sample_tol(self) -> float:
+        """Tolerance on the sample before a single fit."""
+        return SAMPLE_TOL if self.preconditioner.between is None else MANY_TOL
+
+    def solve(self, every: Objective, start: FloatArray, tol: float, max_iter: int) -> Solution:
+        """Minimise over all rows from ``start``; ``spent`` counts as iterations."""
+        solution = minimise(every, self.preconditioner, start, tol, max_iter - self.spent)
+        return replace(solution, n_iter=solution.n_iter + self.spent)
+
+
+def make_beginning(
+    few: LinearObjective,
+    preconditioner: Preconditioner,
+    moments: FloatArray,
+    known: FloatArray | None,
+    max_iter: int,
+    whole: bool,
+) -> Beginning:
+    """Start at ``known``, or from ``few`` rows; ``whole`` if these are all rows.
+
+    With many experts the preconditioner gets the curvature between them near the solution; the hinge has
+    none.
+    """
+    loss: Any = few.loss
+    zero = np.zeros(few.shape)
+    spent = 0
+    if loss.surrogate.form == "hinge":
+        if known is None:
+            # At zero all scores tie: start at the logistic solution.
+            smooth = replace(few, loss=replace(loss, surrogate=Surrogate("comp_sum", 1.0)))
+            known = minimise(smooth, preconditioner, zero, 1e-3, max_iter).W
+    elif few.shape[0] > MANY:
+        if known is None:
+            rough = minimise(few, preconditioner, zero, ROUGH_TOL, max_iter)
+            known, spent = rough.W, rough.n_iter
+        between = curvature_between(few.X, loss, known)
+        if np.isfinite(between).all() and between.trace() > 0:
+            preconditioner = Preconditioner(moments, between, few.alpha, few.fit_intercept)
+    return Beginning(preconditioner, zero if known is None else known, spent if whole else 0)
+
+
+def curvature_between(X: Any, loss: RowLoss, W: FloatArray) -> FloatArray:
+    """Curvature (p, p) of the loss between the scores of experts at W, estimated from a few rows."""
+    p, n = loss.rewards.shape
+    size = min(n, max(LEAST_ROWS, min(MOST_ROWS, PAIRS // p**2, n // 8)))
+    rows = np.arange(size) * n // size
+    scores = np.asarray(X[rows] @ W[:, :-1].T).T + W[:, -1:]
+    weight = float(loss.rewards[:, rows].sum())
+    factor = float(loss.rewards.sum()) / weight if weight > 0 else 1.0
+    return loss.take(rows, factor).curvature(scores)

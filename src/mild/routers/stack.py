@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,18 +15,16 @@ from sklearn.model_selection import KFold, check_cv
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import _BaseComposition
 
-from mild.core.arrays import FloatArray, IntArray
+from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.policies import BlendPolicy, ConstantPolicy, Policy, StackPolicy, believed_costs
 from mild.routers.base import BaseRouter
-from mild.routers.constant import mean_costs
+from mild.routers.baselines import mean_costs
+from mild.routers.cost_models import CostRegressionRouter, KNNRouter
 from mild.routers.linear import LinearRouter
-from mild.routers.nearest import KNNRouter
-from mild.routers.regression import CostRegressionRouter
-
-__all__ = ["StackRouter", "blend"]
 
 
+@dataclass(eq=False, repr=False)
 class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
     """Combines several routers by what they predict for rows they were not fitted on.
 
@@ -39,13 +39,10 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
 
     Parameters
     ----------
-    estimators : list of (name, router), optional
-        The members. By default a LinearRouter, a CostRegressionRouter and a KNNRouter.
-    final_estimator : router, optional
-        Learns from ``len(estimators) * n_experts`` features; None to blend costs.
-    cv : int, splitter or list of (seen, held out) index arrays
-        The folds. An int shuffles rows into that many; with fewer rows than folds, one row each. Rows
-        that no fold holds out do not weigh members.
+    estimators : list of (name, router); None for a LinearRouter, a CostRegressionRouter and a KNNRouter
+    final_estimator : router that learns from ``len(estimators) * n_experts`` features; None to blend costs
+    cv : number of folds, into which rows are shuffled (at most one per row), a splitter, or a list of
+        (seen, held out) index arrays; rows that no fold holds out do not weigh members
     n_jobs : joblib workers
     random_state : int, RandomState or None, for the folds
 
@@ -57,34 +54,17 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         weights from the other folds, -1 for rows that are in no fold; None if there is none
     final_estimator_ : the fitted last router, or None
 
-    Notes
-    -----
-    A sample weight is not the same as copies of the row here: copies may land in different folds.
-
-    Examples
-    --------
-    >>> X = [[float(i)] for i in range(20)]
-    >>> costs = [[0, 1]] * 10 + [[1, 0]] * 10
+    >>> X, costs = [[float(i)] for i in range(20)], [[0, 1]] * 10 + [[1, 0]] * 10
     >>> members = [("linear", LinearRouter()), ("nearest", KNNRouter(n_neighbors=3))]
     >>> StackRouter(members, cv=4).fit(X, costs).predict([[2.0], [17.0]])
     array([0, 1])
     """
 
-    policy_: BlendPolicy | StackPolicy
-
-    def __init__(
-        self,
-        estimators: Sequence[tuple[str, BaseRouter]] | None = None,
-        final_estimator: BaseRouter | None = None,
-        cv: Any = 5,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.estimators = estimators
-        self.final_estimator = final_estimator
-        self.cv = cv
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    estimators: Sequence[tuple[str, BaseRouter]] | None = None
+    final_estimator: BaseRouter | None = None
+    cv: Any = 5
+    n_jobs: int | None = None
+    random_state: Any = 0
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters; with ``deep`` also the members, and theirs as ``name__parameter``."""
@@ -99,10 +79,18 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         return self._set_params("estimators", **params)
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
+        # Predictions (members, n, experts) of each member for rows that it was not fitted on.
         members = self._members()
         folds = self._folds(costs, sample_weight)
         blends = self.final_estimator is None
-        held = self._held_out(members, folds, X, costs, sample_weight, blends)
+        held = np.empty((len(members), *costs.shape), X.dtype)
+        tasks = [(number, fold) for fold in folds for number in range(len(members))]
+        predictions = Parallel(n_jobs=self.n_jobs)(
+            delayed(_predict_fold)(members[number], fold, X, costs, sample_weight, blends)
+            for number, fold in tasks
+        )
+        for (number, fold), part in zip(tasks, predictions, strict=True):
+            held[number, fold[1]] = part
         self.estimators_ = [clone(member).fit(X, costs, sample_weight) for member in members]
         policies: list[Policy] = [member.policy_ for member in self.estimators_]
         self.weights_, self.held_out_, self.final_estimator_ = None, None, None
@@ -120,31 +108,11 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
             [*policies, constant], self.weights_.astype(X.dtype), levels.astype(X.dtype)
         )
 
-    def _held_out(
-        self,
-        members: list[BaseRouter],
-        folds: Sequence[Any],
-        X: Any,
-        costs: FloatArray,
-        sample_weight: FloatArray | None,
-        blends: bool,
-    ) -> FloatArray:
-        """Predictions (members, n, experts) of each member for rows it was not fitted on."""
-        result = np.empty((len(members), *costs.shape), X.dtype)
-        tasks = [(number, fold) for fold in folds for number in range(len(members))]
-        predictions = Parallel(n_jobs=self.n_jobs)(
-            delayed(_predict_fold)(members[number], fold, X, costs, sample_weight, blends)
-            for number, fold in tasks
-        )
-        for (number, (_, held)), part in zip(tasks, predictions, strict=True):
-            result[number, held] = part
-        return result
-
     def _folds(self, costs: FloatArray, sample_weight: FloatArray | None) -> list[Any]:
         folds = list(self._splitter(len(costs)).split(costs))
         held = np.concatenate([fold[1] for fold in folds])
         if np.bincount(held, minlength=len(costs)).max() > 1:
-            raise InvalidInputError("cv must not hold out a row more than once.", parameter="cv")
+            raise invalid("cv", "must not hold out a row more than once.")
         known = ~np.isnan(costs)
         if sample_weight is not None:
             known &= (sample_weight > 0)[:, None]
@@ -167,7 +135,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
                 parameter="X",
             )
         if self.cv < 2:
-            raise InvalidInputError(f"cv must be at least 2; got {self.cv}.", parameter="cv")
+            raise invalid("cv", f"must be at least 2; got {self.cv}.")
         rng = check_random_state(self.random_state)
         return KFold(min(int(self.cv), n), shuffle=True, random_state=rng)
 
@@ -175,39 +143,29 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         if self.estimators is None:
             return [LinearRouter(), CostRegressionRouter(), KNNRouter()]
         if len(self.estimators) == 0:
-            raise InvalidInputError(
-                "estimators must hold at least one (name, router); got none.",
-                parameter="estimators",
-            )
+            raise invalid("estimators", "must hold at least one (name, router); got none.")
         try:
             names, members = zip(*self.estimators, strict=True)
             self._validate_names(names)
         except (TypeError, ValueError) as error:
-            raise InvalidInputError(
-                f"estimators must be a list of (name, router), names unique; got "
-                f"{self.estimators!r} ({error}).",
-                parameter="estimators",
+            got = f"{self.estimators!r} ({error})"
+            raise invalid(
+                "estimators", f"must be a list of (name, router), names unique; got {got}."
             ) from error
         for name, member in self.estimators:
             if not isinstance(member, BaseRouter):
-                raise InvalidInputError(
-                    f"estimators must be routers of mild; {name!r} is a {type(member).__name__}.",
-                    parameter="estimators",
+                raise invalid(
+                    "estimators", f"must be routers of mild; {name!r} is a {type(member).__name__}."
                 )
         return list(members)
 
 
 def _predict_fold(
-    member: BaseRouter,
-    fold: tuple[IntArray, IntArray],
-    X: Any,
-    costs: FloatArray,
-    sample_weight: FloatArray | None,
-    blends: bool,
+    member: BaseRouter, fold: Any, X: Any, costs: FloatArray, weight: Any, blends: bool
 ) -> FloatArray:
     """Costs or distributions (n_held, experts) of a member fitted without the held-out rows."""
     seen, held = fold
-    weight = None if sample_weight is None else sample_weight[seen]
+    weight = None if weight is None else weight[seen]
     policy = clone(member).fit(X[seen], costs[seen], weight).policy_
     return believed_costs(policy, X[held]) if blends else policy.predict_proba(X[held])
 
@@ -225,22 +183,8 @@ def blend(
     over different rows, and an expert that was asked about easy ones alone looks cheap: then an offset
     ``b_k`` per expert is fitted with the weights instead of means.
 
-    Parameters
-    ----------
-    predictions : (members, n, p) expected costs of rows that the member has not seen
-    costs : (n, p), NaN where an expert was never asked
-    sample_weight : (n,) or None
-    folds : (seen, held out) rows; the choice for a fold uses weights from the other folds, or its own
-        if it is the only one; rows in no fold get -1
-
-    Examples
-    --------
-    >>> costs = np.array([[0.0, 1.0], [1.0, 0.0]] * 4)
-    >>> predictions = np.stack([0.5 * costs, 1 - costs])
-    >>> halves = [(np.arange(4), np.arange(4, 8)), (np.arange(4, 8), np.arange(4))]
-    >>> weights, means, chosen = blend(predictions, costs, None, halves)
-    >>> weights.round(6).tolist(), means.tolist(), chosen.tolist()
-    ([2.0, 0.0, 0.0], [0.5, 0.5], [0, 1, 0, 1, 0, 1, 0, 1])
+    ``predictions`` (members, n, p) are expected costs of rows that the member has not seen. The choice for
+    a fold uses weights from the other folds, or its own if it is the only one; rows in no fold get -1.
     """
     weight = np.ones(len(costs)) if sample_weight is None else sample_weight
     fit = _with_means if not np.isnan(costs).any() else _with_differences
@@ -260,15 +204,12 @@ def level_weights(policies: Sequence[Policy], X: Any) -> FloatArray:
 
     If none has, the level is that of the mean costs, which come last.
     """
-    levels = np.zeros(len(policies) + 1)
+    levels: FloatArray = np.zeros(len(policies) + 1)
     for number, policy in enumerate(policies):
-        try:
+        with suppress(UnsupportedError):
             policy.expected_costs(X)
-        except UnsupportedError:
-            continue
-        levels[number] = 1.0
-    if not levels.any():
-        levels[-1] = 1.0
+            levels[number] = 1.0
+    levels = _or_means(levels)
     return levels / levels.sum()
 
 

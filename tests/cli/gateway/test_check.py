@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from mild.artifact import save
-from mild.cli.console import reported
+from mild.cli.console import MildCommand
 from mild.cli.gateway.check import check
 from mild.features import HashingFeatures
 from mild.routers import LinearRouter
@@ -48,7 +48,7 @@ def place(tmp_path, monkeypatch):
     def run(*words, config=CONFIG, name="mild.toml"):
         (tmp_path / name).write_text(config)
         app = typer.Typer(rich_markup_mode=None)
-        app.command()(reported(check))
+        app.command(cls=MildCommand)(check)
         result = CliRunner().invoke(app, [str(tmp_path / name), *map(str, words)])
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception

@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from mild.cli.gateway.keys import build_keys
+from mild.cli.app import build_group
+from mild.cli.gateway.keys import keys
 from mild.gateway.access.keys import digest_of
 from mild.gateway.access.money import periods_at
 from mild.gateway.access.owners import new_owner
@@ -25,7 +26,7 @@ def place(tmp_path, monkeypatch):
     (tmp_path / "mild.toml").write_text('store = "keys.sqlite"\n')
 
     def run(*words):
-        result = CliRunner().invoke(build_keys(), list(map(str, words)))
+        result = CliRunner().invoke(build_group(keys), list(map(str, words)))
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return SimpleNamespace(code=result.exit_code, out=result.stdout, err=result.stderr)

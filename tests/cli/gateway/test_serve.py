@@ -11,14 +11,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from mild.cli.console import reported
-from mild.cli.gateway.reload import reload
-from mild.cli.gateway.serve import serve
+from mild.cli.console import MildCommand
+from mild.cli.gateway.serve import reload, serve
 
 
 def run(verb, *arguments):
     app = typer.Typer(pretty_exceptions_enable=False)
-    app.command()(reported(verb))
+    app.command(cls=MildCommand)(verb)
     return CliRunner().invoke(app, list(arguments))
 
 
@@ -101,8 +100,8 @@ def test_a_router_that_is_refused_is_named_and_the_old_one_serves_on(monkeypatch
 
 def test_serve_and_reload_the_demo(tmp_path):
     code = (
-        "import typer; from mild.cli.gateway.serve import serve; app = typer.Typer(); "
-        "app.command()(serve); app()"
+        "import typer; from mild.cli.gateway import serve as commands; app = typer.Typer(); "
+        "app.command()(commands.serve); app()"
     )
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
     process = subprocess.Popen(
@@ -112,7 +111,13 @@ def test_serve_and_reload_the_demo(tmp_path):
     )
     try:
         url = process.stdout.readline().decode().split(" on ")[1].split()[0]
-        command = [sys.executable, "-c", code.replace("serve", "reload"), "--json", "--port"]
+        command = [
+            sys.executable,
+            "-c",
+            code.replace("commands.serve", "commands.reload"),
+            "--json",
+            "--port",
+        ]
         done = subprocess.run(
             [*command, url.rsplit(":", 1)[1]], stdout=subprocess.PIPE, env=environment, check=True
         )

@@ -10,9 +10,8 @@ from batch_cases import NAMES, make_vectors, write_file
 from mild.artifact import load, save
 from mild.distributed.batch import BatchOptions, route_dataset
 from mild.distributed.ray_connection import connect
+from mild.routers.cost_models import CostRegressionRouter, KNNRouter
 from mild.routers.linear import LinearRouter
-from mild.routers.nearest import KNNRouter
-from mild.routers.regression import CostRegressionRouter
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from mild.artifact import LoadedRouter
-from mild.data.recipe import Recipe
+from mild.data.queries import Recipe
 from mild.distributed.batch.inputs import choose_inputs
 from mild.errors import DataFileError, InvalidInputError
 from mild.features import VectorFeatures

@@ -14,14 +14,12 @@ import pyarrow.parquet as parquet
 import pytest
 
 from batch_cases import damage, make_vectors, running_tasks, write_file
-from mild.data.location import FoundFile
-from mild.distributed.batch import on_ray, route_dataset
-from mild.distributed.partitions import Partition
-from mild.errors import DataFileError, InvalidInputError, MissingExtraError
+from mild.distributed import ray_connection
+from mild.distributed.batch import route_dataset
+from mild.errors import DataFileError, InvalidInputError
 
 pytest.importorskip("ray", reason="ray is not installed")
 pytestmark = pytest.mark.slow
-FILE = FoundFile("a.parquet", 1, 1)
 
 
 def until(condition):
@@ -59,10 +57,7 @@ def test_an_error_on_a_worker_is_its_sentence(ray, routed, dataset):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("each", [on_ray.BLOCKS_EACH, 2])
-def test_a_killed_worker_costs_time_and_no_rows(ray, slow_job, tmp_path, monkeypatch, each):
-    # One partition at a time, or six: then finished ones are done again.
-    monkeypatch.setattr(on_ray, "BLOCKS_EACH", each)
+def test_a_killed_worker_costs_time_and_no_rows(ray, slow_job, tmp_path):
     run, wanted, _ = slow_job
     killed = []
 
@@ -83,7 +78,7 @@ def test_a_killed_worker_costs_time_and_no_rows(ray, slow_job, tmp_path, monkeyp
 def test_a_part_that_ends_every_worker_is_named(ray, slow_job, tmp_path, monkeypatch):
     run, _, _ = slow_job
     out = tmp_path / "out"
-    monkeypatch.setattr(on_ray, "RETRIES", 1)
+    monkeypatch.setattr(ray_connection, "RETRIES", 1)
     ended = threading.Event()
 
     def kill():
@@ -100,7 +95,7 @@ def test_a_part_that_ends_every_worker_is_named(ray, slow_job, tmp_path, monkeyp
     killer.start()
     try:
         with pytest.raises(
-            DataFileError, match=r"routed part \d \(\S*\d\.parquet\) were lost \(\w+\); .* again"
+            DataFileError, match=r"the worker of part \d \(\S*\d\.parquet\) died \(\w+\); .* again"
         ):
             run(out, size=2**30, engine="ray", workers=1)
     finally:
@@ -179,40 +174,3 @@ def test_an_address_that_does_not_answer_leaves_nothing_behind(routed, tmp_path)
     with pytest.raises(InvalidInputError, match=r"no Ray cluster answers at 127\.0\.0\.1:1 "):
         routed(engine="ray", address="127.0.0.1:1")
     assert not (tmp_path / "out").exists()
-
-
-def test_without_pandas_the_extra_is_named(routed, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingExtraError, match=r"pandas; .*mild-learn\[ray\]"):
-        routed(engine="ray")
-    assert not (tmp_path / "out").exists()
-
-
-def test_retries_are_limited_where_ray_can_be_told():
-    def older(fn, **ray_remote_args):
-        pass
-
-    def named(fn, max_retries=None):
-        pass
-
-    def newer(fn, *, num_cpus=None):
-        pass
-
-    assert on_ray._retries(older) == on_ray._retries(named) == {"max_retries": on_ray.RETRIES}
-    assert on_ray._retries(newer) == {}
-
-
-@pytest.mark.parametrize(
-    ("sizes", "at_a_time", "wanted"),
-    [
-        ([1] * 20, 2, 20),
-        ([1] * 64, 2, 32),
-        ([1] * 5000, 2, 79),
-        ([1] * 5000, 400, 5000),
-        ([2**20] * 320, 1, 20),
-        ([2**30] * 90, 1, 90),
-    ],
-)
-def test_small_partitions_share_a_block_where_there_are_many(sizes, at_a_time, wanted):
-    parts = [Partition(n, FILE, (n, n + 1), n, 1, size) for n, size in enumerate(sizes)]
-    assert on_ray.block_count(parts, at_a_time) == wanted

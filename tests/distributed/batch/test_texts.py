@@ -14,8 +14,8 @@ import pyarrow.parquet as parquet
 import pytest
 
 from mild.artifact import load, save
-from mild.data.recipe import Recipe
-from mild.distributed.batch import BatchOptions, local, route_dataset
+from mild.data.queries import Recipe
+from mild.distributed.batch import BatchOptions, route_dataset, run
 from mild.errors import DataFileError, InvalidInputError
 from mild.features import HashingFeatures
 from mild.routers.linear import LinearRouter
@@ -65,7 +65,7 @@ def test_queries_are_made_by_the_recipe_of_the_router(tmp_path):
 
 
 def test_processes_give_the_same_rows_as_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(local, "BEFORE_POOL", 0)
+    monkeypatch.setattr(run, "PROCESS_BYTES", 0)
     router = saved(tmp_path / "router", None)
     parquet.write_table(
         pa.table({"prompt": COLUMNS["prompt"]}), tmp_path / "q.parquet", row_group_size=30
@@ -114,7 +114,7 @@ def test_columns_that_are_missing_or_no_text_are_named(tmp_path):
 
 
 def test_a_killed_process_is_said_in_a_sentence_and_what_is_finished_stays(tmp_path, monkeypatch):
-    monkeypatch.setattr(local, "BEFORE_POOL", 0)
+    monkeypatch.setattr(run, "PROCESS_BYTES", 0)
     router = saved(tmp_path / "router", None)
     table = pa.table({"prompt": COLUMNS["prompt"] * 50})
     parquet.write_table(table, tmp_path / "q.parquet", row_group_size=300)
@@ -125,7 +125,7 @@ def test_a_killed_process_is_said_in_a_sentence_and_what_is_finished_stays(tmp_p
             os.kill(child.pid, signal.SIGKILL)
 
     words = [router, str(tmp_path / "q.parquet"), str(tmp_path / "out"), options]
-    with pytest.raises(DataFileError, match="ended from outside"):
+    with pytest.raises(DataFileError, match=r"a worker process died \(BrokenProcessPool\)"):
         route_dataset(*words, workers=2, progress=kill)
     summary = route_dataset(*words, workers=1)
     assert 1 <= summary.skipped < 20
@@ -136,13 +136,13 @@ def test_a_killed_process_is_said_in_a_sentence_and_what_is_finished_stays(tmp_p
 # Routes with two processes, and is killed when the first part is done.
 KILLED = """
 import os, signal, sys
-from mild.distributed.batch import BatchOptions, local, route_dataset
+from mild.distributed.batch import BatchOptions, route_dataset, run
 
 def kill(done, total, text):
     os.kill(os.getpid(), signal.SIGKILL)
 
 if __name__ == "__main__":
-    local.BEFORE_POOL = 0
+    run.PROCESS_BYTES = 0
     route_dataset(*sys.argv[1:], BatchOptions(partition_bytes=1), workers=2, progress=kill)
 """
 

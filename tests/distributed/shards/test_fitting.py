@@ -9,7 +9,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from mild.data import read_outcomes
-from mild.distributed.shards import worker
+from mild.distributed.shards import workers
 from mild.errors import (
     ConvergenceWarning,
     DegenerateDataWarning,
@@ -19,8 +19,7 @@ from mild.errors import (
 from mild.evaluation.tasks import CostTerms
 from mild.routers import KNNRouter
 from mild.routers.linear import LinearRouter
-from mild.routers.path import MANY
-from mild.routers.solver import SAMPLE
+from mild.routers.solver import MANY, SAMPLE
 from shard_cases import as_bytes, in_memory, make_rows, make_texts, sharded
 
 CLOSE = 1e-6
@@ -128,7 +127,7 @@ def test_texts_get_the_features_of_one_table(shards, standardize):
 def test_features_on_disk_give_the_same_bits(shards, tmp_path, monkeypatch):
     data = shards(make_rows(1200, missing=0.1))
     kept = sharded(data.folder)
-    monkeypatch.setattr(worker, "IN_MEMORY", 0)
+    monkeypatch.setattr(workers, "IN_MEMORY", 0)
     folder = tmp_path / "features"
     folder.mkdir()
     mapped = sharded(data.folder, folder=folder)
@@ -139,8 +138,8 @@ def test_features_on_disk_give_the_same_bits(shards, tmp_path, monkeypatch):
 
 def test_a_disk_without_room_is_refused_before_it_is_full(shards, tmp_path, monkeypatch):
     data = shards(make_rows(300))
-    monkeypatch.setattr(worker, "IN_MEMORY", 0)
-    monkeypatch.setattr(worker.shutil, "disk_usage", lambda path: type("", (), {"free": 10})())
+    monkeypatch.setattr(workers, "IN_MEMORY", 0)
+    monkeypatch.setattr(workers.shutil, "disk_usage", lambda path: type("", (), {"free": 10})())
     with pytest.raises(
         InvalidInputError, match=r"take .* GB of disk .* has 1e-08 GB left.*--scratch"
     ):
@@ -227,7 +226,7 @@ def test_what_is_odd_about_the_outcomes_is_that_of_one_table(shards):
 
 
 def test_marks_are_those_of_one_table(shards):
-    from mild.evaluation.tasks.training_queries import TrainingQueryIndex
+    from mild.evaluation.tasks import TrainingQueryIndex
 
     data = shards(make_texts(500))
     found, whole = sharded(data.folder).seen, TrainingQueryIndex.of(read_outcomes(data.whole))

@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler
 
-from mild.data.location import FoundFile
-from mild.distributed.partitions import Partition
-from mild.distributed.shards import sums as module
-from mild.distributed.shards.sums import CostStats, Moments, TargetSums, merged_marks
-from mild.distributed.shards.workers import share
-from mild.evaluation.tasks.training_queries import TrainingQueryIndex
+from mild.distributed.shards import workers as module
+from mild.distributed.shards.workers import CostStats, Moments, TargetSums, merged_marks
+from mild.evaluation.tasks import TrainingQueryIndex
 from mild.routers.linear import LinearRouter
 from tolerances import rounding
 
@@ -64,21 +61,9 @@ def test_target_sums_add_up(rows):
 
 
 def test_marks_keep_the_smallest(monkeypatch):
-    monkeypatch.setattr(module, "MOST_MARKS", 3)
+    monkeypatch.setattr(module, "MAX_HASHES", 3)
     lots = [TrainingQueryIndex(np.array(marks, np.uint64)) for marks in ([1, 5, 9], [2, 5])]
     merged = merged_marks(*lots)
     assert merged.marks.tolist() == [1, 2, 5]
     assert not merged.complete
-    assert merged_marks(lots[1]).complete
-
-
-def test_parts_are_dealt_evenly_and_nobody_goes_empty():
-    sizes = [100, 1, 1, 1]
-    parts = [
-        Partition(number, FoundFile("a", 1, 1), (0, 1), 0, rows, rows)
-        for number, rows in enumerate(sizes)
-    ]
-    for hands in (1, 2, 3, 4):
-        lots = share(parts, hands)
-        assert len(lots) == hands
-        assert [part.number for lot in lots for part in lot] == [0, 1, 2, 3]
+    assert merged_marks(lots[1], lots[1]).complete

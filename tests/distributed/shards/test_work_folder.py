@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from mild.distributed.shards.work_folder import work_folder
+from mild.distributed.shards.fitting import work_folder
 from mild.errors import DataFileError, OutputExistsError
 
 

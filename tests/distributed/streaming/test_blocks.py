@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from mild.distributed.streaming import blocks
-from mild.distributed.streaming.blocks import read_blocks
+from mild.distributed import streaming
+from mild.distributed.streaming import read_blocks
 from mild.errors import DataFileError
 
 
@@ -40,7 +40,7 @@ def test_lines_are_numbered_across_blocks():
 
 
 def test_a_line_without_end_is_not_kept(monkeypatch):
-    monkeypatch.setattr(blocks, "LONGEST_LINE", 100_000)
+    monkeypatch.setattr(streaming, "LONGEST_LINE", 100_000)
     assert lines_of(b"a\n" + b"x" * 500_000 + b"\nb\n") == [b"a", None, b"b"]
     assert lines_of(b"x" * 500_000) == [None]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mild.data.queries import QUERY_NAMES
-from mild.data.recipe import Recipe
-from mild.distributed.streaming.lines import FIELDS, BadLineError, LineFormat, Query, find_format
+from mild.data.queries import QUERY_NAMES, Recipe
+from mild.distributed.streaming import FIELDS, BadLineError, LineFormat, Query, find_format
 from mild.errors import OptionError
 
 

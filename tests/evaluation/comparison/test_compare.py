@@ -5,7 +5,7 @@ import pytest
 
 from mild.data.splits import Split, random_splits, time_splits
 from mild.errors import InvalidInputError, OptionError
-from mild.evaluation.comparison import MatrixInputs, TextInputs, chosen_methods, compare
+from mild.evaluation.comparison import Inputs, chosen_methods, compare, matrix_inputs
 from mild.metrics import (
     balanced_deferral_loss,
     clustered_rows,
@@ -31,7 +31,7 @@ def make_problem(n=400, gain=True, seed=0):
 def run(X, costs, names=("ce", "tdef", "regression"), n_splits=4, **more):
     methods, _ = chosen_methods(names)
     splits = more.pop("splits", None) or random_splits(np.arange(len(costs)), n_splits, 0.3)
-    return compare(MatrixInputs(X), costs, splits, methods, expert_names=NAMES, n_folds=3, **more)
+    return compare(matrix_inputs(X), costs, splits, methods, expert_names=NAMES, n_folds=3, **more)
 
 
 def test_a_router_that_learns_pays_and_one_that_cannot_does_not():
@@ -149,7 +149,7 @@ def test_text_features_are_learned_from_the_training_rows_alone():
     costs = np.array([[len(text) > 20, len(text) <= 20] for text in texts], float)
     splits = random_splits(np.arange(200), 2, 0.3)
     found = compare(
-        TextInputs(texts, Length), costs, splits, chosen_methods(["ce"])[0],
+        Inputs(texts, Length), costs, splits, chosen_methods(["ce"])[0],
         expert_names=NAMES, n_folds=3,
     )  # fmt: skip
     assert found.row("ce").mean < 0.1

@@ -9,7 +9,7 @@ import pytest
 
 import mild.evaluation.demo.run as run
 from mild.errors import ConvergenceWarning
-from mild.evaluation.demo.pictures import radial_features
+from mild.evaluation.demo.figures import radial_features
 from mild.evaluation.demo.run import REGION_CASE, DemoSettings, run_cells, scenarios
 
 
@@ -23,12 +23,13 @@ def test_every_scenario_and_seed_is_there_and_the_longest_come_first():
 def test_one_scenario_serves_both_cost_types_on_the_same_rows(small_settings):
     error, priced = run_cells(("severe", "synthetic", 1), small_settings)
     assert (error.cost, priced.cost) == ("error", "error+coverage")
-    assert np.array_equal(error.rows, priced.rows)
-    assert np.allclose(priced.costs - error.costs, [0.9, 0.1])
+    assert np.array_equal(error.result.units, priced.result.units)
+    assert np.allclose(priced.result.costs - error.result.costs, [0.9, 0.1])
 
 
 def test_region_rows_of_different_seeds_are_different_rows(small_settings):
-    rows = [run_cells((REGION_CASE, "by region", s), small_settings)[0].rows for s in (0, 1)]
+    cells = [run_cells((REGION_CASE, "by region", s), small_settings)[0] for s in (0, 1)]
+    rows = [cell.result.units for cell in cells]
     assert not set(rows[0]) & set(rows[1])
 
 

@@ -24,7 +24,7 @@ def routed(scenario, small_settings):
 
 
 def test_every_method_of_the_table_decides_for_every_row(scenario, routed):
-    assert list(routed) == [key for key, _, _ in METHODS if key != "label"]
+    assert list(routed) == [key for key, *_ in METHODS if key != "label"]
     for routing in routed.values():
         assert routing.chosen.shape == (len(scenario.test.X),)
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from mild.errors import InvalidInputError
-from mild.evaluation.replay.cost_model import expected_costs
 from mild.evaluation.replay.estimates import (
     Episodes,
     doubly_robust,
+    expected_costs,
     inverse_propensity,
     logged_mean,
     self_normalised,

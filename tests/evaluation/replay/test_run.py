@@ -168,7 +168,7 @@ def test_few_draws_are_not_trusted(tmp_path, router):
     records, _ = make_log(60)
     found = replay(ledger_reader(write_log(tmp_path / "l.db", records)), router)
     assert found["verdict"]["better"] is None
-    assert "the intervals are not to be trusted" in found["verdict"]["sentence"]
+    assert "the intervals cannot be trusted" in found["verdict"]["sentence"]
 
 
 def test_rows_that_say_nothing_are_named_by_reason(tmp_path, router):

@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 
 from mild.errors import OptionError
-from mild.evaluation.report.calibration import calibration, reward_form
-from mild.evaluation.report.evidence import Evidence
+from mild.evaluation.report.sections import calibration, reward_form
+from report_cases import routed_rows
 
 
 def gathered(costs, probabilities):
     costs = np.asarray(costs, float)
     names = [f"e{k}" for k in range(costs.shape[1])]
-    return Evidence.gather(names, costs, np.zeros(len(costs), int), probabilities, None)
+    return routed_rows(names, costs, np.zeros(len(costs), int), probabilities, None)
 
 
 def test_one_bin_by_hand_with_rewards_of_others():

@@ -3,14 +3,14 @@ import pytest
 
 from mild.data import outcome_costs
 from mild.errors import InvalidInputError
-from mild.evaluation.report.evidence import Evidence, same_experts
-from report_cases import NAMES, make_table
+from mild.evaluation.report import build_document
+from report_cases import cost_router, make_table, routed_rows
 
 SCORES = [[1, 1, 1], [0, 1, 1], [0, 0, 1], [1, 0, 0]]
 
 
 def gather(table, costs, chosen):
-    return Evidence.gather(table.expert_names, costs, chosen, None, table)
+    return routed_rows(table.expert_names, costs, chosen, None, table)
 
 
 def test_means_are_those_of_the_chosen_cells():
@@ -38,38 +38,14 @@ def test_asking_costs_nothing_where_costs_are_errors():
     assert gather(table, outcome_costs(table), [0] * 4).asking is None
 
 
-def test_the_table_follows_the_routers_order():
-    table = make_table(SCORES)
-    costs = outcome_costs(table, beta={"large": 0.5})
-    same, ordered = same_experts(["large", "small", "medium"], table, costs)
-    assert same.expert_names == ["large", "small", "medium"]
-    assert same.scores.tolist() == [[1, 1, 1], [1, 0, 1], [1, 0, 0], [0, 1, 0]]
-    assert same.prices[0].tolist() == [0.02, 0.001, 0.004]
-    assert ordered[:, 0].tolist() == [0.5, 0.5, 0.5, 1.5]
-
-
-@pytest.mark.parametrize(
-    ("router", "said"),
-    [
-        (["small", "medium"], "the router does not know 'large'. Keep the router's own"),
-        ([*NAMES, "huge"], "the table has no 'huge'."),
-        (["small", "medium", "huge"], "no 'huge' and the router does not know 'large'."),
-        (["a", "b", "c", "d"], "the table has no 'a', 'b', 'c' and 1 more and the router"),
-    ],
-)
-def test_other_experts_are_refused_by_name(router, said):
-    table = make_table(SCORES)
-    with pytest.raises(InvalidInputError, match="trained on other experts") as error:
-        same_experts(router, table, outcome_costs(table))
-    assert said in str(error.value)
-
-
-def test_shapes_that_do_not_fit_are_refused():
+def test_other_experts_and_shapes_that_do_not_fit_are_refused():
     table = make_table(SCORES)
     costs = outcome_costs(table)
-    with pytest.raises(InvalidInputError, match="one column per expert, 2; got 3"):
-        Evidence.gather(["a", "b"], costs, [0] * 4, None, None)
-    with pytest.raises(InvalidInputError, match="as many rows; got 4 and 3"):
-        Evidence.gather(NAMES, costs[:3], [0] * 3, None, table)
-    with pytest.raises(InvalidInputError, match="probabilities must have shape"):
-        Evidence.gather(NAMES, costs, [0] * 4, costs[:, :2], table)
+    with pytest.raises(
+        InvalidInputError, match="must have the router's experts, small, medium; got"
+    ):
+        build_document(cost_router(["small", "medium"]), table, costs, np.zeros((4, 2)))
+    with pytest.raises(
+        InvalidInputError, match=r"costs must have shape .* = \(4, 3\); got \(3, 3\)"
+    ):
+        build_document(cost_router(), table, costs[:3], np.zeros((4, 3)))

@@ -3,17 +3,21 @@ import pytest
 
 from mild.artifact import LoadedRouter
 from mild.data import outcome_costs
-from mild.evaluation.report.evidence import Evidence
-from mild.evaluation.report.frontier import efficient, frontier, mixtures, operating_points
+from mild.evaluation.report.sections import (
+    efficient,
+    frontier,
+    mixtures,
+    operating_points,
+)
 from mild.policies import Decoder, LinearPolicy
-from report_cases import cost_router, expect, make_table, priced_router
+from report_cases import cost_router, expect, make_table, priced_router, routed_rows
 
 SCORES = [[1, 1, 1], [1, 1, 1], [0, 1, 1], [0, 0, 1]]
 
 
 def gathered(table, chosen, **cost):
     costs = outcome_costs(table, **cost)
-    return Evidence.gather(table.expert_names, costs, chosen, None, table)
+    return routed_rows(table.expert_names, costs, chosen, None, table)
 
 
 def of_kind(found, kind):

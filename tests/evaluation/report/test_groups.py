@@ -4,13 +4,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mild.evaluation.report.evidence import Evidence
-from mild.evaluation.report.groups import find_column, groups
+from mild.evaluation.report.sections import find_group_column, groups
 from mild.metrics import simultaneous_intervals
+from report_cases import routed_rows
 
 
 def gathered(costs, chosen):
-    return Evidence.gather(["a", "b"], costs, chosen, None, None)
+    return routed_rows(["a", "b"], costs, chosen, None, None)
 
 
 def two_groups(n=30):
@@ -93,6 +93,6 @@ def test_missing_names_and_costs_are_borne():
 def test_the_column_is_found_by_its_usual_name():
     n = 40
     table = pa.table({"id": range(n), "subject": ["a", "b"] * 20, "source": ["one"] * n})
-    assert find_column(table) == "subject"
-    assert find_column(pa.table({"source": [str(i) for i in range(n)]})) is None
-    assert find_column(pa.table({"other": ["a", "b"] * 20})) is None
+    assert find_group_column(table) == "subject"
+    assert find_group_column(pa.table({"source": [str(i) for i in range(n)]})) is None
+    assert find_group_column(pa.table({"other": ["a", "b"] * 20})) is None

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from mild.data import outcome_costs
-from mild.evaluation.report.evidence import Evidence, judge
-from report_cases import make_table
+from mild.evaluation.report import build_document
+from report_cases import cost_router, expect, make_table
 
 # The best constant is large: two errors in eight, small and medium make four.
 SCORES = [
@@ -11,13 +11,18 @@ SCORES = [
 ]  # fmt: skip
 
 
-def evidence(chosen, scores=SCORES, prices=(0.001, 0.004, 0.02)):
-    table = make_table(scores, prices=prices)
-    return Evidence.gather(table.expert_names, outcome_costs(table), chosen, None, table)
+def judge(chosen, scores=SCORES, bundle=None):
+    """Verdict and figures of these choices; every row is alone unless told otherwise."""
+    table = make_table(scores)
+    rows = range(len(scores)) if bundle is None else bundle
+    document = build_document(
+        cost_router(), table, outcome_costs(table), expect(chosen), bundle=np.array(rows)
+    )
+    return document["verdict"], document["figures"]
 
 
 def test_the_verdict_is_on_router_minus_best_constant():
-    verdict, figures = judge(evidence([0, 0, 0, 0, 1, 1, 1, 1]), 0.95, 0)
+    verdict, figures = judge([0, 0, 0, 0, 1, 1, 1, 1])
     assert verdict["constant"] == "large"
     assert verdict["estimate"] == -0.25
     assert verdict["low"] < -0.25 < verdict["high"]
@@ -32,7 +37,7 @@ def test_the_verdict_is_on_router_minus_best_constant():
 
 
 def test_dollars_are_router_minus_constant_per_thousand():
-    verdict, figures = judge(evidence([0, 0, 0, 0, 1, 1, 1, 1]), 0.95, 0)
+    verdict, figures = judge([0, 0, 0, 0, 1, 1, 1, 1])
     assert verdict["dollars_per_1000"] == pytest.approx(1000 * (0.0025 - 0.02))
     assert figures["means"]["router"]["dollars"] == pytest.approx(2.5)
     assert figures["means"]["constant"]["dollars"] == pytest.approx(20)
@@ -40,21 +45,21 @@ def test_dollars_are_router_minus_constant_per_thousand():
 
 
 def test_the_same_as_the_constant_does_not_pay():
-    verdict, _ = judge(evidence([2] * 8), 0.95, 0)
+    verdict, _ = judge([2] * 8)
     assert verdict["pays"] is False
     assert (verdict["low"], verdict["high"]) == (0, 0)
 
 
 def test_rows_of_one_query_count_once():
     chosen = [0, 0, 0, 0, 1, 1, 1, 0]
-    alone, _ = judge(evidence(chosen), 0.95, 0)
-    paired, _ = judge(evidence(chosen), 0.95, 0, np.array([0, 0, 1, 1, 2, 2, 3, 3]))
+    alone, _ = judge(chosen)
+    paired, _ = judge(chosen, bundle=[0, 0, 1, 1, 2, 2, 3, 3])
     assert paired["estimate"] == alone["estimate"]
     assert paired["high"] - paired["low"] > alone["high"] - alone["low"]
 
 
 def test_too_few_rows_cannot_tell():
-    verdict, _ = judge(evidence([0], [[1, 0, 0]]), 0.95, 0)
+    verdict, _ = judge([0], [[1, 0, 0]])
     assert verdict["pays"] is None
     assert verdict["estimate"] is None
-    assert "too few rows (1)" in verdict["sentence"]
+    assert "too few distinct queries (1)" in verdict["sentence"]

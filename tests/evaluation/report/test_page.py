@@ -61,7 +61,7 @@ def hostile_document():
     }  # fmt: skip
     document = build_document(
         cost_router(names, metadata), evil, outcome_costs(evil), X,
-        title=EVIL[8] + EVIL[1], split=EVIL[2], settings={EVIL[3]: EVIL[4]}, cost={"words": EVIL[5]},
+        title=EVIL[8] + EVIL[1], split=EVIL[2], cost={"words": EVIL[5]},
     )  # fmt: skip
     document["comparison"] = {
         "statement": {"sentence": EVIL[0]}, "experts": names, "chosen": EVIL[1], "splits": 2,

@@ -1,17 +1,15 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from mild.data import outcome_costs
-from mild.evaluation.report.evidence import Evidence
-from mild.evaluation.report.regrets import common_start, regrets
-from report_cases import make_table
+from mild.evaluation.report.sections import regrets, shared_prefix
+from report_cases import make_table, routed_rows
 
 
 def gathered(costs, chosen, queries, probabilities=None):
-    evidence = Evidence.gather(["a", "b", "c"], costs, chosen, probabilities, None)
-    return Evidence(
-        evidence.expert_names, evidence.costs, evidence.chosen, evidence.probabilities, queries
-    )
+    return replace(routed_rows(["a", "b", "c"], costs, chosen, probabilities), queries=queries)
 
 
 COSTS = np.array([[0, 1, 1], [0.5, 0, 1], [1, 0, 1], [1, 0.25, 0], [0, 0, 0]], float)
@@ -76,13 +74,13 @@ def test_long_texts_are_cut_and_what_all_begin_with_is_left_out():
 
 def test_a_choice_that_was_never_asked_has_no_regret():
     table = make_table([[1, None, 0], [0, 1, None]], prices=None)
-    evidence = Evidence.gather(table.expert_names, outcome_costs(table), [1, 0], None, table)
+    evidence = routed_rows(table.expert_names, outcome_costs(table), [1, 0], None, table)
     found = regrets(evidence, 5)
     assert [row["row"] for row in found["rows"]] == [1]
     assert found["regretted"] == 1
 
 
 def test_a_shared_start_ends_with_a_word():
-    assert common_start(["Tell me about the sun", "Tell me about the stars"]) == 18
-    assert common_start(["Tell me about the sun"]) == 0
-    assert common_start(["", "Tell me about the sun"]) == 0
+    assert shared_prefix(["Tell me about the sun", "Tell me about the stars"]) == 18
+    assert shared_prefix(["Tell me about the sun"]) == 0
+    assert shared_prefix(["", "Tell me about the sun"]) == 0

@@ -21,8 +21,8 @@ from mild.evaluation.tasks import (
     save_task,
     terms_of,
 )
+from mild.routers.cost_models import PricedRouter
 from mild.routers.linear import LinearRouter
-from mild.routers.priced import PricedRouter
 from outcome_cases import EXPERTS, make_columns
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from mild.data import read_outcomes
 from mild.errors import DataFileError
-from mild.evaluation.tasks.splitting import moments
+from mild.evaluation.tasks import time_values
 from outcome_cases import make_columns
 
 
 def times_of(values):
-    return moments(read_outcomes(pa.table(make_columns(3) | {"day": values})), "day")
+    return time_values(read_outcomes(pa.table(make_columns(3) | {"day": values})), "day")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from mild.errors import (  # noqa: E402
 )
 from mild.routers.linear import LinearRouter  # noqa: E402
 from mild.routers.neural import NeuralRouter  # noqa: E402
-from mild.routers.targets import LOSSES  # noqa: E402
+from mild.routers.objective import LOSSES  # noqa: E402
 
 
 def checkerboard(n=500, seed=0):

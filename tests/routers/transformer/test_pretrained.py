@@ -78,7 +78,7 @@ def test_the_layout_of_deberta_on_the_hub_is_read(models, tmp_path):
     assert loaded.pooling == "cls"
     name, value = next(iter(model.state_dict().items()))
     np.testing.assert_array_equal(loaded.model.state_dict()[name].numpy(), value.numpy())
-    from mild.features.tokens import Tokens
+    from mild.features.pretrained import Tokens
 
     (ids,) = Tokens(loaded.tokenizer, 16, loaded.pad).ids(["what is the sum"])
     assert ids[0] == 1

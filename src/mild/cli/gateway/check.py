@@ -6,26 +6,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from mild.cli import options as o
 from mild.cli.console import emit, note, print_table
 
 if TYPE_CHECKING:
-    from mild.endpoints.expert import Expert
     from mild.gateway.config import Settings
     from mild.gateway.config_checks import Finding
 
-__all__ = ["check"]
+# Fields of an expert in the result.
+EXPERT_FIELDS = (
+    "base_url", "model", "price_in", "price_out", "price_per_query", "max_tokens", "max_in_flight",
+    "requests_per_minute",
+)  # fmt: skip
 
 
 def check(
     config: Annotated[
-        Path,
-        typer.Argument(help="mild.toml, or a config.yaml of LiteLLM.", metavar="CONFIG"),
+        Path, Argument(help="mild.toml, or a config.yaml of LiteLLM.", metavar="CONFIG")
     ],
     router: Annotated[
         Path | None,
-        typer.Option("--router", "-r", help="Folder of the router. Default: the one in CONFIG."),
+        Option("--router", "-r", help="Folder of the router. Default: the one in CONFIG."),
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:
@@ -49,13 +52,19 @@ def check(
     findings = findings_in(settings) if loaded is None else findings_against(settings, loaded)
     findings = [*_about_store(settings), *findings]
     errors = [finding for finding in findings if finding.kind == "error"]
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    experts = {
+        expert.name: {"key": None if expert.secret is None else expert.secret.source}
+        | {field: getattr(expert, field) for field in EXPERT_FIELDS}
+        for expert in settings.experts
+    }
     result: dict[str, Any] = {
         "config": str(config),
-        "listens": f"http://{_host(settings)}:{settings.port}",
+        "listens": f"http://{host}:{settings.port}",
         "workers": settings.workers,
         "router": None if folder is None else str(folder),
         "router_experts": None if loaded is None else loaded.expert_names,
-        "experts": {expert.name: _described(expert) for expert in settings.experts},
+        "experts": experts,
         "requires_key": settings.requires_key,
         "budget_day": settings.access.budget_day,
         "budget_month": settings.access.budget_month,
@@ -100,35 +109,19 @@ def _about_store(settings: Settings) -> list[Finding]:
     return []
 
 
-def _described(expert: Expert) -> dict[str, Any]:
-    return {
-        "base_url": expert.base_url,
-        "model": expert.model,
-        "key": None if expert.secret is None else expert.secret.source,
-        "price_in": expert.price_in,
-        "price_out": expert.price_out,
-        "price_per_query": expert.price_per_query,
-        "max_tokens": expert.max_tokens,
-        "max_in_flight": expert.max_in_flight,
-        "requests_per_minute": expert.requests_per_minute,
-    }
-
-
 def _show(result: dict[str, Any], settings: Settings) -> None:
-    header = ["expert", "endpoint", "model", "key from", "$ in", "$ out"]
-    rows = [
-        [
-            name,
-            row["base_url"],
-            row["model"],
-            "–" if row["key"] is None else row["key"].removeprefix("the "),
-            _price(row["price_in"], row["price_per_query"]),
-            _price(row["price_out"], None),
-        ]
-        for name, row in result["experts"].items()
-    ]
-    title = f"{result['config']}: {len(rows)} experts; prices per million tokens"
-    print_table(title, header, rows, left=header[:4])
+    experts = result["experts"].values()
+    keys = [expert["key"] or "–" for expert in experts]
+    columns = {
+        "expert": list(result["experts"]),
+        "endpoint": [expert["base_url"] for expert in experts],
+        "model": [expert["model"] for expert in experts],
+        "key from": [key.removeprefix("the ") for key in keys],
+        "$ in": [_price(expert["price_in"], expert["price_per_query"]) for expert in experts],
+        "$ out": [_price(expert["price_out"], None) for expert in experts],
+    }
+    title = f"{result['config']}: {len(experts)} experts; prices per million tokens"
+    print_table(title, columns, left=("endpoint", "model", "key from"))
     if result["router_experts"] is not None:
         names = ", ".join(result["router_experts"])
         typer.echo(f"Router   {result['router']}, trained on {names}")
@@ -137,10 +130,8 @@ def _show(result: dict[str, Any], settings: Settings) -> None:
     typer.echo(f"Access   {_access(settings)}")
     lost = "requests are refused" if settings.sheds else "reserved budgets are spent"
     typer.echo(f"Store    {settings.store}; while it is unavailable, {lost}")
-    kept = "none" if settings.ledger.path is None else str(settings.ledger.path)
-    typer.echo(
-        f"Ledger   {kept}" + (f", {settings.ledger.keep_days:g} days" * bool(result["ledger"]))
-    )
+    kept = f"{result['ledger']}, {settings.ledger.keep_days:g} days"
+    typer.echo(f"Ledger   {kept if result['ledger'] else 'none'}")
 
 
 def _access(settings: Settings) -> str:
@@ -149,15 +140,11 @@ def _access(settings: Settings) -> str:
     for window, budget in (("day", access.budget_day), ("month", access.budget_month)):
         if budget is not None:
             words.append(f"${budget:g} per {window}")
-    if access.budget_day is None and access.budget_month is None:
+    if len(words) == 1:
         words.append("no overall budget")
     if access.requests_per_minute is not None:
         words.append(f"{access.requests_per_minute} requests per minute and key")
     return ", ".join(words)
-
-
-def _host(settings: Settings) -> str:
-    return f"[{settings.host}]" if ":" in settings.host else settings.host
 
 
 def _price(price: float | None, per_query: float | None) -> str:

@@ -9,40 +9,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, note, print_table, reported
+from mild.cli.console import emit, note, print_table
 
 if TYPE_CHECKING:
     from mild.gateway.access import Store
 
-__all__ = ["build_keys"]
-
 Config = Annotated[
-    Path,
-    typer.Option("--config", "-c", help="Configuration of the gateway, which names the store."),
+    Path, Option("--config", "-c", help="Configuration of the gateway, which names the store.")
 ]
-StorePlace = Annotated[
+StoreUrl = Annotated[
     str | None,
-    typer.Option(
-        "--store",
-        metavar="FILE|URL",
-        help="SQLite file or postgresql:// address of the store, instead of --config.",
-    ),
+    Option("--store", metavar="FILE|URL", help="SQLite file or postgresql:// URL of the store."),
 ]
-Name = Annotated[str, typer.Argument(help="Name of the key.", metavar="NAME")]
+Name = Annotated[str, Argument(help="Name of the key.", metavar="NAME")]
 
 
-def build_keys(**settings: Any) -> typer.Typer:
-    """The group of commands, with the settings of the application."""
-    group = typer.Typer(name="keys", **settings)
-    group.callback()(_keys)
-    for name, command in (("add", add), ("list", list_keys), ("revoke", revoke)):
-        group.command(name)(reported(command))
-    return group
-
-
-def _keys() -> None:
+def keys() -> None:
     """Manage API keys of the gateway, each with its own budgets and limits.
 
     \b
@@ -57,17 +42,16 @@ def _keys() -> None:
 def add(
     name: Name,
     budget_day: Annotated[
-        float | None, typer.Option(min=0.0, help="Dollars per day (UTC). Default: no limit.")
+        float | None, Option(min=0.0, help="Dollars per day (UTC). Default: no limit.")
     ] = None,
     budget_month: Annotated[
-        float | None, typer.Option(min=0.0, help="Dollars per month (UTC). Default: no limit.")
+        float | None, Option(min=0.0, help="Dollars per month (UTC). Default: no limit.")
     ] = None,
     requests_per_minute: Annotated[
-        int | None,
-        typer.Option("--requests-per-minute", "--rpm", min=1, help="Default: as in CONFIG."),
+        int | None, Option("--requests-per-minute", "--rpm", min=1, help="Default: as in CONFIG.")
     ] = None,
     config: Config = Path("mild.toml"),
-    store: StorePlace = None,
+    store: StoreUrl = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Create a key. It is printed once, alone on stdout; only a hash of it is stored.
@@ -97,7 +81,7 @@ def add(
 
 
 def list_keys(
-    config: Config = Path("mild.toml"), store: StorePlace = None, as_json: o.AsJson = False
+    config: Config = Path("mild.toml"), store: StoreUrl = None, as_json: o.AsJson = False
 ) -> None:
     """List the keys, their budgets, and what was spent with each.
 
@@ -134,7 +118,7 @@ def list_keys(
 def revoke(
     name: Name,
     config: Config = Path("mild.toml"),
-    store: StorePlace = None,
+    store: StoreUrl = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Revoke a key. Its spending stays on record; its name may be used again.
@@ -174,23 +158,16 @@ def _show(rows: list[dict[str, Any]]) -> None:
     if not rows:
         typer.echo("No keys yet: mild keys add NAME")
         return
-    header = ["name", "key", "created", "today", "this month", "per minute"]
-    print_table(
-        "1 key" if len(rows) == 1 else f"{len(rows)} keys",
-        header,
-        [
-            [
-                row["name"] + (" (revoked)" if row["revoked"] else ""),
-                row["key"],
-                row["created"],
-                _of(row["spent_day"], row["budget_day"]),
-                _of(row["spent_month"], row["budget_month"]),
-                "–" if row["requests_per_minute"] is None else str(row["requests_per_minute"]),
-            ]
-            for row in rows
-        ],
-        left=["key", "created"],
-    )
+    columns = {
+        "name": [row["name"] + " (revoked)" * row["revoked"] for row in rows],
+        "key": [row["key"] for row in rows],
+        "created": [row["created"] for row in rows],
+        "today": [_of(row["spent_day"], row["budget_day"]) for row in rows],
+        "this month": [_of(row["spent_month"], row["budget_month"]) for row in rows],
+        "per minute": [str(row["requests_per_minute"] or "–") for row in rows],
+    }
+    title = "1 key" if len(rows) == 1 else f"{len(rows)} keys"
+    print_table(title, columns, left=("key", "created"))
 
 
 def _of(spent: float, budget: float | None) -> str:

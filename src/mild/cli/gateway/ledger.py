@@ -6,40 +6,25 @@ import time
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, note, number, print_table, reported
-
-__all__ = ["Ledger", "Since", "Until", "build_ledger"]
+from mild.cli.console import emit, fixed, note, print_facts, print_table
 
 Ledger = Annotated[
     str,
-    typer.Argument(
-        help="Ledger of `mild serve`: an SQLite file, a postgresql:// address, or the mild.toml that "
-        "names it.",
-        metavar="LEDGER",
+    Argument(
+        help="SQLite file, postgresql:// URL, or the mild.toml that names it.", metavar="LEDGER"
     ),
 ]
 Since = Annotated[
     str | None,
-    typer.Option(metavar="WHEN", help="Start: 2026-11-01, 2026-11-01T12:30 (UTC), or 7d, 12h ago."),
+    Option(metavar="WHEN", help="Start: 2026-11-01, 2026-11-01T12:30 (UTC), or 7d, 12h ago."),
 ]
-Until = Annotated[
-    str | None, typer.Option(metavar="WHEN", help="End (exclusive), given like --since.")
-]
+Until = Annotated[str | None, Option(metavar="WHEN", help="End (exclusive), given like --since.")]
 
 
-def build_ledger(**settings: Any) -> typer.Typer:
-    """The group of commands, with the settings of the application."""
-    group = typer.Typer(name="ledger", **settings)
-    group.callback()(_ledger)
-    for command in (show, export):
-        group.command(command.__name__)(reported(command))
-    return group
-
-
-def _ledger() -> None:
+def ledger() -> None:
     """Show and export the decisions of the gateway: experts, prices, outcomes.
 
     \b
@@ -68,7 +53,7 @@ def show(
 
 def export(
     ledger: Ledger,
-    out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Parquet file to write.")],
+    out: Annotated[str, Option("--out", "-o", metavar="FILE", help="Parquet file to write.")],
     since: Since = None,
     until: Until = None,
     overwrite: o.Overwrite = False,
@@ -100,49 +85,39 @@ def export(
 def _print(found: dict[str, Any]) -> None:
     from mild.gateway.access.money import parts_of, shown
 
-    recent = found["recent"]
-    rows = [
-        ["requests", f"{found['requests']:,}"],
-        ["dollars", shown(parts_of(found["dollars"]))],
-        ["from", _moment(found["first"])],
-        ["to", _moment(found["last"])],
-        ["size", f"{found['bytes'] / 1e6:,.1f} MB"],
-        *([outcome, f"{count:,}"] for outcome, count in found["outcomes"].items()),
-    ]
-    print_table(str(found["path"]), ["ledger", ""], rows)
-    if found["experts"]:
-        print_table(
-            "experts",
-            ["expert", "requests", "dollars", "tokens in", "tokens out", "mean ms"],
-            [
-                [
-                    name,
-                    f"{entry['requests']:,}",
-                    shown(parts_of(entry["dollars"])),
-                    f"{entry['tokens_in']:,}",
-                    f"{entry['tokens_out']:,}",
-                    number(entry["mean_latency_ms"], 1),
-                ]
-                for name, entry in found["experts"].items()
-            ],
-        )
+    def moment(seconds: float | None) -> str:
+        if seconds is None:
+            return "–"
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+    facts = {
+        "requests": f"{found['requests']:,}",
+        "dollars": shown(parts_of(found["dollars"])),
+        "from": moment(found["first"]),
+        "to": moment(found["last"]),
+        "size": f"{found['bytes'] / 1e6:,.1f} MB",
+        **{outcome: f"{count:,}" for outcome, count in found["outcomes"].items()},
+    }
+    print_facts(str(found["path"]), "ledger", facts)
+    experts, recent = found["experts"].values(), found["recent"]
+    if experts:
+        columns = {
+            "expert": list(found["experts"]),
+            "requests": [f"{entry['requests']:,}" for entry in experts],
+            "dollars": [shown(parts_of(entry["dollars"])) for entry in experts],
+            "tokens in": [f"{entry['tokens_in']:,}" for entry in experts],
+            "tokens out": [f"{entry['tokens_out']:,}" for entry in experts],
+            "mean ms": [fixed(entry["mean_latency_ms"], 1) for entry in experts],
+        }
+        print_table("experts", columns)
     if recent["rows"]:
         share = recent["explored_share"]
-        print_table(
-            f"the newest {recent['rows']:,}",
-            ["rows", ""],
-            [
-                ["latency, median", f"{number(recent['latency_ms_p50'], 1)} ms"],
-                ["latency, 95th percentile", f"{number(recent['latency_ms_p95'], 1)} ms"],
-                ["routed", f"{recent['routed']:,}"],
-                ["of these, chosen by exploration", "–" if share is None else f"{share:.1%}"],
-                ["with their text", f"{recent['with_text']:,}"],
-                ["pinned to a session's expert", f"{recent['pinned']:,}"],
-            ],
-        )
-
-
-def _moment(seconds: float | None) -> str:
-    if seconds is None:
-        return "–"
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        facts = {
+            "latency, median": f"{fixed(recent['latency_ms_p50'], 1)} ms",
+            "latency, 95th percentile": f"{fixed(recent['latency_ms_p95'], 1)} ms",
+            "routed": f"{recent['routed']:,}",
+            "of these, chosen by exploration": "–" if share is None else f"{share:.1%}",
+            "with their text": f"{recent['with_text']:,}",
+            "pinned to a session's expert": f"{recent['pinned']:,}",
+        }
+        print_facts(f"the newest {recent['rows']:,}", "rows", facts)

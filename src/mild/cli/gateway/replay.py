@@ -7,22 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, note, number, print_table
+from mild.cli.console import emit, fixed, note, print_facts, print_table, say
 from mild.cli.gateway.ledger import Ledger, Since, Until
 
-__all__ = ["replay"]
-
-_METHODS = {
+METHODS = {
     "logged": "as logged",
     "doubly_robust": "new router, doubly robust",
     "self_normalised": "new router, self-normalised",
     "inverse_propensity": "new router, inverse propensity",
     "difference": "difference, doubly robust",
 }
-_QUANTITIES = {"cost": "cost", "dollars": "dollars", "errors": "errors", "failures": "failures"}
 
 
 def replay(
@@ -30,38 +27,32 @@ def replay(
     router: o.RouterFolder,
     queries: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Table of request_id and query, if the ledger has no texts: .parquet, .csv, .jsonl.",
-        ),
+        Option(metavar="FILE", help="Table of request_id and query, if the ledger has no texts."),
     ] = None,
     text_column: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column of the query in --queries.")
+        str | None, Option(metavar="COLUMN", help="Column of the query in --queries.")
     ] = None,
     feedback: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Table of request_id and error, score or correct, each in [0, 1], for judged answers.",
-        ),
+        Option(metavar="FILE", help="Table of request_id and error, score or correct, in [0, 1]."),
     ] = None,
     id_column: Annotated[
-        str, typer.Option(metavar="COLUMN", help="Column of the request id in these tables.")
+        str, Option(metavar="COLUMN", help="Column of the request id in these tables.")
     ] = "request_id",
     price_weight: Annotated[
         float | None,
-        typer.Option(
+        Option(
             metavar="W",
             help="Cost of one dollar, in errors, for the decisions of a priced router and, with "
             "--feedback, for the estimates. Default: the router's.",
         ),
     ] = None,
     explore: Annotated[
-        float, typer.Option(metavar="SHARE", help="Exploration rate of the new router.")
+        float, Option(metavar="SHARE", help="Exploration rate of the new router.")
     ] = 0.0,
     since: Since = None,
     until: Until = None,
-    confidence: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    confidence: o.Confidence = 0.95,
     seed: o.Seed = 0,
     as_json: o.AsJson = False,
 ) -> None:
@@ -87,6 +78,7 @@ def replay(
     from mild.gateway.ledger.times import moment
 
     loaded = load(router)
+    cost = (loaded.metadata.get("notes") or {}).get("cost") or {}
     if price_weight is not None and is_priced(loaded):
         loaded = new_prices(loaded, None, price_weight).on(loaded)
     now = time.time()
@@ -95,7 +87,7 @@ def replay(
         loaded,
         texts=None if queries is None else read_texts(queries, text_column, id_column),
         errors=None if feedback is None else read_errors(feedback, id_column),
-        price_weight=_fitted_weight(loaded.metadata) if price_weight is None else price_weight,
+        price_weight=cost.get("price_weight") if price_weight is None else price_weight,
         explore=explore,
         since=moment("since", since, now),
         until=moment("until", until, now),
@@ -105,54 +97,40 @@ def replay(
     emit(found, as_json, lambda: _print(found))
 
 
-def _fitted_weight(metadata: Mapping[str, Any]) -> float | None:
-    """The price weight of the router's fit, if it is recorded."""
-    cost = (metadata.get("notes") or {}).get("cost") or {}
-    weight = cost.get("price_weight")
-    return None if weight is None else float(weight)
-
-
 def _print(found: Mapping[str, Any]) -> None:
-    share = f"{found['confidence'] * 100:g} % interval"
     for name, entries in found["estimates"].items():
-        title = f"{_QUANTITIES[name]} per request"
-        if name == "cost":
-            title += f" ({found['cost']})"
+        title = f"{name} per request" + (f" ({found['cost']})" if name == "cost" else "")
         digits = 6 if name == "dollars" or (name == "cost" and found["cost"] == "dollars") else 4
         rows = [
-            [
-                words,
-                number(entries[method]["mean"], digits),
-                f"{number(entries[method]['low'], digits)} to {number(entries[method]['high'], digits)}",
-            ]
-            for method, words in _METHODS.items()
+            {key: fixed(entries[method][key], digits) for key in ("mean", "low", "high")}
+            for method in METHODS
         ]
-        print_table(title, ["estimate", "mean", share], rows)
+        columns = {
+            "estimate": list(METHODS.values()),
+            "mean": [row["mean"] for row in rows],
+            f"{found['confidence'] * 100:g} % interval": [
+                f"{row['low']} to {row['high']}" for row in rows
+            ],
+        }
+        print_table(title, columns)
     if found["draws"]:
-        print_table(
-            "shares of the requests",
-            ["expert", "as logged", "new router"],
-            [
-                [name, f"{entry['logged']:.1%}", f"{entry['new']:.1%}"]
-                for name, entry in found["shares"].items()
-            ],
-        )
-        overlap = found["overlap"]
-        print_table(
-            "overlap with the log",
-            ["quantity", ""],
-            [
-                ["requests used", f"{found['rows']:,}"],
-                ["draws", f"{overlap['draws']:,}"],
-                ["draws possible under the new router", f"{overlap['agreement']:.1%}"],
-                ["effective number of draws", f"{overlap['effective']:,.0f}"],
-                ["largest weight, share of the sum", f"{overlap['largest_share']:.2%}"],
-                [
-                    "mean weight (1 is expected)",
-                    f"{overlap['mean_weight']:.3f} ± {overlap['weight_error']:.3f}",
-                ],
-            ],
-        )
+        shares, overlap = found["shares"], found["overlap"]
+        columns = {
+            "expert": list(shares),
+            "as logged": [f"{entry['logged']:.1%}" for entry in shares.values()],
+            "new router": [f"{entry['new']:.1%}" for entry in shares.values()],
+        }
+        print_table("shares of the requests", columns)
+        weight = f"{overlap['mean_weight']:.3f} ± {overlap['weight_error']:.3f}"
+        facts = {
+            "requests used": f"{found['rows']:,}",
+            "draws": f"{overlap['draws']:,}",
+            "draws possible under the new router": f"{overlap['agreement']:.1%}",
+            "effective number of draws": f"{overlap['effective']:,.0f}",
+            "largest weight, share of the sum": f"{overlap['largest_share']:.2%}",
+            "mean weight (1 is expected)": weight,
+        }
+        print_facts("overlap with the log", "quantity", facts)
     for reason, count in found["left_out"].items():
         note(f"{count:,} row{'' if count == 1 else 's'} left out: {reason}.")
-    typer.echo(found["verdict"]["sentence"])
+    say(found["verdict"]["sentence"])

@@ -1,40 +1,36 @@
-"""``mild serve``"""
+"""``mild serve`` and ``mild reload``"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-__all__ = ["serve"]
+from mild.cli import options as o
+from mild.cli.console import emit
 
 
 def serve(
     router: Annotated[
         Path | None,
-        typer.Argument(
-            help="Folder of a saved router. Default: the one in the file.", metavar="DIR"
-        ),
+        Argument(help="Folder of a saved router. Default: the one in the file.", metavar="DIR"),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="mild.toml, or LiteLLM's config.yaml.")
+        Path | None, Option("--config", "-c", help="mild.toml, or LiteLLM's config.yaml.")
     ] = None,
-    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    host: Annotated[str | None, Option(help="Address to listen on.")] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 for a free one.")
+        int | None, Option(min=0, max=65535, help="Port to listen on; 0 for a free one.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, max=256, help="Worker processes.")] = None,
+    workers: Annotated[int | None, Option(min=1, max=256, help="Worker processes.")] = None,
     demo: Annotated[
-        bool,
-        typer.Option("--demo", help="Built-in simulated experts and a router for them; no key."),
+        bool, Option("--demo", help="Built-in simulated experts and a router for them; no key.")
     ] = False,
     endpoint: Annotated[
         list[str] | None,
-        typer.Option(
-            help="With --demo: an endpoint instead of a simulated expert; may be repeated.",
-            metavar="NAME=URL",
-        ),
+        Option(help="With --demo: endpoint of an expert; may be repeated.", metavar="NAME=URL"),
     ] = None,
 ) -> None:
     """Serve a router as one OpenAI-compatible model.
@@ -107,3 +103,29 @@ def serve(
     sys.stderr.flush()
     command = [sys.executable, "-m", "mild.gateway.server", json.dumps(options)]
     os.execv(sys.executable, command)
+
+
+def reload(
+    port: Annotated[int, Option(min=1, max=65535, help="Port of the gateway.")] = 6060,
+    timeout: Annotated[float, Option(min=0.1, help="Seconds to wait for it.")] = 30.0,
+    as_json: o.AsJson = False,
+) -> None:
+    """Load a new router into a gateway that runs on this machine.
+
+    The gateway reads its router's folder again, checks it and swaps it in; running requests finish with
+    the old router. If the new one cannot be used, the old one stays, and this command prints the reason.
+
+    \b
+    Example:
+      mild reload --port 6060
+      mild fit log.parquet --out router --overwrite && mild reload
+    """
+    from mild.errors import InvalidInputError
+    from mild.gateway.server.reloading import reload_gateway
+
+    found: dict[str, Any] = reload_gateway(port, timeout)
+    if found["failed"]:
+        raise InvalidInputError(
+            f"{found['failed'][0]} The old router {found['router']} stays in use."
+        )
+    emit(found, as_json, lambda: typer.echo(f"router {found['router']} serves on port {port}"))

@@ -6,23 +6,18 @@
 ((500, 1), (500, 3))
 """
 
-from __future__ import annotations
-
-import importlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from mild.data.datasets.digits import COSTS, EXPERTS, SETUPS, DigitsScenario, digits_scenario
-    from mild.data.datasets.routing_data import RoutingData
-    from mild.data.datasets.synthetic import (
-        class_densities,
-        domains,
-        expert_accuracies,
-        one_dimensional,
-        region_of,
-        regions,
-    )
+from mild.data.datasets.digits import COSTS, EXPERTS, SETUPS, DigitsScenario, digits_scenario
+from mild.data.datasets.synthetic import (
+    RoutingData,
+    class_densities,
+    domains,
+    expert_accuracies,
+    one_dimensional,
+    region_of,
+    regions,
+)
 
 __all__ = [
     "COSTS",
@@ -56,13 +51,3 @@ def outcomes_file() -> Path:
     (1500, ['smollm2', 'gemma3', 'rules'])
     """
     return Path(__file__).with_name("outcomes.parquet")
-
-
-def __getattr__(name: str) -> Any:
-    # Loaded when first used: the facts and the outcomes need no scikit-learn.
-    if name in __all__:
-        for module in ("routing_data", "synthetic", "digits"):
-            found = importlib.import_module(f"mild.data.datasets.{module}")
-            if name in found.__all__:
-                return getattr(found, name)
-    raise AttributeError(f"module 'mild.data.datasets' has no attribute {name!r}")

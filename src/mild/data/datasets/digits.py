@@ -11,24 +11,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from sklearn.datasets import load_digits
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import train_test_split
 
-from mild.core.arrays import FloatArray, IntArray
+from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.core.costs import cost_matrix
-from mild.data.datasets.routing_data import RoutingData
-from mild.errors import InvalidInputError, check_option
-
-__all__ = ["COSTS", "EXPERTS", "SETUPS", "DigitsScenario", "digits_scenario"]
+from mild.data.datasets.synthetic import RoutingData
+from mild.errors import check_option
 
 #: Classes that each expert knows: the first so many, the next so many, and so on.
-SETUPS = {
-    "I": (7, 2, 1),
-    "II": (5, 2, 2, 1),
-    "III": (4, 2, 2, 1, 1),
-    "severe": (9, 1),
-}
+SETUPS = {"I": (7, 2, 1), "II": (5, 2, 2, 1), "III": (4, 2, 2, 1, 1), "severe": (9, 1)}
 EXPERTS = ("synthetic", "real")
 COSTS = ("error", "error+coverage")
 N_CLASSES = 10
@@ -39,10 +29,7 @@ OTHERS_FRACTION = 0.01
 class DigitsScenario:
     """One expert setup on the digits: a half to train the router on, a half to test it on.
 
-    Attributes
-    ----------
-    setup, experts, cost, random_state : what it was made with
-    train, test : RoutingData; ``rows`` are indices into the 1,797 digits
+    ``rows`` of both are indices into the 1,797 digits.
     """
 
     setup: str
@@ -107,33 +94,34 @@ def digits_scenario(
     >>> scenario.train.expert_names
     ('digits 0-6', 'digits 7-8', 'digit 9')
     """
+    from sklearn.model_selection import train_test_split
+
     check_option("setup", setup, SETUPS)
     check_option("experts", experts, EXPERTS)
     check_option("cost", cost, COSTS)
     if not 0 < test_size < 1:
-        raise InvalidInputError(
-            f"test_size must lie in (0, 1); got {test_size}.", parameter="test_size"
-        )
+        raise invalid("test_size", f"must lie in (0, 1); got {test_size}.")
     pixels, labels = _digits()
     rng = np.random.default_rng(random_state)
     train_rows, test_rows = train_test_split(
         np.arange(len(labels)), test_size=test_size, stratify=labels, random_state=random_state
     )
-    owner = np.repeat(np.arange(len(SETUPS[setup])), SETUPS[setup])
+    coverage = SETUPS[setup]
+    owner = np.repeat(np.arange(len(coverage)), coverage)
     if experts == "synthetic":
-        answers = _synthetic_answers(owner, labels, rng)
+        # Right on the own classes, uniform over all ten elsewhere (so right one time in ten).
+        guesses = rng.integers(0, N_CLASSES, size=(len(labels), len(coverage)))
+        knows = owner[labels][:, None] == np.arange(len(coverage))
+        answers = np.where(knows, labels[:, None], guesses)
     else:
         answers = _trained_answers(owner, pixels, labels, train_rows, rng)
     betas = coverage_betas(setup, cost)
-    data = RoutingData(
-        pixels,
-        labels,
-        answers,
-        cost_matrix(answers, labels, betas),
-        betas,
-        tuple(_class_names(SETUPS[setup])),
-        np.arange(len(labels)),
+    costs = cost_matrix(answers, labels, betas)
+    names = tuple(
+        f"digit {end - 1}" if count == 1 else f"digits {end - count}-{end - 1}"
+        for count, end in zip(coverage, np.cumsum(coverage), strict=True)
     )
+    data = RoutingData(pixels, labels, answers, costs, betas, names, np.arange(len(labels)))
     return DigitsScenario(
         setup, experts, cost, random_state, data.take(train_rows), data.take(test_rows)
     )
@@ -148,27 +136,13 @@ def coverage_betas(setup: str, cost: str) -> FloatArray:
 
 @lru_cache(maxsize=1)
 def _digits() -> tuple[FloatArray, IntArray]:
+    from sklearn.datasets import load_digits
+
     bunch = load_digits()
     pixels, labels = bunch.data / 16.0, bunch.target.astype(np.intp)
     pixels.setflags(write=False)
     labels.setflags(write=False)
     return pixels, labels
-
-
-def _class_names(coverage: tuple[int, ...]) -> list[str]:
-    ends = [int(end) for end in np.cumsum(coverage)]
-    return [
-        f"digit {end - 1}" if count == 1 else f"digits {end - count}-{end - 1}"
-        for count, end in zip(coverage, ends, strict=True)
-    ]
-
-
-def _synthetic_answers(owner: IntArray, labels: IntArray, rng: np.random.Generator) -> IntArray:
-    """Right on the own classes, uniform over all ten elsewhere (so right one time in ten)."""
-    n_experts = int(owner.max()) + 1
-    guesses = rng.integers(0, N_CLASSES, size=(len(labels), n_experts))
-    knows = owner[labels][:, None] == np.arange(n_experts)
-    return np.where(knows, labels[:, None], guesses)
 
 
 def _trained_answers(
@@ -179,6 +153,8 @@ def _trained_answers(
     rng: np.random.Generator,
 ) -> IntArray:
     """Each expert learns its own classes, and 1 % (at least one row) of every other class."""
+    from sklearn.linear_model import LogisticRegression
+
     answers = []
     for expert in range(int(owner.max()) + 1):
         kept = []

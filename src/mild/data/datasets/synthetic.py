@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Any
+
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from mild.core.arrays import FloatArray, IntArray
-from mild.core.costs import cost_matrix
-from mild.data.datasets.routing_data import RoutingData
-from mild.errors import InvalidInputError
-
-__all__ = [
-    "BETAS",
-    "CLASSES",
-    "SPAN",
-    "class_densities",
-    "domains",
-    "expert_accuracies",
-    "one_dimensional",
-    "region_of",
-    "regions",
-]
+from mild.core.arrays import FloatArray, IntArray, invalid
+from mild.core.costs import cheapest, cost_matrix
 
 # The line: share, centre and spread of each class; inputs lie in SPAN.
 CLASSES = ((0.3, 1.6, 0.9), (0.3, 4.0, 0.8), (0.25, 6.2, 0.9), (0.15, 8.5, 0.7))
@@ -37,6 +26,43 @@ ELSEWHERE = 0.4
 SKILL = 0.95
 
 
+@dataclass(frozen=True, eq=False)
+class RoutingData:
+    """Inputs, what the experts answered, and what that cost."""
+
+    X: FloatArray  # (n_samples, n_features)
+    labels: IntArray  # (n_samples,) true classes
+    predictions: NDArray[Any]  # (n_samples, n_experts) classes that the experts answered
+    costs: FloatArray  # (n_samples, n_experts) 1[prediction != label] + beta
+    betas: FloatArray  # (n_experts,) what asking each expert costs
+    expert_names: tuple[str, ...]
+    rows: IntArray  # (n_samples,) index of each sample in the data it was taken from
+    expected_costs: FloatArray | None = None  # mean cost given x, where it is known
+
+    @property
+    def n_experts(self) -> int:
+        """Number of experts."""
+        return self.costs.shape[1]
+
+    @property
+    def best_experts(self) -> IntArray | None:
+        """Expert of least expected cost given x, ties to the lowest index: the Bayes router."""
+        return None if self.expected_costs is None else cheapest(self.expected_costs)
+
+    def take(self, rows: NDArray[Any]) -> RoutingData:
+        """Some of the samples, by index or mask."""
+        names = ("X", "labels", "predictions", "costs", "rows", "expected_costs")
+        arrays = {name: getattr(self, name) for name in names}
+        taken = {name: array[rows] for name, array in arrays.items() if array is not None}
+        return replace(self, **taken)
+
+    def halves(self, random_state: int | None = 0) -> tuple[RoutingData, RoutingData]:
+        """Two random halves, such as one to train on and one to test on."""
+        order = np.random.default_rng(random_state).permutation(len(self.X))
+        middle = len(order) // 2
+        return self.take(order[:middle]), self.take(order[middle:])
+
+
 def one_dimensional(n_samples: int = 4000, random_state: int | None = 0) -> RoutingData:
     """The paper's one-dimensional picture: inputs on [0, 10], four classes, three experts of rising cost.
 
@@ -44,15 +70,6 @@ def one_dimensional(n_samples: int = 4000, random_state: int | None = 0) -> Rout
     it is wrong it names one of the other three classes. ``c_k = 1[wrong] + beta_k`` with betas
     0.02, 0.10 and 0.22, so ``E[c_k | x] = 1 - a_k(x) + beta_k``. The dear expert is the most
     accurate on most of the line; the middling one pays around 4.6, the cheap one right of 7.
-
-    Examples
-    --------
-    >>> data = one_dimensional(n_samples=1000, random_state=0)
-    >>> data.expert_names
-    ('cheap', 'middling', 'dear')
-    >>> best = data.best_experts
-    >>> [int(best[np.argmin(abs(data.X[:, 0] - x))]) for x in (2, 4.6, 6.2, 9)]
-    [2, 1, 2, 0]
     """
     rng = _generator(n_samples, random_state)
     shares, centres, spreads = np.array(CLASSES).T
@@ -66,31 +83,18 @@ def one_dimensional(n_samples: int = 4000, random_state: int | None = 0) -> Rout
 
 
 def class_densities(x: ArrayLike) -> FloatArray:
-    """Density of each class of ``one_dimensional`` at x, times the class's share: (n, 4).
-
-    Examples
-    --------
-    >>> class_densities([1.6, 8.5]).argmax(axis=1)
-    array([0, 3])
-    """
+    """Density of each class of ``one_dimensional`` at x, times the class's share: (n, 4)."""
     shares, centres, spreads = np.array(CLASSES).T
     z = (np.asarray(x, dtype=np.float64)[:, None] - centres) / spreads
     return shares * np.exp(-0.5 * z**2) / (spreads * np.sqrt(2 * np.pi))
 
 
 def expert_accuracies(x: ArrayLike) -> FloatArray:
-    """Probability that each expert of ``one_dimensional`` is right at x: (n, 3), cheapest first.
-
-    Examples
-    --------
-    >>> expert_accuracies([2.0, 9.0]).round(2)
-    array([[0.45, 0.4 , 0.97],
-           [0.92, 0.4 , 0.46]])
-    """
+    """Probability that each expert of ``one_dimensional`` is right at x: (n, 3), cheapest first."""
     points = np.asarray(x, dtype=np.float64)
-    cheap = 0.45 + 0.47 * _logistic((points - 7.2) / 0.25)
+    cheap = 0.45 + 0.47 / (1 + np.exp((7.2 - points) / 0.25))
     middling = 0.40 + 0.55 * np.exp(-0.5 * ((points - 4.6) / 0.8) ** 2)
-    dear = 0.97 - 0.52 * _logistic((points - 8.0) / 0.25)
+    dear = 0.97 - 0.52 / (1 + np.exp((8.0 - points) / 0.25))
     return np.column_stack([cheap, middling, dear])
 
 
@@ -100,14 +104,6 @@ def regions(n_samples: int = 4000, random_state: int | None = 0) -> RoutingData:
     The label is one of four classes, uniform and independent of the point. Expert k is right with
     probability 0.95 in its own region and guesses elsewhere (right one time in four); costs are errors.
     The regions hold about 57, 20, 15 and 8 % of the square.
-
-    Examples
-    --------
-    >>> data = regions(n_samples=1000, random_state=0)
-    >>> data.X.shape, data.costs.shape
-    ((1000, 2), (1000, 4))
-    >>> bool((data.best_experts == region_of(data.X)).all())
-    True
     """
     rng = _generator(n_samples, random_state)
     X = rng.random((n_samples, 2))
@@ -119,18 +115,10 @@ def regions(n_samples: int = 4000, random_state: int | None = 0) -> RoutingData:
 
 
 def region_of(X: ArrayLike) -> IntArray:
-    """Region of each point of the unit square: two discs, a strip, and the rest, which is 0.
-
-    Examples
-    --------
-    >>> region_of([[0.1, 0.1], [0.3, 0.7], [0.95, 0.5], [0.6, 0.2]])
-    array([0, 1, 2, 3])
-    """
+    """Region of each point of the unit square: two discs, a strip, and the rest, which is 0."""
     points: FloatArray = np.asarray(X, dtype=np.float64)
     if points.ndim != 2 or points.shape[1] != 2:
-        raise InvalidInputError(
-            f"X must have shape (n_samples, 2); got {points.shape}.", parameter="X"
-        )
+        raise invalid("X", f"must have shape (n_samples, 2); got {points.shape}.")
     result = np.zeros(len(points), dtype=np.intp)
     result[np.hypot(points[:, 0] - 0.3, points[:, 1] - 0.68) < 0.25] = 1
     result[points[:, 0] > 0.85] = 2
@@ -149,19 +137,9 @@ def domains(
     Centres are drawn from ``N(0, separation^2 I)`` and points around them from ``N(0, I)``. The expert of
     a domain is right there with probability 0.95 and elsewhere with 0.4; costs are errors, and labels the
     domains (a wrong answer is -1).
-
-    Examples
-    --------
-    >>> data = domains(n_samples=1000)
-    >>> data.X.shape, data.costs.shape
-    ((1000, 20), (1000, 20))
-    >>> bool((data.best_experts == data.labels).all())
-    True
     """
     if n_experts < 1:
-        raise InvalidInputError(
-            f"n_experts must be at least 1; got {n_experts}.", parameter="n_experts"
-        )
+        raise invalid("n_experts", f"must be at least 1; got {n_experts}.")
     rng = _generator(n_samples, random_state)
     shares = 1 / np.arange(1, n_experts + 1)
     centres = separation * rng.normal(size=(n_experts, N_FEATURES))
@@ -175,9 +153,7 @@ def domains(
 
 def _generator(n_samples: int, random_state: int | None) -> np.random.Generator:
     if n_samples < 1:
-        raise InvalidInputError(
-            f"n_samples must be at least 1; got {n_samples}.", parameter="n_samples"
-        )
+        raise invalid("n_samples", f"must be at least 1; got {n_samples}.")
     return np.random.default_rng(random_state)
 
 
@@ -201,7 +177,3 @@ def _routing_data(
     costs = cost_matrix(answers, labels, betas)
     rows = np.arange(len(X))
     return RoutingData(X, labels, answers, costs, betas, names, rows, 1 - accuracy + betas)
-
-
-def _logistic(z: FloatArray) -> FloatArray:
-    return 1 / (1 + np.exp(-z))

@@ -1,12 +1,115 @@
-"""Formats of outcome tables: each has one file, ``detection`` has the registry."""
+"""Formats of outcome tables: one file each, and the list of them.
 
-from mild.data.formats.detection import (
-    FORMATS,
-    FORMS,
-    choose_form,
-    lay_out,
-    possible_forms,
-    read_format,
+Formats are never guessed: where two fit, or none, the caller has to choose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from mild.data.data_quality import Finding, counted
+from mild.data.formats.base import (
+    CORRECT,
+    SCORE,
+    Format,
+    Layout,
+    Named,
+    ReadOptions,
+    named_columns,
+    named_scores,
+    seconds_per,
 )
+from mild.data.formats.llmrouter import LLMROUTER
+from mild.data.formats.routellm import ROUTELLM
+from mild.data.formats.routerbench import ROUTERBENCH
+from mild.data.formats.wide import WIDE
+from mild.data.queries import usual_query
+from mild.errors import DataFileError, check_option, listed
 
-__all__ = ["FORMATS", "FORMS", "choose_form", "lay_out", "possible_forms", "read_format"]
+DETECTED = (WIDE, ROUTERBENCH, ROUTELLM, LLMROUTER)
+# Columns that the caller names.
+PLAIN = Format("plain", "plain columns", "plain columns (named with --scores)", lambda schema: None)
+FORMATS = {format.name: format for format in (*DETECTED, PLAIN)}
+FORMS = tuple(FORMATS)
+
+
+def possible_forms(schema: Any) -> dict[str, str]:
+    """Formats that fit the columns, each with what would be read.
+
+    A format without marks of its own counts only where no other fits, there are a query and two or more
+    experts, and no costs: features may be flags too.
+    """
+    layouts = {format.name: format.detect(schema) for format in DETECTED if not format.unmarked}
+    found = {name: layout for name, layout in layouts.items() if layout is not None}
+    has_costs = any(name.startswith("cost__") for name in schema.names)
+    if not found and usual_query(schema) is not None and not has_costs:
+        layouts = {format.name: format.detect(schema) for format in DETECTED if format.unmarked}
+        found = {
+            name: layout for name, layout in layouts.items() if layout and len(layout.scores) > 1
+        }
+    return {
+        name: counted(len(layout.scores), "expert")
+        if layout.scores
+        else "a row per query and model"
+        for name, layout in found.items()
+    }
+
+
+def choose_form(schema: Any, form: str | None, scores: Named) -> str:
+    """The format to read: the one asked for, the one that the named scores mean, or the only one."""
+    if form is not None:
+        return check_option("form", form, FORMS)
+    if scores is not None:
+        columns = named_scores(schema, scores).values()
+        return "wide" if all(name.startswith((CORRECT, SCORE)) for name in columns) else "plain"
+    possible = possible_forms(schema)
+    if len(possible) == 1:
+        return next(iter(possible))
+    if possible:
+        shown = [f"{FORMATS[name].title} ({what})" for name, what in possible.items()]
+        options = " or ".join(f"--form {name}" for name in possible)
+        raise DataFileError(
+            f"it could be read as {' and as '.join(shown)}: choose with {options}.",
+            parameter="form",
+        )
+    raise DataFileError(
+        f"no shape fits: {'; '.join(format.rule for format in DETECTED)}; name the columns with "
+        f"--scores, or the shape with --form. Found {listed(list(schema.names))}.",
+        parameter="form",
+    )
+
+
+def lay_out(schema: Any, form: str, scores: Named, prices: Named, latencies: Named) -> Layout:
+    """Columns of a format with a row per query; those that the caller named go before the usual ones."""
+    layout = Layout("plain", {}) if form == "plain" else FORMATS[form].detect(schema)
+    if layout is None:
+        raise DataFileError(
+            f"it cannot be read as {FORMATS[form].rule}; found {listed(list(schema.names))}.",
+            parameter="form",
+        )
+    if scores is not None or form == "plain":
+        named = named_scores(schema, scores)
+        layout = replace(layout.of(list(named)), scores=named)
+    names, experts = list(schema.names), list(layout.scores)
+    notes = list(layout.notes)
+    for what, wanted in (("prices", prices), ("latencies", latencies)):
+        if wanted is None:
+            continue
+        found = named_columns(what, wanted, names, experts)
+        units = {"ms" if seconds_per(column) < 1 else "seconds" for column in found.values()}
+        unit = f" in {' and '.join(sorted(units))}" if what == "latencies" else ""
+        pairs = listed([f"{column} for {name}" for name, column in found.items()], 4)
+        notes.append(f"{what}{unit}: {pairs}")
+        changed: dict[str, Any] = {what: found}
+        layout = replace(layout, **changed)
+    return replace(layout, notes=tuple(notes))
+
+
+def read_format(table: Any, options: ReadOptions) -> tuple[Any, Layout, list[Finding]]:
+    """A table with one row per query, which of its columns hold outcomes, and findings."""
+    format = FORMATS[choose_form(table.schema, options.form, options.scores)]
+    if format.widen is not None:
+        return format.widen(table, options)
+    layout = lay_out(table.schema, format.name, options.scores, options.prices, options.latencies)
+    return table, layout, []

@@ -10,10 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mild.core.arrays import FloatArray, IntArray
-from mild.data.arrow import is_numeric, numbers
-from mild.data.columns import choose_columns
 from mild.data.data_quality import RESCALE, Finding, check_range, counted
-from mild.data.formats.layout import (
+from mild.data.formats.base import (
     LATENCY,
     PRICE,
     SCORE,
@@ -23,10 +21,9 @@ from mild.data.formats.layout import (
     ReadOptions,
     seconds_per,
 )
-from mild.data.queries import choose_query, is_string
+from mild.data.queries import choose_query
+from mild.data.tables import choose_columns, is_numeric, is_string, numbers
 from mild.errors import DataFileError, listed
-
-__all__ = ["LLMROUTER", "read_llmrouter"]
 
 MODEL = "model_name"
 PERFORMANCE = "performance"
@@ -42,50 +39,55 @@ def detect_llmrouter(schema: Any) -> Layout | None:
     return Layout("llmrouter", {}) if {MODEL, PERFORMANCE} <= set(schema.names) else None
 
 
-LLMROUTER = Format(
-    "llmrouter",
-    "LLMRouter",
-    "LLMRouter (rows of query, model_name, performance)",
-    detect_llmrouter,
-)
-
-
-def read_llmrouter(table: Any, options: ReadOptions) -> tuple[Any, Layout, list[Finding]]:
+def widen_llmrouter(table: Any, options: ReadOptions) -> tuple[Any, Layout, list[Finding]]:
     """The table in the wide format, its layout, and findings.
 
     Models and queries keep the order of their first row. Where a (query, model) appears more than once
     its mean counts. A column that differs within more than 5 % of the queries describes answers and becomes
     ``<column>__<model>``; others describe queries and keep the value of the first row.
     """
-    query, price, latency = _columns(table, options)
+    query = _query_column(table, options)
+    price = _one_column("prices", options.prices, table, PRICES)
+    latency = _one_column("latencies", options.latencies, table, LATENCIES)
     table, findings = _named_rows(table, query)
     texts, queries = _codes(table[query])
     models, model = _codes(table[MODEL].cast(pa.large_string()))
     experts = models.to_pylist()
-    shape = len(texts), len(experts)
     cells = queries * len(experts) + model
+    found, first_rows, sizes = np.unique(cells, return_index=True, return_counts=True)
     performance = numbers(PERFORMANCE, table[PERFORMANCE]).astype(np.float64)
     check_range("scores", performance[:, None], [PERFORMANCE], 0, 1, RESCALE)
-    findings += _repeats(cells, performance)
+    if count := int((sizes > 1).sum()):
+        known = ~np.isnan(performance)
+        values = np.unique(performance[known], return_inverse=True)[1]
+        conflicts = _differing(values, cells[known])
+        words = (
+            f"{counted(count, 'pair')} of query and model {'appears' if count == 1 else 'appear'} more "
+            f"than once and {'counts' if count == 1 else 'count'} by the mean; "
+            f"{counted(conflicts, 'of them differs', 'of them differ')} in performance."
+        )
+        kind = "conflicts" if conflicts else "repeats"
+        findings.append(Finding(kind, conflicts or count, words))
     columns: dict[str, Any] = {query: texts}
     for name in table.column_names:
         if name in (query, MODEL, PERFORMANCE, price, latency):
             continue
         column = table[name]
-        differing = _differing(column, queries)
-        if differing <= SPREAD * len(texts):
-            columns[name] = column.take(pa.array(_first_rows(queries, len(texts))))
-            if differing:
-                words = (
-                    f"{counted(differing, 'query has', 'queries have')} several values of {name!r}; "
-                    f"that of the first row is kept."
-                )
-                findings.append(Finding("differing_column", differing, words))
-        else:
-            rows = _first_rows(cells, shape[0] * shape[1]).reshape(shape)
+        differing = _differing(_value_codes(column), queries)
+        if differing > SPREAD * len(texts):
+            rows = np.full(len(texts) * len(experts), -1)
+            rows[found] = first_rows
             for k, expert in enumerate(experts):
-                taken = column.take(pa.array(rows[:, k], mask=rows[:, k] < 0))
-                columns[f"{name}__{expert}"] = taken
+                taken = rows[k :: len(experts)]
+                columns[f"{name}__{expert}"] = column.take(pa.array(taken, mask=taken < 0))
+            continue
+        columns[name] = column.take(np.unique(queries, return_index=True)[1])
+        if differing:
+            words = (
+                f"{counted(differing, 'query has', 'queries have')} several values of {name!r}; "
+                f"that of the first row is kept."
+            )
+            findings.append(Finding("differing_column", differing, words))
     outcomes = {SCORE: performance}
     notes = []
     if price:
@@ -96,22 +98,18 @@ def read_llmrouter(table: Any, options: ReadOptions) -> tuple[Any, Layout, list[
         unit = "milliseconds" if seconds_per(latency) < 1 else "seconds"
         notes.append(f"latencies are column {latency!r}, in {unit}")
     for prefix, values in outcomes.items():
-        means = _means(cells, values, shape)
+        means = _means(cells, values, len(texts) * len(experts))
         for k, expert in enumerate(experts):
-            columns[prefix + expert] = pa.array(means[:, k], from_pandas=True)
+            columns[prefix + expert] = pa.array(means[k :: len(experts)], from_pandas=True)
     scores, prices, latencies = (
         {name: prefix + name for name in experts if prefix in outcomes}
         for prefix in (SCORE, PRICE, LATENCY)
     )
-    return (
-        pa.table(columns),
-        Layout("llmrouter", scores, prices, latencies, tuple(notes)),
-        findings,
-    )
+    layout = Layout("llmrouter", scores, prices, latencies, tuple(notes))
+    return pa.table(columns), layout, findings
 
 
-def _columns(table: Any, options: ReadOptions) -> tuple[str, str | None, str | None]:
-    """Columns of the query, the price and the latency."""
+def _query_column(table: Any, options: ReadOptions) -> str:
     names = list(table.column_names)
     for name in (MODEL, PERFORMANCE):
         if name not in names:
@@ -130,11 +128,7 @@ def _columns(table: Any, options: ReadOptions) -> tuple[str, str | None, str | N
             f"found {listed(names)}.",
             parameter="query",
         )
-    return (
-        query.columns[0],
-        _one_column("prices", options.prices, table, PRICES),
-        _one_column("latencies", options.latencies, table, LATENCIES),
-    )
+    return query.columns[0]
 
 
 def _one_column(what: str, named: Named, table: Any, usual: tuple[str, ...]) -> str | None:
@@ -158,19 +152,16 @@ def _named_rows(table: Any, query: str) -> tuple[Any, list[Finding]]:
             raise DataFileError(
                 f"column {name!r} must hold text; it holds {table.schema.field(name).type}."
             )
-    named = pc.and_(
-        *(pc.greater(pc.utf8_length(table[name].fill_null("")), 0) for name in (query, MODEL))
-    )
-    nameless = table.num_rows - int(pc.sum(named).as_py() or 0)
-    if not nameless:
-        return table, []
+    named = pc.and_(*(pc.not_equal(table[name].fill_null(""), "") for name in (query, MODEL)))
+    kept = table.filter(named)
+    nameless = table.num_rows - kept.num_rows
     if nameless == table.num_rows:
         raise DataFileError(f"every row lacks {query!r} or {MODEL!r}.")
     words = (
         f"{counted(nameless, 'row lacks', 'rows lack')} a query or a model and "
         f"{'was' if nameless == 1 else 'were'} dropped."
     )
-    return table.filter(named), [Finding("nameless", nameless, words)]
+    return kept, [Finding("nameless", nameless, words)] if nameless else []
 
 
 def _codes(column: Any) -> tuple[Any, IntArray]:
@@ -179,47 +170,34 @@ def _codes(column: Any) -> tuple[Any, IntArray]:
     return coded.dictionary, coded.indices.to_numpy().astype(np.intp)
 
 
-def _first_rows(codes: IntArray, count: int) -> IntArray:
-    """First row of each code, -1 where there is none."""
-    rows = np.full(count, -1, np.intp)
-    rows[codes[::-1]] = np.arange(len(codes))[::-1]
-    return rows
-
-
-def _means(cells: IntArray, values: FloatArray, shape: tuple[int, int]) -> FloatArray:
+def _means(cells: IntArray, values: FloatArray, size: int) -> FloatArray:
     """Mean of the known values of each (query, model); NaN where nothing is known."""
     known = ~np.isnan(values)
-    size = shape[0] * shape[1]
     total = np.bincount(cells[known], values[known], size)
     count = np.bincount(cells[known], minlength=size)
-    return np.divide(total, count, out=np.full(size, np.nan), where=count > 0).reshape(shape)
+    return np.divide(total, count, out=np.full(size, np.nan), where=count > 0)
 
 
-def _repeats(cells: IntArray, performance: FloatArray) -> list[Finding]:
-    _, code, sizes = np.unique(cells, return_inverse=True, return_counts=True)
-    count = int((sizes > 1).sum())
-    if not count:
-        return []
-    low, high = np.full(len(sizes), np.nan), np.full(len(sizes), np.nan)
-    np.fmin.at(low, code, performance)
-    np.fmax.at(high, code, performance)
-    conflicts = int((low < high).sum())
-    words = (
-        f"{counted(count, 'pair')} of query and model {'appears' if count == 1 else 'appear'} more "
-        f"than once and {'counts' if count == 1 else 'count'} by the mean; "
-        f"{counted(conflicts, 'of them differs', 'of them differ')} in performance."
-    )
-    return [Finding("conflicts" if conflicts else "repeats", conflicts or count, words)]
-
-
-def _differing(column: Any, queries: IntArray) -> int:
-    """Number of queries with more than one value in a column."""
+def _value_codes(column: Any) -> IntArray:
     try:
-        _, codes = _codes(column)
+        return _codes(column)[1]
     except pa.ArrowException:
         # Arrow cannot encode lists and structures.
         texts = np.array([repr(value) for value in column.to_pylist()])
-        codes = np.unique(texts, return_inverse=True)[1]
-    width = codes.max() + 1
-    pairs = np.unique(queries * width + codes)
+        return np.unique(texts, return_inverse=True)[1]
+
+
+def _differing(codes: IntArray, groups: IntArray) -> int:
+    """Number of groups with more than one value."""
+    width = codes.max(initial=0) + 1
+    pairs = np.unique(groups * width + codes)
     return int((np.bincount(pairs // width) > 1).sum())
+
+
+LLMROUTER = Format(
+    "llmrouter",
+    "LLMRouter",
+    "LLMRouter (rows of query, model_name, performance)",
+    detect_llmrouter,
+    widen_llmrouter,
+)

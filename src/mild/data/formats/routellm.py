@@ -7,26 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from mild.data.formats.layout import Format, Layout
+from mild.data.formats.base import Format, Layout
 from mild.errors import listed
-
-__all__ = ["ROUTELLM"]
 
 # Names of columns that describe the row, not an answer.
 _FLAG = re.compile(r"(is|has)_.*|.*_flag|test|train|valid|validation|dev|eval", re.IGNORECASE)
 
 
 def detect_routellm(schema: Any) -> Layout | None:
-    """Every true-or-false column is a model, unless it is named as a flag: is_*, has_*, test, ...
-
-    Examples
-    --------
-    >>> kinds = [("prompt", pa.string()), ("weak", pa.bool_()), ("strong", pa.bool_())]
-    >>> detect_routellm(pa.schema(kinds)).scores
-    {'weak': 'weak', 'strong': 'strong'}
-    >>> detect_routellm(pa.schema([*kinds, ("is_test", pa.bool_())])).notes
-    ('the experts are weak, strong', 'not taken as experts, by their names: is_test')
-    """
+    """Every true-or-false column is a model, unless it is named as a flag: is_*, has_*, test, ..."""
     truths = [field.name for field in schema if pa.types.is_boolean(field.type)]
     flags = [name for name in truths if _FLAG.fullmatch(name)]
     experts = [name for name in truths if name not in flags]
@@ -43,4 +32,5 @@ ROUTELLM = Format(
     "RouteLLM",
     "RouteLLM (a prompt and a true-or-false column per model)",
     detect_routellm,
+    unmarked=True,
 )

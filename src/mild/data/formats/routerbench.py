@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from mild.data.formats.layout import Format, Layout
+from mild.data.formats.base import Format, Layout
 from mild.errors import listed
-
-__all__ = ["ROUTERBENCH"]
 
 COST_MARK = "|total_cost"
 RESPONSE_MARK = "|model_response"
 
 
 def detect_routerbench(schema: Any) -> Layout | None:
-    """Columns by the mark behind the model's name.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> names = ["prompt", "gpt-4", "gpt-4|model_response", "gpt-4|total_cost"]
-    >>> detect_routerbench(pa.schema([(name, pa.float64()) for name in names])).prices
-    {'gpt-4': 'gpt-4|total_cost'}
-    """
+    """Columns by the mark behind the model's name."""
     names = list(schema.names)
     marked = [name.removesuffix(COST_MARK) for name in names if name.endswith(COST_MARK)]
     experts = [name for name in marked if name in names]

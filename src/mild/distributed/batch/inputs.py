@@ -12,22 +12,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mild.artifact import LoadedRouter
-from mild.data.arrow import is_numeric, numbers
-from mild.data.columns import choose_columns
-from mild.data.queries import choose_query, is_text, query_texts
-from mild.data.recipe import Recipe
-from mild.data.vectors import (
-    VECTOR_NAMES,
-    column_kind,
-    no_vectors,
-    vector_lengths,
-    vector_matrix,
-)
+from mild.data.queries import Recipe, choose_query, query_texts
+from mild.data.tables import choose_columns, column_kind, is_numeric, is_text, numbers
+from mild.data.vectors import VECTOR_NAMES, no_vectors, vector_lengths, vector_matrix
 from mild.errors import DataFileError, InvalidInputError, listed
 
 __all__ = ["Inputs", "RowError", "check_vectors", "choose_inputs", "vector_rows"]
 
 Bad = NDArray[np.bool_]
+SINGLE = (pa.float32(), pa.float16())
 
 
 class RowError(DataFileError):
@@ -40,28 +33,21 @@ class RowError(DataFileError):
 
 @dataclass(frozen=True)
 class Inputs:
-    """Which columns are read, and as what.
+    """Which columns are read, and as what."""
 
-    Attributes
-    ----------
-    kind : "texts", "vectors" or "columns"
-    columns : columns to read
-    width : number of features of the router
-    recipe : how texts are made; None for others
-    exact : whether float64 vectors stay float64; those of an outcome table are read as float32
-    """
-
-    kind: str
+    kind: str  # "texts", "vectors" or "columns"
     columns: tuple[str, ...]
-    width: int
-    recipe: Recipe | None = None
-    exact: bool = False
+    width: int  # number of features of the router
+    recipe: Recipe | None = None  # how texts are made
+    exact: bool = False  # whether float64 vectors stay float64; those of an outcome table do not
 
     def of(self, batch: Any) -> tuple[Any, Bad | None]:
         """Texts or X (n, width) of a record batch, and which rows are empty; None if none is."""
         if self.kind == "vectors":
             column = batch.column(self.columns[0])
-            return vector_rows(column, self.width, not (self.exact and _is_double(column.type)))
+            value = getattr(column.type, "value_type", column.type)
+            stored_single = pa.types.is_fixed_size_binary(value) or value in SINGLE
+            return vector_rows(column, self.width, stored_single or not self.exact)
         if self.kind == "columns":
             single = all(batch.schema.field(name).type == pa.float32() for name in self.columns)
             matrix = np.empty((batch.num_rows, self.width), np.float32 if single else np.float64)
@@ -95,20 +81,39 @@ def choose_inputs(
         raise InvalidInputError("query, vectors and features cannot go together; give one of them.")
     notes = (router.metadata.get("notes") or {}).get("query")
     recipe = None if notes is None else Recipe.from_dict(notes)
+    names = list(schema.names)
     if router.text is not None and router.text.kind != "vectors":
-        _refuse(vectors or features, "texts", "--query")
+        if vectors is not None or features is not None:
+            raise InvalidInputError("this router takes texts; name their column with --query.")
         chosen = _texts(schema, query, recipe)
-        columns = (*chosen.columns, *chosen.choices)
-        return Inputs("texts", columns, router.n_features, chosen)
-    _refuse(query, "vectors or columns of numbers", "--vectors or --features")
+        return Inputs("texts", (*chosen.columns, *chosen.choices), router.n_features, chosen)
+    if query is not None:
+        raise InvalidInputError(
+            "this router takes vectors or columns of numbers; name their column with --vectors or "
+            "--features."
+        )
+    saved = router.feature_names if router.text is None else None
     if router.text is None and vectors is None:
-        wanted = features or _present(router.feature_names, schema.names)
-        if wanted is not None:
-            return _columns(router, schema, wanted)
+        if features is not None:
+            return _columns(router, schema, features)
+        if saved is not None and not set(saved).isdisjoint(names):
+            return _columns(router, schema, saved)
     own = recipe.vectors if recipe else None
-    column = _vector_column(schema, vectors, own)
+    column: str | None
+    if vectors is not None:
+        column = choose_columns("vectors", [vectors], names)[0]
+    else:
+        column = next((name for name in (own, *VECTOR_NAMES) if name in names), None)
+    if column is None and saved is not None:
+        raise DataFileError(
+            f"column {saved[0]!r}, a feature of this router, is missing; found {listed(names)}. Name the "
+            f"columns with --features, or one of vectors with --vectors."
+        )
     if column is None:
-        raise DataFileError(_no_vectors(router, schema.names, own))
+        raise DataFileError(
+            f"column {own or VECTOR_NAMES[0]!r} of vectors is missing; found {listed(names)}. Name it with "
+            f"--vectors."
+        )
     check_vectors(column, schema.field(column).type, router.n_features)
     return Inputs("vectors", (column,), router.n_features, exact=router.text is None)
 
@@ -132,15 +137,7 @@ def check_vectors(name: str, kind: Any, width: int) -> None:
 
 
 def vector_rows(array: Any, width: int, single: bool = True) -> tuple[NDArray[Any], Bad | None]:
-    """Vectors (n, width) of a column, and which rows are null; None if none is.
-
-    Examples
-    --------
-    >>> column = pa.array([[1.0, 2.0], None], pa.list_(pa.float32(), 2))
-    >>> rows, empty = vector_rows(column, 2)
-    >>> rows[0].tolist(), empty.tolist()
-    ([1.0, 2.0], [False, True])
-    """
+    """Vectors (n, width) of a column, and which rows are null; None if none is."""
     if pa.types.is_null(array.type):
         return np.zeros((len(array), width), np.float32), np.ones(len(array), bool)
     empty = _all_null([array])
@@ -159,30 +156,30 @@ def vector_rows(array: Any, width: int, single: bool = True) -> tuple[NDArray[An
 
 def _texts(schema: Any, query: str | None, recipe: Recipe | None) -> Recipe:
     names = list(schema.names)
-    if query is None and recipe is not None and recipe.columns:
-        for name in recipe.columns:
-            if name not in names:
-                raise DataFileError(
-                    f"column {name!r}, of which this router's queries are made, is missing; found "
-                    f"{listed(names)}. Name the column of the query with --query."
-                )
-            if not is_text(schema.field(name).type):
-                raise DataFileError(
-                    f"the query must be text; column {name!r} holds {schema.field(name).type}."
-                )
-        present = tuple(name for name in recipe.choices if name in names)
-        if recipe.choices and not present:
+    if query is not None or recipe is None or not recipe.columns:
+        found = choose_query(schema, query)
+        if found is None:
             raise DataFileError(
-                f"column {recipe.columns[0]!r} is without its choices: this router learned it followed by "
-                f"those in {listed(recipe.choices)}. Name the column of the whole query with --query."
+                f"there must be a column of the query; name it with --query. Found {listed(names)}."
             )
-        return Recipe(recipe.columns, present)
-    found = choose_query(schema, query)
-    if found is None:
+        return found
+    for name in recipe.columns:
+        if name not in names:
+            raise DataFileError(
+                f"column {name!r}, of which this router's queries are made, is missing; found "
+                f"{listed(names)}. Name the column of the query with --query."
+            )
+        if not is_text(schema.field(name).type):
+            raise DataFileError(
+                f"the query must be text; column {name!r} holds {schema.field(name).type}."
+            )
+    present = tuple(name for name in recipe.choices if name in names)
+    if recipe.choices and not present:
         raise DataFileError(
-            f"there must be a column of the query; name it with --query. Found {listed(names)}."
+            f"column {recipe.columns[0]!r} is without its choices: this router learned it followed by "
+            f"those in {listed(recipe.choices)}. Name the column of the whole query with --query."
         )
-    return found
+    return Recipe(recipe.columns, present)
 
 
 def _columns(router: LoadedRouter, schema: Any, wanted: str | Sequence[str]) -> Inputs:
@@ -197,45 +194,6 @@ def _columns(router: LoadedRouter, schema: Any, wanted: str | Sequence[str]) -> 
         if not is_numeric(kind):
             raise DataFileError(f"column {name!r} must hold numbers; it holds {kind}.")
     return Inputs("columns", tuple(columns), router.n_features)
-
-
-def _present(names: Sequence[str] | None, columns: Sequence[str]) -> list[str] | None:
-    """The saved names of the features where the dataset has any of them."""
-    known = set(columns)
-    return list(names) if names is not None and any(name in known for name in names) else None
-
-
-def _vector_column(schema: Any, wanted: str | None, own: str | None) -> str | None:
-    names = list(schema.names)
-    if wanted is not None:
-        return choose_columns("vectors", [wanted], names)[0]
-    usual = [own, *VECTOR_NAMES] if own else VECTOR_NAMES
-    return next((name for name in usual if name in names), None)
-
-
-def _no_vectors(router: LoadedRouter, names: Sequence[str], own: str | None) -> str:
-    if router.text is None and router.feature_names is not None:
-        missing = next(name for name in router.feature_names if name not in names)
-        return (
-            f"column {missing!r}, a feature of this router, is missing; found {listed(names)}. Name the "
-            f"columns with --features, or one of vectors with --vectors."
-        )
-    wanted = own or VECTOR_NAMES[0]
-    return (
-        f"column {wanted!r} of vectors is missing; found {listed(names)}. Name it with --vectors."
-    )
-
-
-def _refuse(option: str | None, takes: str, remedy: str) -> None:
-    if option is not None:
-        raise InvalidInputError(f"this router takes {takes}; name their column with {remedy}.")
-
-
-def _is_double(kind: Any) -> bool:
-    value = getattr(kind, "value_type", kind)
-    return not (pa.types.is_float32(value) or pa.types.is_float16(value)) and not (
-        pa.types.is_fixed_size_binary(kind)
-    )
 
 
 def _all_null(columns: Sequence[Any]) -> Bad | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -15,15 +16,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 from pyarrow import fs
 
-from mild.data.footers import READERS
-from mild.data.location import open_system, reason, shown
-from mild.distributed.batch.job import EXPERT
-from mild.distributed.batch.routing import RoutedPartition
+from mild.data.parquet_files import READERS, open_system
+from mild.data.tables import reason, shown
+from mild.distributed.batch.routing import EXPERT, RoutedPartition
 from mild.distributed.locks import LOCK_FILE
 from mild.distributed.partitions import Partition
-from mild.errors import DataFileError, OutputExistsError
+from mild.errors import DataFileError, MildError, OutputExistsError
 
-__all__ = ["MANIFEST_FILE", "SUCCESS_FILE", "Output", "digest", "job_fingerprint"]
+__all__ = ["SUCCESS_FILE", "Output", "digest", "job_fingerprint"]
 
 MANIFEST_FILE = "_manifest.json"
 #: Written when a job is complete; it holds the summary.
@@ -44,51 +44,56 @@ def job_fingerprint(fingerprints: Mapping[str, str]) -> str:
 
 
 class Output:
-    """An output folder, by path or address."""
+    """An output folder, by path or address; files that are not complete are in a folder in it."""
 
     def __init__(self, out: str) -> None:
         self.out = shown(out)
         self.system, self.path = open_system(out)
+        self.unfinished = f"{self.path}/_tmp-{secrets.token_hex(4)}"
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Errors of the file system as DataFileError."""
+        try:
+            yield
+        except MildError:
+            raise
+        except (pa.ArrowException, OSError) as error:
+            raise DataFileError(f"cannot write to {self.out}: {reason(error)}.") from error
 
     def create(self) -> None:
         """Make the folder; refuse one that holds other things, before anything is written."""
-        with self._errors("write to"):
-            is_file = self.system.get_file_info(self.path).type == fs.FileType.File
-        if is_file:
+        if self.system.get_file_info(self.path).type == fs.FileType.File:
             raise OutputExistsError(f"{self.out} must be a folder; a file is there.")
         others = [name for name in self._names() if not OWN.fullmatch(name)]
         if others:
             raise OutputExistsError(
                 f"{self.out} holds more than routed parts ({others[0]!r}); choose another folder."
             )
-        with self._errors("write to"):
-            self.system.create_dir(self.path, recursive=True)
+        self.system.create_dir(self.path, recursive=True)
 
     def begin(
-        self,
-        fingerprints: Mapping[str, str],
-        described: Mapping[str, Any],
-        token: str,
-        overwrite: bool,
+        self, fingerprints: Mapping[str, str], manifest: Mapping[str, Any], overwrite: bool
     ) -> None:
         """Begin a job in the folder: a new one, the same again, or in place of another."""
         names = self._names()
-        known = self._read(MANIFEST_FILE) if MANIFEST_FILE in names else None
-        if known is None and any(name.startswith("part-") for name in names) and not overwrite:
-            raise OutputExistsError(
-                f"{self.out} holds parts, but no {MANIFEST_FILE} that describes their job. {REMEDY}"
-            )
-        if known is not None and not overwrite:
-            self._compare(known, fingerprints)
+        known = self._read_manifest() if MANIFEST_FILE in names else None
+        if not overwrite:
+            if known is not None:
+                self._compare(known, fingerprints)
+            elif any(name.startswith("part-") for name in names):
+                raise OutputExistsError(
+                    f"{self.out} holds parts, but no {MANIFEST_FILE} that describes their job. {REMEDY}"
+                )
         for name in names:
-            stale = name.startswith("_tmp-") or (overwrite and name != LOCK_FILE)
-            if stale or name == SUCCESS_FILE:
-                self._remove(name)
-        with self._errors("write to"):
-            self.system.create_dir(f"{self.path}/_tmp-{token}", recursive=True)
+            if name.startswith("_tmp-"):
+                self.system.delete_dir(f"{self.path}/{name}")
+            elif name == SUCCESS_FILE or (overwrite and name != LOCK_FILE):
+                self.system.delete_file(f"{self.path}/{name}")
+        self.system.create_dir(self.unfinished, recursive=True)
         if known is None or overwrite:
-            content = {"format": FORMAT, "fingerprints": dict(fingerprints), **described}
-            self._write(MANIFEST_FILE, content, token)
+            content = {"format": FORMAT, "fingerprints": dict(fingerprints), **manifest}
+            self.write(MANIFEST_FILE, content)
 
     def finished(
         self, partitions: Sequence[Partition], names: Sequence[str], fingerprint: str
@@ -100,28 +105,29 @@ class Output:
             found = pool.map(lambda partition: self._counts(partition, names, fingerprint), known)
             return {one.number: one for one in found if one is not None}
 
-    def end(self, summary: Mapping[str, Any], token: str) -> None:
-        """Write the summary and remove the folder of unfinished files."""
-        self._write(SUCCESS_FILE, summary, token)
-        self.clear(token)
+    def write(self, name: str, content: Mapping[str, Any]) -> None:
+        """Write a JSON file, complete or not at all."""
+        unfinished = f"{self.unfinished}/{name}"
+        with self.system.open_output_stream(unfinished) as stream:
+            stream.write((json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
+        self.system.move(unfinished, f"{self.path}/{name}")
 
-    def clear(self, token: str) -> None:
+    def clear(self) -> None:
         """Remove the unfinished files of this run; where that fails, the next run does it."""
-        with suppress(pa.ArrowException, OSError, DataFileError):
-            if f"_tmp-{token}" in self._names():
-                self._remove(f"_tmp-{token}")
+        with suppress(pa.ArrowException, OSError):
+            self.system.delete_dir(self.unfinished)
 
     def _counts(
         self, partition: Partition, names: Sequence[str], fingerprint: str
     ) -> RoutedPartition | None:
         """Counts of a partition whose file is there; None if it must be routed again."""
+        counts = dict.fromkeys(names, 0)
         try:
             with self.system.open_input_file(f"{self.path}/{partition.name}") as stream:
                 file = parquet.ParquetFile(stream)
                 if (file.schema_arrow.metadata or {}).get(b"mild.job") != fingerprint.encode():
                     return None
                 rows = file.metadata.num_rows
-                counts = dict.fromkeys(names, 0)
                 for batch in file.iter_batches(columns=[EXPERT]):
                     for entry in pc.value_counts(batch.column(0).drop_null()).to_pylist():
                         counts[entry["values"]] += entry["counts"]
@@ -141,44 +147,17 @@ class Output:
             "input": f"on another input ({known.get('source')}), or its files were changed since",
             "options": "with other options (columns, prices or decision)",
         }
-        for name, words in changed.items():
+        for name, difference in changed.items():
             if (known.get("fingerprints") or {}).get(name) != fingerprints[name]:
-                raise OutputExistsError(f"{self.out} was begun {words}. {REMEDY}")
+                raise OutputExistsError(f"{self.out} was begun {difference}. {REMEDY}")
 
     def _names(self) -> list[str]:
-        with self._errors("read"):
-            entries = self.system.get_file_info(
-                fs.FileSelector(self.path, recursive=False, allow_not_found=True)
-            )
+        entries = self.system.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
         return sorted(entry.base_name for entry in entries)
 
-    def _read(self, name: str) -> dict[str, Any] | None:
-        try:
-            with self.system.open_input_stream(f"{self.path}/{name}") as stream:
-                content = json.loads(stream.read())
-        except (pa.ArrowException, OSError, ValueError):
-            return None
-        return content if isinstance(content, dict) else None
-
-    def _write(self, name: str, content: Mapping[str, Any], token: str) -> None:
-        """Write a JSON file, complete or not at all."""
-        unfinished = f"{self.path}/_tmp-{token}/{name}"
-        with self._errors("write to"):
-            with self.system.open_output_stream(unfinished) as stream:
-                stream.write((json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
-            self.system.move(unfinished, f"{self.path}/{name}")
-
-    def _remove(self, name: str) -> None:
-        path = f"{self.path}/{name}"
-        with self._errors("remove", path):
-            if self.system.get_file_info(path).type == fs.FileType.Directory:
-                self.system.delete_dir(path)
-            else:
-                self.system.delete_file(path)
-
-    @contextmanager
-    def _errors(self, verb: str, path: str | None = None) -> Iterator[None]:
-        try:
-            yield
-        except (pa.ArrowException, OSError) as error:
-            raise DataFileError(f"cannot {verb} {path or self.out}: {reason(error)}.") from error
+    def _read_manifest(self) -> dict[str, Any] | None:
+        file = f"{self.path}/{MANIFEST_FILE}"
+        unreadable = suppress(pa.ArrowException, OSError, ValueError, TypeError)
+        with unreadable, self.system.open_input_stream(file) as stream:
+            return dict(json.loads(stream.read()))
+        return None

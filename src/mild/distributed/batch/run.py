@@ -1,34 +1,45 @@
-"""Routing of a dataset: plan, lock, route, sum up."""
+"""Routing of a dataset: divide it into partitions, lock the output, route, sum up."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
-import secrets
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import as_completed
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from threadpoolctl import threadpool_limits
+
 from mild.artifact import load
-from mild.data.columns import choose_columns
 from mild.data.data_quality import counted
-from mild.data.footers import looked_at
-from mild.data.location import FoundFile, covers, find_files, shown
-from mild.data.vectors import column_kind
+from mild.data.parquet_files import FoundFile, covers, find_files, read_footers
+from mild.data.tables import choose_columns, column_kind, shown
 from mild.distributed.batch.inputs import choose_inputs
-from mild.distributed.batch.job import BatchOptions, Job, output_schema, prepare
-from mild.distributed.batch.local import route_here
-from mild.distributed.batch.on_ray import check_ray_data, route_on_ray
-from mild.distributed.batch.output import Output, digest, job_fingerprint
-from mild.distributed.batch.routing import RoutedPartition
-from mild.distributed.locks import locked
+from mild.distributed.batch.output import SUCCESS_FILE, Output, digest, job_fingerprint
+from mild.distributed.batch.routing import (
+    BatchOptions,
+    Job,
+    RoutedPartition,
+    output_schema,
+    prepare,
+    route_partition,
+)
+from mild.distributed.executors import SPAWN, cores, process_pool, result_of, thread_pool
+from mild.distributed.locks import folder_lock
 from mild.distributed.partitions import Partition, check_same_columns, cut
-from mild.distributed.ray_connection import ENGINES, cores
+from mild.distributed.ray_connection import ENGINES, check_ray, connect, ray_pool, waiting_message
 from mild.errors import DataFileError, InvalidInputError, check_option
 
 __all__ = ["BatchSummary", "route_dataset"]
+
+# Bytes of texts from which processes are worth their start, of a second or two.
+PROCESS_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -95,11 +106,10 @@ def route_dataset(
     options : what is read and written
     engine : "local" or "ray"
     address : of a Ray cluster; None for a Ray on this machine
-    workers : partitions at a time: threads or processes on this machine, or tasks on Ray; None for one per
-        core of the machine or the cluster
+    workers : partitions at a time; None for one per core of the machine or the cluster
     overwrite : whether the output of another job is replaced
     progress : called with the partitions done, all partitions, and a message
-    notice : called with a message, from another thread, when a Ray cluster has no free processor
+    notice : called with a message when a Ray cluster has no free processor
 
     Returns
     -------
@@ -111,7 +121,7 @@ def route_dataset(
             "address must go with --engine ray; the local engine has none.", parameter="address"
         )
     if engine == "ray":
-        check_ray_data(address)
+        check_ray(address)
     if not out.strip():
         raise InvalidInputError(
             f"the folder to write to must have a name; got {out!r}.", parameter="out"
@@ -125,69 +135,84 @@ def route_dataset(
             f"the folder to write to must not lie within the input; {output.out} does. Choose another.",
             parameter="out",
         )
-    (schema,) = looked_at(source, files[:1], lambda file, metadata, schema: schema)
+    (schema,) = read_footers(source, files[:1], lambda file, metadata, schema: schema)
     inputs = choose_inputs(router, schema, options.query, options.vectors, options.features)
     if options.keep:
         choose_columns("keep", list(options.keep), list(schema.names))
-    described = {
+    manifest = {
         "router": str(Path(folder).resolve()),
         "source": shown(_absolute(source)),
-        "options": options.described(),
+        "options": dataclasses.asdict(options),
         "files": [{"path": f.path, "size": f.size, "changed": f.changed} for f in files],
     }
     content = (Path(folder) / "router.json").read_bytes()
     fingerprints = {
         "router": hashlib.sha256(content).hexdigest()[:32],
-        "input": digest(described["files"]),
-        "options": digest(described["options"]),
+        "input": digest(manifest["files"]),
+        "options": digest(manifest["options"]),
     }
     job = Job(
-        str(described["router"]),
+        router,
         _absolute(source),
         _absolute(out),
-        secrets.token_hex(4),
+        output.unfinished,
         job_fingerprint(fingerprints),
         options,
         inputs,
         output_schema(router, schema, options),
     )
-    partitions = _cut(job, files, schema)
-    output.create()
-    with locked(output.system, output.path):
+    partitions = _partitions(job, files, schema)
+    manifest["partitions"] = [
+        {"name": part.name, "path": part.path, "row_groups": list(part.groups), "rows": part.rows}
+        for part in partitions
+    ]
+    with output.errors(), ExitStack() as stack:
+        output.create()
+        stack.enter_context(folder_lock(output.system, output.path))
         try:
-            described["partitions"] = [_described(partition) for partition in partitions]
-            output.begin(fingerprints, described, job.token, overwrite)
+            output.begin(fingerprints, manifest, overwrite)
             found = output.finished(partitions, router.expert_names, job.fingerprint)
-            todo = [part for part in partitions if part.number not in found]
             skipped = len(found)
-            results = (
-                route_on_ray(job, todo, address, workers, notice)
-                if todo and engine == "ray"
-                else route_here(job, router, todo, workers or cores())
-            )
-            # Closed before the lock is released: nobody works on without it.
+            todo = [part for part in partitions if part.number not in found]
+            results = _route(job, todo, engine if todo else "local", address, workers, notice)
+            # Closed before the lock is released: no worker continues without it.
             with closing(results):
                 for done in results:
                     found[done.number] = done
                     if progress is not None:
                         progress(len(found), len(partitions), counted(done.rows, "row"))
-            summary = _summed(output.out, router.expert_names, list(found.values()), skipped)
-            output.end(summary.as_dict(), job.token)
+            totals = np.sum([part.counts for part in found.values()], axis=0).tolist()
+            summary = BatchSummary(
+                output.out,
+                sum(part.rows for part in found.values()),
+                dict(zip(router.expert_names, totals, strict=True)),
+                sum(part.bad for part in found.values()),
+                len(found),
+                skipped,
+            )
+            output.write(SUCCESS_FILE, summary.as_dict())
         finally:
-            output.clear(job.token)
+            output.clear()
     return summary
 
 
-def _cut(job: Job, files: Sequence[FoundFile], schema: Any) -> list[Partition]:
+def _partitions(job: Job, files: Sequence[FoundFile], schema: Any) -> list[Partition]:
     """Partitions of the input, every file of which must have the columns of the first one.
 
     Columns that are kept must also have the same type: they are written to one table.
     """
     first = files[0].path
-    kinds = _kinds(job, schema)
+
+    def kinds(own: Any) -> dict[str, str]:
+        """Kinds of the columns that are read; those that are only copied have none."""
+        return {
+            name: column_kind(own.field(name).type) if name in job.inputs.columns else "nothing"
+            for name in job.columns
+            if name in own.names
+        }
 
     def check(file: FoundFile, metadata: Any, own: Any) -> Any:
-        check_same_columns(first, kinds, file.path, _kinds(job, own))
+        check_same_columns(first, kinds(schema), file.path, kinds(own))
         for name in job.options.keep:
             got, wanted = own.field(name).type, schema.field(name).type
             if got != wanted:
@@ -201,42 +226,50 @@ def _cut(job: Job, files: Sequence[FoundFile], schema: Any) -> list[Partition]:
             raise DataFileError(f"{file.path}: {error}") from error
         return metadata
 
-    footers = looked_at(job.source, files, check)
+    footers = read_footers(job.source, files, check)
     limit = job.options.partition_bytes
     return cut(job.source, files, footers, set(job.columns), most_bytes=limit)
 
 
-def _kinds(job: Job, schema: Any) -> Mapping[str, str]:
-    """Kinds of the columns that are read; of those that are only copied, none."""
-    names = [name for name in job.columns if name in schema.names]
-    return {
-        name: column_kind(schema.field(name).type) if name in job.inputs.columns else "nothing"
-        for name in names
-    }
-
-
-def _absolute(place: str) -> str:
+def _absolute(address: str) -> str:
     """Workers have another current folder."""
-    return place if "://" in place else os.path.abspath(place)
+    return address if "://" in address else os.path.abspath(address)
 
 
-def _described(part: Partition) -> dict[str, Any]:
-    return {
-        "name": part.name,
-        "path": part.path,
-        "row_groups": list(part.groups),
-        "rows": part.rows,
-    }
+def _route(
+    job: Job,
+    todo: Sequence[Partition],
+    engine: str,
+    address: str | None,
+    workers: int | None,
+    notice: Callable[[str], None] | None,
+) -> Generator[RoutedPartition, None, None]:
+    """Route partitions and yield each result as it is done.
 
-
-def _summed(
-    out: str, names: Sequence[str], done: Sequence[RoutedPartition], skipped: int
-) -> BatchSummary:
-    return BatchSummary(
-        out,
-        sum(part.rows for part in done),
-        {name: sum(part.counts[k] for part in done) for k, name in enumerate(names)},
-        sum(part.bad for part in done),
-        len(done),
-        skipped,
-    )
+    Every worker uses one thread for linear algebra: rows must not depend on the number of workers.
+    """
+    with ExitStack() as stack:
+        if engine == "ray":
+            ray = stack.enter_context(connect(address, workers))
+            message = waiting_message(ray)
+            if notice is not None and message is not None:
+                notice(message)
+            submit = stack.enter_context(ray_pool(ray, workers, job))
+        else:
+            stack.enter_context(threadpool_limits(1))
+            workers = workers or cores()
+            if workers == 1 or len(todo) == 1:
+                for partition in todo:
+                    yield route_partition(job, partition)
+                return
+            # Processes where Python does most of the work, and there is much of it.
+            texts = job.inputs.kind == "texts" and sum(part.size for part in todo) > PROCESS_BYTES
+            stop: Any = SPAWN.Event() if texts else threading.Event()
+            pool = (process_pool if texts else thread_pool)(workers, replace(job, stop=stop))
+            submit = stack.enter_context(pool)
+            stack.callback(stop.set)
+        futures = {submit(route_partition, part): part for part in todo}
+        for future in as_completed(futures):
+            part = futures[future]
+            remedy = "Finished parts stay; run it again, with fewer --jobs."
+            yield result_of(future, f"part {part.number} ({part.path})", remedy)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,22 +10,18 @@ import numpy as np
 import pyarrow as pa
 
 from mild.artifact.expert_names import match_experts
-from mild.core.arrays import FloatArray
 from mild.data import OutcomeTable
-from mild.data.arrow import unreadable
-from mild.data.footers import looked_at
 from mild.data.formats import choose_form, lay_out
-from mild.data.formats.layout import Layout
-from mild.data.location import FoundFile, find_files
+from mild.data.formats.base import Layout
 from mild.data.outcomes import ReadOptions, build_outcomes, explanation
-from mild.data.queries import choose_query
-from mild.data.recipe import Recipe
-from mild.data.sources import sound
-from mild.data.vectors import VECTOR_NAMES, column_kind
+from mild.data.parquet_files import FoundFile, find_files, read_footers
+from mild.data.queries import Recipe, choose_query
+from mild.data.tables import column_kind, naming, validate_columns
+from mild.data.vectors import VECTOR_NAMES
 from mild.distributed.partitions import Partition, check_same_columns, cut, read_batches
-from mild.errors import DataFileError, InvalidInputError, OptionError, listed
+from mild.errors import DataFileError, listed
 
-__all__ = ["Dataset", "concatenate", "naming", "open_dataset"]
+__all__ = ["Dataset", "concatenate", "open_dataset"]
 
 # Rows of a partition, unless a single row group has more: enough to be worth a message to a worker.
 PART_ROWS = 131_072
@@ -35,66 +30,42 @@ PIECE_ROWS = 16_384
 
 
 @dataclass(frozen=True)
-class Shape:
-    """Which columns of a shard are read, and as what.
-
-    Attributes
-    ----------
-    layout : columns of the outcomes
-    query : how the query is made, or None
-    vectors : column of vectors, or None
-    kinds : column -> its kind, as in ``column_kind``
-    """
-
-    layout: Layout
-    query: Recipe | None
-    vectors: str | None
-    kinds: dict[str, str]
-
-
-@dataclass(frozen=True)
 class Dataset:
-    """Shards that are one table: same columns, rows in the order of the files.
-
-    Attributes
-    ----------
-    source : file, folder or pattern
-    files : the shards, in order
-    partitions : what is read and summed at a time, in order
-    wanted : options of the reader
-    shape : columns that are read
-    """
+    """Shards that are one table: same columns, rows in the order of the files."""
 
     source: str
     files: tuple[FoundFile, ...]
-    partitions: tuple[Partition, ...]
+    partitions: tuple[Partition, ...]  # what is read and summed at a time
     wanted: ReadOptions
-    shape: Shape
+    layout: Layout  # columns of the outcomes
+    query: Recipe | None
+    vectors: str | None  # column of vectors
+    kinds: Mapping[str, str]  # column that is read -> its kind, as in ``column_kind``
 
     @property
     def expert_names(self) -> list[str]:
         """Experts, in the order of their columns or of the names that were asked for."""
-        return list(self.shape.layout.scores)
+        return list(self.layout.scores)
 
     def only(self, experts: Sequence[str]) -> Dataset:
         """The dataset with some of the experts."""
-        layout = self.shape.layout.of(experts)
         wanted = replace(self.wanted, experts=list(experts))
-        return replace(self, wanted=wanted, shape=replace(self.shape, layout=layout))
+        return replace(self, wanted=wanted, layout=self.layout.of(experts))
 
     def explanation(self, rows: int) -> str:
         """How it is read, in one sentence."""
-        text = explanation(self.shape.layout, rows, self.shape.query, self.shape.vectors)
+        text = explanation(self.layout, rows, self.query, self.vectors)
         count = len(self.files)
         return f"{text.removesuffix('.')}; {count:,} shard{'' if count == 1 else 's'}."
 
     def read(self, partition: Partition, contents: bool = True) -> Iterator[OutcomeTable]:
         """Pieces of a partition, in order; without ``contents`` only the outcomes are read."""
-        columns = sorted(self.shape.kinds if contents else self.shape.layout.taken)
-        with naming(partition.path):
-            for first, batch in read_batches(self.source, partition, columns, PIECE_ROWS):
-                table = sound(pa.Table.from_batches([batch]))
-                yield build_outcomes(table, self.wanted, first, contents)
+        columns = sorted(self.kinds if contents else self.layout.taken)
+        for first, batch in read_batches(self.source, partition, columns, PIECE_ROWS):
+            with naming(partition.path):
+                table = validate_columns(pa.Table.from_batches([batch]))
+                piece = build_outcomes(table, self.wanted, first, contents)
+            yield piece
 
 
 def open_dataset(source: str, wanted: ReadOptions) -> Dataset:
@@ -104,32 +75,30 @@ def open_dataset(source: str, wanted: ReadOptions) -> Dataset:
     ----------
     source : file, folder or pattern, on any file system that pyarrow knows
     wanted : options as for ``read_outcomes``
-
-    Raises
-    ------
-    DataFileError
-        No files, no rows, a file that is cut off, columns that differ; the message names the file.
     """
     files = find_files(source)
 
-    def look(file: FoundFile, metadata: Any, schema: Any) -> tuple[Shape, Any]:
+    def look(file: FoundFile, metadata: Any, schema: Any) -> tuple[Any, ...]:
         with naming(file.path):
-            return _shape(schema, wanted), metadata
+            return *_columns(schema, wanted), metadata
 
-    found = looked_at(source, files, look)
-    shape = found[0][0]
-    for file, (other, _) in zip(files, found, strict=True):
-        check_same_columns(files[0].path, shape.kinds, file.path, other.kinds)
-    footers = [metadata for _, metadata in found]
-    partitions = cut(source, files, footers, set(shape.kinds), most_rows=PART_ROWS)
-    fixed = replace(wanted, form=shape.layout.form)
-    dataset = Dataset(source, tuple(files), tuple(partitions), fixed, shape)
+    found = read_footers(source, files, look)
+    layout, query, vectors, kinds, _ = found[0]
+    for file, (*_, other, _) in zip(files, found, strict=True):
+        check_same_columns(files[0].path, kinds, file.path, other)
+    footers = [metadata for *_, metadata in found]
+    partitions = cut(source, files, footers, set(kinds), most_rows=PART_ROWS)
+    fixed = replace(wanted, form=layout.form)
+    dataset = Dataset(source, tuple(files), tuple(partitions), fixed, layout, query, vectors, kinds)
     # By name, so that the order of columns may differ between shards.
     names = dataset.expert_names
     return dataset.only(names if wanted.experts is None else match_experts(wanted.experts, names))
 
 
-def _shape(schema: Any, wanted: ReadOptions) -> Shape:
+def _columns(
+    schema: Any, wanted: ReadOptions
+) -> tuple[Layout, Recipe | None, str | None, dict[str, str]]:
+    """Layout, query, vectors and kinds of the columns of a shard."""
     form = choose_form(schema, wanted.form, wanted.scores)
     if form == "llmrouter":
         raise DataFileError(
@@ -138,14 +107,12 @@ def _shape(schema: Any, wanted: ReadOptions) -> Shape:
         )
     layout = lay_out(schema, form, wanted.scores, wanted.prices, wanted.latencies)
     query = choose_query(schema, wanted.query, wanted.choices, layout.taken)
-    vectors = wanted.vectors or next(
-        (
-            name
-            for name in VECTOR_NAMES
-            if name in schema.names and column_kind(schema.field(name).type) == "vectors"
-        ),
-        None,
+    usual = (
+        name
+        for name in VECTOR_NAMES
+        if name in schema.names and column_kind(schema.field(name).type) == "vectors"
     )
+    vectors = wanted.vectors or next(usual, None)
     if vectors is not None and vectors not in schema.names:
         raise DataFileError(
             f"there must be a column {vectors!r} of vectors; found {listed(list(schema.names))}."
@@ -159,8 +126,7 @@ def _shape(schema: Any, wanted: ReadOptions) -> Shape:
     used = [column for columns in outcomes for column in columns.values()]
     used += [] if query is None else [*query.columns, *query.choices]
     used += [] if vectors is None else [vectors]
-    kinds = {name: column_kind(schema.field(name).type) for name in used}
-    return Shape(layout, query, vectors, kinds)
+    return layout, query, vectors, {name: column_kind(schema.field(name).type) for name in used}
 
 
 def concatenate(tables: Sequence[OutcomeTable]) -> OutcomeTable:
@@ -168,42 +134,22 @@ def concatenate(tables: Sequence[OutcomeTable]) -> OutcomeTable:
     first = tables[0]
     if len(tables) == 1:
         return first
-
-    def stacked(name: str) -> FloatArray | None:
-        parts = [getattr(table, name) for table in tables]
-        if parts[0] is None:
-            return None
-        widths = sorted({part.shape[1] for part in parts})
-        if len(widths) > 1:
-            raise DataFileError(
-                f"vectors must all have the same length; some have {widths[0]} and others {widths[-1]} "
-                f"numbers."
-            )
-        return np.concatenate(parts)
-
+    widths = sorted({table.vectors.shape[1] for table in tables if table.vectors is not None})
+    if len(widths) > 1:
+        raise DataFileError(
+            f"vectors must all have the same length; some have {widths[0]} and others {widths[-1]} "
+            f"numbers."
+        )
+    stacked: dict[str, Any] = {
+        name: np.concatenate([getattr(table, name) for table in tables])
+        for name in ("scores", "prices", "latencies", "vectors")
+        if getattr(first, name) is not None
+    }
     return replace(
         first,
         queries=[text for table in tables for text in table.queries],
-        scores=np.concatenate([table.scores for table in tables]),
-        prices=stacked("prices"),
-        latencies=stacked("latencies"),
-        vectors=stacked("vectors"),
         columns=pa.concat_tables([table.columns for table in tables]),
         # The rows come from several files: no row number applies.
-        places=None,
+        row_numbers=None,
+        **stacked,
     )
-
-
-@contextmanager
-def naming(file: str) -> Iterator[None]:
-    """Let errors about a file begin with its name."""
-    try:
-        yield
-    except OptionError:
-        raise
-    except (pa.ArrowException, OSError) as error:
-        raise DataFileError(f"{file}: {unreadable('.parquet', error)}") from error
-    except (DataFileError, InvalidInputError) as error:
-        if str(error).startswith(f"{file}: "):
-            raise
-        raise DataFileError(f"{file}: {error}") from error

@@ -2,39 +2,84 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+import importlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
 from mild.artifact import save
 from mild.artifact.sources import source_of
-from mild.core.arrays import IntArray
+from mild.core.arrays import FloatArray, IntArray
+from mild.core.losses import class_weights
 from mild.data import OutcomeTable
-from mild.data.data_quality import Cells, Finding, unasked_rows
+from mild.data.data_quality import Finding, ScoreCounts, unasked_rows
+from mild.distributed.locks import file_lock
 from mild.distributed.shards.dataset import Dataset, concatenate
-from mild.distributed.shards.solving import Sample, check_router, chosen_rows, solve_sharded
-from mild.distributed.shards.sums import CostStats, Moments, merged_marks
-from mild.distributed.shards.worker import PartitionSummary, Setup, StepState
-from mild.distributed.shards.workers import Workers, in_order
-from mild.errors import InvalidInputError
-from mild.evaluation.tasks import CostTerms, Task, contents, make_task, task_notes
-from mild.evaluation.tasks.training_queries import TrainingQueryIndex
+from mild.distributed.shards.workers import CostStats, Setup, TargetSums, Workers
+from mild.errors import (
+    ArtifactError,
+    DataFileError,
+    InvalidInputError,
+    OutputExistsError,
+    UnsupportedError,
+)
+from mild.evaluation.tasks import (
+    CostTerms,
+    Task,
+    TrainingQueryIndex,
+    contents,
+    make_task,
+    task_notes,
+)
 from mild.features import TextFeatures, make_features
-from mild.features.embedding import scale_rows
+from mild.features.base import scale_rows
 from mild.features.hashing import HashingFeatures
 from mild.metrics import expert_shares
-from mild.policies import ConstantPolicy
-from mild.routers.constant import ConstantRouter
+from mild.policies import ConstantPolicy, LinearPolicy
+from mild.routers.base import warn_if_degenerate
+from mild.routers.baselines import ConstantRouter
 from mild.routers.linear import LinearRouter
+from mild.routers.objective import (
+    LABEL_LOSSES,
+    LinearObjective,
+    Whole,
+    add_penalty,
+    fixed_margins,
+    row_loss,
+    row_targets,
+    single_blas_thread,
+)
+from mild.routers.solver import (
+    SAMPLE,
+    Beginning,
+    Preconditioner,
+    make_beginning,
+    minimise,
+    sample_rows,
+    second_moments,
+)
 
-__all__ = ["ShardedFit", "fit_shards", "save_shards"]
+__all__ = [
+    "ShardedFit",
+    "ShardedObjective",
+    "check_router",
+    "described",
+    "fit_shards",
+    "save_shards",
+    "work_folder",
+]
 
 Progress = Callable[[int, int, str], None]
 #: Dataset -> context of workers that hold it.
@@ -43,36 +88,20 @@ OpenWorkers = Callable[[Dataset], AbstractContextManager[Workers]]
 
 @dataclass(frozen=True, eq=False)
 class ShardedFit:
-    """A router and its features, fitted on a dataset of many files.
+    """A router and its features, fitted on a dataset of many files."""
 
-    Attributes
-    ----------
-    model : router, or Pipeline of a scaler and a router
-    step : texts or vectors to features
-    dataset : what it was fitted on, without experts that were never asked
-    rows : rows in which an expert was asked
-    task : the sample that the solver started with, as a task
-    features : (m, d) of the sample's rows, before they are scaled
-    fingerprint : of features and costs, in the order of the partitions
-    seen : hashes of the queries
-    findings : what is odd about the outcomes
-    settled : why there was nothing to route, or None
-    evaluations : how often the objective was evaluated
-    remembered : how many of these an earlier run had saved
-    """
-
-    model: Any
+    model: Any  # router, or Pipeline of a scaler and a router
     step: TextFeatures
-    dataset: Dataset
-    rows: int
-    task: Task
-    features: Any
-    fingerprint: str
+    dataset: Dataset  # without experts that were never asked
+    rows: int  # in which an expert was asked
+    task: Task  # the sample that the solver started with
+    features: Any  # (m, d) of the sample's rows, before they are scaled
+    fingerprint: str  # of features and costs, in the order of the partitions
     seen: TrainingQueryIndex
     findings: tuple[Finding, ...] = ()
-    settled: str | None = None
+    settled: str | None = None  # why there was nothing to route
     evaluations: int = 0
-    remembered: int = 0
+    remembered: int = 0  # evaluations that an earlier run had saved
 
 
 def fit_shards(
@@ -101,24 +130,170 @@ def fit_shards(
     progress : called as ``progress(done, total, message)``
     """
     check_router(router)
-    for _ in range(2):
-        step = _unfitted(dataset, text, text_options)
-        with open_workers(dataset) as workers:
-            fit = _Fit(dataset, terms, router, workers, step, folder, progress)
-            asked = fit.asked_experts()
-            if len(asked) == len(dataset.expert_names):
-                return fit.run(step.kind == "vectors" if standardize is None else standardize)
-        # Experts that were never asked are left out, and everything is read again without them.
-        dataset = dataset.only(asked)
-    raise InvalidInputError(f"{dataset.source} changed while it was read; run it again.")
+    report = progress or (lambda done, total, message: None)
+    step = _unfitted(dataset, text, text_options)
+    with open_workers(dataset) as workers:
+        report(0, 2, "reading the costs")
+        hashing = step if isinstance(step, HashingFeatures) else None
+        found, counts = workers.call("survey", hashing)
+        stats: CostStats = reduce(add, [own for own, _ in found])
+        cells: ScoreCounts = reduce(add, [own for _, own in found])
+        if stats.rows < 2:
+            raise InvalidInputError(
+                f"{dataset.source}: a table to learn from must have at least two rows in which an expert "
+                f"was asked; this has {stats.rows}."
+            )
+        if stats.asked.all():
+            numbers = [part.number for part in dataset.partitions]
+            rows = dict(zip(numbers, [own.rows for own, _ in found], strict=True))
+            _fit_step(step, workers, rows, counts)
+            scaled = step.kind == "vectors" if standardize is None else standardize
+            setup = Setup(step, rows)
+            fitted = _fit(dataset, terms, router, workers, setup, stats, scaled, folder, report)
+            lost = sum(part.rows for part in dataset.partitions) - stats.rows
+            findings = [unasked_rows(lost)] if lost else []
+            return replace(fitted, findings=(*findings, *cells.findings(dataset.expert_names)))
+    # Everything is read again without the experts that were never asked.
+    names = dataset.expert_names
+    return fit_shards(
+        dataset.only([name for name, asked in zip(names, stats.asked, strict=True) if asked]),
+        terms,
+        router,
+        open_workers,
+        text=text,
+        text_options=text_options,
+        standardize=standardize,
+        folder=folder,
+        progress=progress,
+    )
+
+
+def _unfitted(
+    dataset: Dataset, text: str | None, options: Mapping[str, Any] | None
+) -> TextFeatures:
+    """The feature step for a dataset, as for a task: hashing where there are queries, else vectors."""
+    step = make_features(
+        text or ("vectors" if dataset.query is None else "hashing"), **(options or {})
+    )
+    if step.kind == "vectors" and dataset.vectors is None:
+        raise InvalidInputError(
+            "text 'vectors' needs a column of vectors in the table, such as embedding, and it has none.",
+            parameter="text",
+        )
+    if step.kind != "vectors" and dataset.query is None:
+        raise InvalidInputError(
+            f"text {step.kind!r} needs queries, and the table has only vectors; use 'vectors'.",
+            parameter="text",
+        )
+    return step
+
+
+def _fit_step(step: TextFeatures, workers: Workers, rows: Mapping[int, int], counts: Any) -> None:
+    """Fit the features as one table would, from counts of all texts and a sample of them."""
+    n = sum(rows.values())
+
+    def take(numbers: IntArray) -> OutcomeTable:
+        found, _ = workers.call("take", _by_partition(numbers, rows))
+        return concatenate([table for tables in found for table in tables])
+
+    if isinstance(step, HashingFeatures):
+        sampled = step.sample_rows(n)
+        step.fit_counts(counts, take(np.arange(n) if sampled is None else sampled).queries)
+    elif step.kind == "vectors":
+        vectors = take(np.arange(1)).vectors
+        step.fit([] if vectors is None else vectors)
+    else:
+        step.fit(take(scale_rows(n)).queries)
+
+
+def _fit(
+    dataset: Dataset,
+    terms: CostTerms,
+    router: LinearRouter,
+    workers: Workers,
+    setup: Setup,
+    stats: CostStats,
+    scaled: bool,
+    folder: Path | None,
+    report: Progress,
+) -> ShardedFit:
+    """Second pass, in which features are made, and as many as the solver needs."""
+    from sklearn.base import clone
+    from sklearn.pipeline import make_pipeline
+
+    step, names = setup.step, dataset.expert_names
+    cheapest = np.flatnonzero(stats.always)
+    scaled = scaled and not cheapest.size
+    report(1, 2, "making features")
+    # The sample of a fit in memory, or all rows.
+    n = stats.rows
+    sampled = _by_partition(np.arange(n) if n <= 2 * SAMPLE else sample_rows(n, SAMPLE), setup.rows)
+    summaries, seen = workers.call("make_features", setup, scaled, sampled)
+    task = make_task(concatenate([table for one in summaries for table in one.sample]), terms)
+    features = step.transform(contents(task, step))
+    expert = int(cheapest[0]) if cheapest.size else None
+    router = clone(router) if expert is None else ConstantRouter(expert)
+    router.n_experts_, router.expert_names_ = len(names), names
+    router.n_features_in_ = step.n_features
+    model: Any = router
+    counts: dict[str, Any] = {}
+    if expert is not None:
+        means = (stats.totals / stats.asked).astype(np.float32)
+        router.policy_ = ConstantPolicy(means, step.n_features, expert)
+        only = f"{names[expert]} is the only expert"
+        why = f"in no row does another expert cost less than {names[expert]}"
+        counts["settled"] = (
+            f"there is nothing to route: {only if len(names) == 1 else why}. The router always asks "
+            f"{names[expert]}."
+        )
+    else:
+        X = np.array(features)
+        if scaled:
+            moments = [one.moments for one in summaries if one.moments is not None]
+            scaler = reduce(add, moments).scaler()
+            X = scaler.transform(X)
+            setup = replace(setup, scaler=scaler)
+            model = make_pipeline(scaler, router)
+        router.policy_, objective = solve_sharded(
+            router,
+            workers,
+            setup,
+            stats,
+            X,
+            task.costs,
+            folder,
+            lambda number, value: report(2, 2, f"evaluation {number}, objective {value:.8g}"),
+        )
+        counts = {"evaluations": objective.evaluations, "remembered": objective.remembered}
+    digests = "".join(one.fingerprint for one in summaries)
+    return ShardedFit(
+        model,
+        step,
+        dataset,
+        stats.rows,
+        task,
+        features,
+        hashlib.sha256(digests.encode()).hexdigest(),
+        seen,
+        **counts,
+    )
+
+
+def _by_partition(rows: IntArray, counts: Mapping[int, int]) -> dict[int, IntArray]:
+    """Ascending numbers of rows, as partition -> numbers within it."""
+    found: dict[int, IntArray] = {}
+    start = 0
+    for number in sorted(counts):
+        end = start + counts[number]
+        low, high = np.searchsorted(rows, [start, end])
+        if high > low:
+            found[number] = rows[low:high] - start
+        start = end
+    return found
 
 
 def save_shards(fitted: ShardedFit, out: str, overwrite: bool = False) -> Path:
-    """Save the router with its features, its costs, its shares and the hashes of its queries.
-
-    The shares are those of the sample. The fingerprint is that of the partitions in their order: it does
-    not depend on the engine, and differs from that of the same rows in one file.
-    """
+    """Save the router with its features, costs, shares on the sample and hashes of its queries."""
     dataset = fitted.dataset
     names = dataset.expert_names
     chosen = source_of(fitted.model).policy.predict(fitted.features)
@@ -126,7 +301,7 @@ def save_shards(fitted: ShardedFit, out: str, overwrite: bool = False) -> Path:
     data = {"fingerprint": fitted.fingerprint, "rows": fitted.rows}
     table = {
         **data,
-        "form": dataset.shape.layout.form,
+        "form": dataset.layout.form,
         "explanation": dataset.explanation(fitted.rows),
         "shards": len(dataset.files),
     }
@@ -148,174 +323,190 @@ def save_shards(fitted: ShardedFit, out: str, overwrite: bool = False) -> Path:
     )
 
 
-class _Fit:
-    """One fit; the first pass, over all costs, is made at once."""
-
-    def __init__(
-        self,
-        dataset: Dataset,
-        terms: CostTerms,
-        router: LinearRouter,
-        workers: Workers,
-        step: TextFeatures,
-        folder: Path | None,
-        progress: Progress | None,
-    ) -> None:
-        self.dataset = dataset
-        self.terms = terms
-        self.router = router
-        self.workers = workers
-        self.step = step
-        self.folder = folder
-        self.progress = progress
-        self._report(0, "reading the costs")
-        answers = workers.call("survey", step if isinstance(step, HashingFeatures) else None)
-        numbers = sorted(number for own, _ in answers for number, _ in own)
-        found = in_order([own for own, _ in answers])
-        self.rows = {n: stats.rows for n, (stats, _) in zip(numbers, found, strict=True)}
-        self.stats: CostStats = reduce(add, [stats for stats, _ in found])
-        self.cells: Cells = reduce(add, [cells for _, cells in found])
-        self.counts = [counts for _, counts in answers if counts is not None]
-        if self.stats.rows < 2:
-            raise InvalidInputError(
-                f"{dataset.source}: a table to learn from must have at least two rows in which an expert "
-                f"was asked; this has {self.stats.rows}."
-            )
-
-    def asked_experts(self) -> list[str]:
-        """Experts that were asked at least once."""
-        asked = zip(self.dataset.expert_names, self.stats.asked.tolist(), strict=True)
-        return [name for name, rows in asked if rows]
-
-    def run(self, scaled: bool) -> ShardedFit:
-        """Second pass, in which features are made, and as many as the solver needs."""
-        self._fit_step()
-        cheapest = np.flatnonzero(self.stats.always)
-        scaled = scaled and not cheapest.size
-        setup = Setup(StepState.of(self.step), self.rows)
-        self._report(1, "making features")
-        sampled = _by_partition(chosen_rows(self.stats.rows), self.rows)
-        answers = self.workers.call("make_features", setup, scaled, sampled)
-        summaries: list[PartitionSummary] = in_order([own for own, _ in answers])
-        samples = [one.sample for one in summaries if one.sample is not None]
-        task = make_task(concatenate(samples), self.terms)
-        digests = "".join(one.fingerprint for one in summaries)
-        result = ShardedFit(
-            None,
-            self.step,
-            self.dataset,
-            self.stats.rows,
-            task,
-            self.step.transform(contents(task, self.step)),
-            hashlib.sha256(digests.encode()).hexdigest(),
-            merged_marks(*(seen for _, seen in answers)),
-            self._findings(),
+def check_router(router: Any) -> LinearRouter:
+    """Refuse a router that cannot be fitted on partitions."""
+    if not isinstance(router, LinearRouter):
+        raise UnsupportedError(
+            f"a dataset of many files is fitted by a linear router; got {type(router).__name__}. Use a "
+            f"linear one, or a table that fits into memory.",
+            parameter="router",
         )
-        if cheapest.size:
-            return self._constant(result, int(cheapest[0]))
-        moments: list[Moments] = [one.moments for one in summaries if one.moments is not None]
-        return self._solved(result, setup, reduce(add, moments).scaler() if moments else None)
-
-    def _findings(self) -> tuple[Finding, ...]:
-        lost = sum(part.rows for part in self.dataset.partitions) - self.stats.rows
-        dropped = [unasked_rows(lost)] if lost else []
-        return *dropped, *self.cells.findings(self.dataset.expert_names)
-
-    def _solved(self, result: ShardedFit, setup: Setup, scaler: Any) -> ShardedFit:
-        from sklearn.base import clone
-        from sklearn.pipeline import make_pipeline
-
-        X = np.array(result.features)
-        if scaler is not None:
-            X = scaler.transform(X)
-            setup = replace(setup, scaler=scaler)
-        router = self._named(clone(self.router), X.shape[1])
-        sample = Sample(X, result.task.costs, len(X) == self.stats.rows)
-        router.policy_, objective = solve_sharded(
-            router,
-            self.workers,
-            setup,
-            self.stats,
-            sample,
-            self.folder,
-            lambda number, value: self._report(2, f"evaluation {number}, objective {value:.8g}"),
+    if router.sampling is not None or router.warm_start:
+        raise UnsupportedError(
+            "a dataset of many files is fitted without sampling and without warm_start; leave them out."
         )
-        return replace(
-            result,
-            model=router if scaler is None else make_pipeline(scaler, router),
-            evaluations=objective.evaluations,
-            remembered=objective.remembered,
-        )
-
-    def _constant(self, result: ShardedFit, expert: int) -> ShardedFit:
-        """The constant router, where one expert costs least in every row."""
-        router = self._named(ConstantRouter(expert), self.step.n_features)
-        means = (self.stats.totals / self.stats.asked).astype(np.float32)
-        router.policy_ = ConstantPolicy(means, self.step.n_features, expert)
-        names = self.dataset.expert_names
-        name = names[expert]
-        only = f"{name} is the only expert"
-        why = only if len(names) == 1 else f"in no row does another expert cost less than {name}"
-        words = f"there is nothing to route: {why}. The router always asks {name}."
-        return replace(result, model=router, settled=words)
-
-    def _named(self, router: Any, n_features: int) -> Any:
-        names = self.dataset.expert_names
-        router.n_experts_, router.expert_names_ = len(names), names
-        router.n_features_in_ = n_features
-        return router
-
-    def _fit_step(self) -> None:
-        """Fit the features as one table would, from counts of all texts and a sample of them."""
-        n, step = self.stats.rows, self.step
-        if isinstance(step, HashingFeatures):
-            rows = step.sample_rows(n)
-            queries = self._take(np.arange(n) if rows is None else rows).queries
-            step.fit_counts(reduce(add, self.counts), queries)
-        elif step.kind == "vectors":
-            vectors = self._take(np.arange(1)).vectors
-            step.fit([] if vectors is None else vectors)
-        else:
-            step.fit(self._take(scale_rows(n)).queries)
-
-    def _take(self, rows: IntArray) -> OutcomeTable:
-        found = in_order(self.workers.call("take", _by_partition(rows, self.rows)))
-        return concatenate([table for table in found if table is not None])
-
-    def _report(self, done: int, message: str) -> None:
-        if self.progress is not None:
-            self.progress(done, 2, message)
+    router._check_options()
+    return router
 
 
-def _unfitted(
-    dataset: Dataset, text: str | None, options: Mapping[str, Any] | None
-) -> TextFeatures:
-    """The feature step for a dataset, as for a task: hashing where there are queries, else vectors."""
-    shape = dataset.shape
-    if text is None:
-        text = "vectors" if shape.query is None else "hashing"
-    step = make_features(text, **(options or {}))
-    if step.kind == "vectors" and shape.vectors is None:
-        raise InvalidInputError(
-            "text 'vectors' needs a column of vectors in the table, such as embedding, and it has none.",
-            parameter="text",
-        )
-    if step.kind != "vectors" and shape.query is None:
-        raise InvalidInputError(
-            f"text {step.kind!r} needs queries, and the table has only vectors; use 'vectors'.",
-            parameter="text",
-        )
-    return step
+@dataclass(eq=False)
+class ShardedObjective:
+    """Value and gradient at ``W`` (p, d + 1), summed over partitions in their order.
+
+    A solver that is started again from the same point asks for the same evaluations, bit for bit. Those
+    that were saved in the folder are not repeated, so a fit that was killed continues.
+    """
+
+    workers: Workers
+    setup: Setup
+    shape: tuple[int, int]
+    router: LinearRouter
+    folder: Path | None
+    report: Callable[[int, float], None]
+    evaluations: int = 0
+    remembered: int = 0
+
+    def __call__(self, W: FloatArray) -> tuple[float, FloatArray]:
+        point = np.ascontiguousarray(W, np.float64)
+        self.evaluations += 1
+        found: tuple[float, FloatArray] | None = None
+        if self.folder is not None:
+            file = self.folder / f"{hashlib.sha256(point.tobytes()).hexdigest()[:40]}.npz"
+            # A zip file: damage shows in its checksums.
+            with (
+                suppress(OSError, BadZipFile),
+                open(file, "rb") as opened,
+                np.load(opened) as saved,
+            ):
+                found = float(saved["value"]), saved["gradient"]
+                self.remembered += 1
+        if found is None:
+            found = self._summed(point)
+            if self.folder is not None:
+                np.savez(self.folder / "new.npz", value=found[0], gradient=found[1])
+                os.replace(self.folder / "new.npz", file)
+        router = self.router
+        value, gradient = add_penalty(*found, point, router.alpha, router.fit_intercept)
+        self.report(self.evaluations, value)
+        return value, gradient
+
+    def _summed(self, W: FloatArray) -> tuple[float, FloatArray]:
+        value, gradient = 0.0, np.zeros(self.shape)
+        for own_value, own_gradient in self.workers.call("evaluate", self.setup, W)[0]:
+            value += own_value
+            gradient += own_gradient
+        return value, gradient
 
 
-def _by_partition(rows: IntArray, counts: Mapping[int, int]) -> dict[int, IntArray]:
-    """Ascending numbers of rows, as partition -> numbers within it."""
-    found: dict[int, IntArray] = {}
-    start = 0
-    for number in sorted(counts):
-        end = start + counts[number]
-        low, high = np.searchsorted(rows, [start, end])
-        if high > low:
-            found[number] = rows[low:high] - start
-        start = end
-    return found
+def solve_sharded(
+    router: LinearRouter,
+    workers: Workers,
+    setup: Setup,
+    stats: CostStats,
+    X: FloatArray,
+    costs: FloatArray,
+    folder: Path | None,
+    report: Callable[[int, float], None],
+) -> tuple[LinearPolicy, ShardedObjective]:
+    """Fit the router on all rows, starting with the scaled features and the costs of a sample."""
+    cost_scale = (stats.largest or 1.0) if router.cost_scale is None else router.cost_scale
+    setup = replace(setup, options=router)
+    sums: TargetSums = reduce(add, workers.call("sums", setup, cost_scale)[0])
+    whole, reward_sums = _whole(router, sums, cost_scale)
+    warn_if_degenerate(
+        stats.differ,
+        bool((stats.asked < stats.rows).any()),
+        sums.labels if router.loss in LABEL_LOSSES else None,
+        stacklevel=3,
+    )
+    setup = replace(setup, whole=whole)
+    shape = costs.shape[1], X.shape[1] + 1
+    objective = ShardedObjective(workers, setup, shape, router, folder, report)
+    targets = row_targets(router, costs, np.ones(len(costs)), whole)
+    loss = row_loss(targets, np.float32)
+    weight = float(loss.rewards.sum())
+    all_rows = len(X) == stats.rows
+    max_iter = router.max_iter
+    with single_blas_thread():
+        moments = second_moments(X, np.ones(len(X)))
+        curvature = targets.curvature_of(reward_sums)
+        preconditioner = Preconditioner(moments, curvature, router.alpha, router.fit_intercept)
+        begin = Beginning(preconditioner, np.zeros(shape))
+        start = begin.W
+        if weight > 0:
+            own = loss if all_rows else loss.take(np.arange(len(X)), 1 / weight)
+            few = LinearObjective(X, own, router.alpha, router.fit_intercept)
+            begin = make_beginning(few, preconditioner, moments, None, max_iter, all_rows)
+            start = begin.W
+            if not all_rows:
+                start = minimise(few, begin.preconditioner, start, begin.sample_tol, max_iter).W
+    solution = begin.solve(objective, start, router.tol, max_iter)
+    return router._settle(solution, targets, np.float32), objective
+
+
+def _whole(router: LinearRouter, sums: TargetSums, cost_scale: float) -> tuple[Whole, FloatArray]:
+    """What rows need from all rows, and the sums (p,) of all scaled rewards."""
+    p = sums.labels.size
+    rewards = sums.rewards
+    if router.loss in LABEL_LOSSES:
+        rewards = sums.labels * (class_weights(sums.labels) if router.loss == "cwce" else 1.0)
+    margins = fixed_margins(router, p) if sums.margins is None else sums.margins.margins(router)
+    total = float(rewards.sum())
+    whole = Whole(np.ones(p) if margins is None else margins, sums.labels, cost_scale, total)
+    return whole, rewards / total if total > 0 else rewards
+
+
+def described(
+    dataset: Dataset,
+    terms: CostTerms,
+    router: Any,
+    text: str | None,
+    model: str | None,
+    standardize: bool | None,
+) -> dict[str, Any]:
+    """All that a fit depends on, JSON-ready: a fit with the same description may be continued."""
+    return {
+        "version": importlib.import_module("mild").__version__,
+        "files": [[file.path, file.size, file.changed] for file in dataset.files],
+        "wanted": dataclasses.asdict(dataset.wanted),
+        "experts": dataset.expert_names,
+        "terms": terms.as_dict(),
+        "router": router.get_params(deep=False),
+        "features": [text, model, standardize],
+    }
+
+
+@dataclass(frozen=True)
+class WorkFolder:
+    """Folders of one fit: all of it, its saved evaluations, and its features."""
+
+    path: Path
+    evaluations: Path
+    features: Path
+
+
+@contextmanager
+def work_folder(
+    target: Path, scratch: str | None, description: Mapping[str, Any]
+) -> Iterator[WorkFolder]:
+    """A folder beside the router to be, or in ``scratch``, with features and evaluations; locked.
+
+    It is removed when the router is saved, and when the input is bad. A kill or Ctrl-C leaves it: a fit
+    with the same description continues from there; another fit begins anew.
+    """
+    key = hashlib.sha256(json.dumps(description, sort_keys=True, default=str).encode()).hexdigest()
+    parent = target.parent if scratch is None else Path(os.path.realpath(scratch))
+    path = parent / f".{target.name}.fit"
+    folder = WorkFolder(path, path / f"evaluations-{key[:16]}", path / "features")
+    taken = OutputExistsError(
+        f"another fit is about to write to {target}; wait for it, or choose another folder."
+    )
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArtifactError(f"cannot write to {path}: {error.strerror or error}.") from error
+    # Beside the folder: a lock in it would be removed with it, before the rest is.
+    with file_lock(path.with_name(f"{path.name}.lock"), lambda: taken):
+        for entry in path.iterdir() if path.exists() else ():
+            if entry != folder.evaluations:
+                shutil.rmtree(entry, ignore_errors=True)
+        folder.evaluations.mkdir(parents=True, exist_ok=True)
+        folder.features.mkdir()
+        try:
+            yield folder
+        except (DataFileError, InvalidInputError):
+            # Saved evaluations stay: with another address, or more room, the fit continues.
+            if not any(folder.evaluations.iterdir()):
+                shutil.rmtree(path, ignore_errors=True)
+            raise
+        shutil.rmtree(path, ignore_errors=True)

@@ -1,35 +1,139 @@
-"""The figures: one overview of all blocks, one sheet with the two pictures. Needs matplotlib."""
+"""The two figures: an overview of all blocks, and the regions that routers learn. Needs matplotlib."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.kernel_approximation import Nystroem
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import SplineTransformer
 
-from mild.data.datasets import SETUPS, class_densities, expert_accuracies
+from mild.core.arrays import FloatArray, IntArray
+from mild.core.costs import cheapest
+from mild.data import datasets
+from mild.data.datasets.synthetic import BETAS, SPAN
 from mild.errors import MissingExtraError
-from mild.evaluation.demo.pictures import Picture
-from mild.evaluation.demo.run import REFERENCE, Block, DemoResults
+from mild.routers.linear import LinearRouter
 
-__all__ = ["check_matplotlib", "draw_overview", "draw_pictures"]
-
-# Okabe and Ito's palette, told apart by colour-blind readers too.
+ALPHA = 1e-4
+REGION_GAMMA = 25.0
+GRID = 1001
+SIDE = 160
+#: Label and options of the routers that are drawn.
+ROUTERS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("TDEF", {"loss": "tdef"}),
+    ("MILD theory, stationary", {"counts": "best", "decision": "stationary"}),
+    ("MILD theory, argmax", {"counts": "best", "decision": "argmax"}),
+)
+# Okabe and Ito's palette, which colour-blind readers can distinguish.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
-SKY, YELLOW = "#56B4E9", "#F0E442"
 GREY = "#666666"
 VERDICT_COLOURS = {"better": BLUE, "worse": ORANGE, "level": "white"}
-CLASS_COLOURS = (SKY, PINK, GREEN, YELLOW)
+CLASS_COLOURS = ("#56B4E9", PINK, GREEN, "#F0E442")
 REGION_COLOURS = ("#E6E6E6", BLUE, ORANGE, GREEN)
 EXPERT_GREYS = ("#D0D0D0", "#8C8C8C", "#262626")
+# Differences up to this size are on a linear scale, larger ones on a logarithmic one.
+LINEAR = 0.02
 
-#: Far off in most panels: they do not set the scale, and an arrow says where they are.
-FAR = ("mild_theory_argmax", "constant")
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A problem with its best regions and those that routers learned."""
+
+    data: datasets.RoutingData  # the sample that was trained on
+    grid: FloatArray  # (n_grid, n_features) points
+    best: IntArray  # (n_grid,) expert of least expected cost
+    best_loss: float  # expected cost of the best choices
+    constant_loss: float  # expected cost of the best constant
+    # label, choices on the grid, expected cost, and share of the inputs with the best expert
+    learned: tuple[tuple[str, IntArray, float, float], ...]
+
+    @property
+    def maps(self) -> list[tuple[str, IntArray]]:
+        """Titles and choices on the grid: the best ones, then those of the routers."""
+        best = (f"best possible: cost {self.best_loss:.4f}", self.best)
+        return [best, *((f"{one[0]}: cost {one[2]:.4f}", one[1]) for one in self.learned)]
+
+    def as_dict(self, regions: bool = False) -> dict[str, Any]:
+        """JSON-ready fields, with the regions along a line on request."""
+        along = self.grid[:, 0]
+        learned = [
+            {
+                "label": label,
+                "loss": loss,
+                "agreement_with_best": agreement,
+                **({"regions": segments(along, chosen)} if regions else {}),
+            }
+            for label, chosen, loss, agreement in self.learned
+        ]
+        return {
+            "n_samples": len(self.data.X),
+            "expert_names": list(self.data.expert_names),
+            "betas": [float(beta) for beta in self.data.betas],
+            "best_loss": self.best_loss,
+            "constant_loss": self.constant_loss,
+            "learned": learned,
+            **({"best_regions": segments(along, self.best)} if regions else {}),
+        }
+
+
+def draw_line(n_samples: int = 4000, random_state: int = 0) -> Picture:
+    """The line: linear routers on cubic splines of x."""
+    data = datasets.one_dimensional(n_samples, random_state)
+    splines = SplineTransformer(n_knots=14, degree=3, include_bias=False)
+    grid = np.linspace(*SPAN, GRID)[:, None]
+    best = cheapest(1 - datasets.expert_accuracies(grid[:, 0]) + np.array(BETAS))
+    return _picture(data, grid, best, splines)
+
+
+def draw_plane(n_samples: int = 4000, random_state: int = 0) -> Picture:
+    """The plane: linear routers on radial features of the point."""
+    data = datasets.regions(n_samples, random_state)
+    ticks = (np.arange(SIDE) + 0.5) / SIDE
+    grid = np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)
+    return _picture(data, grid, datasets.region_of(grid), radial_features(data.X, REGION_GAMMA))
+
+
+def _picture(
+    data: datasets.RoutingData, grid: FloatArray, best: IntArray, features: Any
+) -> Picture:
+    expected = np.asarray(data.expected_costs)
+    learned = []
+    for label, options in ROUTERS:
+        router = make_pipeline(features, LinearRouter(alpha=ALPHA, **options))
+        chosen = router.fit(data.X, data.costs).predict(data.X)
+        loss = float(expected[np.arange(len(expected)), chosen].mean())
+        agreement = float((chosen == cheapest(expected)).mean())
+        learned.append((label, router.predict(grid), loss, agreement))
+    least, constant = float(expected.min(axis=1).mean()), float(expected.mean(axis=0).min())
+    return Picture(data, grid, best, least, constant, tuple(learned))
+
+
+def radial_features(X: FloatArray, gamma: float, n_components: int = 128) -> Nystroem:
+    """Nystroem features of the kernel ``exp(-gamma ||x - z||^2)``: a linear router gets curved borders."""
+    kept = min(n_components, len(X))
+    return Nystroem(kernel="rbf", gamma=gamma, n_components=kept, random_state=0).fit(X)
+
+
+def segments(positions: FloatArray, chosen: Sequence[int] | IntArray) -> list[dict[str, Any]]:
+    """Runs of one expert along a line: where each starts and ends."""
+    experts = np.asarray(chosen)
+    changes = np.flatnonzero(np.diff(experts)) + 1
+    middles = (positions[changes - 1] + positions[changes]) / 2
+    edges = [float(positions[0]), *middles.tolist(), float(positions[-1])]
+    starts = [0, *changes.tolist()]
+    return [
+        {"expert": int(experts[start]), "start": edges[i], "end": edges[i + 1]}
+        for i, start in enumerate(starts)
+    ]
 
 
 def check_matplotlib() -> None:
-    """Say in one sentence what to install if matplotlib is missing."""
+    """Raise an error that says what to install if matplotlib is missing."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
@@ -39,206 +143,119 @@ def check_matplotlib() -> None:
         ) from error
 
 
-def draw_overview(results: DemoResults, path: Path) -> None:
-    """Difference to TDEF of every method in every block, with its interval."""
-    settings = results.settings
-    lines = [
-        [block for block in results.blocks if (block.experts, block.cost) == (experts, cost)]
-        for experts in settings.experts
-        for cost in settings.costs
-    ]
-    shown = [row.key for row in lines[0][0].rows if row.key not in (REFERENCE, "oracle")]
-    width = 2.0 + 2.9 * len(settings.setups)
-    height = 1.5 + 2.75 * len(lines)
-    figure, axes = _figure(len(lines), len(settings.setups), width, height)
-    for line, row_axes in zip(lines, axes, strict=True):
-        for block, panel in zip(line, row_axes, strict=True):
-            _draw_panel(panel, block, shown)
-        first = line[0]
-        row_axes[0].set_yticks(range(len(shown)), [first.row(key).label for key in shown])
-        row_axes[-1].annotate(
-            f"{first.experts} experts, {first.cost.replace('+', ' + ')}",
-            (1.03, 0.5),
-            xycoords="axes fraction",
-            rotation=270,
-            va="center",
-            fontsize=10,
-        )
-    for panel, setup in zip(axes[0], settings.setups, strict=True):
-        coverage = "-".join(map(str, SETUPS[setup]))
-        panel.set_title(f"setup {setup} ({coverage})\n{panel.get_title()}", fontsize=10)
-    figure.suptitle(
-        "Deferral loss minus TDEF's on the digits: left of 0 is better", fontsize=13, x=0.5
-    )
-    splits = "one split" if settings.seeds == 1 else f"{settings.seeds} splits"
-    figure.supxlabel(
-        f"difference with its {100 * settings.confidence:g} % paired interval over "
-        f"{splits} · blue: better, orange: worse, hollow: undecided · "
-        f"an arrow: off the scale, with its value",
-        fontsize=10,
-    )
-    _save(figure, path)
-
-
-def draw_pictures(results: DemoResults, path: Path) -> None:
-    """The line on the left, the plane on the right: best and learned regions."""
-    figure, _ = _figure(0, 0, 15.0, 7.6)
-    left, right = figure.subfigures(1, 2, width_ratios=(1, 1.02))
-    _draw_line(left, results.line)
-    _draw_plane(right, results.plane)
-    _save(figure, path)
-
-
-def _figure(rows: int, columns: int, width: float, height: float) -> tuple[Any, Any]:
+def _figure(width: float, height: float) -> Any:
     # The object interface and the Agg canvas: no global state, no display needed.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots(rows, columns, squeeze=False, sharey=True) if rows else None
-    return figure, axes
+    return figure
 
 
-def _save(figure: Any, path: Path) -> None:
+def draw_overview(results: Any, path: Path) -> None:
+    """Difference to TDEF of every method in every block, with its interval."""
+    settings, blocks = results.document["settings"], results.document["blocks"]
+    setups = settings["setups"]
+    lines = [(experts, cost) for experts in settings["experts"] for cost in settings["costs"]]
+    figure = _figure(2.0 + 2.9 * len(setups), 1.5 + 2.75 * len(lines))
+    axes = figure.subplots(len(lines), len(setups), squeeze=False, sharex=True, sharey=True)
+    for block in blocks:
+        line, column = lines.index((block["experts"], block["cost"])), setups.index(block["setup"])
+        panel, rows = axes[line, column], {row["method"]: row for row in block["rows"]}
+        panel.axvline(0, color=GREY, linewidth=0.8, zorder=0)
+        shown = [row for key, row in rows.items() if key not in ("tdef", "oracle")]
+        for place, row in enumerate(shown):
+            gap, colour = row["minus_tdef"], VERDICT_COLOURS[row["verdict_against_tdef"]]
+            edge = GREY if row["verdict_against_tdef"] == "level" else colour
+            panel.plot([gap["low"], gap["high"]], [place, place], color=edge, linewidth=1.4)
+            panel.plot(gap["estimate"], place, "o", ms=6, mfc=colour, mec=edge)
+        panel.set_xscale("symlog", linthresh=LINEAR)
+        panel.set_yticks(range(len(shown)), [row["label"] for row in shown])
+        panel.set_ylim(len(shown) - 0.5, -0.5)
+        panel.tick_params(labelsize=8)
+        panel.grid(axis="x", color="#EEEEEE")
+        coverage = "-".join(map(str, datasets.SETUPS[block["setup"]]))
+        title = f"setup {block['setup']} ({coverage})\n" if line == 0 else ""
+        panel.set_title(f"{title}TDEF {rows['tdef']['mean']:.4f}", fontsize=9)
+        panel.set_xlabel(f"{block['experts']} experts, {block['cost']}", fontsize=8)
+    figure.suptitle("Deferral loss minus TDEF's on the digits: left of 0 is better", fontsize=13)
+    splits = "one split" if settings["seeds"] == 1 else f"{settings['seeds']} splits"
+    figure.supxlabel(
+        f"difference with its {100 * settings['confidence']:g} % paired interval over {splits}, "
+        f"logarithmic beyond ±{LINEAR:g}\nblue: better, orange: worse, hollow: undecided",
+        fontsize=9,
+    )
     figure.savefig(path, dpi=130, format="png")
 
 
-def _draw_panel(panel: Any, block: Block, shown: Sequence[str]) -> None:
-    intervals = {key: block.row(key).against_tdef for key in shown}
-    near = [interval for key, interval in intervals.items() if interval and key not in FAR]
-    low = min(-1e-4, *(interval.low for interval in near))
-    high = max(1e-4, *(interval.high for interval in near))
-    # Room on both sides of 0 for the arrows and their numbers.
-    span = high - low
-    low, high = min(low - 0.06 * span, -0.35 * span), max(high + 0.06 * span, 0.35 * span)
-    panel.axvline(0, color=GREY, linewidth=0.8, zorder=0)
-    for place, key in enumerate(shown):
-        row = block.row(key)
-        interval = intervals[key]
-        if interval is None:
-            continue
-        colour = VERDICT_COLOURS[row.verdict]
-        if not low <= interval.estimate <= high:
-            _draw_arrow(panel, place, interval.estimate, (low, high), colour)
-            continue
-        edge = GREY if row.verdict == "level" else colour
-        panel.plot([interval.low, interval.high], [place, place], color=edge, linewidth=1.4)
-        panel.plot(
-            interval.estimate, place, "o", ms=6, markerfacecolor=colour, markeredgecolor=edge
-        )
-    panel.set_xlim(low, high)
-    panel.set_ylim(len(shown) - 0.5, -0.5)
-    panel.locator_params(axis="x", nbins=4)
-    panel.tick_params(labelsize=8)
-    panel.grid(axis="x", color="#EEEEEE")
-    panel.set_axisbelow(True)
-    for side in ("top", "right"):
-        panel.spines[side].set_visible(False)
-    panel.set_title(f"TDEF {block.row(REFERENCE).mean:.4f}", fontsize=9)
+def draw_pictures(results: Any, path: Path) -> None:
+    """The line on the left, the plane on the right: best and learned regions."""
+    figure = _figure(15.0, 7.6)
+    left, right = figure.subfigures(1, 2, width_ratios=(1, 1.02))
+    _draw_line(left, results.line)
+    _draw_plane(right, results.plane)
+    figure.savefig(path, dpi=130, format="png")
 
 
-def _draw_arrow(
-    panel: Any, place: int, value: float, limits: tuple[float, float], colour: str
+def _draw_map(
+    axis: Any, chosen: FloatArray | IntArray, colours: Sequence[str], extent: Any
 ) -> None:
-    """A value off the scale: an arrow at the edge, and the number."""
-    low, high = limits
-    right = value > high
-    step = 0.03 * (high - low) * (-1 if right else 1)
-    edge = high if right else low
-    panel.plot(edge + step, place, ">" if right else "<", color=colour, ms=6)
-    panel.text(
-        edge + 2 * step,
-        place,
-        f"{value:+.2f}",
-        ha="right" if right else "left",
-        va="center",
-        fontsize=8,
-        color=GREY,
+    from matplotlib.colors import ListedColormap
+
+    axis.imshow(
+        chosen,
+        cmap=ListedColormap(list(colours)),
+        vmin=0,
+        vmax=len(colours) - 1,
+        aspect="auto",
+        origin="lower",
+        extent=extent,
+        interpolation="nearest",
     )
 
 
 def _draw_line(figure: Any, picture: Picture) -> None:
-    """Densities and accuracies above, one strip of regions per router below."""
-    strips = [("best possible", picture.best, picture.best_loss)]
-    strips += [(entry.label, entry.chosen, entry.loss) for entry in picture.learned]
-    axes = figure.subplots(
-        1 + len(strips), 1, sharex=True, height_ratios=[6.0] + [1.0] * len(strips)
-    )
+    """Densities and accuracies on top, one strip of regions per router below."""
+    heights = [6.0] + [1.0] * len(picture.maps)
+    top, *strips = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
     x = picture.grid[:, 0]
-    top = axes[0]
-    densities = class_densities(x)
+    densities = datasets.class_densities(x)
     for density, colour in zip(densities.T, CLASS_COLOURS, strict=True):
         top.fill_between(x, 0.85 * density / densities.max(), color=colour, alpha=0.45, linewidth=0)
-    for k, accuracy in enumerate(expert_accuracies(x).T):
-        beta = picture.data.betas[k]
-        label = f"{picture.data.expert_names[k]} (cost {beta:.2f})"
+    for k, accuracy in enumerate(datasets.expert_accuracies(x).T):
+        label = f"{picture.data.expert_names[k]} (cost {picture.data.betas[k]:.2f})"
         top.plot(x, accuracy, color=EXPERT_GREYS[k], linewidth=2.6, label=label)
     top.set_ylim(0, 1.16)
     top.set_yticks([0, 0.5, 1])
     top.set_ylabel("accuracy of the experts (lines)\nclass densities (fills)", fontsize=9)
     top.legend(loc="upper center", ncols=3, fontsize=9, frameon=False)
-    for axis, (label, chosen, loss) in zip(axes[1:], strips, strict=True):
-        _strip(axis, x, chosen)
-        axis.set_title(f"{label}: cost {loss:.4f}", fontsize=9, loc="left", pad=2)
-    axes[-1].set_xlabel("x", fontsize=9)
-    axes[0].set_xlim(x[0], x[-1])
-    figure.suptitle("Four classes, three experts of rising cost: who serves which x", fontsize=12)
-
-
-def _strip(axis: Any, x: Any, chosen: Any) -> None:
-    from matplotlib.colors import ListedColormap
-
-    axis.imshow(
-        np.asarray(chosen)[None],
-        cmap=ListedColormap(list(EXPERT_GREYS)),
-        vmin=0,
-        vmax=len(EXPERT_GREYS) - 1,
-        aspect="auto",
-        extent=(x[0], x[-1], 0, 1),
-        interpolation="nearest",
+    for axis, (title, chosen) in zip(strips, picture.maps, strict=True):
+        _draw_map(axis, chosen[None], EXPERT_GREYS, (x[0], x[-1], 0, 1))
+        axis.set_yticks([])
+        axis.set_title(title, fontsize=9, loc="left", pad=2)
+    figure.suptitle(
+        "Four classes, three experts of rising cost: which expert for which x", fontsize=12
     )
-    axis.set_yticks([])
 
 
 def _draw_plane(figure: Any, picture: Picture) -> None:
     """Labels without a pattern, the best regions, and two learned maps."""
-    from matplotlib.colors import ListedColormap
-
-    axes = figure.subplots(2, 2, sharex=True, sharey=True).ravel()
-    side = round(len(picture.grid) ** 0.5)
-    data = picture.data
-    points = data.X[:900]
-    colours = np.array(CLASS_COLOURS)[data.labels[:900]]
-    axes[0].scatter(points[:, 0], points[:, 1], c=colours, s=9, linewidths=0)
-    axes[0].set_title("inputs, coloured by label: no pattern", fontsize=10)
-    maps = [("best possible", picture.best, picture.best_loss)]
-    maps += [
-        (entry.label, entry.chosen, entry.loss)
-        for entry in picture.learned
-        if entry.label.startswith("MILD")
-    ]
-    for axis, (label, chosen, loss) in zip(axes[1:], maps, strict=True):
-        axis.imshow(
-            np.asarray(chosen).reshape(side, side),
-            cmap=ListedColormap(list(REGION_COLOURS)),
-            vmin=0,
-            vmax=len(REGION_COLOURS) - 1,
-            origin="lower",
-            extent=(0, 1, 0, 1),
-            interpolation="nearest",
-        )
-        axis.set_title(f"{label}: cost {loss:.4f}", fontsize=10)
-    for axis in axes:
-        axis.set_aspect("equal")
-        axis.set_xticks([0, 1])
-        axis.set_yticks([0, 1])
-    handles = _patches(dict(zip(data.expert_names, REGION_COLOURS, strict=True)))
-    figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=9, frameon=False)
-    figure.suptitle("Experts by region, not by label: which expert is asked where", fontsize=12)
-
-
-def _patches(colours: dict[str, str]) -> list[Any]:
     from matplotlib.patches import Patch
 
-    return [Patch(color=colour, label=f"expert of {name}") for name, colour in colours.items()]
+    points, *maps = figure.subplots(2, 2, sharex=True, sharey=True).ravel()
+    side = round(len(picture.grid) ** 0.5)
+    data = picture.data
+    colours = np.array(CLASS_COLOURS)[data.labels[:900]]
+    points.scatter(*data.X[:900].T, c=colours, s=9, linewidths=0)
+    points.set_title("inputs, coloured by label: no pattern", fontsize=10)
+    shown = [one for one in picture.maps if not one[0].startswith("TDEF")]
+    for axis, (title, chosen) in zip(maps, shown, strict=True):
+        _draw_map(axis, chosen.reshape(side, side), REGION_COLOURS, (0, 1, 0, 1))
+        axis.set_title(title, fontsize=10)
+    for axis in (points, *maps):
+        axis.set(aspect="equal", xticks=[0, 1], yticks=[0, 1])
+    pairs = zip(data.expert_names, REGION_COLOURS, strict=True)
+    handles = [Patch(color=colour, label=f"expert of {name}") for name, colour in pairs]
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=9, frameon=False)
+    figure.suptitle("Experts by region, not by label: which expert is asked where", fontsize=12)

@@ -1,18 +1,23 @@
-"""The demo: every method on every scenario and seed, gathered into blocks of the tables.
+"""The demo: every method on every scenario and split, as one JSON-ready document.
 
-A cell is one scenario, one cost type and one seed; a block is all seeds of one scenario and cost type.
+A cell is one scenario, one type of cost and one split; a block is all splits of a scenario and cost.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
+import os
+import platform
+import sys
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,60 +25,40 @@ from joblib import Parallel, delayed, parallel_config
 from sklearn.model_selection import GridSearchCV, KFold
 from threadpoolctl import threadpool_limits
 
-from mild.core.arrays import FloatArray, IntArray
+import mild
+from mild import metrics
 from mild.core.costs import cheapest
-from mild.data.datasets import COSTS, EXPERTS, SETUPS, RoutingData, digits_scenario, regions
+from mild.data import datasets
 from mild.errors import InvalidInputError, MildWarning, check_option
-from mild.evaluation.comparison.methods import Choices, Context, Method, run_method
-from mild.evaluation.demo.long_tail import TailCase, TailRow, run_case
-from mild.evaluation.demo.pictures import (
+from mild.evaluation.comparison import (
+    Choices,
+    Context,
+    Method,
+    SplitResult,
+    linear_search,
+    run_method,
+)
+from mild.evaluation.demo.figures import (
     REGION_GAMMA,
     Picture,
     draw_line,
     draw_plane,
     radial_features,
 )
-from mild.metrics import (
-    Interval,
-    balanced_recall,
-    chosen_costs,
-    deferral_loss,
-    expert_shares,
-    oracle_shares,
-    paired_interval,
-)
-from mild.routers.constant import ConstantRouter
-from mild.routers.linear import LinearRouter
-from mild.routers.nearest import KNNRouter
-from mild.routers.regression import CostRegressionRouter
-from mild.routers.targets import LDAM_SCALE
-from mild.routers.tuning import RouterCV
-
-__all__ = [
-    "METHODS",
-    "REFERENCE",
-    "Block",
-    "Cell",
-    "DemoResults",
-    "DemoSettings",
-    "Row",
-    "gather",
-    "run_cells",
-    "run_demo",
-    "run_methods",
-    "scenarios",
-    "verdict_of",
-]
+from mild.evaluation.demo.long_tail import TailCase, run_case
+from mild.evaluation.demo.tables import caption, findings, verdict_of
+from mild.routers.baselines import ConstantRouter
+from mild.routers.cost_models import CostRegressionRouter, KNNRouter
 
 #: Called with how many steps are done, how many there are, and what was just done.
 Progress: TypeAlias = Callable[[int, int, str], None]
-#: Setup, kind of experts and seed: both cost types share their experts.
+#: Setup, kind of experts and seed: both types of cost share their experts.
 Scenario: TypeAlias = tuple[str, str, int]
 
+SCHEMA = 1
 REGION_CASE = "regions"
 DIGITS_GAMMA = 0.1
 TAIL_ALPHAS = (1e-4, 1e-3, 1e-2)
-REFERENCE = "tdef"
 RESAMPLES = 2000
 # The interval is about these splits only; a marked method must also win most of them one by one.
 SPLITS_WON = 0.8
@@ -88,57 +73,49 @@ PAIRS = (
 )
 _THEORY = "others rewards, theory margins from best counts"
 _TUNED = "others rewards; margin ratios, powers of best counts and a bias searched"
-#: Key, label and description of every method, in the order of the tables.
-METHODS = (
-    ("tdef", "TDEF", "complement rewards, all margins 1"),
-    ("mild_uniform", "MILD uniform", "others rewards, equal margins: both rules agree"),
-    ("mild_theory_argmax", "MILD theory, argmax", f"{_THEORY}; the paper's rule"),
-    ("mild_theory_stationary", "MILD theory, stationary", f"{_THEORY}; our rule"),
-    ("mild_tuned_argmax", "MILD tuned, argmax", f"{_TUNED} for argmax"),
-    ("mild_tuned_stationary", "MILD tuned, stationary", f"{_TUNED} for our rule"),
-    ("mild_contrast", "MILD contrast (ours)", "contrast rewards, equal margins"),
-    ("ce", "CE", "cross-entropy on the cheapest expert"),
-    ("cwce", "CWCE", "CE, weighted by inverse frequency"),
-    ("ldam", "LDAM", "label-distribution-aware margins"),
-    ("regression", "cost regression", "predicts every cost, takes the least"),
-    ("knn", "kNN", "mean costs of the nearest rows"),
-    ("label", "true label only", "cheapest expert of the row's true class"),
-    ("constant", "best constant", "the expert that is cheapest in training"),
-    ("oracle", "oracle", "cheapest expert of every test row"),
-)
+_UNIFORM = {"loss": "mild", "margins": "uniform"}
+#: Key, label and description of every method, in the order of the tables, and its linear router if it
+#: is one with a searched strength.
+METHODS: tuple[tuple[str, str, str, dict[str, Any] | None], ...] = (
+    ("tdef", "TDEF", "complement rewards, all margins 1", {"loss": "tdef"}),
+    ("mild_uniform", "MILD uniform", "others rewards, equal margins: both rules agree", _UNIFORM),
+    ("mild_theory_argmax", "MILD theory, argmax", f"{_THEORY}; the paper's rule",
+     {"loss": "mild", "counts": "best", "decision": "argmax"}),
+    ("mild_theory_stationary", "MILD theory, stationary", f"{_THEORY}; our rule",
+     {"loss": "mild", "counts": "best", "decision": "stationary"}),
+    ("mild_tuned_argmax", "MILD tuned, argmax", f"{_TUNED} for argmax", None),
+    ("mild_tuned_stationary", "MILD tuned, stationary", f"{_TUNED} for our rule", None),
+    ("mild_contrast", "MILD contrast (ours)", "contrast rewards, equal margins",
+     {**_UNIFORM, "rewards": "contrast"}),
+    ("ce", "CE", "cross-entropy on the cheapest expert", {"loss": "ce"}),
+    ("cwce", "CWCE", "CE, weighted by inverse frequency", {"loss": "cwce"}),
+    ("ldam", "LDAM", "label-distribution-aware margins", {"loss": "ldam"}),
+    ("regression", "cost regression", "predicts every cost, takes the least", None),
+    ("knn", "kNN", "mean costs of the nearest rows", None),
+    ("label", "true label only", "cheapest expert of the row's true class", None),
+    ("constant", "best constant", "the expert that is cheapest in training", None),
+    ("oracle", "oracle", "cheapest expert of every test row", None),
+)  # fmt: skip
+_NAMES = {"setups": tuple(datasets.SETUPS), "experts": datasets.EXPERTS, "costs": datasets.COSTS}
 
 
 @dataclass(frozen=True)
 class DemoSettings:
-    """What the demo runs; ``jobs`` changes only the time.
+    """What the demo runs; ``jobs`` changes only the time."""
 
-    Attributes
-    ----------
-    setups, experts, costs : which of the digits scenarios
-    seeds : how many splits, with random states 0, 1, ...
-    alphas : L2 strengths searched for every linear method
-    margin_factors : factors on the margins of the tuned MILD: all combinations of the ratios to the
-        first where they are at most 81, else one margin at a time
-    neighbours : numbers of neighbours searched for kNN
-    folds : folds of the cross-validation on the training half
-    region_samples : points of the region case, half to train and half to test
-    tail_draws : repetitions of the case with a long tail of experts
-    confidence : of the paired intervals
-    jobs : worker processes
-    """
-
-    setups: tuple[str, ...] = tuple(SETUPS)
-    experts: tuple[str, ...] = EXPERTS
-    costs: tuple[str, ...] = COSTS
-    seeds: int = 5
-    alphas: tuple[float, ...] = (1e-5, 1e-4, 1e-3)
+    setups: tuple[str, ...] = tuple(datasets.SETUPS)  # which of the digits scenarios
+    experts: tuple[str, ...] = datasets.EXPERTS
+    costs: tuple[str, ...] = datasets.COSTS
+    seeds: int = 5  # how many splits, with random states 0, 1, ...
+    alphas: tuple[float, ...] = (1e-5, 1e-4, 1e-3)  # L2 strengths searched for every linear method
+    # factors of the margins of the tuned MILD
     margin_factors: tuple[float, ...] = (0.5, 0.7, 1.0, 1.4, 2.0)
-    neighbours: tuple[int, ...] = (3, 5, 10, 20, 40)
-    folds: int = 3
-    region_samples: int = 2000
-    tail_draws: int = 10
-    confidence: float = 0.95
-    jobs: int = 2
+    neighbours: tuple[int, ...] = (3, 5, 10, 20, 40)  # numbers of neighbours searched for kNN
+    folds: int = 3  # folds of the cross-validation on the training half
+    region_samples: int = 2000  # points of the region case, half to train and half to test
+    tail_draws: int = 5  # repetitions of the case with a long tail of experts
+    confidence: float = 0.95  # of the paired intervals
+    jobs: int = 2  # worker processes
 
     def __post_init__(self) -> None:
         for name, known in _NAMES.items():
@@ -158,15 +135,7 @@ class DemoSettings:
     def changed(
         self, *, seeds: int | None = None, jobs: int | None = None, **names: Iterable[str] | None
     ) -> DemoSettings:
-        """The settings with other setups, experts, costs, seeds or jobs where given.
-
-        Names come in their usual order, once each.
-
-        Examples
-        --------
-        >>> DemoSettings().changed(setups=["severe", "I"], seeds=3).setups
-        ('I', 'severe')
-        """
+        """The settings with other setups, experts, costs, seeds or jobs if given."""
         changes: dict[str, Any] = {"seeds": seeds, "jobs": jobs}
         for name, asked in names.items():
             values = list(asked or ())
@@ -189,156 +158,42 @@ class DemoSettings:
         )
 
 
-_NAMES = {"setups": tuple(SETUPS), "experts": EXPERTS, "costs": COSTS}
-
-
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """All methods on one scenario, one cost type, one seed.
-
-    Attributes
-    ----------
-    costs : (n_test, n_experts)
-    rows : (n_test,) identity of each test row; a digit keeps its number in every split
-    choices : what each method chose, by key
-    warned : sentences of the warnings that came up
-    """
-
-    setup: str
-    experts: str
-    cost: str
-    seed: int
-    expert_names: tuple[str, ...]
-    costs: FloatArray
-    rows: IntArray
-    choices: dict[str, Choices]
-    warned: tuple[str, ...]
-
-    def loss(self, key: str) -> float:
-        """Deferral loss of a method."""
-        return deferral_loss(self.costs, self.choices[key].chosen)
-
-
-@dataclass(frozen=True, eq=False)
-class Row:
-    """One method in one block.
-
-    Attributes
-    ----------
-    key, label : of the method
-    losses : deferral loss of each seed
-    shares : (n_seeds, n_experts) share of the test rows sent to each expert
-    recall : balanced recall of the cheapest expert, of each seed
-    against_tdef : interval of this method's cost minus TDEF's, None for TDEF itself
-    same_as_tdef : whether it made the very choices that TDEF made
-    best : whether it has the least mean and beats every other method but the oracle, by the interval
-        and in four fifths of the splits
-    found : what the search settled on, of each seed
-    seconds : of each seed
-    """
-
-    key: str
-    label: str
-    losses: tuple[float, ...]
-    shares: FloatArray
-    recall: tuple[float, ...]
-    against_tdef: Interval | None
-    same_as_tdef: bool
-    best: bool
-    found: tuple[dict[str, Any], ...]
-    seconds: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        """Mean deferral loss over seeds."""
-        return float(np.mean(self.losses))
-
-    @property
-    def std(self) -> float | None:
-        """Standard deviation over seeds (divided by n - 1); None for one seed."""
-        return float(np.std(self.losses, ddof=1)) if len(self.losses) > 1 else None
-
-    @property
-    def verdict(self) -> str:
-        """Against TDEF: "better", "worse" or "level"; "level" for TDEF itself."""
-        return "level" if self.against_tdef is None else verdict_of(self.against_tdef)
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """One scenario under one cost type: all methods, all seeds.
-
-    Attributes
-    ----------
-    setup, experts, cost : which scenario
-    expert_names : one per expert
-    oracle_shares : (n_experts,) share of the test rows on which each expert is cheapest
-    rows : one per method
-    pairs : interval of the first method's cost minus the second's, for PAIRS
-    """
+    """All methods on one scenario, one type of cost, one seed; ``warned`` are messages of warnings."""
 
     setup: str
     experts: str
     cost: str
     expert_names: tuple[str, ...]
-    oracle_shares: FloatArray
-    rows: tuple[Row, ...]
-    pairs: dict[tuple[str, str], Interval]
-
-    def row(self, key: str) -> Row:
-        """Row of a method."""
-        return next(row for row in self.rows if row.key == key)
-
-    @property
-    def leader(self) -> Row:
-        """Method of least mean loss, the oracle aside."""
-        return min((row for row in self.rows if row.key != "oracle"), key=lambda row: row.mean)
+    result: SplitResult
+    warned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class DemoResults:
-    """Everything that the demo found.
+    """``document`` has every number, JSON-ready; the pictures are drawn from ``line`` and ``plane``."""
 
-    Attributes
-    ----------
-    settings : what was run
-    blocks : the digits, one block per setup, kind of experts and cost type
-    region_block : the case in which experts specialise by region
-    tail : the case with a long tail of experts, one row per method
-    line, plane : the pictures
-    warned : warnings that came up in training, each once, with the number of cells they came up in
-    seconds : wall time
-    finished : when, in universal time
-    """
-
-    settings: DemoSettings
-    blocks: tuple[Block, ...]
-    region_block: Block
-    tail: tuple[TailRow, ...]
+    document: dict[str, Any]
     line: Picture
     plane: Picture
-    warned: dict[str, int]
-    seconds: float
-    finished: str
 
 
 def run_demo(settings: DemoSettings, progress: Progress | None = None) -> DemoResults:
-    """Run every cell in ``settings.jobs`` processes and gather what they found.
-
-    The numbers do not depend on ``jobs``. ``progress`` is called after every step.
-    """
+    """Run all scenarios and draw the pictures; scenarios run in parallel processes."""
     start = time.perf_counter()
-    report = progress or (lambda done, total, text: None)
+    report = progress or (lambda done, of, text: None)
     todo = scenarios(settings)
     total = len(todo) + 1
+    report(0, total, "start")
     cells: list[Cell] = []
-    report(0, total, "starting workers")
-    with parallel_config(backend="loky", inner_max_num_threads=1):
+    with parallel_config("loky", inner_max_num_threads=1):
         pool = Parallel(n_jobs=settings.jobs, return_as="generator")
         jobs = (delayed(run_cells)(scenario, settings) for scenario in todo)
         for done, part in enumerate(pool(jobs), 1):
             cells += part
-            report(done, total, f"{part[0].setup}, {part[0].experts}, seed {part[0].seed}")
+            setup, experts, seed = todo[done - 1]
+            report(done, total, f"{setup}, {experts}, seed {seed}")
         order = [
             (setup, experts, cost)
             for experts in settings.experts
@@ -357,24 +212,55 @@ def run_demo(settings: DemoSettings, progress: Progress | None = None) -> DemoRe
         tail = run_case(case, settings.confidence, settings.jobs)
     line, plane = draw_line(), draw_plane()
     report(total, total, "intervals, long tail and pictures")
-    return DemoResults(
-        settings,
-        tuple(blocks[:-1]),
-        blocks[-1],
-        tail,
-        line,
-        plane,
-        dict(Counter(sentence for cell in cells for sentence in cell.warned)),
-        time.perf_counter() - start,
-        datetime.now(UTC).isoformat(timespec="seconds"),
-    )
+    found = {
+        "blocks": blocks[:-1],
+        "region_case": blocks[-1],
+        "long_tail": tail,
+        "line": line.as_dict(regions=True),
+        "plane": plane.as_dict(),
+    }
+    versions = {"python": platform.python_version(), "mild": mild.__version__}
+    versions |= {name: version(name) for name in ("numpy", "scipy", "scikit-learn", "joblib")}
+    has_matplotlib = importlib.util.find_spec("matplotlib") is not None
+    versions["matplotlib"] = version("matplotlib") if has_matplotlib else "not installed"
+    document = {
+        "schema": SCHEMA,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(time.perf_counter() - start, 2),
+        "data": {
+            "digits": "scikit-learn's digits, 1,797 of 8 x 8 pixels divided by 16; stratified halves",
+            "features": "Nystroem features of a radial kernel, 128 components, from the training half",
+            "setups": {name: list(datasets.SETUPS[name]) for name in settings.setups},
+            "regions": f"{settings.region_samples} points of the unit square per seed, halves",
+            "long_tail": "20 Gaussian domains with shares proportional to 1 / k, 400 rows to train on",
+        },
+        "settings": asdict(settings),
+        "seeds": list(range(settings.seeds)),
+        "versions": versions,
+        "hardware": {
+            "machine": platform.machine(),
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "system": f"{platform.system()} {platform.release()}",
+            "byte_order": sys.byteorder,
+        },
+        "methods": [
+            {"key": key, "label": label, "what": what, "compete": key != "oracle"}
+            for key, label, what, _ in METHODS
+        ],
+        "caption": caption(asdict(settings)),
+        "findings": findings(found),
+        "warnings": dict(Counter(message for cell in cells for message in cell.warned)),
+        **found,
+    }
+    return DemoResults(document, line, plane)
 
 
 def scenarios(settings: DemoSettings) -> list[Scenario]:
     """All scenarios, the long ones (many experts) first so that no worker idles at the end."""
     digits = [
         (setup, experts, seed)
-        for setup in sorted(settings.setups, key=lambda name: -len(SETUPS[name]))
+        for setup in sorted(settings.setups, key=lambda name: -len(datasets.SETUPS[name]))
         for experts in settings.experts
         for seed in range(settings.seeds)
     ]
@@ -382,17 +268,18 @@ def scenarios(settings: DemoSettings) -> list[Scenario]:
 
 
 def run_cells(scenario: Scenario, settings: DemoSettings) -> list[Cell]:
-    """Run one scenario under every cost type, in one thread."""
+    """Run one scenario with every type of cost, in one thread."""
     setup, experts, seed = scenario
     with threadpool_limits(1):
         if setup == REGION_CASE:
-            data = regions(settings.region_samples, random_state=seed)
+            data = datasets.regions(settings.region_samples, random_state=seed)
             # Every seed draws new points: none of its rows is a row of another seed.
             data = dataclasses.replace(data, rows=data.rows + seed * len(data.rows))
             halves, gamma = data.halves(random_state=seed), REGION_GAMMA
             problems = [("error", *halves, 1.0)]
         else:
-            digits, gamma = digits_scenario(setup, experts, random_state=seed), DIGITS_GAMMA
+            digits = datasets.digits_scenario(setup, experts, random_state=seed)
+            gamma = DIGITS_GAMMA
             priced = [(cost, digits.with_cost(cost)) for cost in settings.costs]
             problems = [(cost, one.train, one.test, one.largest_cost) for cost, one in priced]
         features = radial_features(problems[0][1].X, gamma)
@@ -404,32 +291,49 @@ def run_cells(scenario: Scenario, settings: DemoSettings) -> list[Cell]:
                 warnings.simplefilter("always", MildWarning)
                 choices = run_methods(train, test, settings, scale, setup == REGION_CASE)
             warned = tuple(dict.fromkeys(str(entry.message) for entry in caught))
-            names = test.expert_names
-            cells.append(
-                Cell(setup, experts, cost, seed, names, test.costs, test.rows, choices, warned)
-            )
+            result = SplitResult(test.costs, test.rows, choices)
+            cells.append(Cell(setup, experts, cost, test.expert_names, result, warned))
         return cells
 
 
 def run_methods(
-    train: RoutingData,
-    test: RoutingData,
+    train: datasets.RoutingData,
+    test: datasets.RoutingData,
     settings: DemoSettings,
     cost_scale: float,
     by_label: bool = False,
 ) -> dict[str, Choices]:
-    """Train every method on ``train`` and let it decide on ``test``, in the order of METHODS."""
+    """Train every method on ``train`` and let it decide on ``test``, in the order of METHODS.
+
+    All searches use the same folds of the training half.
+    """
     result: dict[str, Choices] = {}
-    context = Context((), cost_scale, 0, None)
-    builders = _builders(settings, cost_scale, len(train.X), result)
-    for key, label, what in METHODS:
+    context = Context(KFold(settings.folds, shuffle=True, random_state=0), cost_scale)
+    alphas, factors = settings.alphas, settings.margin_factors
+    # Ridge sets its penalty against a sum over rows, the other methods against a mean.
+    ridge = {"alpha": [len(train.X) * alpha for alpha in alphas]}
+    neighbours = {"n_neighbors": list(settings.neighbours)}
+
+    def tuned(decision: str) -> Callable[[Context], Any]:
+        # The strength is the one that was best at the theory's margins.
+        alpha = result[f"mild_theory_{decision}"].found["alpha"]
+        return linear_search("mild", [alpha], factors, counts="reward", decision=decision)
+
+    builders: dict[str, Callable[[Context], Any]] = {
+        "mild_tuned_argmax": lambda context: tuned("argmax")(context),
+        "mild_tuned_stationary": lambda context: tuned("stationary")(context),
+        "regression": lambda context: GridSearchCV(CostRegressionRouter(), ridge, cv=context.folds),
+        "knn": lambda context: GridSearchCV(KNNRouter(), neighbours, cv=context.folds),
+        "constant": lambda context: ConstantRouter(),
+    }
+    for key, label, what, linear in METHODS:
         if key == "oracle":
             result[key] = Choices(cheapest(test.costs), {}, 0.0)
         elif key != "label":
-            method = Method(key, label, what, builders[key])
-            done = run_method(method, context, train.X, train.costs, test.X)
-            done.found.pop("family", None)
-            result[key] = done
+            build = builders[key] if linear is None else linear_search(alphas=alphas, **linear)
+            method = Method(key, label, what, build)
+            result[key] = run_method(method, context, train.X, train.costs, test.X)
+            result[key].found.pop("family", None)
         elif by_label:
             # What knowing the true class is worth: each class to its cheapest expert in training.
             classes = range(int(max(train.labels.max(), test.labels.max())) + 1)
@@ -438,116 +342,84 @@ def run_methods(
     return result
 
 
-def _builders(
-    settings: DemoSettings, cost_scale: float, n_samples: int, done: dict[str, Choices]
-) -> dict[str, Callable[[Context], Any]]:
-    """Every trained method; all searches see the same folds of the training half.
+def gather(cells: Sequence[Cell], confidence: float) -> dict[str, Any]:
+    """Combine the cells of all seeds into a block, JSON-ready.
 
-    ``done`` holds the methods that have been fitted before.
+    Test rows of all seeds are pooled; rows that are the same digit in several splits are drawn together,
+    so that the interval does not count one digit as several independent ones. The method of least mean
+    is marked as best if it beats every method that chose differently anywhere, by the interval and in at
+    least four fifths of the splits. Methods with its very choices share the mark.
     """
-    folds = KFold(settings.folds, shuffle=True, random_state=0)
-    search = partial(RouterCV, cv=folds, one_standard_error=False)
+    first, results = cells[0], [cell.result for cell in cells]
+    methods = list(first.result.choices)
+    paid = {key: [one.paid(key) for one in results] for key in methods}
+    losses = {key: [float(part.mean()) for part in paid[key]] for key in methods}
+    units = np.concatenate([one.units for one in results])
 
-    def linear(loss: str, **options: Any) -> RouterCV:
-        # LDAM multiplies its scores by its scale: this is the same penalty on what its loss sees.
-        unit = LDAM_SCALE**2 if loss == "ldam" else 1.0
-        alphas = [unit * alpha for alpha in settings.alphas]
-        return search(LinearRouter(loss, **options), alphas=alphas, margin_factors=(1.0,))
-
-    def tuned(decision: str) -> RouterCV:
-        # The strength is the one that was best at the theory's margins.
-        alpha = done[f"mild_theory_{decision}"].found["alpha"]
-        router = LinearRouter("mild", counts="reward", decision=decision)
-        return search(router, alphas=[alpha], margin_factors=settings.margin_factors)
-
-    def grid(router: Any, **values: Any) -> GridSearchCV:
-        return GridSearchCV(router, values, cv=folds)
-
-    # Ridge sets its penalty against a sum over rows, the other methods against a mean.
-    ridge_alphas = [n_samples * alpha for alpha in settings.alphas]
-    return {
-        "tdef": lambda _: linear("tdef", cost_scale=cost_scale),
-        "mild_uniform": lambda _: linear("mild", margins="uniform"),
-        "mild_theory_argmax": lambda _: linear("mild", counts="best", decision="argmax"),
-        "mild_theory_stationary": lambda _: linear("mild", counts="best", decision="stationary"),
-        "mild_tuned_argmax": lambda _: tuned("argmax"),
-        "mild_tuned_stationary": lambda _: tuned("stationary"),
-        "mild_contrast": lambda _: linear("mild", rewards="contrast", margins="uniform"),
-        "ce": lambda _: linear("ce"),
-        "cwce": lambda _: linear("cwce"),
-        "ldam": lambda _: linear("ldam"),
-        "regression": lambda _: grid(CostRegressionRouter(), alpha=ridge_alphas),
-        "knn": lambda _: grid(KNNRouter(), n_neighbors=list(settings.neighbours)),
-        "constant": lambda _: ConstantRouter(),
-    }
-
-
-def gather(cells: Sequence[Cell], confidence: float) -> Block:
-    """Gather the cells of all seeds into one block.
-
-    Test rows of all seeds are pooled; rows that are the same digit in several splits are drawn
-    together, so that the interval does not count one digit as several independent ones.
-    """
-    first = cells[0]
-    pooled = {
-        key: np.concatenate([chosen_costs(cell.costs, cell.choices[key].chosen) for cell in cells])
-        for key in first.choices
-    }
-    clusters = np.concatenate([cell.rows for cell in cells])
-
-    def interval(key: str, other: str) -> Interval:
-        return paired_interval(pooled[key], pooled[other], confidence, RESAMPLES, clusters=clusters)
+    def interval(key: str, other: str) -> metrics.Interval:
+        a, b = np.concatenate(paid[key]), np.concatenate(paid[other])
+        return metrics.paired_interval(a, b, confidence, RESAMPLES, clusters=units)
 
     def same(key: str, other: str) -> bool:
-        return all(
-            np.array_equal(cell.choices[key].chosen, cell.choices[other].chosen) for cell in cells
-        )
+        return all(one.same(key, other) for one in results)
 
-    # The method of least mean is marked if it beats every method that chose differently anywhere:
-    # by the interval, and in at least four fifths of the splits. Methods with the same choices as the
-    # leader share the mark.
-    ranked = sorted((key for key in pooled if key != "oracle"), key=lambda k: pooled[k].mean())
-    leader = ranked[0]
-    marked = {key for key in ranked if same(leader, key)}
-    rivals = [key for key in ranked if key not in marked]
-    for key in rivals:
-        won = np.mean([cell.loss(leader) < cell.loss(key) for cell in cells])
-        if won < SPLITS_WON or interval(leader, key).high >= 0:
-            marked = set()
-            break
-    labels = {key: label for key, label, _ in METHODS}
-    rows = []
-    for key in first.choices:
-        own = [cell.choices[key] for cell in cells]
-        rows.append(
-            Row(
-                key=key,
-                label=labels[key],
-                losses=tuple(cell.loss(key) for cell in cells),
-                shares=np.array([expert_shares(o.chosen, len(first.expert_names)) for o in own]),
-                recall=tuple(
-                    balanced_recall(cell.costs, cell.choices[key].chosen) for cell in cells
-                ),
-                against_tdef=None if key == REFERENCE else interval(key, REFERENCE),
-                same_as_tdef=same(key, REFERENCE),
-                best=key in marked,
-                found=tuple(one.found for one in own),
-                seconds=tuple(one.seconds for one in own),
-            )
-        )
-    return Block(
-        first.setup,
-        first.experts,
-        first.cost,
-        first.expert_names,
-        np.mean([oracle_shares(cell.costs) for cell in cells], axis=0),
-        tuple(rows),
-        {pair: interval(*pair) for pair in PAIRS},
+    def beats(key: str, other: str) -> bool:
+        won = np.mean(np.less(losses[key], losses[other]))
+        return bool(won >= SPLITS_WON and interval(key, other).high < 0)
+
+    ranked = sorted(
+        (key for key in methods if key != "oracle"),
+        key=lambda key: np.concatenate(paid[key]).mean(),
     )
+    best = {key for key in ranked if same(ranked[0], key)}
+    if not all(beats(ranked[0], key) for key in ranked if key not in best):
+        best = set()
+    labels = {key: label for key, label, _, _ in METHODS}
+    rows = []
+    for key in methods:
+        own = [one.choices[key] for one in results]
+        shares = np.array(
+            [metrics.expert_shares(one.chosen, len(first.expert_names)) for one in own]
+        )
+        gap = None if key == "tdef" else asdict(interval(key, "tdef"))
+        rows.append(
+            {
+                "method": key,
+                "label": labels[key],
+                "mean": float(np.mean(losses[key])),
+                "std": float(np.std(losses[key], ddof=1)) if len(cells) > 1 else None,
+                "losses": losses[key],
+                "mean_shares": shares.mean(axis=0).tolist(),
+                "shares": shares.tolist(),
+                "balanced_recall": [
+                    metrics.balanced_recall(one.costs, one.choices[key].chosen) for one in results
+                ],
+                "minus_tdef": gap,
+                "verdict_against_tdef": verdict_of(gap),
+                "same_choices_as_tdef": same(key, "tdef"),
+                "best": key in best,
+                "found": [one.found for one in own],
+                "seconds": [round(one.seconds, 4) for one in own],
+            }
+        )
+    return {
+        "setup": first.setup,
+        "experts": first.experts,
+        "cost": first.cost,
+        "expert_names": list(first.expert_names),
+        "oracle_shares": np.mean(
+            [metrics.oracle_shares(one.costs) for one in results], axis=0
+        ).tolist(),
+        "rows": rows,
+        "comparisons": [
+            {"method": key, "minus": other, **asdict(interval(key, other))} for key, other in PAIRS
+        ],
+    }
 
 
-def verdict_of(interval: Interval) -> str:
-    """ "better" or "worse" (costs: less is better) where the interval excludes 0, else "level"."""
-    if not interval.decided:
-        return "level"
-    return "better" if interval.high < 0 else "worse"
+def _processor() -> str:
+    """Name of the processor; on Linux from a file."""
+    source = Path("/proc/cpuinfo")
+    lines = source.read_text(errors="replace").splitlines() if source.exists() else []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor() or "unknown"

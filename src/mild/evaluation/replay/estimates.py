@@ -1,21 +1,21 @@
-"""Mean cost of another policy from what was logged under known probabilities.
+"""Mean cost of another policy, from draws that were logged with their probabilities.
 
-An episode g is one draw: a request, or all requests of a pinned session, which follow the draw of its
-first. It has ``n_g`` requests that cost ``C_g`` together; expert ``a_g`` was drawn with propensity ``p_g``,
-and the new policy would have drawn it with probability ``pi(a_g)``. With ``w_g = pi(a_g) / p_g``, the mean
-cost per request of the new policy is estimated by
+An episode g is one draw: a request, or all requests of a pinned session. It has ``n_g`` requests that
+cost ``C_g`` together; expert ``a_g`` was drawn with propensity ``p_g``, and the new policy would draw it
+with probability ``pi(a_g)``. With ``w_g = pi(a_g) / p_g``, the mean cost per request of the new policy is
+estimated by
 
     inverse propensity    sum_g w_g C_g / sum_g n_g
     self-normalised       sum_g w_g C_g / sum_g w_g n_g
     doubly robust         sum_g (sum_k pi(k) Q_kg + w_g (C_g - Q_{a_g} g)) / sum_g n_g
 
-where ``Q_kg`` is what a model, fitted on other episodes, expects the episode to cost with expert k. The
-first and the last are unbiased whenever the propensities are right and every expert that the new policy
-draws could have been drawn, however poor the model; a good model takes the noise away.
+where ``Q_kg`` is the cost of the episode with expert k that a model, fitted on other episodes, expects.
+The first and the last are unbiased if the propensities are right and every expert that the new policy
+draws could have been drawn, also with a poor model; a good model reduces the variance.
 
 Intervals come from the variance over episodes of the estimator's linear part, with Student's t. A few
 large weights make that variance itself uncertain: the degrees of freedom are ``2 G / (kurtosis - 1)``,
-those of a normal sample whose variance would be as uncertain.
+those of a normal sample with an equally uncertain variance.
 """
 
 from __future__ import annotations
@@ -29,36 +29,17 @@ from scipy.special import stdtrit
 from mild.core.arrays import FloatArray, IntArray
 from mild.errors import InvalidInputError
 
-__all__ = [
-    "Episodes",
-    "Estimate",
-    "Overlap",
-    "doubly_robust",
-    "inverse_propensity",
-    "logged_mean",
-    "measure_overlap",
-    "self_normalised",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Episodes:
-    """G draws and what followed.
+    """G draws and what followed."""
 
-    Attributes
-    ----------
-    chosen : (G,) index of the expert that was drawn; -1 for one that the new policy does not know
-    propensity : (G,) probability in (0, 1] with which it was drawn
-    target : (G, n_experts) probabilities of the new policy
-    requests : (G,) number of requests
-    costs : (G,) what they cost together
-    """
-
+    # (G,) index of the expert that was drawn; -1 for one that the new policy does not know
     chosen: IntArray
-    propensity: FloatArray
-    target: FloatArray
-    requests: FloatArray
-    costs: FloatArray
+    propensity: FloatArray  # (G,) probability in (0, 1] with which it was drawn
+    target: FloatArray  # (G, n_experts) probabilities of the new policy
+    requests: FloatArray  # (G,) number of requests
+    costs: FloatArray  # (G,) what they cost together
 
     @property
     def weights(self) -> FloatArray:
@@ -68,21 +49,13 @@ class Episodes:
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """An estimate with its interval.
-
-    Attributes
-    ----------
-    mean, low, high : estimate and limits
-    standard_error : of the mean
-    parts : (G,) linear part of the estimator, mean 0: estimates on the same episodes can be compared by it
-    confidence : coverage aimed at
-    """
+    """An estimate with its interval."""
 
     mean: float
     low: float
     high: float
-    standard_error: float
-    parts: FloatArray
+    standard_error: float  # of the mean
+    parts: FloatArray  # (G,) linear part of the estimator, by which estimates can be subtracted
     confidence: float
 
     def minus(self, other: Estimate) -> Estimate:
@@ -91,15 +64,7 @@ class Estimate:
 
 
 def inverse_propensity(episodes: Episodes, confidence: float = 0.95) -> Estimate:
-    """Unbiased; noisy where the new policy prefers what was rarely drawn.
-
-    Examples
-    --------
-    >>> drawn = Episodes(np.array([0, 1]), np.array([0.5, 0.5]), np.array([[1.0, 0.0]] * 2),
-    ...                  np.ones(2), np.array([3.0, 7.0]))
-    >>> inverse_propensity(drawn).mean
-    3.0
-    """
+    """Unbiased; noisy where the new policy prefers what was rarely drawn."""
     return _ratio(episodes.weights * episodes.costs, episodes.requests, confidence)
 
 
@@ -110,16 +75,11 @@ def self_normalised(episodes: Episodes, confidence: float = 0.95) -> Estimate:
 
 
 def doubly_robust(episodes: Episodes, expected: FloatArray, confidence: float = 0.95) -> Estimate:
-    """Unbiased as inverse propensity is, and less noisy the better the model.
-
-    Parameters
-    ----------
-    episodes : the draws
-    expected : (G, n_experts) costs of the episode with each expert, by a model fitted on other episodes
-    """
+    """Unbiased as inverse propensity is, and less noisy the better the model."""
     if expected.shape != episodes.target.shape:
         raise InvalidInputError(
-            f"expected must have the shape of target, {episodes.target.shape}; got {expected.shape}."
+            f"expected must have the shape of target, {episodes.target.shape}; got {expected.shape}.",
+            parameter="expected",
         )
     model = (episodes.target * expected).sum(axis=1)
     error = episodes.costs - _pick(expected, episodes.chosen)
@@ -163,24 +123,15 @@ def _pick(values: FloatArray, chosen: IntArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Overlap:
-    """How much of the log speaks about the new router.
+    """How much the log tells about the new router."""
 
-    Attributes
-    ----------
-    draws : number of draws
-    agreement : share of the draws that the new router might have made, too
-    effective : draws under the new router that would tell as much: ``(sum w)^2 / sum w^2``
-    largest_share : share of the largest weight in their sum
-    mean_weight, weight_error : mean of the weights, which must be 1 within its standard error
-    unseen : expert -> share of the queries that the new router gives to it, although it was never drawn
-    """
-
-    draws: int
-    agreement: float
-    effective: float
-    largest_share: float
-    mean_weight: float
+    draws: int  # number of draws
+    agreement: float  # share of the draws that the new router could have made, too
+    effective: float  # effective sample size ``(sum w)^2 / sum w^2``
+    largest_share: float  # share of the largest weight in their sum
+    mean_weight: float  # must be 1 within its standard error
     weight_error: float
+    # expert that was never drawn -> share of the queries that the new router gives to it
     unseen: dict[str, float]
 
     @property
@@ -196,25 +147,106 @@ def measure_overlap(episodes: Episodes, expert_names: Sequence[str]) -> Overlap:
     if count == 0:
         return Overlap(0, 0.0, 0.0, 0.0, 0.0, 0.0, {})
     total, squares = float(weights.sum()), float((weights**2).sum())
-    shares = episodes.target.mean(axis=0)
+    shares = episodes.target.mean(axis=0).tolist()
     seen = set(episodes.chosen.tolist())
-    unseen = {
-        name: float(shares[place])
-        for place, name in enumerate(expert_names)
-        if shares[place] > 0 and place not in seen
-    }
     return Overlap(
         draws=count,
         agreement=float((weights > 0).mean()),
         effective=total**2 / squares if squares else 0.0,
         largest_share=float(weights.max()) / total if total else 0.0,
         mean_weight=total / count,
-        weight_error=_error(weights),
-        unseen=unseen,
+        weight_error=float(weights.std(ddof=1) / np.sqrt(count)) if count > 1 else float("inf"),
+        unseen={
+            name: shares[k]
+            for k, name in enumerate(expert_names)
+            if shares[k] > 0 and k not in seen
+        },
     )
 
 
-def _error(weights: FloatArray) -> float:
-    if weights.size < 2:
-        return float("inf")
-    return float(weights.std(ddof=1) / np.sqrt(weights.size))
+FOLDS = 5
+# Ridge strengths, as multiples of the mean variance of a feature.
+STRENGTHS = 10.0 ** np.arange(-4, 5)
+# With fewer rows of an expert only their mean is learned.
+MIN_RIDGE_ROWS = 10
+# Rows whose products are formed at a time.
+BLOCK = 50_000
+
+
+def expected_costs(
+    features: FloatArray,
+    chosen: IntArray,
+    costs: FloatArray,
+    groups: IntArray,
+    n_experts: int,
+    seed: int = 0,
+) -> FloatArray:
+    """Expected cost (n, n_experts) of each expert on each row, by models fitted on other rows.
+
+    For every expert and fold this is a ridge regression of the cost on the features, fitted on the rows of
+    the other folds on which that expert was drawn; its strength by generalised cross-validation. An expert
+    with few rows there gets their mean, one with none the mean over all experts.
+
+    Parameters
+    ----------
+    features : (n, d) array
+    chosen : (n,) index of the expert that was drawn, negative if it is none of them
+    costs : (n,) its cost
+    groups : (n,) episode of each row: an episode is never on both sides of a split
+    n_experts : number of experts
+    seed : of the split into folds
+    """
+    scale = features.std(axis=0, dtype=np.float64)
+    # Products of these columns (1, X, y) are all that a ridge regression needs, and they add.
+    columns = np.empty((len(costs), len(scale) + 2))
+    columns[:, 0], columns[:, -1] = 1.0, costs
+    columns[:, 1:-1] = features - features.mean(axis=0, dtype=np.float64)
+    columns[:, 1:-1] /= np.where(scale > 0, scale, 1.0)
+    _, episode = np.unique(groups, return_inverse=True)
+    count = int(episode.max(initial=-1)) + 1
+    fold = (np.random.default_rng(seed).permutation(count) % FOLDS)[episode]
+    result = np.empty((len(costs), n_experts))
+    drawn = chosen >= 0
+    for expert in range(n_experts):
+        own = [np.flatnonzero((chosen == expert) & (fold == f)) for f in range(FOLDS)]
+        parts = [_products(columns, rows) for rows in own]
+        for f in range(FOLDS):
+            others = sum(part for place, part in enumerate(parts) if place != f)
+            model = _ridge(np.asarray(others))
+            if model is None:
+                known = costs[drawn & (fold != f)]
+                model = np.append(known.mean() if known.size else 0.0, np.zeros(len(scale)))
+            rows = fold == f
+            result[rows, expert] = columns[rows, :-1] @ model
+    return result
+
+
+def _products(columns: FloatArray, rows: IntArray) -> FloatArray:
+    total = np.zeros((columns.shape[1], columns.shape[1]))
+    for start in range(0, len(rows), BLOCK):
+        part = columns[rows[start : start + BLOCK]]
+        total += part.T @ part
+    return total
+
+
+def _ridge(products: FloatArray) -> FloatArray | None:
+    """Intercept and slope from the products of (1, X, y); None without any row."""
+    count = products[0, 0]
+    if count == 0:
+        return None
+    mean = products[0] / count
+    covariance = products / count - np.outer(mean, mean)
+    value, vector = np.linalg.eigh(covariance[1:-1, 1:-1])
+    value = np.clip(value, 0.0, None)
+    along = vector.T @ covariance[1:-1, -1]
+    unit = float(value.mean())
+    best, chosen = np.inf, np.zeros(len(value))
+    for strength in STRENGTHS * unit if count >= MIN_RIDGE_ROWS and unit > 0 else ():
+        slope = along / (value + strength)
+        residual = max(covariance[-1, -1] - 2 * slope @ along + slope**2 @ value, 0.0)
+        # The intercept is a parameter, too.
+        freedom = 1 - (1 + (value / (value + strength)).sum()) / count
+        if freedom > 0 and residual / freedom**2 < best:
+            best, chosen = residual / freedom**2, slope
+    slope = vector @ chosen
+    return np.append(mean[-1] - mean[1:-1] @ slope, slope)

@@ -1,35 +1,24 @@
-"""Read a log: the draws of the ledger, and the queries and errors that files add to them."""
+"""Read a log: the draws of the ledger, and queries and errors from files."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from mild.data.sources import load_file
+from mild.data.tables import read_table
 from mild.errors import DataFileError
 
-__all__ = [
-    "ROUTED_NAME",
-    "Block",
-    "LeftOut",
-    "LogReader",
-    "read_draws",
-    "read_errors",
-    "read_texts",
-]
-
-#: Gets names of a ledger's columns and a span of time; gives blocks of its rows, oldest first.
+#: Gets names of a ledger's columns and a span of time; yields blocks of its rows, oldest first.
 LogReader: TypeAlias = Callable[
     [Sequence[str], float | None, float | None], Iterator[list[tuple[Any, ...]]]
 ]
 
 # The model name that asks for the configured trade-off.
 ROUTED_NAME = "mild"
-# Propensities this near to 1 are certain: the log could not have shown anything else.
+# A draw with a propensity this near to 1 could not have had another result.
 CERTAIN = 1 - 1e-9
 
 _COLUMNS = (
@@ -37,77 +26,45 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-@dataclass
-class LeftOut:
-    """Rows that say nothing about another router, by reason."""
+class LoggedRow(NamedTuple):
+    """A request that the router decided."""
 
-    reasons: Counter[str] = field(default_factory=Counter)
-
-    def add(self, reason: str) -> None:
-        """Count a row."""
-        self.reasons[reason] += 1
-
-
-@dataclass(frozen=True)
-class Block:
-    """Rows that count, in lists of one length.
-
-    Attributes
-    ----------
-    texts : what was routed
-    chosen : name of the expert that was drawn
-    propensity : with which probability
-    episodes : number of the draw that the row belongs to, from 0 in the order of time
-    decides : whether the row is the one for which was drawn
-    dollars, failed, error : what followed; error is None where nobody has judged the answer
-    """
-
-    texts: list[str]
-    chosen: list[str]
-    propensity: list[float]
-    episodes: list[int]
-    decides: list[bool]
-    dollars: list[float]
-    failed: list[bool]
-    error: list[float | None]
+    text: str  # what was routed
+    chosen: str  # name of the expert that was drawn
+    propensity: float
+    episode: int  # number of the draw that the row belongs to, from 0 in the order of time
+    decides: bool  # whether the expert was drawn for this row
+    dollars: float
+    failed: bool
+    error: float  # NaN if the answer was not graded
 
 
 def read_draws(
     read: LogReader,
-    left_out: LeftOut,
+    left_out: Counter[str],
     texts: Mapping[str, str] | None = None,
     errors: Mapping[str, float] | None = None,
     since: float | None = None,
     until: float | None = None,
-) -> Iterator[Block]:
+) -> Iterator[list[LoggedRow]]:
     """Blocks of the rows that the router decided, in the order of time.
 
-    A row counts if the router was asked at its configured trade-off, the draw was not certain, and the
-    query and the price are known. Requests of a pinned session belong to the episode of the
-    request that pinned it, which must lie in the span, too.
-
-    Parameters
-    ----------
-    read : reads the ledger, such as ``mild.gateway.ledger.ledger_reader`` gives it
-    left_out : filled with what does not count
-    texts : request -> query, in place of the ledger's texts
-    errors : request -> error in [0, 1] of its answer; None if answers are not judged. A request that failed
-        or was cut counts as an error of 1 where it has no other
-    since, until : span of time
+    A row is used if the router was asked at its configured trade-off, the draw was not certain, and query
+    and price are known. Requests of a pinned session belong to the episode of the request that pinned it,
+    which must lie in the span, too.
     """
     episodes: dict[str, int] = {}
     count = 0
     for rows in read(_COLUMNS, since, until):
-        block = Block([], [], [], [], [], [], [], [])
-        for name, asked, chosen, chance, price, outcome, text, pinned_by, session in rows:
+        block = []
+        for name, asked, chosen, propensity, price, outcome, text, pinned_by, session in rows:
             if texts is not None:
                 text = texts.get(name)
-            failed = outcome in ("failed", "cut")
-            reason = _reason(asked, chosen, chance, price, outcome, text)
+            reason = _reason(asked, chosen, propensity, price, outcome, text)
             if reason is None and pinned_by is not None and pinned_by not in episodes:
                 reason = "pinned by a request that is not among the rows that count"
             if reason is not None:
-                left_out.add(reason)
+                left_out[reason] += 1
                 continue
             if pinned_by is None:
                 episode, count = count, count + 1
@@ -116,37 +73,34 @@ def read_draws(
                     episodes[name] = episode
             else:
                 episode = episodes[pinned_by]
-            error = None if errors is None else errors.get(name, 1.0 if failed else None)
-            block.texts.append(text)
-            block.chosen.append(chosen)
-            block.propensity.append(chance)
-            block.episodes.append(episode)
-            block.decides.append(pinned_by is None)
-            block.dollars.append(price or 0.0)
-            block.failed.append(failed)
-            block.error.append(error)
-        if block.texts:
+            failed = outcome in ("failed", "cut")
+            error = (errors or {}).get(name, 1.0 if failed else math.nan)
+            drawn = pinned_by is None
+            block.append(
+                LoggedRow(text, chosen, propensity, episode, drawn, price or 0.0, failed, error)
+            )
+        if block:
             yield block
 
 
 def _reason(
     asked: str,
     chosen: str | None,
-    chance: float | None,
+    propensity: float | None,
     price: float | None,
     outcome: str,
     text: str | None,
 ) -> str | None:
-    """Why a row does not count; None if it does."""
+    """Why a row is not used; None if it is."""
     if outcome == "refused":
         return "refused before an expert was asked"
-    if chosen is None or chance is None:
+    if chosen is None or propensity is None:
         return "sent to an expert by its name"
     if asked != ROUTED_NAME:
         return "asked for a trade-off of its own"
     if text is None:
         return "without a query"
-    if not 0 < chance < CERTAIN:
+    if not 0 < propensity < CERTAIN:
         return "drawn without exploration"
     if price is None and outcome == "ok":
         return "without a price"
@@ -155,25 +109,20 @@ def _reason(
 
 def read_texts(path: Path, text_column: str | None, id_column: str) -> dict[str, str]:
     """Request -> query from a table with one row per request."""
-    table = _load(path, (id_column, *(() if text_column is None else (text_column,))))
-    name = text_column or _one_of(
-        path, table, ("text", "query", "prompt", "question", "input", "instruction"), "text-column"
-    )
-    names = _column(path, table, id_column)
-    texts = _column(path, table, name)
-    return {str(key): str(text) for key, text in zip(names, texts, strict=True) if text is not None}
+    usual = ("text", "query", "prompt", "question", "input", "instruction")
+    hint = " Name it with --text-column."
+    pairs, _ = _read_pairs(path, id_column, (text_column,) if text_column else usual, hint)
+    return {str(key): str(text) for key, text in pairs if text is not None}
 
 
 def read_errors(path: Path, id_column: str) -> dict[str, float]:
     """Request -> error in [0, 1] from a table with a column ``error``, ``score`` or ``correct``.
 
-    A score of 1 is an error of 0. Rows without a value are left out; a request that appears twice counts
-    with its last row.
+    A score of 1 is an error of 0. Rows without a value are left out; of a request that appears twice the
+    last row is used.
     """
-    table = _load(path, (id_column,))
-    name = _one_of(path, table, ("error", "score", "correct"), None)
+    pairs, name = _read_pairs(path, id_column, ("error", "score", "correct"))
     result = {}
-    pairs = zip(_column(path, table, id_column), _column(path, table, name), strict=True)
     for row, (key, value) in enumerate(pairs):
         if key is None or value is None:
             continue
@@ -189,27 +138,22 @@ def read_errors(path: Path, id_column: str) -> dict[str, float]:
     return result
 
 
-def _load(path: Path, texts: tuple[str, ...]) -> Any:
+def _read_pairs(
+    path: Path, id_column: str, names: Sequence[str], hint: str = ""
+) -> tuple[Iterator[tuple[Any, Any]], str]:
+    """Values of the column of requests and of the first of ``names`` in the table, and that name."""
     try:
-        return load_file(path, texts)
+        table = read_table(path, (id_column, *(names if len(names) == 1 else ())))
     except DataFileError as error:
         raise DataFileError(f"{path}: {error}") from error
-
-
-def _column(path: Path, table: Any, name: str) -> list[Any]:
-    if name not in table.column_names:
-        raise DataFileError(
-            f"{path} must have the column {name!r}; got {', '.join(table.column_names)}."
-        )
-    return list(table.column(name).to_pylist())
-
-
-def _one_of(path: Path, table: Any, names: tuple[str, ...], option: str | None) -> str:
-    for name in names:
-        if name in table.column_names:
-            return name
-    remedy = "" if option is None else f" Name it with --{option}."
-    raise DataFileError(
-        f"{path} must have one of the columns {', '.join(names)}; got {', '.join(table.column_names)}."
-        f"{remedy}"
-    )
+    known = table.column_names
+    for wanted in ((id_column,), names):
+        if not set(wanted) & set(known):
+            rule = f"the column {wanted[0]!r}"
+            if len(wanted) > 1:
+                rule = f"one of the columns {', '.join(wanted)}"
+            remedy = hint if len(wanted) > 1 else ""
+            raise DataFileError(f"{path} must have {rule}; got {', '.join(known)}.{remedy}")
+    name = next(name for name in names if name in known)
+    values = (table.column(one).to_pylist() for one in (id_column, name))
+    return zip(*values, strict=True), name

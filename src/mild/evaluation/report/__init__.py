@@ -1,12 +1,21 @@
-"""One offline HTML page on a router: does it pay, where, whom does it ask, and what does it regret."""
+"""One HTML page on a router that needs no network: does it pay, where, and which experts does it ask?"""
 
-from mild.evaluation.report.document import SCHEMA, build_document, comparison_document
-from mild.evaluation.report.page import optimism, render
-from mild.evaluation.report.writing import read_document, write_document, write_report
+from mild.evaluation.report.document import (
+    EVALUATION_FILE,
+    SCHEMA,
+    build_document,
+    comparison_document,
+    optimism,
+    read_document,
+    write_document,
+)
+from mild.evaluation.report.page import check_report, render, write_report
 
 __all__ = [
+    "EVALUATION_FILE",
     "SCHEMA",
     "build_document",
+    "check_report",
     "comparison_document",
     "optimism",
     "read_document",

@@ -8,26 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
-from mild.evaluation.report.words import percent, short_names, shortened, signed
-
-__all__ = [
-    "Mark",
-    "Scale",
-    "calibration_chart",
-    "common_range",
-    "forest",
-    "frontier_charts",
-    "linear_ticks",
-    "log_ticks",
-    "place_labels",
-    "polygon",
-    "scale_for",
-]
-
-Point = Mapping[str, Any]
 Box = tuple[float, float, float, float]
 
 # Ratio of the largest to the smallest value from which an axis is logarithmic.
@@ -68,10 +50,26 @@ class Scale:
         return self.start + (at - low) / (high - low) * (self.end - self.start)
 
     def ticks(self, count: int) -> list[float]:
-        """Round values inside."""
+        """About ``count`` round values inside: 1, 2 or 5 times a power of ten.
+
+        Examples
+        --------
+        >>> Scale(0.03, 0.97, 0, 1).ticks(4), Scale(0.5, 30, 0, 1, True).ticks(4)
+        ([0.2, 0.4, 0.6, 0.8], [0.5, 1.0, 2.0, 5.0, 10.0, 20.0])
+        """
+        low, high = self.low, self.high
         if self.log:
-            return log_ticks(self.low, self.high)
-        return linear_ticks(self.low, self.high, count)
+            decades = math.log10(high / low)
+            steps = (1, 2, 5) if decades < 2.2 else (1, 3) if decades < 3.5 else (1,)
+            powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+            values = [float(f"{m * 10.0**e:.6g}") for e in powers for m in steps]
+            return [value for value in values if low * 0.999 <= value <= high * 1.001]
+        span = high - low
+        power = 10.0 ** math.floor(math.log10(span / max(1, count)))
+        step = min((m * power for m in (1, 2, 5, 10)), key=lambda size: abs(span / size - count))
+        digits = max(0, -math.floor(math.log10(step)) + 1)
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+        return [round(k * step, digits) for k in range(first, last + 1)]
 
 
 def scale_for(
@@ -88,38 +86,6 @@ def scale_for(
     return Scale(max(floor, low - room), high + room, start, end)
 
 
-def linear_ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """About ``count`` multiples of 1, 2 or 5 times a power of ten.
-
-    Examples
-    --------
-    >>> linear_ticks(0.03, 0.97, 4)
-    [0.2, 0.4, 0.6, 0.8]
-    """
-    span = high - low
-    power = 10.0 ** math.floor(math.log10(span / max(1, count)))
-    step = min((m * power for m in (1, 2, 5, 10)), key=lambda size: abs(span / size - count))
-    digits = max(0, -math.floor(math.log10(step)) + 1)
-    first = math.ceil(low / step - 1e-9)
-    last = math.floor(high / step + 1e-9)
-    return [round(k * step, digits) for k in range(first, last + 1)]
-
-
-def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten, with 2 and 5 between where there are few.
-
-    Examples
-    --------
-    >>> log_ticks(0.5, 30)
-    [0.5, 1.0, 2.0, 5.0, 10.0, 20.0]
-    """
-    decades = math.log10(high / low)
-    steps = (1, 2, 5) if decades < 2.2 else (1, 3) if decades < 3.5 else (1,)
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    values = [float(f"{m * 10.0**e:.6g}") for e in powers for m in steps]
-    return [value for value in values if low * 0.999 <= value <= high * 1.001]
-
-
 def polygon(kind: str, x: float, y: float, radius: float) -> str:
     """Corners of the mark of a kind of point; empty for a circle."""
     corners = SHAPES.get(kind, ())
@@ -127,12 +93,9 @@ def polygon(kind: str, x: float, y: float, radius: float) -> str:
 
 
 def forest(spans: Sequence[Sequence[float]], beside: float) -> dict[str, Any]:
-    """Intervals around zero on one scale, positions in per cent of the width.
+    """Intervals (estimate, low, high) around zero on one scale; positions in per cent of the width.
 
-    Parameters
-    ----------
-    spans : (estimate, low, high) of each row
-    beside : per cent of the width left free at both ends
+    ``beside`` per cent of the width are left free at both ends.
     """
     values = [0.0, *(value for span in spans for value in span)]
     low, high = min(values), max(values)
@@ -145,13 +108,13 @@ def forest(spans: Sequence[Sequence[float]], beside: float) -> dict[str, Any]:
             "at": scale(estimate),
             "low": scale(start),
             "high": scale(end),
-            "words": f"{signed(estimate)} ({signed(start)} to {signed(end)})",
+            "text": f"{signed(estimate)} ({signed(start)} to {signed(end)})",
         }
         for estimate, start, end in spans
     ]
     ticks = [
         (scale(value), "0" if value == 0 else f"{value:+g}".replace("-", "−"))
-        for value in linear_ticks(low, high, 4)
+        for value in scale.ticks(4)
     ]
     return {"zero": scale(0), "rows": rows, "ticks": ticks}
 
@@ -164,169 +127,62 @@ DEPTHS = ("constant", "method", "operating", "oracle", "router")
 # Order in which names get a place; operating points have no name.
 RANKS = {"router": 0, "oracle": 1, "constant": 3, "method": 4}
 LETTER_SIZE = 12.0
-# Segments by which a straight line is drawn on a logarithmic axis.
-SEGMENTS = 24
 # class, width, height, left edge of the plot, letters of a name, ticks across
 FRAMES = (("wide", 860, 430, 58, 26, 7), ("narrow", 350, 380, 46, 17, 4))
 
 
 def frontier_charts(frontier: Mapping[str, Any], experts: Sequence[str]) -> list[dict[str, Any]]:
-    """Two drawings of the same points; the style sheet shows the one that fits the page."""
+    """Scales, marks and names of two drawings; the style sheet shows the one that fits the page."""
     axis = frontier["axis"]
     points = [p for p in frontier["points"] if None not in (p[axis], p["quality"])]
+    points.sort(key=lambda point: DEPTHS.index(point["kind"]))
     charts = []
     for css, width, height, left, letters, ticks in FRAMES:
         right, top, bottom = width - 16, 26, height - 46
         across = scale_for([p[axis] for p in points], left, right, may_log=axis != "asking")
         up = scale_for([p["quality"] for p in points], bottom, top, pad=0.1)
-        places = [(across(p[axis]), up(p["quality"])) for p in points]
-        digits = 0 if up.high - up.low > 0.1 else 1
-        marks = [
-            {"point": p, "x": x, "y": y, "radius": RADII[p["kind"]]}
-            for p, (x, y) in zip(points, places, strict=True)
-        ]
+        short = dict(zip(experts, short_names(experts, letters), strict=True))
+        marks = []
+        for point in points:
+            kind, name = point["kind"], point["name"]
+            text = "" if kind == "operating" else short.get(name, shortened(name, letters))
+            on_line = bool(point["efficient"]) and kind == "constant"
+            rank, radius = RANKS.get(kind, 9) - on_line, RADII[kind]
+            x, y = across(point[axis]), up(point["quality"])
+            marks.append(Mark(x, y, radius, shortened(text, letters + 4), rank, on_line, point))
+        names = place_labels(marks, (left + 2, 18, width - 2, bottom), LETTER_SIZE)
         charts.append(
             {
-                "css": css,
-                "width": width,
-                "height": height,
-                "left": left,
-                "right": right,
-                "top": top,
-                "bottom": bottom,
-                "rows": [(up(value), percent(value, digits)) for value in up.ticks(5)],
+                "frame": (css, width, height, left, right, top, bottom),
+                "across": across,
+                "up": up,
+                "rows": [(up(v), percent(v, int(up.high - up.low <= 0.1))) for v in up.ticks(5)],
                 "columns": [(across(v), _tick(v, axis)) for v in across.ticks(ticks)],
-                "log": across.log,
-                "mixtures": _mixture_line(frontier, axis, across, up),
-                "efficient": _efficient_path(points, axis, across, up),
-                "marks": sorted(marks, key=lambda mark: DEPTHS.index(mark["point"]["kind"])),
-                "names": _names(
-                    points, places, experts, letters, (left + 2, 18, width - 2, bottom)
-                ),
+                "marks": marks,
+                "names": [(marks[i], x, y, anchor) for i, x, y, anchor in names],
             }
         )
     return charts
 
 
 def _tick(value: float, axis: str) -> str:
-    if axis == "dollars":
-        return f"${value:,.10g}" if value >= 0.001 else f"${value:.0e}"
-    return f"{value:g}"
+    if axis != "dollars":
+        return f"{value:g}"
+    return f"${value:,.10g}" if value >= 0.001 else f"${value:.0e}"
 
 
-def _mixture_line(frontier: Mapping[str, Any], axis: str, across: Scale, up: Scale) -> str:
-    corners = [frontier["points"][number] for number in frontier["mixtures"]]
-    steps = SEGMENTS if across.log else 1
-    places = []
-    for a, b in pairwise(corners):
-        for step in range(steps + 1):
-            x = a[axis] + step / steps * (b[axis] - a[axis])
-            y = a["quality"] + step / steps * (b["quality"] - a["quality"])
-            places.append(f"{across(x):.1f},{up(y):.1f}")
-    return " ".join(places)
-
-
-def _efficient_path(points: Sequence[Point], axis: str, across: Scale, up: Scale) -> str:
-    best = sorted((point for point in points if point["efficient"]), key=lambda p: p[axis])
-    if not best:
-        return ""
-    path = f"M{across(best[0][axis]):.1f} {up(best[0]['quality']):.1f}"
-    for point in best[1:]:
-        path += f"H{across(point[axis]):.1f}V{up(point['quality']):.1f}"
-    return f"{path}H{across.end:.1f}"
-
-
-def _names(
-    points: Sequence[Point],
-    places: Sequence[tuple[float, float]],
-    experts: Sequence[str],
-    letters: int,
-    room: Box,
-) -> list[dict[str, Any]]:
-    short = dict(zip(experts, short_names(experts, letters), strict=True))
-    marks = []
-    for point, (x, y) in zip(points, places, strict=True):
-        kind, name = point["kind"], point["name"]
-        text = "" if kind == "operating" else short.get(name, shortened(name, letters))
-        on_line = bool(point["efficient"]) and kind == "constant"
-        rank = RANKS.get(kind, 9) - on_line
-        marks.append(Mark(x, y, RADII[kind] + 1, shortened(text, letters + 4), rank, on_line))
-    return [
-        {
-            "text": marks[label.mark].text,
-            "kind": points[label.mark]["kind"],
-            "x": label.x,
-            "y": label.y,
-            "anchor": label.anchor,
-        }
-        for label in place_labels(marks, room, LETTER_SIZE)
-    ]
-
-
-# Reliability curves, one small chart per expert, all on the same scale.
-
-LEFT, RIGHT, TOP, BOTTOM = 50.0, 232.0, 8.0, 156.0
-# Height of the histogram of predictions below the curve.
-STRIP = 16.0
-
-
-def common_range(curves: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
-    """Limits that hold every bin of every expert, with some room.
-
-    Examples
-    --------
-    >>> common_range([{"bins": [{"predicted": 0.25, "realised": 0.35}]}])
-    (0.24, 0.36)
-    """
+def calibration_scales(
+    curves: Sequence[Mapping[str, Any]],
+) -> tuple[Scale, Scale, list[tuple[float, float, str]]]:
+    """Scales that hold every bin of every curve, with some room, and ticks (x, y, text) of both."""
     values = [one[key] for c in curves for one in c["bins"] for key in ("predicted", "realised")]
-    if not values:
-        return 0.0, 1.0
-    low, high = min(values), max(values)
+    low, high = min(values, default=0.0), max(values, default=1.0)
     room = 0.1 * (high - low) or 0.05
-    return round(max(0.0, low - room), 4), round(min(1.0, high + room), 4)
-
-
-def calibration_chart(curve: Mapping[str, Any], limits: tuple[float, float]) -> dict[str, Any]:
-    """Predicted share across, realised share up; on the dashed line the two are the same."""
-    across, up = Scale(*limits, LEFT, RIGHT), Scale(*limits, BOTTOM, TOP)
-    ticks = linear_ticks(*limits, 3)
+    limits = round(max(0.0, low - room), 4), round(min(1.0, high + room), 4)
+    across, up = Scale(*limits, 50, 232), Scale(*limits, 156, 8)
+    ticks = across.ticks(3)
     whole = all(abs(100 * value - round(100 * value)) < 1e-9 for value in ticks)
-    bins = []
-    for one in curve["bins"]:
-        tip = (
-            f"predicted {percent(one['predicted'])}, realised {percent(one['realised'])}\n"
-            f"{one['rows']:,} rows"
-        )
-        whisker = None
-        if one["low"] is not None and one["high"] is not None:
-            tip += f", interval {percent(one['low'])} to {percent(one['high'])}"
-            whisker = (up(one["low"]), up(one["high"]))
-        x, y = across(one["predicted"]), up(one["realised"])
-        bins.append({"x": x, "y": y, "whisker": whisker, "tip": tip})
-    return {
-        "ticks": [(across(v), up(v), percent(v, 0 if whole else 1)) for v in ticks],
-        "bins": bins,
-        "curve": " ".join(f"{one['x']:.1f},{one['y']:.1f}" for one in bins),
-        "strip": _strip_path(curve, across),
-    }
-
-
-def _strip_path(curve: Mapping[str, Any], across: Scale) -> str:
-    """How many rows have which prediction, as one path."""
-    counts = curve["counts"]
-    if not counts or curve["range"] is None or max(counts) <= 0:
-        return ""
-    low, high = curve["range"]
-    step = (high - low) / len(counts)
-    base, path = BOTTOM + STRIP + 3, ""
-    for place, count in enumerate(counts):
-        start, end = low + place * step, low + (place + 1) * step
-        left = across(start)
-        width = max(1.5, across(end) - left)
-        if count and end >= across.low and start <= across.high:
-            tall = max(1.0, STRIP * count / max(counts))
-            path += f"M{left:.1f} {base:.1f}v-{tall:.1f}h{width:.1f}v{tall:.1f}z"
-    return path
+    return across, up, [(across(v), up(v), percent(v, int(not whole))) for v in ticks]
 
 
 # Labels beside marks.
@@ -349,36 +205,17 @@ class Mark:
     text: str
     rank: int
     above: bool = False
+    point: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True)
-class Label:
-    """Baseline position and text anchor of the name of mark number ``mark``."""
-
-    mark: int
-    x: float
-    y: float
-    anchor: str
-
-
-def place_labels(marks: Sequence[Mark], room: Box, size: float) -> list[Label]:
-    """Place as many names as fit, in the order of rank; none is nearer to another mark than its own.
-
-    Parameters
-    ----------
-    marks : all marks; those without a text are only avoided
-    room : box (left, top, right, bottom) in which names must lie
-    size : of the letters
-
-    Examples
-    --------
-    >>> marks = [Mark(10, 50, 4, "one", 0), Mark(12, 50, 4, "two", 1)]
-    >>> [label.anchor for label in place_labels(marks, (0, 0, 200, 100), 10)]
-    ['middle', 'start']
-    """
+def place_labels(
+    marks: Sequence[Mark], room: Box, size: float
+) -> list[tuple[int, float, float, str]]:
+    """Place as many names as fit, in the order of rank; none is nearer to another mark than its own."""
     taken: list[Box] = []
-    dots = [(m.x - m.radius, m.y - m.radius, m.x + m.radius, m.y + m.radius) for m in marks]
-    found: list[Label] = []
+    sizes = [mark.radius + 1 for mark in marks]
+    dots = [(m.x - r, m.y - r, m.x + r, m.y + r) for m, r in zip(marks, sizes, strict=True)]
+    found: list[tuple[int, float, float, str]] = []
     for number in sorted(range(len(marks)), key=lambda i: marks[i].rank):
         mark = marks[number]
         if not mark.text:
@@ -388,28 +225,22 @@ def place_labels(marks: Sequence[Mark], room: Box, size: float) -> list[Label]:
             width = LETTER * size * len(mark.text)
             left = {"start": x, "middle": x - width / 2, "end": x - width}[anchor]
             box = (left - 1, y - 0.8 * size, left + width + 1, y + 0.25 * size)
-            inside = (
-                box[0] >= room[0] and box[1] >= room[1] and box[2] <= room[2] and box[3] <= room[3]
-            )
-            free = inside and not any(_meet(box, one) for one in [*taken, *others])
+            edges = (box[0] - room[0], box[1] - room[1], room[2] - box[2], room[3] - box[3])
+            free = min(edges) >= 0 and all(_distance(box, one) > 0 for one in [*taken, *others])
             if free and all(_distance(box, dots[number]) <= _distance(box, o) for o in others):
                 taken.append(box)
-                found.append(Label(number, x, y, anchor))
+                found.append((number, x, y, anchor))
                 break
     return found
 
 
 def _candidates(mark: Mark, size: float) -> list[tuple[float, float, str]]:
     """Right, left, above, below, then the corners, then further out."""
-    x, y, r = mark.x, mark.y, mark.radius + GAP
-    middle = y + 0.35 * size
+    x, y, r = mark.x, mark.y, mark.radius + 1 + GAP
+    middle, below = y + 0.35 * size, r + 0.7 * size
     near = [(x - r, y - 0.5 * r, "end"), (x, y - r, "middle")] if mark.above else []
-    near += [
-        (x + r, middle, "start"),
-        (x - r, middle, "end"),
-        (x, y - r, "middle"),
-        (x, y + r + 0.7 * size, "middle"),
-    ]
+    near += [(x + r, middle, "start"), (x - r, middle, "end")]
+    near += [(x, y - r, "middle"), (x, y + below, "middle")]
     for out in (1.0, 2.0):
         up, down = y - out * r, y + out * r + 0.7 * size
         near += [(x + r, up, "start"), (x + r, down, "start"), (x - r, up, "end")]
@@ -424,5 +255,61 @@ def _distance(a: Box, b: Box) -> float:
     return math.hypot(across, up)
 
 
-def _meet(a: Box, b: Box) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+# Numbers and names.
+
+
+def signed(value: float | None) -> str:
+    """A difference of costs, with its sign.
+
+    Examples
+    --------
+    >>> signed(-0.01234), signed(0.5), signed(0.0)
+    ('−0.0123', '+0.5000', '0.0000')
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    return "0.0000" if round(value, 4) == 0 else f"{value:+.4f}".replace("-", "−")
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """A share.
+
+    Examples
+    --------
+    >>> percent(0.1234), percent(1, 0)
+    ('12.3\\xa0%', '100\\xa0%')
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{100 * value:.{digits}f}\u00a0%".replace("-", "−")
+
+
+def shortened(text: str, most: int, tail: int = 0) -> str:
+    """A name without its end, or without its middle if ``tail`` letters of the end are kept.
+
+    Examples
+    --------
+    >>> shortened("mistral-7b-instruct-v0.2", 13), shortened("mistral-7b-instruct-v0.2", 13, 4)
+    ('mistral-7b-i…', 'mistral-…v0.2')
+    """
+    if len(text) <= most:
+        return text
+    return f"{text[: most - 1 - tail]}…{text[len(text) - tail :] if tail else ''}"
+
+
+def short_names(names: Sequence[str], most: int = 24) -> list[str]:
+    """Names without their owners, shortened, as long as they still differ.
+
+    Examples
+    --------
+    >>> short_names(["meta/llama-3", "mistralai/mistral-7b"]), short_names(["a/x", "b/x"])
+    (['llama-3', 'mistral-7b'], ['a/x', 'b/x'])
+    """
+    bare = [name.rsplit("/", 1)[-1] or name for name in names]
+    if len(set(bare)) < len(set(names)):
+        bare = list(names)
+    for tail in (0, most // 3, 2 * most // 3):
+        short = [shortened(name, most, tail) for name in bare]
+        if len(set(short)) == len(set(names)):
+            return short
+    return bare

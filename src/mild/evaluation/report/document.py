@@ -1,161 +1,157 @@
-"""An evaluation as one JSON-ready object: every number that a report shows, and no drawing."""
+"""An evaluation as one JSON-ready document: every number that a report shows."""
 
 from __future__ import annotations
 
 import importlib
+import json
+import os
 import platform
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mild.artifact import LoadedRouter, fingerprint
-from mild.core.arrays import FloatArray, IntArray
+from mild.artifact.files import check_free, replacing
 from mild.data import OutcomeTable, duplicate_groups
-from mild.errors import InvalidInputError
+from mild.errors import DataFileError, InvalidInputError, listed
 from mild.evaluation.comparison import Comparison
-from mild.evaluation.report.calibration import calibration, reward_form
-from mild.evaluation.report.evidence import Evidence, judge, same_experts
-from mild.evaluation.report.frontier import frontier, method_points, operating_points
-from mild.evaluation.report.groups import find_column, groups
-from mild.evaluation.report.regrets import regrets
-from mild.metrics import common_rows
-
-__all__ = ["SCHEMA", "build_document", "comparison_document"]
+from mild.evaluation.report import sections
+from mild.evaluation.tasks import TrainingQueryIndex, evaluate_costs
+from mild.metrics.rows import evaluated_costs
 
 SCHEMA = 1
+#: Name of a saved evaluation in a router's folder.
+EVALUATION_FILE = "evaluation.json"
 
 Document = dict[str, Any]
-Facts = list[list[str]]
 
-# What a fit is told and a reader wants to know; the other parameters are in router.json.
-TOLD = (
+# Parameters of the fit that the report lists; the others are in router.json.
+LISTED_PARAMS = (
     "loss", "rewards", "margins", "counts", "surrogate", "alpha", "decision", "n_neighbors",
     "families", "cv", "safe", "price_weight", "error_head", "hidden_sizes", "epochs", "random_state",
 )  # fmt: skip
 
 
 def build_document(
-    router: Any,
+    router: LoadedRouter,
     table: OutcomeTable | None,
     costs: ArrayLike,
     inputs: Any,
     *,
-    rows: ArrayLike | None = None,
     bundle: ArrayLike | None = None,
     group: str | None = None,
-    comparison: Comparison | Mapping[str, Any] | None = None,
+    comparison: Mapping[str, Any] | None = None,
     cost: Mapping[str, Any] | None = None,
     split: str | None = None,
-    settings: Mapping[str, str] | None = None,
     title: str = "Router report",
     confidence: float = 0.95,
     queries: int = 20,
     seed: int = 0,
 ) -> Document:
-    """Judge a router on rows whose outcomes are known.
+    """Evaluate a router on rows whose outcomes are known; the result is ready for JSON.
 
     Parameters
     ----------
-    router : LoadedRouter, or anything with ``expert_names``, ``predict`` and ``predict_proba``
-    table : OutcomeTable of the same experts, in any order; None where only costs are known
-    costs : (n_samples, n_experts) in the table's order of experts, or the router's without a table
-    inputs : (n_samples, n_features) features, or texts for a router that has text features
-    rows : numbers or mask of the rows to judge by; None for all
-    bundle : (n_samples,) rows that are drawn together for the verdict's interval; None for those of the
-        same query, otherwise groups where ``group`` is given, and equal queries where not
-    group : column of the table to say where routing helps; None for source, subject, ... if there
-    comparison : all methods on splits of the same table, to be shown beside; itself or its ``as_dict()``
-    cost : as ``mild data describe`` gives it: words, beta, price_weight, latency_weight
-    split : how the rows were chosen, in words
-    settings : further facts to be listed
+    router : LoadedRouter
+    table : OutcomeTable of the router's experts (``with_experts``); None if only costs are known
+    costs : (n_samples, n_experts)
+    inputs : (n_samples, n_features) features
+    bundle : (n_samples,) rows that count as one in the verdict's interval; None for equal queries
+    group : column of the table for the section on groups; None for source, subject, ... if there
+    comparison : ``Comparison.as_dict()`` of methods on the same table, to be included
+    cost : as in ``mild data describe``: words, beta, price_weight, latency_weight
+    split : how the rows were chosen
     confidence : of every interval
-    queries : how many of the most regretted queries to show; 0 leaves all texts out
+    queries : number of queries with the largest regret to show; 0 leaves all texts out
     seed : of the resampling
-
-    Returns
-    -------
-    dict that ``json.dumps(..., allow_nan=False)`` takes
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from mild.artifact import LoadedRouter
-    >>> from mild.policies import LinearCostPolicy
-    >>> policy = LinearCostPolicy(np.array([[1.0], [-1.0]]), np.array([0.5, 0.5]))
-    >>> X = np.array([[-0.4], [-0.2], [0.3], [0.5]])
-    >>> router = LoadedRouter(policy, ["small", "large"])
-    >>> document = build_document(router, None, [[0, 1], [0, 1], [1, 0], [1, 0]], X)
-    >>> document["figures"]["loss"], document["figures"]["constant_loss"]
-    (0.0, 0.5)
     """
-    settled = dict(cost or {})
-    known: FloatArray = np.asarray(costs, dtype=np.float64)
+    cost = dict(cost or {})
     names = list(router.expert_names)
-    X = _features(router, inputs)
-    if table is not None:
-        table, known = same_experts(names, table, known)
-    if len(known) != X.shape[0]:
+    X = inputs if hasattr(inputs, "tocsr") else np.asarray(inputs)
+    known = evaluated_costs(costs).astype(np.float64, copy=False)
+    if table is not None and table.expert_names != names:
         raise InvalidInputError(
-            f"costs and inputs must have as many rows; got {len(known)} and {X.shape[0]}."
+            f"table must have the router's experts, {listed(names, 6)}; got "
+            f"{listed(table.expert_names, 6)}. Select them with with_experts.",
+            parameter="table",
         )
-    together = _bundle(table, bundle)
-    if rows is not None:
-        index = np.arange(len(known))[np.asarray(rows)]
-        known, X = known[index], X[index]
-        table = None if table is None else table.take(index)
-        together = None if together is None else together[index]
-    mark = table_mark = fingerprint(X, known)
+    if known.shape != (X.shape[0], len(names)):
+        raise InvalidInputError(
+            f"costs must have shape (n_samples, n_experts) = {(X.shape[0], len(names))}; got "
+            f"{known.shape}.",
+            parameter="costs",
+        )
+    units = None if bundle is None else np.asarray(bundle)
+    if units is None and table is not None and any(table.queries):
+        units = duplicate_groups(table.queries)
+    data_mark = fingerprint(X, known)
+    table_mark = data_mark if table is None else table.fingerprint()
+    shares = router.predict_proba(X).astype(np.float64)
+    routed = sections.RoutedRows(names, known, router.predict(X), shares)
     if table is not None:
-        table_mark = table.fingerprint()
-    evidence = Evidence.gather(names, known, router.predict(X), _probabilities(router, X), table)
-    unit = "query" if bundle is None or group is None else "group"
-    verdict, figures = judge(evidence, confidence, seed, together, unit)
-    common = common_rows(evidence.costs, evidence.chosen)
-    column, labels = _labels(table, group)
-    if common.left_out:
-        evidence, X = evidence.take(common.rows), X[common.rows]
-        together = None if together is None else together[common.rows]
+        routed = routed.with_table(table)
+    found = evaluate_costs(
+        routed.costs,
+        routed.chosen,
+        names,
+        routed.prices,
+        units,
+        "query" if bundle is None or group is None else "group",
+        confidence,
+        seed,
+    )
+    column, labels = None, None
+    if table is not None:
+        column = sections.find_group_column(table.columns) if group is None else group
+        labels = None if column is None else table.column(column)
+    if not found.rows.all():
+        routed, X = routed.take(found.rows), X[found.rows]
+        units = None if units is None else units[found.rows]
         if labels is not None:
-            labels = [labels[i] for i in np.flatnonzero(common.rows)]
-    sweep = operating_points(router, X, evidence, settled)
-    metadata = getattr(router, "metadata", None) or {}
-    form, scale, strength = reward_form(metadata)
-    parted = None
-    if column is not None and labels is not None:
-        parted = groups(evidence, column, labels, figures["constant_expert"], confidence)
-    beside = comparison.as_dict() if isinstance(comparison, Comparison) else comparison
-    document = _frame("evaluation", title, names, settled)
-    document |= {
-        "rows": evidence.rows,
-        "left_out": common.sentence,
-        "verdict": verdict,
-        "figures": figures,
-        "frontier": frontier(evidence, sweep, method_points(beside, names, settled)),
-        "calibration": calibration(evidence, form, scale, confidence, together, strength),
-        "groups": parted,
-        "regrets": regrets(evidence, queries, labels),
-        "comparison": None if beside is None else dict(beside),
-        "same_data_as_fit": not {mark, table_mark}.isdisjoint(_fitted_on(metadata)),
-        "seen_in_fit": _seen_in_fit(router, table),
-        "router": _router_facts(router),
-        "data": _data_facts(
-            names,
-            table,
-            evidence.rows,
-            table_mark,
-            settled.get("words"),
-            split,
+            labels = [labels[i] for i in np.flatnonzero(found.rows)]
+    constant = found.summary["constant_expert"]
+    n = len(routed.costs)
+    metadata = router.metadata or {}
+    form, scale, strength = sections.reward_form(metadata)
+    notes = metadata.get("notes") or {}
+    fitted_on = {part["fingerprint"] for part in (metadata.get("data"), notes.get("table")) if part}
+    return _header("evaluation", title, names, cost) | {
+        "rows": n,
+        "left_out": found.left_out,
+        "verdict": _without_nan(found.statement.as_dict())
+        | {"constant": names[constant], "confidence": confidence},
+        "figures": found.summary
+        | {
+            "constant_losses": [
+                None if np.isnan(loss) else float(loss) for loss in found.constant_losses
+            ],
+            "means": {
+                "router": routed.means(routed.chosen),
+                "constant": routed.means(np.full(n, constant)),
+                "oracle": routed.means(np.nanargmin(routed.costs, axis=1)),
+            },
+        },
+        "frontier": sections.frontier(
+            routed,
+            sections.operating_points(router, X, routed, cost),
+            sections.method_points(comparison, names, cost),
         ),
-        "settings": [
-            ["confidence", f"{confidence * 100:g} %"],
-            ["seed", str(seed)],
-            *([key, str(value)] for key, value in (settings or {}).items()),
-        ],
+        "calibration": sections.calibration(routed, form, scale, confidence, units, strength),
+        "groups": None
+        if column is None or labels is None
+        else sections.groups(routed, column, labels, constant, confidence),
+        "regrets": sections.regrets(routed, queries, labels),
+        "comparison": comparison,
+        "same_data_as_fit": not {data_mark, table_mark}.isdisjoint(fitted_on),
+        "seen_in_fit": _seen_in_fit(router, table),
+        "router": _router_entries(router),
+        "data": _data_entries(names, table, n, table_mark, cost.get("words"), split),
+        "settings": [["confidence", f"{confidence * 100:g} %"], ["seed", str(seed)]],
     }
-    return document
 
 
 def comparison_document(
@@ -166,15 +162,15 @@ def comparison_document(
     settings: Mapping[str, str] | None = None,
     title: str = "Comparison of routers",
 ) -> Document:
-    """A comparison alone: its statement, its methods, and whom the chosen one asks."""
-    settled = dict(cost or {})
-    row, constant = comparison.row(comparison.chosen), comparison.row("constant")
+    """A comparison alone: its statement, its methods, and the shares of the chosen one."""
+    cost = dict(cost or {})
     names = list(comparison.expert_names)
     content = comparison.as_dict()
+    row, constant = comparison.row(comparison.chosen), comparison.row("constant")
     chosen = next(one for one in content["methods"] if one["method"] == comparison.chosen)
     best = int(np.argmax(constant.shares))
-    document = _frame("comparison", title, names, settled)
-    document |= {
+    splits = "1 split" if comparison.n_splits == 1 else f"{comparison.n_splits} splits"
+    return _header("comparison", title, names, cost) | {
         "rows": comparison.n_rows,
         "left_out": comparison.not_compared,
         "verdict": content["statement"]
@@ -196,172 +192,168 @@ def comparison_document(
             },
         },
         "comparison": content,
-        "data": _data_facts(
+        "data": _data_entries(
             names,
             table,
             comparison.n_rows,
             "not taken" if table is None else table.fingerprint(),
-            settled.get("words"),
-            f"{'1 split' if comparison.n_splits == 1 else f'{comparison.n_splits} splits'}, "
-            f"{comparison.n_train:,.0f} rows to train on and "
-            f"{comparison.n_test:,.0f} to test on",
+            cost.get("words"),
+            f"{splits}, {comparison.n_train:,.0f} rows to train on and {comparison.n_test:,.0f} to test on",
         ),
         "settings": [
             ["confidence", f"{comparison.confidence * 100:g} %"],
             *([key, str(value)] for key, value in (settings or {}).items()),
         ],
     }
-    return document
 
 
-def _frame(kind: str, title: str, names: Sequence[str], cost: Mapping[str, Any]) -> Document:
+def optimism(document: Mapping[str, Any]) -> str | None:
+    """A warning if the router was fitted on some of the rows; None if not.
+
+    Examples
+    --------
+    >>> optimism({"seen_in_fit": {"queries": 3, "checked": 50}})
+    '3 of 50 queries were in the training data, too: the figures are optimistic.'
+    """
+    if document.get("same_data_as_fit"):
+        return "the router was fitted on this very data: the figures are optimistic."
+    seen = document.get("seen_in_fit")
+    if not seen or not seen["queries"]:
+        return None
+    return (
+        f"{seen['queries']:,} of {seen['checked']:,} queries were in the training data, too: the "
+        f"figures are optimistic."
+    )
+
+
+def write_document(document: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
+    """Write a document as JSON, to be rendered later."""
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+    return write_text(check_free(Path(path), overwrite=True), text)
+
+
+def read_document(path: str | os.PathLike[str]) -> Document:
+    """Read a document that ``write_document`` wrote."""
+    file = Path(path)
+
+    def refuse(constant: str) -> Any:
+        raise ValueError(f"{constant} is no number of JSON")
+
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"), parse_constant=refuse)
+    except OSError as error:
+        raise DataFileError(f"cannot read {file}: {error.strerror or error}.") from error
+    except (ValueError, RecursionError) as error:
+        raise DataFileError(
+            f"{file} must be a saved evaluation; it is not JSON ({error})."
+        ) from error
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        found = content.get("schema") if isinstance(content, dict) else None
+        raise DataFileError(
+            f"{file} must be a saved evaluation of schema {SCHEMA}; got schema {found!r}."
+        )
+    return content
+
+
+def write_text(target: Path, text: str) -> Path:
+    """Write a file whole or not at all."""
+    try:
+        with replacing(target) as file:
+            file.write(text.encode(errors="replace"))
+    except OSError as error:
+        raise DataFileError(f"cannot write to {target}: {error.strerror or error}.") from error
+    return target
+
+
+def _header(kind: str, title: str, names: Sequence[str], cost: Mapping[str, Any]) -> Document:
     """What every document has."""
+    # Imported by name: the root package imports this one.
+    own = importlib.import_module("mild").__version__
     return {
         "schema": SCHEMA,
         "kind": kind,
         "title": title,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": _versions(),
+        "versions": {"mild": own, "python": platform.python_version(), "numpy": np.__version__},
         "experts": list(names),
         "cost": dict(cost) or None,
     }
 
 
-def _features(router: Any, inputs: Any) -> Any:
-    """Features as they are, or made of texts by the router's own step."""
-    texts = isinstance(inputs, (list, tuple)) and len(inputs) > 0 and isinstance(inputs[0], str)
-    if not texts:
-        return inputs if hasattr(inputs, "tocsr") else np.asarray(inputs)
-    step = getattr(router, "text", None)
-    if step is None:
-        raise InvalidInputError(
-            "inputs must be numbers: this router has no text features; it was fitted on "
-            f"{getattr(router, 'n_features', 'its own')} of them."
-        )
-    return step.transform(inputs)
+def _without_nan(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: None if isinstance(value, float) and np.isnan(value) else value
+        for key, value in fields.items()
+    }
 
 
-def _probabilities(router: Any, X: Any) -> FloatArray | None:
-    return router.predict_proba(X) if hasattr(router, "predict_proba") else None
-
-
-def _labels(table: OutcomeTable | None, group: str | None) -> tuple[str | None, list[Any] | None]:
-    """The column that says where rows come from, and its values."""
-    if table is None:
-        return None, None
-    column = find_column(table.columns) if group is None else group
-    return column, None if column is None else table.column(column)
-
-
-def _bundle(table: OutcomeTable | None, bundle: ArrayLike | None) -> IntArray | None:
-    """Rows that count once: as told, or those with the same query."""
-    if bundle is not None:
-        return np.asarray(bundle)
-    if table is None or not any(table.queries):
+def _seen_in_fit(router: LoadedRouter, table: OutcomeTable | None) -> dict[str, int] | None:
+    """How many of the queries the router was fitted on, if that is recorded."""
+    index = TrainingQueryIndex.by(router)
+    if table is None or index is None:
         return None
-    return duplicate_groups(table.queries)
+    found = index.overlap(table)
+    return {"queries": found.seen, "checked": found.checked}
 
 
-def _router_facts(router: Any) -> Facts:
-    """Kind, parameters, margins and history of a router, as words."""
-    metadata: Mapping[str, Any] = getattr(router, "metadata", None) or {}
+def _router_entries(router: LoadedRouter) -> list[list[str]]:
+    """Kind, parameters, margins and history of a router."""
+    metadata: Mapping[str, Any] = router.metadata or {}
     estimator = metadata.get("estimator") or {}
     params = estimator.get("params") or {}
     inner = params.get("estimator")
     if isinstance(inner, Mapping):
         params = {**(inner.get("params") or {}), **params}
-    policy = getattr(router, "policy", None)
-    facts: dict[str, Any] = {
-        "kind": metadata.get("kind") or type(policy or router).__name__,
+    if isinstance(params.get("cv"), (list, tuple)):
+        params = {**params, "cv": f"{len(params['cv'])} folds"}
+    # Margins are those of the policy that decides in the end.
+    policy: Any = router.policy
+    while policy is not None and not hasattr(policy, "decoder"):
+        policy = getattr(policy, "inner", None) or getattr(policy, "final", None)
+    margins = None if policy is None else map(float, policy.decoder.margins)
+    data = metadata.get("data") or {}
+    mark = f"{data.get('rows', 0):,} rows, fingerprint {str(data.get('fingerprint', ''))[:16]}…"
+    entries: dict[str, Any] = {
+        "kind": metadata.get("kind") or type(router.policy).__name__,
         "fitted as": estimator.get("class"),
         "family found": estimator.get("best_family"),
         **{f"found: {key}": value for key, value in (estimator.get("best_params") or {}).items()},
-        **{key: _told(key, params[key]) for key in TOLD if params.get(key) is not None},
-        "margins in use": _margins(policy, list(router.expert_names)),
-        "features": getattr(router, "n_features", None),
-        "text features": getattr(getattr(router, "text", None), "kind", None),
-        "fitted on": _fit_words(metadata.get("data")),
+        **{key: params[key] for key in LISTED_PARAMS if params.get(key) is not None},
+        "margins in use": margins and dict(zip(router.expert_names, margins, strict=False)),
+        "features": router.n_features,
+        "text features": None if router.text is None else router.text.kind,
+        "fitted on": mark if data else None,
         "written": metadata.get("created"),
         "by mild": metadata.get("mild_version"),
     }
-    return [[key, _words(value)] for key, value in facts.items() if value is not None]
+    return [[key, _plain_text(value)] for key, value in entries.items() if value is not None]
 
 
-def _data_facts(
+def _plain_text(value: Any) -> str:
+    """A setting without the brackets of lists and objects."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_plain_text(entry)}" for key, entry in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_plain_text, value))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _data_entries(
     experts: Sequence[str],
     table: OutcomeTable | None,
     rows: int,
-    fingerprint: str,
+    mark: str,
     words: str | None,
     split: str | None,
-) -> Facts:
-    """The table, the rows judged by, the cost, the fingerprint."""
-    facts: dict[str, Any] = {
+) -> list[list[str]]:
+    """The table, the rows that were used, the cost, the fingerprint."""
+    entries: dict[str, Any] = {
         "rows judged by": f"{rows:,}",
         "split": split,
         "experts": ", ".join(experts),
         "table": None if table is None else table.explanation or None,
         "cost": words,
-        "fingerprint": fingerprint,
+        "fingerprint": mark,
     }
     found = [] if table is None else [[f.kind, f.sentence] for f in table.findings]
-    return [[key, str(value)] for key, value in facts.items() if value is not None] + found
-
-
-def _fitted_on(metadata: Mapping[str, Any]) -> set[Any]:
-    """Fingerprints of what a router was fitted on: its matrices, and its table."""
-    notes = metadata.get("notes") or {}
-    known = (metadata.get("data"), notes.get("table"))
-    return {part["fingerprint"] for part in known if part}
-
-
-def _seen_in_fit(router: Any, table: OutcomeTable | None) -> dict[str, int] | None:
-    """How many of the queries the router was fitted on, where that can be told."""
-    if table is None or not isinstance(router, LoadedRouter) or router.marks is None:
-        return None
-    # Fitting comes with it, and scikit-learn: a saved evaluation is rendered without.
-    from mild.evaluation.tasks.training_queries import TrainingQueryIndex
-
-    seen = TrainingQueryIndex.by(router)
-    if seen is None:
-        return None
-    found = seen.overlap(table)
-    return {"queries": found.seen, "checked": found.checked}
-
-
-def _versions() -> dict[str, str]:
-    """Versions of what computed the figures."""
-    # Imported by name: the root package knows every room, this room must not.
-    own = importlib.import_module("mild").__version__
-    return {"mild": own, "python": platform.python_version(), "numpy": np.__version__}
-
-
-def _told(key: str, value: Any) -> Any:
-    """A parameter, or what it amounts to: folds are many rows."""
-    folds = key == "cv" and isinstance(value, (list, tuple))
-    return f"{len(value)} folds" if folds else value
-
-
-def _margins(policy: Any, names: list[str]) -> str | None:
-    """Margins of the policy that decides in the end; None if it has none."""
-    while policy is not None and not hasattr(policy, "decoder"):
-        policy = getattr(policy, "inner", None) or getattr(policy, "final", None)
-    if policy is None:
-        return None
-    pairs = zip(names, policy.decoder.margins, strict=False)
-    return ", ".join(f"{name} {margin:.4g}" for name, margin in pairs)
-
-
-def _fit_words(data: Any) -> str | None:
-    if not isinstance(data, Mapping):
-        return None
-    return f"{data.get('rows', 0):,} rows, fingerprint {str(data.get('fingerprint', ''))[:16]}…"
-
-
-def _words(value: Any) -> str:
-    """A setting for people: lists and objects without their brackets."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_words(entry)}" for key, entry in value.items())
-    if isinstance(value, (list, tuple)):
-        return ", ".join(_words(entry) for entry in value)
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return [[key, str(value)] for key, value in entries.items() if value is not None] + found

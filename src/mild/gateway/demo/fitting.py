@@ -24,7 +24,7 @@ def fit_demo_router(
     from mild.data.datasets import outcomes_file
     from mild.evaluation.tasks import CostTerms, fit_task, make_task, save_task
     from mild.features import HashingFeatures
-    from mild.routers.priced import PricedRouter
+    from mild.routers.cost_models import PricedRouter
 
     task = make_task(read_outcomes(outcomes_file()), CostTerms(price_weight=PRICE_WEIGHT))
     features = HashingFeatures(dimensions=dimensions, max_terms=max_terms)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,7 @@ from torch import Tensor, nn
 
 from mild.artifact.files import replacing
 from mild.errors import ArtifactError
-from mild.routers.targets import Targets
-
-__all__ = ["Checkpoint", "Run", "is_finite", "run_options"]
+from mild.routers.objective import Targets
 
 SCHEMA = 1
 KEY = "mild_checkpoint"
@@ -39,15 +37,9 @@ _open: Any = safe_open
 
 @dataclass
 class Run:
-    """Epochs run so far, their records, and the weights of the best.
+    """Epochs run so far, their records, and the weights of the best, counted from 1.
 
-    Attributes
-    ----------
-    epoch : epochs run
-    best_epoch : the best of them, counted from 1; the last where no rows are held out
-    history : one record per epoch
-    best : state of the network after the best epoch; None where no rows are held out
-    diverged : whether training ended in numbers that are not finite
+    Where no rows are held out, the last epoch is the best, and ``best`` is None.
     """
 
     epoch: int = 0
@@ -76,28 +68,13 @@ class Run:
         return record["validation_loss"], record["validation_surrogate"]
 
 
-def is_finite(module: nn.Module, record: dict[str, Any]) -> bool:
-    """Whether the loss and all weights are finite after an epoch."""
-    return (
-        math.isfinite(record["loss"])
-        and not math.isnan(record.get("validation_loss", 0.0))
-        and all(bool(value.isfinite().all()) for value in module.parameters())
-    )
-
-
 def run_options(
-    router: Any,
-    names: Sequence[str],
-    data: Mapping[str, Any],
-    targets: Targets,
-    module: nn.Module,
+    router: Any, names: Sequence[str], data: Mapping[str, Any], targets: Targets, module: nn.Module
 ) -> dict[str, Any]:
     """What must be the same for a run to be continued, JSON-ready.
 
-    Parameters
-    ----------
-    names : parameters of the router that change the run
-    data : arrays and CSR matrices that the run is trained on; None for one that is absent
+    ``names`` are the parameters of the router that change the run, ``data`` its arrays and CSR matrices;
+    None for one that is absent.
     """
     options: dict[str, Any] = {name: getattr(router, name) for name in names}
     options["surrogate"] = [targets.surrogate.form, targets.surrogate.tau]
@@ -112,40 +89,29 @@ def run_options(
             arrays[name] = value
     options["data"] = _digest(arrays, str(data["X"].shape))
     options["network"] = _digest(_arrays(module.state_dict()))
-    result: dict[str, Any] = json.loads(json.dumps(options, default=np.generic.item))
-    return result
+    return dict(json.loads(json.dumps(options, default=np.generic.item)))
 
 
+@dataclass
 class Checkpoint:
-    """The file of one run.
+    """The file of one run, which ``options`` identify; without ``resume`` an existing run is replaced.
 
-    Parameters
-    ----------
-    path : file to read and replace
-    options : what ``run_options`` gave
-    resume : whether an existing run is continued; otherwise it is replaced
-    owner : class of the router, for messages
-    restart : how to start over, for messages
+    Messages name the class of the router, ``owner``, and how to ``restart``.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        options: dict[str, Any],
-        resume: bool,
-        owner: str = "NeuralRouter",
-        restart: str = "pass resume=False to start over",
-    ) -> None:
-        self.path = Path(path)
-        self.options = options
-        self.resume = resume
-        self.owner = owner
-        self.restart = restart
+    path: str | os.PathLike[str]
+    options: dict[str, Any]
+    resume: bool
+    owner: str = "NeuralRouter"
+    restart: str = "pass resume=False to start over"
 
     def read(self, module: nn.Module, optimizer: torch.optim.Optimizer, epochs: int) -> Run:
         """The stored run, with its state loaded into module and optimizer; a new run if there is none."""
         if not os.path.lexists(self.path):
-            self._check_place()
+            # Raise before the first epoch what writing would raise after it.
+            with self._writing() as path:
+                if not os.access(path.parent, os.W_OK | os.X_OK):
+                    raise OSError(0, f"{path.parent} is not a writable folder")
             return Run()
         try:
             header, tensors = self._open()
@@ -166,8 +132,7 @@ class Checkpoint:
             return _restore(header, tensors, module, optimizer)
         except (RuntimeError, KeyError, ValueError, TypeError) as error:
             raise ArtifactError(
-                f"checkpoint {self.path} does not fit the network. Delete it, or choose another "
-                f"path."
+                f"checkpoint {self.path} does not fit the network. Delete it, or choose another path."
             ) from error
 
     def write(self, run: Run, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -189,7 +154,9 @@ class Checkpoint:
             "history": run.history,
         }
         header["digest"] = _digest(_arrays(own), json.dumps(header))
-        self._replace(_pack(own, {KEY: json.dumps(header)}))
+        content = _pack(own, {KEY: json.dumps(header)})
+        with self._writing() as path, replacing(path) as file:
+            file.write(content)
 
     def _open(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         with _open(self.path, framework="pt") as file:
@@ -213,27 +180,16 @@ class Checkpoint:
                 f"or {self.restart}."
             )
 
-    def _check_place(self) -> None:
-        """Raise before the first epoch what writing would raise after it."""
-        folder = self.path.parent
+    @contextmanager
+    def _writing(self) -> Iterator[Path]:
+        """The path, in a folder that exists; what goes wrong is an ArtifactError."""
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            path = Path(self.path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            yield path
         except OSError as error:
-            raise self._unwritable(error.strerror or str(error)) from error
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise self._unwritable(f"{folder} is not a writable folder")
-
-    def _unwritable(self, reason: str) -> ArtifactError:
-        return ArtifactError(f"cannot write checkpoint {self.path}: {reason}.")
-
-    def _replace(self, content: bytes) -> None:
-        try:
-            # Another process may have removed the folder in the meantime.
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(self.path) as file:
-                file.write(content)
-        except OSError as error:
-            raise self._unwritable(error.strerror or str(error)) from error
+            reason = error.strerror or str(error)
+            raise ArtifactError(f"cannot write checkpoint {self.path}: {reason}.") from error
 
 
 def _restore(
@@ -267,11 +223,7 @@ def _match_layout(optimizer: torch.optim.Optimizer) -> None:
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(prefix): value
-        for name, value in tensors.items()
-        if name.startswith(prefix)
-    }
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
 
 def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray[Any, Any]]:

@@ -9,7 +9,7 @@ stop and writes the checkpoint.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -19,34 +19,18 @@ from torch import Tensor, nn
 from mild.core.arrays import IntArray
 from mild.errors import InvalidInputError, MildError, UnsupportedError
 
-__all__ = ["Group"]
-
 T = TypeVar("T")
+BATCH_NORM = nn.modules.batchnorm._BatchNorm
 
 
 class Group:
-    """The process group of torch, or this process alone.
-
-    Attributes
-    ----------
-    size, rank : number of processes, and of this one; the first, 0, decides and writes
-
-    Examples
-    --------
-    >>> group = Group()
-    >>> group.size, group.is_first, group.share(np.arange(3))
-    (1, True, array([0, 1, 2]))
-    """
+    """The process group of torch, or this process alone; the first, of rank 0, decides and writes."""
 
     def __init__(self) -> None:
         together = dist.is_available() and dist.is_initialized()
         self.size = dist.get_world_size() if together else 1
         self.rank = dist.get_rank() if together else 0
-
-    @property
-    def is_first(self) -> bool:
-        """Whether this process decides and writes."""
-        return self.rank == 0
+        self.is_first = self.rank == 0
 
     def share(self, rows: IntArray) -> IntArray:
         """This process's share of the rows of a batch, which may be empty."""
@@ -57,16 +41,14 @@ class Group:
         if self.size == 1:
             return
         free = [value for value in module.parameters() if value.requires_grad]
-        for value in free:
-            if value.grad is None:
-                # An empty share has no gradient to add.
-                value.grad = torch.zeros_like(value)
-        whole = torch.cat([_gradient(value).reshape(-1) for value in free])
+        # An empty share has no gradient to add.
+        own = [torch.zeros_like(value) if value.grad is None else value.grad for value in free]
+        whole = torch.cat([gradient.reshape(-1) for gradient in own])
         dist.all_reduce(whole)
-        at = 0
-        for value in free:
-            _gradient(value).copy_(whole[at : at + value.numel()].reshape(value.shape))
-            at += value.numel()
+        sizes = [value.numel() for value in free]
+        parts = whole.split(sizes)  # type: ignore[no-untyped-call]
+        for value, part in zip(free, parts, strict=True):
+            value.grad = torch.empty_like(value).copy_(part.reshape(value.shape))
 
     def add(self, values: Tensor) -> Tensor:
         """The sum over processes; ``values`` is overwritten."""
@@ -87,14 +69,13 @@ class Group:
         dist.broadcast_object_list(outcome)
         if outcome[1] is not None:
             raise outcome[1]
-        result: T = outcome[0]
-        return result
+        return cast(T, outcome[0])
 
     def begin(self, module: nn.Module) -> None:
         """Copy the weights of the first process to all."""
         if self.size == 1:
             return
-        norms = [name for name, part in module.named_modules() if isinstance(part, BATCH_NORMS)]
+        norms = [name for name, part in module.named_modules() if isinstance(part, BATCH_NORM)]
         if norms:
             raise UnsupportedError(
                 f"a module trained by several processes must not normalise over the batch, of which each "
@@ -117,12 +98,3 @@ class Group:
                     f"all processes must be given the same {what}, of which each takes its share; "
                     f"those of process {rank} differ from those of process 0."
                 )
-
-
-BATCH_NORMS = (nn.modules.batchnorm._BatchNorm,)
-
-
-def _gradient(value: Tensor) -> Tensor:
-    if value.grad is None:
-        raise TypeError("a parameter has no gradient")
-    return value.grad

@@ -1,62 +1,180 @@
-"""The network of a neural router: built or copied, placed on a device, and turned into a policy."""
+"""The network of a neural router, the data it is trained on, and the policy it becomes."""
 
 from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, Self
+import math
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mild.core.arrays import FloatArray, IntArray
-from mild.errors import InvalidInputError, OptionError, UnsupportedError
+from mild.core.arrays import FloatArray, IntArray, invalid
+from mild.errors import OptionError, UnsupportedError
+from mild.nn import mild_loss
 from mild.policies import Decoder, PerceptronPolicy, Policy, ScorePolicy
-from mild.routers.neural.problem import Problem, as_input, check_output
+from mild.routers.neural.group import Group
+from mild.routers.objective import Targets
 
-__all__ = [
-    "ModulePolicy",
-    "build_module",
-    "find_device",
-    "perceptron",
-    "perceptron_policy",
-    "warm_start",
-]
+# Dense rows up to this many bytes are kept on an accelerator; more is sent batch by batch.
+RESIDENT = 4 << 30
+# Rows per block when rows that are held out are scored.
+BLOCK = 4096
 
-REASON = (
-    "a router around a module of your own cannot be written as JSON and safetensors: its weights "
-    "need its code. Save the weights of policy_.module yourself, or fit "
-    "NeuralRouter(module=None, hidden=...), which can be saved."
-)
+
+class Problem:
+    """Rows of X with their targets, split into ``train`` and ``validation`` (row indices).
+
+    Rows of weight 0 are left out. Rewards are scaled to mean row sum 1 over the training rows. The decoder
+    turns scores into choices for the share of the rows that is held out, drawn by ``seed``.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        costs: FloatArray,
+        sample_weight: FloatArray | None,
+        targets: Targets,
+        decoder: Decoder,
+        held_out: float,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        self.X, self.costs, self.sample_weight = X, costs, sample_weight
+        self.n_features, self.n_experts = X.shape[1], costs.shape[1]
+        self.targets, self.decoder = targets, decoder
+        self.seed, self.device = seed, device
+        self._weight = np.ones(len(costs)) if sample_weight is None else sample_weight
+        self.train, self.validation = self._split(held_out)
+        mass = float(targets.rewards[self.train].sum())
+        unit = len(self.train) / mass if mass > 0 else 1.0
+        self._rewards = self._tensor(targets.rewards * unit)
+        self._asked = None if targets.asked is None else torch.from_numpy(targets.asked).to(device)
+        self._margins: list[float] = targets.margins.tolist()
+        self._scale, self._offset, self._own_offset = (
+            None if value is None else self._tensor(value)
+            for value in (targets.scale, targets.offset, targets.own_offset)
+        )
+        dense = not hasattr(X, "toarray")
+        on_device = device.type != "cpu" and dense and 4 * X.size <= RESIDENT
+        self._resident = as_input(X, device) if on_device else None
+
+    def _split(self, held_out: float) -> tuple[IntArray, IntArray]:
+        """Rows to train on and rows held out; resampling applies to the former alone."""
+        resampled = self.targets.sample_weight
+        rows = np.flatnonzero(self._weight > 0)
+        order = np.random.default_rng([self.seed, 0]).permutation(rows)
+        count = int(held_out * len(rows))
+        validation, train = np.sort(order[:count]), np.sort(order[count:])
+        train = train[resampled[train] > 0]
+        if len(train) == 0:
+            # Under-sampling kept only rows that were held out.
+            return rows[resampled[rows] > 0], rows[:0]
+        return train, validation
+
+    def _tensor(self, values: FloatArray) -> Tensor:
+        return torch.from_numpy(np.array(values, dtype=np.float32)).to(self.device)
+
+    def _index(self, rows: IntArray) -> Tensor:
+        return torch.from_numpy(rows).to(self.device)
+
+    def data(self) -> dict[str, Any]:
+        """Arrays that identify the data of a run; None for one that is absent."""
+        return {"X": self.X, "costs": self.costs, "weight": self.sample_weight}
+
+    def inputs(self, rows: IntArray) -> Any:
+        """What the network reads of some rows: features (m, n_features), float32, on the device."""
+        if self._resident is not None:
+            return self._resident[self._index(rows)]
+        return as_input(self.X[rows], self.device)
+
+    def batches(self, size: int, rng: np.random.Generator) -> list[IntArray]:
+        """The training rows in random batches, whose sizes differ by at most one."""
+        return np.array_split(rng.permutation(self.train), math.ceil(len(self.train) / size))
+
+    def losses(self, scores: Tensor, rows: IntArray) -> Tensor:
+        """Loss of each of these rows on their scores (m, n_experts)."""
+        at = self._index(rows)
+        rewards = self._rewards[at]
+        if self._scale is not None:
+            scores = scores * self._scale
+        if self._offset is not None:
+            scores = scores + self._offset
+        if self._own_offset is not None:
+            scores = scores + torch.where(rewards > 0, self._own_offset, 0.0)
+        asked = None if self._asked is None else self._asked[at]
+        return mild_loss(scores, rewards, self._margins, self.targets.surrogate, asked=asked)
+
+    def validate(self, module: nn.Module, group: Group) -> dict[str, float]:
+        """Deferral loss and mean surrogate on the rows held out; shared among the processes of a group.
+
+        Rows whose chosen expert was never asked are left out of the deferral loss; if that leaves
+        none it is infinite. Both are NaN for scores that are not finite.
+        """
+        module.eval()
+        rows = self.validation
+        with torch.no_grad():
+            scores = self._scores(module, rows, group)
+            if not bool(torch.isfinite(scores).all()):
+                return {"validation_loss": math.nan, "validation_surrogate": math.nan}
+            surrogate = float(self.losses(scores, rows).mean())
+        values = self.costs[rows, self.decoder.choose(scores.cpu().numpy())].astype(np.float64)
+        known = ~np.isnan(values)
+        weight = self._weight[rows][known]
+        mass = float(weight.sum())
+        deferral = float(weight @ values[known]) / mass if mass > 0 else math.inf
+        return {"validation_loss": deferral, "validation_surrogate": surrogate}
+
+    def _scores(self, module: nn.Module, rows: IntArray, group: Group) -> Tensor:
+        """Scores (m, n_experts) of rows, in blocks; each process of a group scores its share."""
+        own = group.share(np.arange(len(rows)))
+        blocks = np.array_split(own, max(1, math.ceil(len(own) / BLOCK)))
+        parts = [module(self.inputs(rows[block])).float() for block in blocks if len(block)]
+        if group.size == 1:
+            return torch.cat(parts)
+        scores = torch.zeros(len(rows), self.n_experts, device=self.device)
+        if parts:
+            scores[self._index(own)] = torch.cat(parts)
+        return group.add(scores)
+
+
+def as_input(rows: Any, device: torch.device) -> Tensor:
+    """Dense or CSR rows as a float32 tensor on the device; always a copy."""
+    dense = rows.toarray() if hasattr(rows, "toarray") else rows
+    # Overflow to infinity is reported by training.
+    with np.errstate(over="ignore"):
+        return torch.from_numpy(np.array(dense, dtype=np.float32)).to(device)
+
+
+def check_output(scores: Any, n_rows: int, n_experts: int) -> None:
+    """Check that a module returned scores (n_rows, n_experts)."""
+    got = type(scores).__name__
+    if isinstance(scores, Tensor):
+        fits = scores.shape == (n_rows, n_experts)
+        if fits and scores.is_floating_point():
+            return
+        got = f"dtype {scores.dtype}" if fits else str(tuple(scores.shape))
+    raise invalid(
+        "module",
+        f"must return float scores of shape (n_rows, n_experts) = ({n_rows}, {n_experts}); got {got}.",
+    )
 
 
 def find_device(name: Any) -> torch.device:
-    """The device of this name; "auto" is a CUDA device if there is one, else the CPU.
-
-    Examples
-    --------
-    >>> find_device("cpu")
-    device(type='cpu')
-    """
+    """The device of this name; "auto" is a CUDA device if there is one, else the CPU."""
     if isinstance(name, str) and name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    rule = f"device must be 'auto' or a device of torch, such as 'cpu' or 'cuda'; got {name!r}."
     try:
         device = torch.device(name)
-    except (RuntimeError, TypeError, ValueError) as error:
-        raise OptionError(
-            f"device must be 'auto' or a device of torch, such as 'cpu' or 'cuda'; got {name!r}.",
-            parameter="device",
-        ) from error
-    try:
+        rule = f"device {str(name)!r} is not available on this machine; use 'auto' or 'cpu'."
         # Reading a number back shows that the device works.
         torch.zeros(1, device=device).tolist()
-    except (RuntimeError, AssertionError, ImportError) as error:
-        raise OptionError(
-            f"device {str(name)!r} is not available on this machine; use 'auto' or 'cpu'.",
-            parameter="device",
-        ) from error
+    except (RuntimeError, TypeError, ValueError, AssertionError, ImportError) as error:
+        raise OptionError(rule, parameter="device") from error
     return device
 
 
@@ -64,19 +182,9 @@ def perceptron(n_features: int, hidden: Sequence[int], n_experts: int) -> nn.Seq
     """``x -> relu(W_1 x + b_1) -> ... -> W_L h + b_L``, the last layer initialised to 0.
 
     All experts start equal, so that permuting them permutes the trained network.
-
-    Examples
-    --------
-    >>> perceptron(2, (8,), 3)
-    Sequential(
-      (0): Linear(in_features=2, out_features=8, bias=True)
-      (1): ReLU()
-      (2): Linear(in_features=8, out_features=3, bias=True)
-    )
     """
-    widths = [n_features, *map(int, hidden), n_experts]
     layers: list[nn.Module] = []
-    for before, after in itertools.pairwise(widths):
+    for before, after in itertools.pairwise([n_features, *map(int, hidden), n_experts]):
         layers += [nn.Linear(before, after), nn.ReLU()]
     network = nn.Sequential(*layers[:-1])
     for value in network[-1].parameters():
@@ -93,17 +201,17 @@ def build_module(module: Any, hidden: Sequence[int], problem: Problem) -> nn.Mod
         network = copy.deepcopy(module)
     elif callable(module):
         network = module(n_features, n_experts)
+        if not isinstance(network, nn.Module):
+            raise invalid(
+                "module",
+                f"must return a torch.nn.Module when called with (n_features, n_experts); got "
+                f"{type(network).__name__}.",
+            )
     else:
-        raise InvalidInputError(
-            f"module must be a torch.nn.Module, a callable (n_features, n_experts) that returns "
-            f"one, or None; got {type(module).__name__}.",
-            parameter="module",
-        )
-    if not isinstance(network, nn.Module):
-        raise InvalidInputError(
-            f"module must return a torch.nn.Module when called with (n_features, n_experts); "
-            f"got {type(network).__name__}.",
-            parameter="module",
+        raise invalid(
+            "module",
+            f"must be a torch.nn.Module, a callable (n_features, n_experts) that returns one, or "
+            f"None; got {type(module).__name__}.",
         )
     network = network.to(problem.device, torch.float32)
     # A forward pass on a few rows initialises lazy layers and detects wrong shapes.
@@ -122,21 +230,15 @@ def warm_start(module: nn.Module, policy: Policy) -> None:
             state[f"{2 * layer}.bias"] = torch.from_numpy(np.array(bias))
     elif isinstance(policy, ModulePolicy):
         state = policy.module.state_dict()
-    own = module.state_dict()
-    if {name: value.shape for name, value in own.items()} == {
-        name: value.shape for name, value in state.items()
-    }:
+    shapes, own = ({k: v.shape for k, v in x.items()} for x in (state, module.state_dict()))
+    if shapes == own:
         module.load_state_dict(state)
 
 
 def perceptron_policy(module: nn.Module, decoder: Decoder) -> PerceptronPolicy:
     """The built-in network as NumPy arrays: it decides without torch."""
-    layers = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
-    return PerceptronPolicy(
-        [layer.weight.detach().cpu().numpy().copy() for layer in layers],
-        [layer.bias.detach().cpu().numpy().copy() for layer in layers],
-        decoder,
-    )
+    arrays = [value.detach().cpu().numpy().copy() for value in module.parameters()]
+    return PerceptronPolicy(arrays[::2], arrays[1::2], decoder)
 
 
 class ModulePolicy(ScorePolicy):
@@ -177,18 +279,14 @@ class ModulePolicy(ScorePolicy):
     def without(self, expert: int) -> ModulePolicy:
         """The module still scores every expert; the decision leaves one out."""
         self._check_drop(expert)
-        return ModulePolicy(
-            self.module,
-            self.decoder.without(expert),
-            self.n_features,
-            self.batch_size,
-            self.device,
-            np.delete(self.experts, expert),
-        )
+        left = copy.copy(self)
+        left.decoder, left.n_experts = self.decoder.without(expert), self.n_experts - 1
+        left.experts = np.delete(self.experts, expert)
+        return left
 
     def state(self) -> NoReturn:
-        raise UnsupportedError(REASON)
-
-    @classmethod
-    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
-        raise UnsupportedError(REASON)
+        raise UnsupportedError(
+            "a router around a module of your own cannot be written as JSON and safetensors: its "
+            "weights need its code. Save the weights of policy_.module yourself, or fit "
+            "NeuralRouter(module=None, hidden=...), which can be saved."
+        )

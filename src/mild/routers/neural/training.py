@@ -7,7 +7,7 @@ epoch: a run continued from a checkpoint needs no generator state to repeat itse
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from numbers import Integral
@@ -17,20 +17,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from mild.core.arrays import invalid
 from mild.errors import InvalidInputError
-from mild.routers.neural.checkpoint import Checkpoint, Run, is_finite, run_options
+from mild.routers.neural.checkpoint import Checkpoint, Run, run_options
 from mild.routers.neural.group import Group
-from mild.routers.neural.problem import Problem, check_output
-from mild.routers.targets import Targets
-
-__all__ = [
-    "learning_rate",
-    "make_optimizer",
-    "own_randomness",
-    "train_epochs",
-    "train_router",
-    "warmup_rate",
-]
+from mild.routers.neural.network import Problem, check_output
 
 MOMENTUM = 0.9
 # One cycle: up for this share of the steps, from and down to these fractions of the largest rate.
@@ -43,13 +34,10 @@ def train_router(
     router: Any,
     module: nn.Module,
     problem: Problem,
-    targets: Targets,
     optimizer: torch.optim.Optimizer,
-    seed: int,
     reseed: Callable[[int], None],
     *,
     options: Sequence[str],
-    data: Mapping[str, Any],
     schedule: Callable[[int, int], float] | None = None,
     clip: float | None = None,
     patience: int | None = None,
@@ -65,7 +53,7 @@ def train_router(
     Parameters
     ----------
     reseed : seeds the generators that the module draws from
-    options, data : what identifies the run, as for ``run_options``
+    options : parameters of the router that identify the run
     schedule : factor of the learning rates at a step, given the number of steps; None for constant rates
     clip : largest norm of a step's gradient; None for no limit
     progress, step_progress : called after every epoch, after every step
@@ -73,15 +61,15 @@ def train_router(
     epochs = int(router.epochs)
     group = Group()
     if group.size > 1 and not isinstance(router.random_state, Integral):
-        raise InvalidInputError(
-            f"random_state must be an integer where several processes train together, so that they "
-            f"agree; got {router.random_state!r}.",
-            parameter="random_state",
+        raise invalid(
+            "random_state",
+            f"must be an integer where several processes train together, so that they agree; got "
+            f"{router.random_state!r}.",
         )
     group.begin(module)
     store = None
     if router.checkpoint is not None or group.size > 1:
-        identity = run_options(router, options, data, targets, module)
+        identity = run_options(router, options, problem.data(), problem.targets, module)
         group.check_same(identity)
         if router.checkpoint is not None:
             owner = type(router).__name__
@@ -89,7 +77,7 @@ def train_router(
     rates = [options["lr"] for options in optimizer.param_groups]
 
     def run_epoch(epoch: int) -> dict[str, Any]:
-        rng = np.random.default_rng([seed, epoch])
+        rng = np.random.default_rng([problem.seed, epoch])
         batches = problem.batches(int(router.batch_size), rng)
         # Dropout must differ between the shares of the processes.
         reseed((int(rng.integers(2**63)) + group.rank) % 2**63)
@@ -156,11 +144,9 @@ def train_epochs(
     ----------
     epoch : runs one epoch, counted from 1, and returns its record: "loss", and "validation_loss" and
         "validation_surrogate" where rows are held out
-    epochs : how many to run
     patience : stop after so many epochs without a better validation loss; None to run all
     store : checkpoint to continue from and to write after every epoch
     progress : called with epochs done, epochs in all and a message
-    group : processes that train the module together
     remedy : advice in the error that says that training diverged
     """
     group = Group() if group is None else group
@@ -169,15 +155,18 @@ def train_epochs(
         while not run.is_over(epochs, epochs if patience is None else patience):
             own = epoch(run.epoch + 1)
             # The first process decides for all, which may differ in the last digit.
-            record, finite = group.first(partial(_with_check, own, module))
-            if not finite:
+            record = group.first(partial(_finite, own, module))
+            if record is None:
                 run.diverged = True
                 break
             run.add(record, module)
             if store is not None:
                 group.first(partial(store.write, run, module, optimizer))
             if progress is not None and group.is_first:
-                progress(run.epoch, epochs, _message(record))
+                held_out = ""
+                if "validation_loss" in record:
+                    held_out = f", validation {record['validation_loss']:.4f}"
+                progress(run.epoch, epochs, f"loss {record['loss']:.4f}{held_out}")
     if run.diverged and run.best is None:
         raise InvalidInputError(
             f"training diverged in epoch {run.epoch + 1}: loss or weights are not finite. {remedy}"
@@ -206,8 +195,12 @@ def _continued(
     return run
 
 
-def _with_check(record: dict[str, Any], module: nn.Module) -> tuple[dict[str, Any], bool]:
-    return record, is_finite(module, record)
+def _finite(record: dict[str, Any], module: nn.Module) -> dict[str, Any] | None:
+    """The record of an epoch; None if the loss or a weight is not finite after it."""
+    finite = math.isfinite(record["loss"]) and not math.isnan(record.get("validation_loss", 0.0))
+    if finite and all(bool(value.isfinite().all()) for value in module.parameters()):
+        return record
+    return None
 
 
 def learning_rate(step: int, steps: int) -> float:
@@ -215,23 +208,21 @@ def learning_rate(step: int, steps: int) -> float:
 
     A cosine from 1/25 up to 1 over the first 30 % of the steps, then one down to almost 0.
 
-    Examples
-    --------
     >>> [round(learning_rate(step, 11), 3) for step in (0, 2, 5, 10)]
     [0.04, 0.96, 0.726, 0.0]
     """
     peak = RISE * steps - 1
     if peak > 0 and step <= peak:
-        return _between(START, 1.0, step / peak)
-    peak = max(peak, 0.0)
-    return _between(1.0, END, (step - peak) / max(steps - 1 - peak, 1.0))
+        start, end, part = START, 1.0, step / peak
+    else:
+        peak = max(peak, 0.0)
+        start, end, part = 1.0, END, (step - peak) / max(steps - 1 - peak, 1.0)
+    return end + (start - end) * (1 + math.cos(math.pi * part)) / 2
 
 
 def warmup_rate(step: int, steps: int, warmup: float) -> float:
     """Linear warm-up and decay: the rate of a step, counted from 0, as a share of the largest.
 
-    Examples
-    --------
     >>> [round(warmup_rate(step, 10, 0.2), 3) for step in (0, 1, 2, 9)]
     [0.5, 1.0, 1.0, 0.125]
     """
@@ -241,28 +232,19 @@ def warmup_rate(step: int, steps: int, warmup: float) -> float:
     return (steps - step) / max(1, steps - rise)
 
 
-def _between(start: float, end: float, part: float) -> float:
-    return end + (start - end) * (1 + math.cos(math.pi * part)) / 2
-
-
 @contextmanager
 def own_randomness(device: torch.device) -> Iterator[Callable[[int], None]]:
     """Yield a function that seeds torch's generators, and put them back as they were at the end."""
-    generators = [torch.default_generator]
-    if device.type == "cuda":
-        index = torch.cuda.current_device() if device.index is None else device.index
-        generators.append(torch.cuda.default_generators[index])
-    states = [generator.get_state() for generator in generators]
+    cuda = device.type == "cuda"
 
     def reseed(seed: int) -> None:
-        for generator in generators:
-            generator.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
+        if cuda:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
 
-    try:
+    with torch.random.fork_rng([device] if cuda else []):
         yield reseed
-    finally:
-        for generator, state in zip(generators, states, strict=True):
-            generator.set_state(state)
 
 
 def make_optimizer(
@@ -278,18 +260,9 @@ def make_optimizer(
             if values:
                 groups.append({"params": values, "lr": rate, "weight_decay": decay})
     if not groups:
-        raise InvalidInputError(
-            "module must have parameters to train; got none.", parameter="module"
-        )
+        raise invalid("module", "must have parameters to train; got none.")
     # One kernel for all parameters, where torch has one.
     fused = all(v.device.type in ("cpu", "cuda") for group in groups for v in group["params"])
     if kind == "sgd":
         return torch.optim.SGD(groups, momentum=MOMENTUM, fused=fused)
     return (torch.optim.Adam if kind == "adam" else torch.optim.AdamW)(groups, fused=fused)
-
-
-def _message(record: dict[str, Any]) -> str:
-    message = f"loss {record['loss']:.4f}"
-    if "validation_loss" in record:
-        message += f", validation {record['validation_loss']:.4f}"
-    return message

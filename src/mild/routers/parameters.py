@@ -1,0 +1,89 @@
+"""Checks of the parameters of estimators: one table, by the name of the parameter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from numbers import Integral, Real
+from typing import Any
+
+from mild.core.arrays import check_strength, invalid
+from mild.core.decisions import DECISIONS
+from mild.core.surrogates import parse_surrogate
+from mild.errors import OptionError, check_option
+from mild.routers.objective import LOSSES
+
+RULES = {
+    "be positive": lambda value: value > 0,
+    "be non-negative": lambda value: value >= 0,
+    "lie in [0, 1)": lambda value: 0 <= value < 1,
+    "lie in (0, 1)": lambda value: 0 < value < 1,
+}
+
+
+def check_count(name: str, value: Any, least: int = 1) -> int:
+    """Return an integer of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise invalid(name, f"must be an integer, at least {least}; got {value!r}.")
+    return int(value)
+
+
+def check_number(name: str, value: Any, rule: str) -> float:
+    """Return a finite number that follows one of ``RULES``."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise invalid(name, f"must be a finite number; got {value!r}.")
+    if not RULES[rule](value):
+        raise invalid(name, f"must {rule}; got {value!r}.")
+    return float(value)
+
+
+_STRENGTHS = (
+    "alpha",
+    "cost_scale",
+    "price_weight",
+    "search_tol",
+    "share_below",
+    "strength",
+    "tol",
+    "total",
+)
+_COUNTS = ("batch_size", "epochs", "max_iter", "n_neighbors", "n_thresholds", "patience")
+_NUMBERS = {
+    "be positive": ("clip", "head_lr", "lr"),
+    "be non-negative": ("weight_decay",),
+    "lie in [0, 1)": ("dropout", "validation_fraction", "warmup"),
+    "lie in (0, 1)": ("confidence",),
+}
+_OPTIONS = {
+    "decision": DECISIONS,
+    "error_head": ("logistic", "ridge"),
+    "form": ("max", "sum", "log_sum"),
+    "grid": ("ratios", "paper"),
+    "loss": LOSSES,
+    "optimizer": ("adamw", "adam", "sgd"),
+    "pooling": ("auto", "cls", "mean"),
+    "precision": ("float32", "bfloat16"),
+    "sampling": ("over", "under"),
+    "schedule": ("onecycle",),
+}
+CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "surrogate": lambda name, value: parse_surrogate(value),
+    # Special tokens and a few more.
+    "max_length": partial(check_count, least=8),
+    **dict.fromkeys(_STRENGTHS, check_strength),
+    **dict.fromkeys(_COUNTS, check_count),
+    **{n: partial(check_number, rule=rule) for rule, names in _NUMBERS.items() for n in names},
+    **{name: partial(check_option, allowed=known) for name, known in _OPTIONS.items()},
+}
+# Parameters that may be None.
+OPTIONAL = ("cost_scale", "head_lr", "sampling", "schedule", "total")
+
+
+def check_parameters(estimator: Any) -> None:
+    """Check every parameter of an estimator that is in ``CHECKS``."""
+    for name, value in estimator.get_params(deep=False).items():
+        if name in CHECKS and not (value is None and name in OPTIONAL):
+            CHECKS[name](name, value)
+        if name == "progress" and not (value is None or callable(value)):
+            raise OptionError(f"progress must be callable or None; got {value!r}.", parameter=name)

@@ -1,0 +1,176 @@
+"""Every kind of router refuses the settings and tensors from which it could not be built."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mild.artifact import LoadedRouter, load, save
+from mild.artifact.schemas import POLICY_SCHEMAS
+from mild.errors import ArtifactError
+from mild.policies import POLICIES, CascadePolicy, NearestPolicy, StandardizedPolicy
+
+NAMES = ["small", "medium", "large"]
+
+
+def test_there_is_a_rule_for_every_policy():
+    assert set(POLICY_SCHEMAS) == set(POLICIES)
+
+
+SETTING_CHANGES = [
+    ("linear", "decision", "coin", "setting decision must be one of stationary, argmax"),
+    ("linear", "surrogate", "logistic", "setting surrogate must be a form and a tau"),
+    ("linear", "surrogate", ["logistic", 1.0], "setting surrogate must be one of comp_sum"),
+    ("linear", "surrogate", ["comp_sum", -1], "setting surrogate must have a finite tau >= 0"),
+    ("linear", "surrogate", ["comp_sum", "1"], "setting surrogate must have a finite tau >= 0"),
+    ("linear", "more", 1, "setting more is not known"),
+    ("perceptron", "layers", 0, "setting layers must be an integer in [1, 1000]; got 0"),
+    ("perceptron", "layers", 2, "tensor 'bias_2' does not belong"),
+    ("perceptron", "layers", 4, "tensor 'bias_3' is missing"),
+    ("perceptron", "layers", 10**9, "setting layers must be an integer in [1, 1000]"),
+    ("nearest", "n_neighbors", 0, "setting n_neighbors must be an integer in [1, 2**53); got 0"),
+    ("nearest", "n_neighbors", 2**53, "n_neighbors must be an integer in [1, 2**53); got 9007"),
+    ("nearest", "n_neighbors", 2.5, "n_neighbors must be an integer in [1, 2**53); got 2.5"),
+    ("constant", "named", 3, "setting named must be an integer in [0, 2]; got 3"),
+    ("constant", "named", "small", "setting named must be an integer"),
+    ("constant", "n_features", 7, "setting n_features must be 4; got 7"),
+    ("priced", "price_weight", -1, "setting price_weight must be finite and non-negative; got -1"),
+    ("priced", "price_weight", None, "setting price_weight must be finite and non-negative"),
+    ("priced", "error_scale", "1", "setting error_scale must be finite and non-negative; got '1'"),
+    ("priced", "kind_of_error", "tree", "setting kind_of_error must be one of ridge, logistic"),
+    ("cascade", "order", [0, 1, 1], "setting order must name every expert once"),
+    ("cascade", "order", [0, 1], "setting order must have 3 experts; got [0, 1]"),
+    ("cascade", "order", [], "setting order must name every expert once"),
+    ("cascade", "columns", [0, 1, 9], "setting columns must give each of 3 experts a feature"),
+    ("cascade", "columns", [0, 1], "setting columns must give each of 3 experts a feature"),
+    ("cascade", "n_features", 7, "setting n_features must be 4; got 7"),
+    ("standardized", "parts", [], "setting parts must list 1 router(s)"),
+    ("standardized", "parts", [{"kind": "linear"}], "setting parts must list routers, each with"),
+    (
+        "standardized",
+        "parts",
+        [{"kind": "magic", "settings": {}}],
+        "kind must be one of blend, cascade",
+    ),
+    (
+        "standardized",
+        "parts",
+        [{"kind": "linear", "settings": {}}],
+        "setting 0.decision is missing",
+    ),
+    (
+        "standardized",
+        "parts",
+        [{"kind": "linear", "settings": []}],
+        "settings of a linear router must be an object",
+    ),
+    ("stack", "parts", [], "setting parts must list at least 2 router(s)"),
+]
+
+
+@pytest.mark.parametrize(("kind", "key", "value", "sentence"), SETTING_CHANGES)
+def test_a_setting_that_breaks_its_rule_is_named(
+    kind, key, value, sentence, policies, damage, tmp_path
+):
+    folder = save(LoadedRouter(policies[kind], NAMES), tmp_path / "router")
+    change = damage(folder)
+    change.manifest["settings"][key] = value
+    change.write()
+    with pytest.raises(ArtifactError) as caught:
+        load(folder)
+    assert sentence in str(caught.value)
+
+
+TENSOR_CHANGES = [
+    ("perceptron", "weight_1", np.zeros((6, 4)), "must have shape (width_1 = 6, width_0 = 5)"),
+    ("perceptron", "margins", np.zeros(3), "tensor 'margins' must be positive; got 0"),
+    ("linear_costs", "intercept", np.zeros(4), "tensor 'intercept' must have shape"),
+    ("nearest", "centre", np.zeros(3), "tensor 'centre' must have shape (n_features = 4)"),
+    ("nearest", "weights", np.zeros(19), "tensor 'weights' must have shape (n_stored = 20)"),
+    ("nearest", "weights", -np.ones(20), "tensor 'weights' must be non-negative; got -1"),
+    ("nearest", "costs", np.full((20, 3), np.inf), "tensor 'costs' must be finite; got inf"),
+    ("nearest", "inputs", np.full((20, 4), np.nan), "tensor 'inputs' must be finite; got nan"),
+    ("constant", "mean_costs", np.zeros((1, 3)), "tensor 'mean_costs' must have shape"),
+    ("priced", "betas", -np.ones(3), "tensor 'betas' must be non-negative"),
+    ("cascade", "thresholds", np.zeros(3), "tensor 'thresholds' must have shape"),
+    ("standardized", "scale", np.zeros(4), "tensor 'scale' must be positive; got 0"),
+    ("standardized", "0.coef", np.zeros((3, 5)), "tensor '0.coef' must have shape"),
+    ("standardized", "1.coef", np.zeros((3, 5)), "tensor '1.coef' does not belong"),
+    ("stack", "2.coef", np.zeros((3, 5)), "(n_experts = 3, n_features = 6); got (3, 5)"),
+    ("stack", "1.coef", np.zeros((3, 5)), "n_features = 4); got (3, 5)"),
+    ("stack", "3.coef", np.zeros((3, 5)), "tensor '3.coef' does not belong"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "array", "sentence"), TENSOR_CHANGES)
+def test_a_tensor_that_breaks_its_rule_is_named(
+    kind, name, array, sentence, policies, damage, tmp_path
+):
+    folder = save(LoadedRouter(policies[kind], NAMES), tmp_path / "router")
+    change = damage(folder)
+    change.tensors[name] = array
+    change.write()
+    with pytest.raises(ArtifactError) as caught:
+        load(folder)
+    assert sentence in str(caught.value)
+
+
+def test_an_empty_memory_of_neighbours_is_refused(policies, damage, tmp_path):
+    folder = save(LoadedRouter(policies["nearest"], NAMES), tmp_path / "router")
+    change = damage(folder)
+    change.tensors |= {
+        "inputs": np.zeros((0, 4)),
+        "costs": np.zeros((0, 3)),
+        "weights": np.zeros(0),
+    }
+    change.write()
+    with pytest.raises(ArtifactError, match="tensor 'inputs' must have at least one row"):
+        load(folder)
+
+
+def test_endless_nesting_is_refused(policies, tmp_path):
+    policy = policies["linear"]
+    for _ in range(9):
+        policy = StandardizedPolicy(np.zeros(4), np.ones(4), policy)
+    with pytest.raises(ArtifactError, match="may be nested 6 deep"):
+        save(LoadedRouter(policy, NAMES), tmp_path / "router")
+
+
+@pytest.mark.parametrize("n_experts", [1, 2, 5])
+def test_a_cascade_by_columns_comes_back(n_experts, tmp_path):
+    X = np.random.default_rng(0).uniform(size=(40, 6))
+    columns = np.arange(n_experts)[::-1].copy()
+    policy = CascadePolicy(
+        np.zeros((0, 6)),
+        np.zeros(0),
+        np.arange(n_experts),
+        np.full(n_experts - 1, 0.7),
+        columns,
+        6,
+    )
+    names = [f"expert {k}" for k in range(n_experts)]
+    router = load(save(LoadedRouter(policy, names), tmp_path / "router"))
+    np.testing.assert_array_equal(router.predict(X), policy.predict(X))
+
+
+def test_neighbours_without_a_centre_come_back(policies, inputs, tmp_path):
+    nearest = policies["nearest"]
+    policy = NearestPolicy(nearest.inputs, nearest.costs, 3, nearest.weights)
+    router = load(save(LoadedRouter(policy, NAMES), tmp_path / "router"))
+    np.testing.assert_array_equal(router.expected_costs(inputs), policy.expected_costs(inputs))
+
+
+@pytest.mark.parametrize("kind", sorted(POLICIES))
+def test_every_tensor_of_every_kind_is_needed(kind, policies, damage, tmp_path):
+    folder = save(LoadedRouter(policies[kind], NAMES), tmp_path / "router")
+    for name in list(damage(folder).tensors):
+        if name == "centre":
+            continue
+        change = damage(folder)
+        kept = change.tensors.pop(name)
+        change.write()
+        with pytest.raises(ArtifactError, match=f"tensor '{name}' is missing"):
+            load(folder)
+        change.tensors[name] = kept
+        change.write()
+    load(folder)

@@ -1,0 +1,430 @@
+"""RouterCV: what it searches, what it says, and that it keeps its word."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+
+import mild
+from mild.core.margins import expert_mass
+from mild.errors import (
+    DegenerateDataWarning,
+    InvalidInputError,
+    OptionError,
+    TuningInterruptedWarning,
+)
+from mild.metrics import deferral_loss
+from mild.policies import ConstantPolicy
+from mild.routers import search as search_module
+from mild.routers.candidates import parse_families
+from mild.routers.linear import LinearRouter
+from mild.routers.search import RouterCV
+from mild.routers.solver import LinearPath
+
+
+def specialists(n: int = 400, noise: float = 0.1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Three experts, each right where its feature is largest."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 5))
+    right = X[:, :3].argmax(axis=1)
+    costs = (np.arange(3) != right[:, None]).astype(float)
+    return X, np.abs(costs - (rng.random((n, 3)) < noise))
+
+
+def useless_features(n: int = 300, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Features that say nothing about the costs; expert 0 is best."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, 4)), (rng.random((n, 3)) < [0.3, 0.5, 0.6]).astype(float)
+
+
+FEW = {"alphas": (1e-3, 1e-2), "cv": 3}
+
+
+def test_a_problem_worth_routing_is_found_to_pay() -> None:
+    X, costs = specialists()
+    search = RouterCV(**FEW).fit(X, costs)
+    assert search.verdict_.pays is True
+    assert "pays" in search.verdict_.sentence
+    assert search.verdict_.high < 0
+    assert deferral_loss(costs, search.predict(X)) < 0.25
+
+
+def test_useless_features_are_not_found_to_pay_and_safe_routes_as_the_constant() -> None:
+    X, costs = useless_features()
+    search = RouterCV(safe=True, **FEW).fit(X, costs)
+    assert search.verdict_.pays is not True
+    assert isinstance(search.policy_, ConstantPolicy)
+    assert (search.predict(X) == 0).all()
+    assert RouterCV(safe=False, **FEW).fit(X, costs).policy_.kind == "linear"
+
+
+def test_safe_keeps_the_router_when_routing_pays() -> None:
+    X, costs = specialists()
+    assert RouterCV(safe=True, **FEW).fit(X, costs).policy_.kind == "linear"
+
+
+def test_strengths_may_be_an_array() -> None:
+    X, costs = specialists(100)
+    search = RouterCV(alphas=np.logspace(-3, -2, 2), margin_factors=(1.0,), cv=2).fit(X, costs)
+    assert [entry["alpha"] for entry in search.cv_results_["params"]] == [0.001, 0.01]
+
+
+def test_every_ratio_and_strength_is_tried() -> None:
+    X, costs = specialists()
+    search = RouterCV(alphas=(1e-3, 1e-2), margin_factors=(0.5, 1, 2), cv=3).fit(X, costs)
+    params = search.cv_results_["params"]
+    assert len(params) == (9 + 4) * 2 + 1
+    assert len({entry["margins"] for entry in params}) == 9 + 4
+    assert all(np.isclose(sum(entry["margins"]), 3) for entry in params)
+
+
+def test_powers_of_how_often_an_expert_is_cheapest_are_tried() -> None:
+    X, costs = specialists()
+    costs[:, 2] += 2  # never cheapest: counts as one row
+    search = RouterCV(alphas=(1e-2,), margin_exponents=(0, 0.5), cv=3).fit(X, costs)
+    tried = [entry["margins"] for entry in search.cv_results_["params"]]
+    counts = np.maximum(expert_mass(costs, counts="best"), 1)
+    for exponent in (0, 0.5):
+        power = counts**exponent
+        assert any(np.allclose(entry, 3 * power / power.sum()) for entry in tried)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "options"),
+    [
+        (LinearRouter(), {"margin_exponents": (), "bias": False}),
+        (LinearRouter(margins="uniform"), {"margin_factors": (1.0,)}),
+        (LinearRouter(decision="argmax"), {}),
+        (LinearRouter("tdef"), {}),
+    ],
+)
+def test_neither_powers_nor_a_bias_are_tried_where_they_do_not_belong(estimator, options) -> None:
+    X, costs = specialists(100)
+    search = RouterCV(estimator, alphas=(1e-2,), cv=2, **options).fit(X, costs)
+    assert len(search.cv_results_["params"]) in (1, 9)
+    assert not any("bias" in entry for entry in search.cv_results_["params"])
+
+
+def test_powers_count_among_the_margins_that_are_allowed() -> None:
+    X, costs = specialists(100)
+    for limit in (1, 3, 9, 13):
+        search = RouterCV(alphas=(1e-2,), cv=2, max_margins=limit, bias=False).fit(X, costs)
+        assert len(search.cv_results_["params"]) == limit
+        assert (search.dropped_margins_ == 0) is (limit == 13)
+
+
+def test_a_bias_is_found_judged_on_other_folds_and_part_of_the_intercepts() -> None:
+    X, costs = specialists(400)
+    costs = np.column_stack([costs[:, :2], 3 * costs[:, 2]])
+    search = RouterCV(
+        LinearRouter(rewards="complement"), alphas=(1e-1,), cv=4, one_standard_error=False
+    ).fit(X, costs)
+    index = next(i for i, one in enumerate(search.cv_results_["params"]) if "bias" in one)
+    params = search.cv_results_["params"][index]
+    router = LinearRouter(rewards="complement", **params).fit(X, costs)
+    plain = LinearRouter(rewards="complement", **{**params, "bias": None}).fit(X, costs)
+    np.testing.assert_allclose(router.intercept_ - plain.intercept_, params["bias"], atol=1e-12)
+    np.testing.assert_array_equal(router.coef_, plain.coef_)
+    assert min(params["bias"]) == 0
+    assert deferral_loss(costs, router.predict(X)) <= deferral_loss(costs, plain.predict(X))
+
+
+def test_search_costs_equal_those_of_plain_cold_fits() -> None:
+    X, costs = specialists(300)
+    search = RouterCV(alphas=(1e-2,), cv=3, search_tol=1e-10, bias=False).fit(X, costs)
+    folds = search._folds(X, costs)
+    for params, found in zip(
+        search.cv_results_["params"], search.cv_results_["mean_cost"], strict=True
+    ):
+        total = 0.0
+        for train, test in folds:
+            router = LinearRouter(tol=1e-10, **params).fit(X[train], costs[train])
+            total += costs[test, router.predict(X[test])].sum()
+        assert found == pytest.approx(total / len(X), abs=1.5 / len(X))
+
+
+def test_many_rows_start_from_a_sample_and_reach_the_same_solution(monkeypatch) -> None:
+    X, costs = specialists(600)
+    cold = LinearRouter(tol=1e-12).fit(X, costs)
+    monkeypatch.setattr("mild.routers.solver.SAMPLE", 100)
+    sampled = LinearRouter(tol=1e-12).fit(X, costs)
+    np.testing.assert_allclose(sampled.coef_, cold.coef_, rtol=1e-4, atol=1e-5)
+    search = RouterCV(**FEW).fit(X, costs)
+    assert search.verdict_.pays is True
+
+
+def test_parallel_search_finds_what_sequential_search_finds() -> None:
+    X, costs = specialists(200)
+    one = RouterCV(**FEW).fit(X, costs)
+    two = RouterCV(n_jobs=2, **FEW).fit(X, costs)
+    threads = None
+    with joblib.parallel_config(backend="threading"):
+        threads = RouterCV(n_jobs=2, **FEW).fit(X, costs)
+    assert one.best_params_ == two.best_params_ == threads.best_params_
+    assert one.cv_results_["mean_cost"] == two.cv_results_["mean_cost"]
+
+
+def test_one_standard_error_prefers_the_simpler_candidate() -> None:
+    X, costs = specialists(200, noise=0.3)
+    simple = RouterCV(**FEW).fit(X, costs)
+    best = RouterCV(one_standard_error=False, **FEW).fit(X, costs)
+    means = simple.cv_results_["mean_cost"]
+    assert means[best.best_index_] == min(means)
+    assert simple.best_index_ != best.best_index_
+    assert means[simple.best_index_] > means[best.best_index_]
+
+
+def test_the_papers_grid_drops_margins_that_are_not_positive_and_says_so() -> None:
+    X, costs = specialists(150)
+    search = RouterCV(
+        LinearRouter(margins="theory", total=1.0), grid="paper", cv=2, search_tol=1e-2
+    ).fit(X, costs)
+    kept = len(search.cv_results_["params"])
+    assert kept == 6**3
+    assert search.dropped_margins_ == 11**3 - kept
+
+
+def test_families_are_searched_and_stacked() -> None:
+    X, costs = specialists(200)
+    search = RouterCV(families=["linear", "regression", "knn", "stack"], alphas=(1e-2,), cv=3).fit(
+        X, costs
+    )
+    assert set(search.cv_results_["family"]) == {"linear", "regression", "knn", "stack"}
+    assert search.best_family_ in search.cv_results_["family"]
+    assert search.predict(X).shape == (200,)
+
+
+def test_one_family_alone_is_searched_without_the_linear_one() -> None:
+    X, costs = specialists(150)
+    search = RouterCV(families="knn", cv=3).fit(X, costs)
+    assert set(search.cv_results_["family"]) == {"knn"}
+
+
+def test_a_missing_package_leaves_its_family_out_and_says_so(monkeypatch) -> None:
+    monkeypatch.setattr("mild.routers.candidates.importlib.util.find_spec", lambda name: None)
+    X, costs = specialists(120)
+    search = RouterCV(families="all", alphas=(1e-2,), cv=2, margin_factors=(1.0,)).fit(X, costs)
+    assert search.skipped_families_ == ["mlp"]
+    assert "mlp" not in search.cv_results_["family"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "features", "has"), [(5_208, 10, True), (5_209, 10, False), (5_000, 4_096, False)]
+)
+def test_by_default_the_network_is_for_small_tables(rows, features, has) -> None:
+    taken, left_out = parse_families("auto", (rows, features))
+    assert ("mlp" in taken) is has
+    assert left_out == ([] if has else ["mlp"])
+    assert "mlp" in parse_families("all", (rows, features))[0]
+
+
+def test_progress_is_reported_to_the_end() -> None:
+    X, costs = specialists(120)
+    seen: list[tuple[int, int]] = []
+    RouterCV(progress=lambda done, total, message: seen.append((done, total)), **FEW).fit(X, costs)
+    assert seen[-1][0] == seen[-1][1] == 27 * 3
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+
+def test_an_interrupt_keeps_what_was_found(monkeypatch) -> None:
+    X, costs = specialists(150)
+    calls = []
+
+    def stop(done: int, total: int, message: str) -> None:
+        calls.append(done)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(search_module, "BLOCK", 4)
+    with pytest.warns(TuningInterruptedWarning, match="candidate\\(s\\) were judged"):
+        search = RouterCV(progress=stop, **FEW).fit(X, costs)
+    assert search.interrupted_
+    assert len(search.cv_results_["params"]) == 4
+    assert search.predict(X).shape == (150,)
+
+
+def test_an_interrupt_before_anything_was_found_goes_through() -> None:
+    X, costs = specialists(120)
+
+    def stop(done: int, total: int, message: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        RouterCV(progress=stop, **FEW).fit(X, costs)
+
+
+def test_missing_costs_are_searched_with() -> None:
+    X, costs = specialists(300)
+    costs[np.random.default_rng(0).random(costs.shape) < 0.2] = np.nan
+    costs[np.isnan(costs).all(axis=1), 0] = 0.0
+    search = RouterCV(**FEW).fit(X, costs)
+    assert np.isfinite(search.cv_results_["mean_cost"]).all()
+    assert search.verdict_.pays is True
+
+
+@pytest.mark.filterwarnings("ignore:in no row do two experts")
+@pytest.mark.parametrize("known", [0.5, None])
+def test_the_verdict_is_not_biased_by_missing_costs(known) -> None:
+    X, costs = specialists(1500)
+    truth = RouterCV(families="regression", cv=3).fit(X, costs).verdict_
+    rng = np.random.default_rng(0)
+    if known is None:
+        asked = np.eye(3, dtype=bool)[rng.integers(0, 3, len(X))]
+    else:
+        asked = rng.random(costs.shape) < known
+        asked[~asked.any(axis=1), 0] = True
+    search = RouterCV(families="regression", cv=3).fit(X, np.where(asked, costs, np.nan))
+    verdict = search.verdict_
+    assert verdict.pays is True
+    assert verdict.low < truth.estimate < verdict.high
+    assert verdict.router_cost == pytest.approx(search.cv_results_["mean_cost"][search.best_index_])
+
+
+def test_the_verdict_compares_on_the_same_rows() -> None:
+    X, costs = specialists(300)
+    costs[:100, 0] = np.nan
+    search = RouterCV(families="regression", cv=3).fit(X, costs)
+    verdict, chosen = search.verdict_, search.held_out_[100:]
+    assert verdict.n_rows == 200
+    assert verdict.left_out == "100 of 300 rows are left out: not every expert was asked there."
+    paid = costs[100:][np.arange(200), chosen]
+    constant = costs[100:][np.arange(200), search.held_out_constants_[100:]]
+    assert verdict.router_cost == pytest.approx(paid.mean())
+    assert verdict.constant_cost == pytest.approx(constant.mean())
+    assert verdict.estimate == pytest.approx((paid - constant).mean())
+
+
+def test_rows_that_no_fold_judges_have_no_choice() -> None:
+    X, costs = specialists(300)
+    folds = [(np.arange(100), np.arange(100, 200)), (np.arange(200), np.arange(200, 300))]
+    search = RouterCV(families=["regression", "knn", "stack"], cv=folds).fit(X, costs)
+    assert (search.held_out_[:100] == -1).all()
+    assert (search.held_out_[100:] >= 0).all()
+    assert (search.held_out_constants_[:100] == -1).all()
+
+
+def test_the_verdict_weighs_rows_as_the_search_does() -> None:
+    X, costs = specialists(300)
+    weight = np.where(X[:, 0] > 0, 5.0, 0.1)
+    search = RouterCV(**FEW).fit(X, costs, sample_weight=weight)
+    plain = RouterCV(**FEW).fit(X, costs)
+    found = search.cv_results_["mean_cost"][search.best_index_]
+    assert search.verdict_.router_cost == pytest.approx(found)
+    assert search.verdict_.constant_cost != pytest.approx(plain.verdict_.constant_cost)
+    scaled = RouterCV(families=["linear", "knn"], **FEW).fit(X, costs, sample_weight=weight / 1e3)
+    assert scaled.cv_results_["mean_cost"] == pytest.approx(
+        RouterCV(families=["linear", "knn"], **FEW)
+        .fit(X, costs, sample_weight=weight)
+        .cv_results_["mean_cost"]
+    )
+
+
+def test_an_interrupt_during_the_stack_keeps_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mild.routers.stack.StackRouter.fit", stop)
+    with pytest.warns(TuningInterruptedWarning):
+        search = RouterCV(families=["regression", "knn", "stack"], cv=3).fit(*specialists(150))
+    assert search.interrupted_
+    assert "stack" not in search.cv_results_["family"]
+    assert set(search.cv_results_["family"]) == {"regression", "knn"}
+
+
+def test_a_search_takes_some_neighbours_unchecked_but_never_across_losses(monkeypatch) -> None:
+    X, costs = specialists(900, noise=0.3)
+    monkeypatch.setattr("mild.routers.solver.SAMPLE", 300)
+    path = LinearPath(X, np.ones(len(X)))
+    checked = {}
+    for loss in ("tdef", "ce", "mild"):
+        for alpha in (1e-4, 2e-4, 4e-4, 8e-4):
+            router = LinearRouter(loss, alpha=alpha)
+            router._fit_from(X, costs, None, path=path, search_tol=0.2)
+            checked[loss, alpha] = np.isfinite(router.objective_)
+    assert all(checked[loss, 1e-4] for loss in ("tdef", "ce", "mild"))
+    assert not all(checked.values())
+
+
+def test_unchecked_neighbours_are_close_to_their_optimum(monkeypatch) -> None:
+    X, costs = specialists(3000, noise=0.3)
+    monkeypatch.setattr("mild.routers.solver.SAMPLE", 600)
+    path = LinearPath(X, np.ones(len(X)))
+    for alpha in (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2):
+        best = LinearRouter(alpha=alpha, tol=1e-10).fit(X, costs)
+        policy = LinearRouter(alpha=alpha)._fit_from(X, costs, None, path=path, search_tol=5e-3)
+        rewards = mild.rewards(costs)
+        scores = policy.decision_function(X)
+        loss = mild.mild_loss(scores, rewards / rewards.sum(), policy.decoder.margins)
+        value = loss.sum() + alpha * np.square(policy.coef).sum()
+        learnable = np.log(3) - best.objective_
+        assert value - best.objective_ < 0.03 * learnable
+
+
+def test_one_expert_and_equal_costs_are_answered() -> None:
+    X, _ = specialists(60)
+    assert (RouterCV(**FEW).fit(X, np.ones((60, 1))).predict(X) == 0).all()
+    with pytest.warns(DegenerateDataWarning, match="costs the same"):
+        search = RouterCV(**FEW).fit(X, np.ones((60, 3)))
+    assert search.verdict_.pays is False
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cv": 1}, "cv must be at least 2 folds; got 1"),
+        ({"cv": 500}, "cv must not exceed the number of samples"),
+        ({"confidence": 1.5}, "confidence must lie in"),
+        ({"alphas": (-1.0,)}, "alphas must be finite and non-negative"),
+        ({"alphas": []}, "alphas must hold at least one strength"),
+        ({"alphas": ("x",)}, "alphas must be a number"),
+        ({"confidence": "a"}, "confidence must be a finite number"),
+        ({"n_jobs": 0}, "n_jobs must not be 0"),
+        ({"search_tol": "a"}, "search_tol must be a number"),
+        ({"search_tol": -1.0}, "search_tol must be finite and non-negative"),
+        ({"margin_factors": ()}, "margin_factors must hold at least one factor"),
+        ({"margin_exponents": (-1.0,)}, "margin_exponents must be finite and non-negative"),
+        ({"families": []}, "families must name at least one family"),
+        ({"families": ["stack"]}, "at least one family besides the stack"),
+        ({"estimator": object()}, "estimator must be a LinearRouter"),
+    ],
+)
+def test_bad_options_are_one_clear_sentence(options, message) -> None:
+    X, costs = specialists(60)
+    with pytest.raises(InvalidInputError, match=message):
+        RouterCV(**options).fit(X, costs)
+
+
+def test_unknown_names_are_met_with_a_suggestion() -> None:
+    X, costs = specialists(60)
+    with pytest.raises(OptionError, match="Did you mean 'ratios'"):
+        RouterCV(grid="ratio").fit(X, costs)
+    with pytest.raises(OptionError, match="Did you mean 'regression'"):
+        RouterCV(families=["regresion"]).fit(X, costs)
+
+
+def test_no_warning_is_given_on_an_ordinary_search() -> None:
+    X, costs = specialists(200)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        RouterCV(**FEW).fit(X, costs)
+
+
+def test_clusters_widen_the_interval_and_must_fit() -> None:
+    X, costs = specialists(120)
+    X, costs, label = np.tile(X, (4, 1)), np.tile(costs, (4, 1)), np.tile(np.arange(120), 4)
+    alone = RouterCV(**FEW).fit(X, costs).verdict_
+    together = RouterCV(**FEW, clusters=label).fit(X, costs).verdict_
+    assert (alone.n_units, together.n_units) == (480, 120)
+    assert together.high - together.low > 1.5 * (alone.high - alone.low)
+    with pytest.raises(InvalidInputError, match="clusters must have shape"):
+        RouterCV(**FEW, clusters=label[:-1]).fit(X, costs)
+
+
+def test_few_rows_are_no_ground_for_a_verdict() -> None:
+    verdict = RouterCV(families="regression", cv=3).fit(*specialists(24)).verdict_
+    assert verdict.pays is None
+    assert "24 rows are too few to judge by" in verdict.sentence
