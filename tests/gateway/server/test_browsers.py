@@ -8,8 +8,7 @@ import pytest
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import ask, chat, expert, gateway
 from mild.gateway.refusals import Refusal
-from mild.gateway.server.browsers import Doorkeeper
-from mild.gateway.server.request import Request
+from mild.gateway.server.middleware import HostCheck
 from mild.gateway.settings import AccessSettings, Settings
 
 
@@ -88,8 +87,9 @@ def test_a_link_leads_to_the_page_and_health_is_for_everyone():
 
 def checked(settings, **headers):
     lines = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    scope = {"method": "POST", "path": "/v1/route", "headers": lines}
-    Doorkeeper(settings).check(Request(scope, None, None))
+    version = "1.1" if "host" in headers else "1.0"
+    scope = {"method": "POST", "path": "/v1/route", "headers": lines, "http_version": version}
+    HostCheck(settings).check(scope)
 
 
 def test_where_a_key_is_needed_it_says_who_may():

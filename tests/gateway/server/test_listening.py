@@ -60,7 +60,7 @@ def test_an_idle_connection_is_closed_and_a_busy_one_is_not():
 
 
 def test_a_client_that_does_not_read_is_cut_and_slows_only_itself(monkeypatch):
-    monkeypatch.setattr("mild.gateway.server.pipe.STALL_SECONDS", 0.4)
+    monkeypatch.setattr("mild.gateway.server.protocol.STALL_SECONDS", 0.4)
 
     async def run():
         async with (

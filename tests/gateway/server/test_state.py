@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from mild.gateway.server.reloading import reload_gateway
+from mild.gateway.server.state import reload_gateway
 from mild.gateway.server.state import StateFile, read_state, state_folder
 
 

@@ -4,9 +4,9 @@ from mild.gateway.settings import BreakerSettings, ExpertSettings
 from mild.gateway.shared import open_shared
 from mild.gateway.upstream.capacity import CAPACITY_COLUMNS
 from mild.gateway.upstream.desk import Desk
-from mild.gateway.upstream.faults import Fault
+from mild.endpoints.client import ExpertError
 
-CUT = Fault("cut", "a test")
+CUT = ExpertError("cut", "a test")
 
 
 class Clock:

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mild.gateway.upstream.events import EventReader, event_data
-from mild.gateway.upstream.faults import Fault
+from mild.endpoints.client import ExpertError
 
 
 class Pieces:
@@ -73,5 +73,5 @@ def test_data_lines_are_joined_and_comments_have_none():
 
 
 def test_an_event_without_end_is_a_fault():
-    with pytest.raises(Fault, match="without end"):
+    with pytest.raises(ExpertError, match="without end"):
         read_all([b"data: " + b"x" * 1_000_000] * 10)

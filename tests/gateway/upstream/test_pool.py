@@ -12,7 +12,7 @@ from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import ask, chat, expert, gateway
 from mild.errors import InvalidInputError
 from mild.gateway.settings import ExpertSettings
-from mild.gateway.upstream.faults import Fault
+from mild.endpoints.client import ExpertError
 from mild.gateway.upstream.pool import Pool
 
 
@@ -92,7 +92,7 @@ def test_bodies_of_every_framing_are_read(answer, body):
     ],
 )
 def test_what_is_not_whole_or_not_http_is_a_fault(answer, kind):
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(ExpertError) as caught:
         raw([answer])
     assert caught.value.kind == kind
 
@@ -213,7 +213,7 @@ def repeats(seconds):
             for got in await asyncio.gather(*(pool.ask("/x", b"{}") for _ in range(5))):
                 await got.whole()
                 got.close()
-            with pytest.raises(Fault, match="cut"):
+            with pytest.raises(ExpertError, match="cut"):
                 await pool.ask("/x", b"{}")
             return len(asked) - 5
 
@@ -260,7 +260,7 @@ def test_connections_that_nobody_uses_are_closed(monkeypatch):
             gateway([expert("one", up)]) as g,
         ):
             await asyncio.gather(*(ask(g.port, chat()) for _ in range(4)))
-            pool = g.app.desks["one"].pool
+            pool = g.app.clients["one"].pool
             kept = len(pool._all)
             await asyncio.sleep(0.3)
             pool.tidy()

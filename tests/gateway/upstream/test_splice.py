@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mild.gateway.upstream.splice import parse_object, replace_model, replace_values
+from mild.gateway.upstream.json_edit import parse_object, replace_model, replace_values
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.floats(allow_nan=False),

@@ -28,7 +28,7 @@ def reload(
       mild fit log.parquet --out router --overwrite && mild reload
     """
     from mild.errors import InvalidInputError
-    from mild.gateway.server.reloading import reload_gateway
+    from mild.gateway.server.state import reload_gateway
 
     found: dict[str, Any] = reload_gateway(port, timeout)
     if found["failed"]:

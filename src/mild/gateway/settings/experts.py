@@ -41,6 +41,7 @@ _KEYS = (
     "connect_seconds",
     "first_byte_seconds",
     "idle_seconds",
+    "total_seconds",
     "retries",
     "stream_usage",
     "breaker",
@@ -178,7 +179,7 @@ def _headers(checker: Checker, place: Place, default: Mapping[str, str]) -> Mapp
 def _numbers(checker: Checker, place: Place, base: ExpertSettings) -> dict[str, Any]:
     seconds = {
         key: checker.number((*place, key), getattr(base, key), above_zero=True)
-        for key in ("connect_seconds", "first_byte_seconds", "idle_seconds")
+        for key in ("connect_seconds", "first_byte_seconds", "idle_seconds", "total_seconds")
     }
     prices = {
         key: checker.number((*place, key), getattr(base, key))

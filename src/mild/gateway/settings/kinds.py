@@ -57,6 +57,7 @@ class ExpertSettings:
     requests_per_minute : None without a limit
     connect_seconds, first_byte_seconds, idle_seconds : how long to wait for a connection, for the
         first byte of an answer, and between two pieces of it
+    total_seconds : how long an attempt may take from its beginning to the last byte
     retries : further attempts at this expert before the next one is asked
     stream_usage : whether a streamed answer is asked for its usage where the client did not
     place : where the file names it, for messages
@@ -78,6 +79,7 @@ class ExpertSettings:
     connect_seconds: float = 5.0
     first_byte_seconds: float = 60.0
     idle_seconds: float = 60.0
+    total_seconds: float = 600.0
     retries: int = 1
     stream_usage: bool = True
     breaker: BreakerSettings = BreakerSettings()
@@ -146,6 +148,7 @@ class LimitSettings:
     body_seconds: float = 60.0
     keep_alive_seconds: float = 75.0
     max_in_flight: int = 1000
+    max_connections: int = 4096
     drain_seconds: float = 30.0
 
 

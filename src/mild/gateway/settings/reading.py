@@ -185,6 +185,7 @@ def _limits(checker: Checker) -> LimitSettings:
             (*place, "max_header_bytes"), base.max_header_bytes, least=1024
         ),
         max_in_flight=checker.whole((*place, "max_in_flight"), base.max_in_flight, least=1),
+        max_connections=checker.whole((*place, "max_connections"), base.max_connections, least=1),
         header_seconds=_seconds(checker, (*place, "header_seconds"), base.header_seconds),
         body_seconds=_seconds(checker, (*place, "body_seconds"), base.body_seconds),
         keep_alive_seconds=_seconds(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mild.gateway.choosing.text import chat_text, completion_text, text_bytes
+from mild.gateway.selection.text import chat_text, completion_text, text_bytes
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),

@@ -1,6 +1,6 @@
 import pytest
 
-from mild.gateway.choosing.names import Wish, read_model
+from mild.gateway.selection.models import Wish, read_model
 from mild.gateway.refusals import Refusal
 
 EXPERTS = ["small", "large"]

@@ -4,10 +4,10 @@ from collections import Counter
 import pytest
 
 from gateway.gateway_cases import priced_router
-from mild.gateway.choosing.decision import Chooser
-from mild.gateway.choosing.drawing import Drawing
-from mild.gateway.choosing.names import Wish
-from mild.gateway.choosing.sessions import Pin, Sessions, hash_session, session_bytes
+from mild.gateway.selection.decision import Chooser
+from mild.gateway.selection.drawing import Drawing
+from mild.gateway.selection.models import Wish
+from mild.gateway.selection.sessions import Pin, Sessions, hash_session, session_bytes
 
 NAMES = ("a", "b", "c")
 CHOOSER = Chooser(priced_router(NAMES, (0.3, 0.1, 0.2), (0.0, 0.0, 0.0)))

@@ -117,7 +117,7 @@ def test_a_reset_connection_leaves_nothing_behind():
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 sock.close()
             await asyncio.sleep(0.1)
-            return len(g.listener.wires), g.app.in_flight
+            return len(g.server.server_state.connections), g.app.in_flight
 
     assert asyncio.run(run()) == (0, 0)
 
@@ -142,7 +142,7 @@ def test_a_connection_that_is_over_leaves_no_memory_to_the_collector(data):
             async with Client(g.port) as client:
                 client.send(data)
                 await asyncio.sleep(0.05)
-                kept = [weakref.ref(wire) for wire in g.listener.wires]
+                kept = [weakref.ref(wire) for wire in g.server.server_state.connections]
             await asyncio.sleep(0.2)
             return kept
 

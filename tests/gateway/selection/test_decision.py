@@ -4,7 +4,7 @@ import pytest
 from gateway.gateway_cases import TEXTS, features, priced_router, scored_router
 from mild.artifact import LoadedRouter
 from mild.errors import MildError
-from mild.gateway.choosing.decision import Chooser
+from mild.gateway.selection.decision import Chooser
 from mild.gateway.refusals import Refusal
 from mild.policies import ConstantPolicy, LinearCostPolicy, PricedPolicy, StandardizedPolicy
 from tolerances import rounding

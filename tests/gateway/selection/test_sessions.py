@@ -1,4 +1,4 @@
-from mild.gateway.choosing.sessions import WAYS, Pin, Sessions, hash_session, session_bytes
+from mild.gateway.selection.sessions import WAYS, Pin, Sessions, hash_session, session_bytes
 
 
 class Clock:

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Pin", "Sessions", "hash_session", "session_bytes"]
+__all__ = ["Pin", "Sessions", "hash_session", "table_bytes"]
 
 # Hash of the session, its end, propensity, hash of the expert's name, request; check.
 _SLOT = struct.Struct("<QddI12s")
@@ -39,7 +39,7 @@ class Pin:
     request: bytes
 
 
-def session_bytes(max_sessions: int) -> int:
+def table_bytes(max_sessions: int) -> int:
     """Bytes of a table for so many sessions."""
     return max(1, -(-max_sessions // WAYS)) * WAYS * SLOT
 
@@ -55,7 +55,7 @@ class Sessions:
 
     Parameters
     ----------
-    memory : as many bytes as ``session_bytes`` says
+    memory : as many bytes as ``table_bytes`` says
     seconds : how long a pin holds after its last use
     clock : seconds since 1970, the same for all workers
     """
@@ -69,7 +69,7 @@ class Sessions:
         self._clock = clock
         self._names: dict[int, str] = {}
 
-    def know(self, experts: list[str]) -> None:
+    def set_experts(self, experts: list[str]) -> None:
         """The experts that a pin may name; pins of others count as ended."""
         self._names = {zlib.crc32(name.encode()): name for name in experts}
 

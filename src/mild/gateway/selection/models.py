@@ -8,28 +8,28 @@ from dataclasses import dataclass
 
 from mild.gateway.refusals import Refusal
 
-__all__ = ["ROUTED", "Wish", "read_model"]
+__all__ = ["ROUTER_MODEL", "ModelRequest", "read_model"]
 
-ROUTED = "mild"
+ROUTER_MODEL = "mild"
 _PREFIX = "router-mild-"
 # Characters of a weight: the name is written to the ledger.
-_LONGEST = 32
+_MAX_CHARACTERS = 32
 # A larger weight decides alike, and its products leave the range of single precision.
-_LARGEST = 1e12
+_MAX_WEIGHT = 1e12
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ModelRequest:
     """What is asked for: an expert by name, or the router's choice, perhaps under another price weight."""
 
     expert: str | None = None
     price_weight: float | None = None
 
 
-_ROUTED = Wish()
+_ROUTER_CHOOSES = ModelRequest()
 
 
-def read_model(model: object, experts: Sequence[str], weighs: bool) -> Wish:
+def read_model(model: object, experts: Sequence[str], weighs: bool) -> ModelRequest:
     """Read the name of a model: ``mild``, ``router-mild-<t>`` or an expert's own.
 
     Parameters
@@ -46,20 +46,20 @@ def read_model(model: object, experts: Sequence[str], weighs: bool) -> Wish:
     Examples
     --------
     >>> read_model("mild", ["small"], True)
-    Wish(expert=None, price_weight=None)
+    ModelRequest(expert=None, price_weight=None)
     >>> read_model("router-mild-0.5", ["small"], True), read_model("small", ["small"], True).expert
-    (Wish(expert=None, price_weight=0.5), 'small')
+    (ModelRequest(expert=None, price_weight=0.5), 'small')
     """
-    if model == ROUTED:
-        return _ROUTED
+    if model == ROUTER_MODEL:
+        return _ROUTER_CHOOSES
     if not isinstance(model, str) or not model:
         said = "It is missing." if model is None else "It is not a text."
         raise Refusal(400, f"The request must name a model. {said}", param="model")
     if model in experts:
-        return Wish(expert=model)
+        return ModelRequest(expert=model)
     if model.startswith(_PREFIX):
-        return Wish(price_weight=_weight(model.removeprefix(_PREFIX)))
-    known = [ROUTED, *([f"{_PREFIX}<t>"] if weighs else []), *experts]
+        return ModelRequest(price_weight=_weight(model.removeprefix(_PREFIX)))
+    known = [ROUTER_MODEL, *([f"{_PREFIX}<t>"] if weighs else []), *experts]
     raise Refusal(
         404,
         f"There is no model {_short(model)!r}. Valid names: {', '.join(known)}.",
@@ -73,7 +73,7 @@ def _weight(text: str) -> float:
         weight = float(text)
     except ValueError:
         weight = math.nan
-    if not 0 <= weight <= _LARGEST or not text.isascii() or len(text) > _LONGEST:
+    if not 0 <= weight <= _MAX_WEIGHT or not text.isascii() or len(text) > _MAX_CHARACTERS:
         raise Refusal(
             400,
             f"{_PREFIX}<t> takes a number t from 0 to 1e12, the weight of the price: larger is "

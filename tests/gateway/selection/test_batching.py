@@ -3,8 +3,8 @@ import asyncio
 import pytest
 
 from gateway.gateway_cases import priced_router
-from mild.gateway.choosing.batching import MOST_CHARACTERS, MOST_TEXTS, Batch
-from mild.gateway.choosing.decision import Chooser
+from mild.gateway.selection.batching import MOST_CHARACTERS, MOST_TEXTS, Batch
+from mild.gateway.selection.decision import Chooser
 
 
 class Counted(Chooser):
