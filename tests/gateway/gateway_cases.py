@@ -88,7 +88,7 @@ def expert(name, upstream, **more):
 
 @contextlib.asynccontextmanager
 async def gateway(experts, router=None, *, access=None, listen=True, board=None, **parts):
-    """A running gateway: ``port``, ``app`` (its context), ``ledger``, ``server``."""
+    """A running gateway: ``port``, ``app`` (its context), ``ledger``, ``server``, ``stop()``."""
     routing = parts.pop("routing", {})
     limits = parts.pop("limits", {})
     if "access_settings" in parts:
@@ -109,13 +109,20 @@ async def gateway(experts, router=None, *, access=None, listen=True, board=None,
     sock = bind("127.0.0.1", 0)
     port = sock.getsockname()[1]
     await server.startup([sock])
+    running = SimpleNamespace(
+        port=port, app=context, ledger=ledger, server=server, settings=settings, stopped=False
+    )
+
+    async def stop():
+        running.stopped = True
+        await server.shutdown([sock])
+
+    running.stop = stop
     try:
-        yield SimpleNamespace(
-            port=port, app=context, ledger=ledger, server=server, settings=settings
-        )
+        yield running
     finally:
-        if not context.draining:
-            await server.shutdown([sock])
+        if not running.stopped:
+            await stop()
         await asyncio.sleep(0)
 
 

@@ -76,7 +76,7 @@ def test_draining_lets_requests_end_and_takes_no_new_ones(streamed):
             await idle.ask(None, "/health", "GET")
             task = asyncio.create_task(ask(g.port, chat(stream=streamed)))
             await asyncio.sleep(0.1)
-            await g.server.shutdown()
+            await g.stop()
             rest = await idle.reader.read()
             with pytest.raises(ConnectionError):
                 await asyncio.open_connection("127.0.0.1", g.port)
@@ -99,7 +99,7 @@ def test_what_outlasts_the_drain_is_broken_off_and_written_down():
             ):
                 client.send(request_bytes(chat()))
                 await asyncio.sleep(0.1)
-                await g.server.shutdown()
+                await g.stop()
                 return await rows(g)
 
     (row,) = asyncio.run(run())

@@ -261,14 +261,12 @@ class GatewayServer(Server):
         )
         self.context = context
         self._ready = ready
-        self._sockets: list[socket.socket] = []
         self._parent = os.getppid()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         if not self.config.loaded:
             self.config.load()
         self.lifespan = self.config.lifespan_class(self.config)
-        self._sockets = sockets or []
         await self.context.start()
         await super().startup(sockets)
         if self._ready is not None:
@@ -282,7 +280,7 @@ class GatewayServer(Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.context.draining = True
-        await super().shutdown(sockets or self._sockets)
+        await super().shutdown(sockets)
         tasks = set(self.server_state.tasks)
         if tasks:
             await asyncio.wait(tasks, timeout=CANCEL_SECONDS)
