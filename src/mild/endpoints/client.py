@@ -190,6 +190,10 @@ class EndpointClient:
         )
         self._idle_seconds = idle_seconds
         self._proxy = proxy_for(base_url)
+        self._tls: ssl.SSLContext | bool = True
+        if parts.scheme == "https":
+            self._tls = ssl.create_default_context()
+            self._tls.set_alpn_protocols(["http/1.1"])
         self._session: aiohttp.ClientSession | None = None
         self._urls: dict[str, URL] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -254,7 +258,7 @@ class EndpointClient:
         tracing.on_connection_reuseconn.append(_note_reuse)
         self._session = aiohttp.ClientSession(
             headers=self._headers,
-            connector=_Connector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS),
+            connector=_Connector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, ssl=self._tls),
             timeout=self._timeout,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,

@@ -1,4 +1,4 @@
-from mild.gateway.selection.sessions import WAYS, Pin, Sessions, hash_session, session_bytes
+from mild.gateway.selection.sessions import WAYS, Pin, Sessions, hash_session, table_bytes
 
 
 class Clock:
@@ -10,10 +10,10 @@ class Clock:
 
 def make(count=64, seconds=10.0, workers=1):
     clock = Clock()
-    memory = memoryview(bytearray(session_bytes(count)))
+    memory = memoryview(bytearray(table_bytes(count)))
     found = [Sessions(memory, seconds, clock) for _ in range(workers)]
     for sessions in found:
-        sessions.know(["small", "large"])
+        sessions.set_experts(["small", "large"])
     return clock, found
 
 
@@ -55,7 +55,7 @@ def test_an_expert_that_is_gone_ends_its_pins():
     _, (sessions,) = make()
     session = hash_session("alice", "chat 1")
     sessions.pin(session, PIN)
-    sessions.know(["small"])
+    sessions.set_experts(["small"])
     assert sessions.find(session) is None
 
 
@@ -63,7 +63,7 @@ def test_a_slot_written_by_two_at_once_counts_as_empty():
     _, (sessions,) = make(count=1)
     session = hash_session("alice", "chat 1")
     sessions.pin(session, PIN)
-    for place in range(0, session_bytes(1), 3):
+    for place in range(0, table_bytes(1), 3):
         sessions._memory[place] ^= 0xFF
     assert sessions.find(session) is None
 

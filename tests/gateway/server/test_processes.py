@@ -15,8 +15,7 @@ from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import ask, chat, priced_router
 from gateway.process_cases import served, write_files
 from mild.artifact import save
-from mild.gateway.server.state import reload_gateway
-from mild.gateway.server.state import read_state
+from mild.gateway.server.state import read_state, reload_gateway
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
 

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from mild.endpoints.client import ExpertError
 from mild.gateway.server.relay import StreamRelay
 from mild.gateway.server.usage import Usage
-from mild.endpoints.client import ExpertError
 
 
 class Events:

@@ -7,8 +7,7 @@ import signal
 
 import pytest
 
-from mild.gateway.server.state import reload_gateway
-from mild.gateway.server.state import StateFile, read_state, state_folder
+from mild.gateway.server.state import StateFile, read_state, reload_gateway, state_folder
 
 
 def test_a_state_file_is_believed_only_while_its_gateway_lives(tmp_path):

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mild.gateway.upstream.events import EventReader, event_data
 from mild.endpoints.client import ExpertError
+from mild.gateway.upstream.events import EventReader, event_data
 
 
 class Pieces:

@@ -4,10 +4,15 @@ import pytest
 from gateway.gateway_cases import TEXTS, features, priced_router, scored_router
 from mild.artifact import LoadedRouter
 from mild.errors import MildError
-from mild.gateway.selection.decision import Chooser
 from mild.gateway.refusals import Refusal
+from mild.gateway.selection.selector import ExpertSelector
+from mild.gateway.settings import RoutingSettings
 from mild.policies import ConstantPolicy, LinearCostPolicy, PricedPolicy, StandardizedPolicy
 from tolerances import rounding
+
+
+def selector_of(router, **routing):
+    return ExpertSelector(router, RoutingSettings(**routing))
 
 
 def random_priced(rng, kind, experts=4):
@@ -42,7 +47,7 @@ def close_shares(costs, policy, x, weight=None):
 
 @pytest.mark.parametrize("kind", ["logistic", "ridge"])
 @pytest.mark.parametrize("scaled", [False, True])
-def test_the_short_way_decides_as_the_policy_does(kind, scaled):
+def test_one_text_is_decided_as_the_policy_decides(kind, scaled):
     rng = np.random.default_rng(3)
     step = features()
     for _ in range(20):
@@ -53,12 +58,12 @@ def test_the_short_way_decides_as_the_policy_does(kind, scaled):
         names = [f"e{k}" for k in range(4)]
         notes = {"cost": {"price_weight": 1.0}}
         router = LoadedRouter(policy, names, text=step, metadata={"notes": notes})
-        chooser = Chooser(router)
+        selector = selector_of(router)
         for text in (*TEXTS, "", "é \ud800"):
             for weight in (None, 0.0, 3.0):
                 wanted = router if weight is None else router.with_prices(price_weight=weight)
                 x = step.transform([text])
-                found = chooser.score(text, weight)
+                found = selector.score(text, weight)
                 near = close_costs(policy, x, weight)
                 np.testing.assert_allclose(found.costs, wanted.expected_costs(x)[0], **near)
                 shares = close_shares(found.costs, policy, x, weight)
@@ -73,55 +78,39 @@ def test_the_short_way_decides_as_the_policy_does(kind, scaled):
                 assert rest == sorted(rest)
 
 
-def test_several_texts_are_decided_as_each_alone():
-    rng = np.random.default_rng(4)
-    policy, step = random_priced(rng, "logistic"), features()
-    router = LoadedRouter(policy, list("abcd"), text=step)
-    for chooser in (Chooser(router), Chooser(scored_router())):
-        texts = [*TEXTS, "", "é \ud800", "x" * 20_000]
-        found = chooser.score_all(texts, [None] * len(texts))
-        for text, together in zip(texts, found, strict=True):
-            alone = chooser.score(text)
-            assert (together.best, together.order) == (alone.best, alone.order)
-            near = rounding(np.float32)
-            if alone.costs is not None:
-                near = close_shares(alone.costs, policy, step.transform([text]))
-            np.testing.assert_allclose(together.probabilities, alone.probabilities, **near)
-
-
 def test_ties_go_to_the_highest_index_as_in_the_policies():
-    chooser = Chooser(priced_router(("a", "b", "c"), (0.5, 0.5, 0.5), (0.0, 0.0, 0.0)))
-    assert chooser.score("x").best == 2
-    assert chooser.score("x").probabilities == pytest.approx([1 / 3] * 3)
+    selector = selector_of(priced_router(("a", "b", "c"), (0.5, 0.5, 0.5), (0.0, 0.0, 0.0)))
+    assert selector.score("x").best == 2
+    assert selector.score("x").probabilities == pytest.approx([1 / 3] * 3)
 
 
 def test_costs_of_zero_give_equal_shares():
-    chooser = Chooser(priced_router(("a", "b"), (0.0, 0.0), (0.0, 0.0)))
-    assert chooser.score("x").probabilities == [0.5, 0.5]
+    selector = selector_of(priced_router(("a", "b"), (0.0, 0.0), (0.0, 0.0)))
+    assert selector.score("x").probabilities == [0.5, 0.5]
 
 
 def test_other_policies_decide_by_their_own_way():
     step = features()
     costs = LinearCostPolicy(np.zeros((2, step.n_features)), np.array([0.3, 0.2]))
-    found = Chooser(LoadedRouter(costs, ["a", "b"], text=step)).score("x")
+    found = selector_of(LoadedRouter(costs, ["a", "b"], text=step)).score("x")
     assert (found.best, found.order, found.costs) == (1, [1, 0], [0.3, 0.2])
     constant = ConstantPolicy(np.array([0.5, 0.2]), step.n_features)
-    assert Chooser(LoadedRouter(constant, ["a", "b"], text=step)).score("x").best == 1
-    scored = Chooser(scored_router()).score("x")
+    assert selector_of(LoadedRouter(constant, ["a", "b"], text=step)).score("x").best == 1
+    scored = selector_of(scored_router()).score("x")
     assert (scored.best, scored.order, scored.costs) == (1, [1, 0], None)
 
 
 def test_a_one_head_router_refuses_another_weight_with_the_reason():
-    chooser = Chooser(scored_router())
-    chooser.check_weight(None)
+    selector = selector_of(scored_router())
+    selector.check_weight(None)
     with pytest.raises(Refusal, match="one head") as caught:
-        chooser.check_weight(0.5)
+        selector.check_weight(0.5)
     assert caught.value.status == 400
     with pytest.raises(MildError, match="one head"):
-        Chooser(scored_router(), price_weight=2.0)
+        selector_of(scored_router(), price_weight=2.0)
 
 
 def test_a_router_on_numbers_cannot_serve_texts():
     router = LoadedRouter(ConstantPolicy(np.array([0.5, 0.2]), 3), ["a", "b"])
     with pytest.raises(MildError, match="fitted on numbers"):
-        Chooser(router)
+        selector_of(router)

@@ -1,7 +1,7 @@
 import pytest
 
-from mild.gateway.selection.models import Wish, read_model
 from mild.gateway.refusals import Refusal
+from mild.gateway.selection.models import ModelRequest, read_model
 
 EXPERTS = ["small", "large"]
 
@@ -11,7 +11,7 @@ EXPERTS = ["small", "large"]
     [("router-mild-0.5", 0.5), ("router-mild-1e-3", 0.001), ("router-mild-0", 0.0)],
 )
 def test_the_weight_is_read_from_the_right(name, weight):
-    assert read_model(name, EXPERTS, True) == Wish(price_weight=weight)
+    assert read_model(name, EXPERTS, True) == ModelRequest(price_weight=weight)
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "nan", "inf", "0.5-", "١", "0" * 1000, "1e199"])

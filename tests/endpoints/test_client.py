@@ -1,23 +1,23 @@
-"""Connections to experts: TLS, addresses, headers, bodies without a length."""
+"""The HTTP client of experts: framing, TLS, proxies, kept connections, time limits."""
 
 import asyncio
 import contextlib
 import shutil
 import ssl
 import subprocess
+import time
+from email.utils import formatdate
 
 import pytest
 
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import ask, chat, expert, gateway
+from mild.endpoints.client import EndpointClient, ExpertError, proxy_for, retry_after
 from mild.errors import InvalidInputError
-from mild.gateway.settings import ExpertSettings
-from mild.endpoints.client import ExpertError
-from mild.gateway.upstream.pool import Pool
 
 
 def raw(answer, *requests):
-    """What a pool makes of raw answers, one after the other; a piece of None closes."""
+    """What the client makes of raw answers, one after the other; a piece of None closes."""
 
     async def serve(reader, writer):
         for piece in answer:
@@ -30,20 +30,19 @@ def raw(answer, *requests):
     async def run():
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        settings = ExpertSettings(
-            "e", f"http://127.0.0.1:{port}/v1/", "m", first_byte_seconds=0.5, idle_seconds=0.5
+        client = EndpointClient(
+            f"http://127.0.0.1:{port}/v1/", {}, first_byte_seconds=0.5, idle_seconds=0.5
         )
-        pool = Pool(settings)
         found = []
         try:
             for _ in range(max(1, len(requests))):
-                got = await pool.ask("/x", b"{}")
+                got = await client.post("/x", b"{}")
                 try:
-                    found.append((got.status, await got.whole()))
+                    found.append((got.status, await got.read_all()))
                 finally:
                     got.close()
         finally:
-            await pool.close()
+            await client.close()
             server.close()
         return found
 
@@ -84,7 +83,6 @@ def test_bodies_of_every_framing_are_read(answer, body):
         (b"", "cut"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabc", "garbled"),
         (b"SSH-2.0-OpenSSH\r\n", "garbled"),
-        (b"HTTP/1.1 101 Switching\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n", "garbled"),
         (
             b"HTTP/1.1 200 OK\r\n" + b"".join(b"x%d: y\r\n" % n for n in range(300)) + b"\r\n",
             "garbled",
@@ -105,12 +103,12 @@ def test_a_second_request_uses_the_same_connection():
 @pytest.mark.parametrize("url", ["ftp://x/v1", "x/v1", "http://", "https:///v1"])
 def test_an_address_must_be_one(url):
     with pytest.raises(InvalidInputError, match="base_url"):
-        Pool(ExpertSettings("e", url, "m"))
+        EndpointClient(url, {})
 
 
 def test_a_header_must_be_one_line():
     with pytest.raises(InvalidInputError, match="one line"):
-        Pool(ExpertSettings("e", "http://x/v1", "m", headers={"x": "a\r\nb: c"}))
+        EndpointClient("http://x/v1", {"x": "a\r\nb: c"})
 
 
 class TlsUpstream(FakeUpstream):
@@ -148,8 +146,8 @@ def test_tls_is_checked(tmp_path, monkeypatch):
 
 
 @contextlib.asynccontextmanager
-async def pool_of(serve):
-    """A pool whose expert serves its connections by a function of reader and writer."""
+async def client_of(serve, total_seconds=60.0):
+    """A client whose expert serves its connections by a function of reader and writer."""
     writers = []
 
     async def noted(reader, writer):
@@ -160,11 +158,13 @@ async def pool_of(serve):
 
     server = await asyncio.start_server(noted, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    pool = Pool(ExpertSettings("e", f"http://127.0.0.1:{port}", "m", first_byte_seconds=1.0))
+    client = EndpointClient(
+        f"http://127.0.0.1:{port}", {}, first_byte_seconds=1.0, total_seconds=total_seconds
+    )
     try:
-        yield pool
+        yield client
     finally:
-        await pool.close()
+        await client.close()
         server.close()
         for writer in writers:
             writer.transport.abort()
@@ -179,14 +179,14 @@ def test_a_connection_whose_answer_was_not_taken_is_not_used_again():
             writer.write(answer)
 
     async def run():
-        async with pool_of(serve) as pool:
+        async with client_of(serve) as client:
             for _ in range(20):
-                got = await pool.ask("/x", b"{}")
+                got = await client.post("/x", b"{}")
                 # The client does not read, and then leaves.
                 await asyncio.sleep(0.02)
                 got.close()
-            got = await pool.ask("/x", b"{}")
-            size = len(await got.whole())
+            got = await client.post("/x", b"{}")
+            size = len(await got.read_all())
             got.close()
             return size
 
@@ -209,12 +209,12 @@ def repeats(seconds):
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx")
 
     async def run():
-        async with pool_of(serve) as pool:
-            for got in await asyncio.gather(*(pool.ask("/x", b"{}") for _ in range(5))):
-                await got.whole()
+        async with client_of(serve) as client:
+            for got in await asyncio.gather(*(client.post("/x", b"{}") for _ in range(5))):
+                await got.read_all()
                 got.close()
             with pytest.raises(ExpertError, match="cut"):
-                await pool.ask("/x", b"{}")
+                await client.post("/x", b"{}")
             return len(asked) - 5
 
     return asyncio.run(run())
@@ -225,46 +225,150 @@ def test_a_request_is_sent_at_most_twice_however_many_connections_were_kept():
 
 
 def test_a_request_that_an_expert_was_at_work_on_is_not_sent_again(monkeypatch):
-    monkeypatch.setattr("mild.gateway.upstream.pool.STALE_SECONDS", 0.05)
+    monkeypatch.setattr("mild.endpoints.client.STALE_SECONDS", 0.05)
     assert repeats(0.2) == 1
 
 
 def test_an_expert_that_goes_on_behind_the_end_of_its_stream_is_broken_off(monkeypatch):
-    monkeypatch.setattr("mild.gateway.upstream.pool.LAST_SECONDS", 0.2)
+    monkeypatch.setattr("mild.endpoints.client.DRAIN_SECONDS", 0.2)
+    gone = []
 
     async def serve(reader, writer):
         await reader.readuntil(b"{}")
         writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
-        while True:
-            writer.write(b"2710\r\n" + b"x" * 10_000 + b"\r\n")
-            await writer.drain()
-            await asyncio.sleep(0.01)
+        try:
+            while True:
+                writer.write(b"2710\r\n" + b"x" * 10_000 + b"\r\n")
+                await writer.drain()
+                await asyncio.sleep(0.01)
+        except ConnectionError:
+            gone.append(True)
 
     async def run():
-        async with pool_of(serve) as pool:
-            got = await pool.ask("/x", b"{}")
+        async with client_of(serve) as client:
+            got = await client.post("/x", b"{}")
             await got.read()
-            got.close(over=True)
+            got.close(finished=True)
             await asyncio.sleep(0.6)
-            return len(pool._all)
+            return bool(gone)
 
-    assert asyncio.run(run()) == 0
+    assert asyncio.run(run())
 
 
-def test_connections_that_nobody_uses_are_closed(monkeypatch):
-    monkeypatch.setattr("mild.gateway.upstream.pool.KEPT_SECONDS", 0.2)
+def test_bytes_that_nobody_asked_for_do_not_answer_the_next_request():
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n"
+
+    async def serve(reader, writer):
+        await reader.read(65_536)
+        writer.write(answer + b"a")
+        await asyncio.sleep(0.05)
+        writer.write(answer + b"b")
+        await reader.read(65_536)
+        writer.write(answer + b"c")
 
     async def run():
-        async with (
-            FakeUpstream(delay=0.1) as up,
-            gateway([expert("one", up)]) as g,
-        ):
-            await asyncio.gather(*(ask(g.port, chat()) for _ in range(4)))
-            pool = g.app.clients["one"].pool
-            kept = len(pool._all)
-            await asyncio.sleep(0.3)
-            pool.tidy()
-            await asyncio.sleep(0.05)
-            return kept, len(pool._all), (await ask(g.port, chat())).status
+        async with client_of(serve) as client:
+            found = []
+            for _ in range(2):
+                got = await client.post("/x", b"{}")
+                found.append(await got.read_all())
+                got.close()
+                await asyncio.sleep(0.15)
+            return found
 
-    assert asyncio.run(run()) == (4, 0, 200)
+    assert asyncio.run(run()) == [b"a", b"a"]
+
+
+@pytest.mark.parametrize("piece", [b": ping\n\n", b"data: x\n\n"])
+def test_a_call_that_never_ends_is_ended_after_the_total_time(piece):
+    async def serve(reader, writer):
+        await reader.readuntil(b"{}")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+        while True:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0.02)
+
+    async def run():
+        async with client_of(serve, total_seconds=0.3) as client:
+            got = await client.post("/x", b"{}")
+            try:
+                while await got.read():
+                    pass
+            finally:
+                got.close()
+
+    with pytest.raises(ExpertError) as caught:
+        asyncio.run(asyncio.wait_for(run(), 10))
+    assert caught.value.kind == "timeout"
+
+
+def test_redirects_are_not_followed_and_the_key_goes_nowhere_else():
+    elsewhere = []
+
+    async def other(reader, writer):
+        elsewhere.append(await reader.read(1000))
+        writer.close()
+
+    async def run():
+        server = await asyncio.start_server(other, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+
+        async def serve(reader, writer):
+            await reader.read(65_536)
+            line = f"HTTP/1.1 307 X\r\nlocation: http://127.0.0.1:{port}/v1/x\r\n"
+            writer.write(line.encode() + b"content-length: 0\r\n\r\n")
+
+        async with client_of(serve) as client:
+            got = await client.post("/x", b"{}", {"authorization": "Bearer sk-secret"})
+            got.close()
+        server.close()
+        return got.status
+
+    assert asyncio.run(run()) == 307
+    assert elsewhere == []
+
+
+def test_a_proxy_of_the_environment_is_used_except_for_this_machine(monkeypatch):
+    seen = []
+
+    async def proxy(reader, writer):
+        seen.append((await reader.readuntil(b"\r\n")).decode())
+        await reader.read(65_536)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+        writer.close()
+
+    async def run():
+        server = await asyncio.start_server(proxy, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
+        client = EndpointClient("http://expert.invalid/v1", {})
+        try:
+            got = await client.post("/chat/completions", b"{}")
+            body = await got.read_all()
+            got.close()
+        finally:
+            await client.close()
+            server.close()
+        return body
+
+    assert asyncio.run(run()) == b"ok"
+    assert seen == ["POST http://expert.invalid/v1/chat/completions HTTP/1.1\r\n"]
+    assert proxy_for("http://127.0.0.1:9/v1") is None
+    assert proxy_for("http://localhost/v1") is None
+    monkeypatch.setenv("no_proxy", "expert.invalid")
+    assert proxy_for("http://expert.invalid/v1") is None
+
+
+def test_retry_after_may_be_a_date_and_is_an_hour_at_most():
+    seconds = retry_after({"Retry-After": formatdate(time.time() + 90, usegmt=True)})
+    assert 85 < seconds <= 90
+    assert retry_after({"Retry-After": formatdate(0, usegmt=True)}) == 0
+    assert retry_after({"Retry-After": "999999999"}) == 3600
+
+
+@pytest.mark.parametrize("said", ["nan", "inf", "", "Mon, 99 Foo 2020", "\xff"])
+def test_nonsense_is_no_wait(said):
+    assert retry_after({"Retry-After": said}) is None
