@@ -32,9 +32,25 @@ def test_a_head_that_is_too_long_is_refused_with_431(head):
     assert closed
 
 
-@pytest.mark.parametrize("lines", [b"", b"host: localhost\r\nhost: evil.example\r\n"])
-def test_a_request_names_one_host(lines):
-    head = b"POST /v1/chat/completions HTTP/1.1\r\n" + lines
+@pytest.mark.parametrize(
+    "lines",
+    [
+        b"",
+        b"host: localhost\r\nhost: evil.example\r\n",
+        b"host: localhost\r\nhost: localhost\r\n",
+        b"host:\r\n",
+        b"host: local host\r\n",
+        b"host: localhost/x\r\n",
+        b"host: user@localhost\r\n",
+        b"host: localhost:port\r\n",
+        b"host: [::1\r\n",
+        b"host: localhost, evil.example\r\n",
+        b"host: l\xf6calhost\r\n",
+    ],
+)
+@pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/health"])
+def test_a_request_names_one_valid_host(lines, path):
+    head = b"POST " + path + b" HTTP/1.1\r\n" + lines
     said, closed, asked, _ = exchange(head + LENGTH + b"\r\n" + BODY)
     assert said.startswith(b"HTTP/1.1 400 ")
     assert closed

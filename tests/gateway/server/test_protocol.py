@@ -26,6 +26,16 @@ from gateway.wire_cases import BODY, LENGTH, POST, exchange
         POST + b"content-length: 99999999999999999999999999\r\n\r\n",
         POST + b"transfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n",
         POST + b"transfer-encoding: xchunked\r\n\r\n0\r\n\r\n",
+        POST + b"transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        POST + b"transfer-encoding: gzip\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        POST + b"content-length: " + b"0" * 4300 + b"5\r\n\r\n12345",
+        POST + b"content-length: " + b"9" * 4300 + b"\r\n\r\n",
+        b"GET http://evil.example/health HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"POST http://localhost/v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+        + LENGTH
+        + b"\r\n"
+        + BODY,
+        b"OPTIONS * HTTP/1.1\r\nhost: localhost\r\n\r\n",
         POST + b"transfer-encoding: chunked\r\n\r\nzz\r\n\r\n",
         POST + b"transfer-encoding: chunked\r\n\r\n-5\r\nhello\r\n0\r\n\r\n",
         POST + b"x: a\x00b\r\n\r\n",
@@ -154,3 +164,23 @@ def test_a_connection_that_is_over_leaves_no_memory_to_the_collector(data):
         gc.enable()
     assert len(kept) == 1
     assert kept[0]() is None
+
+
+def test_more_connections_than_allowed_are_refused_and_room_comes_back():
+    async def run():
+        async with (
+            FakeUpstream() as up,
+            gateway([expert("one", up)], limits={"max_connections": 2}) as g,
+        ):
+            async with Client(g.port) as one, Client(g.port) as two:
+                found = [(await client.ask(chat())).status for client in (one, two)]
+                async with Client(g.port) as third:
+                    refused = await asyncio.wait_for(third.answer(), 10)
+                    rest = await third.reader.read()
+            await asyncio.sleep(0.05)
+            return found, refused, rest, (await ask(g.port, chat())).status
+
+    found, refused, rest, after = asyncio.run(run())
+    assert found == [200, 200]
+    assert (refused.status, refused.headers["retry-after"], rest) == (503, "1", b"")
+    assert after == 200

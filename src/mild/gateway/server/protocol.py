@@ -50,7 +50,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         # Bytes since the head or the last piece of a body; whether a head, or a body, is incomplete.
-        self._head_bytes = 0
+        self._head_bytes = self._trailer_bytes = 0
         self._in_head = False
         self._in_body = False
         self._closing = False
@@ -122,6 +122,9 @@ class GatewayProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         # Trailers are ignored: nothing that counts may come behind the body.
         if self._in_body:
+            self._trailer_bytes += len(name) + len(value) + 4
+            if self._trailer_bytes > self._limits.max_header_bytes:
+                raise Refusal(431, "The trailers are too long.")
             return
         super().on_header(name, value)
         if len(self.headers) > self._limits.max_headers:
@@ -141,7 +144,7 @@ class GatewayProtocol(HttpToolsProtocol):
         if len(self.pipeline) >= MAX_PIPELINED:
             raise Refusal(431, "Too many requests wait on this connection.")
         self._in_head, self._in_body = False, True
-        self._head_bytes = 0
+        self._head_bytes = self._trailer_bytes = 0
         self._start_timer(self._limits.body_seconds)
         super().on_headers_complete()
         if self.scope["http_version"] == "1.0":
