@@ -99,7 +99,7 @@ def test_capacity_enters_the_choice_and_overload_is_shed():
     assert int(shed.headers["retry-after"]) >= 1
     assert sorted(row.outcome for row in records) == ["ok"] * 3 + ["refused"] * 3
     assert {row.chosen for row in records} == {"one"}
-    assert all(desk.capacity.in_flight == 0 for desk in g.app.clients.values())
+    assert all(client.capacity.in_flight == 0 for client in g.app.clients.values())
 
 
 def test_requests_per_minute_of_an_expert_enter_the_choice():
@@ -169,11 +169,11 @@ def test_a_client_that_leaves_takes_its_upstream_call_with_it(streamed):
             await asyncio.sleep(0.1)
             return row, up.in_flight, g.app.in_flight, g.app.clients["one"]
 
-    row, upstream, ours, desk = asyncio.run(run())
+    row, upstream, ours, client = asyncio.run(run())
     assert row.outcome == "cancelled"
     assert upstream == ours == 0
-    assert desk.capacity.in_flight == 0
-    assert desk.state() == "closed"
+    assert client.capacity.in_flight == 0
+    assert client.state() == "closed"
 
 
 @pytest.mark.parametrize("streamed", [False, True])
