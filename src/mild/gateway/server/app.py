@@ -16,7 +16,7 @@ from urllib.parse import quote
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from mild.artifact import LoadedRouter
@@ -247,6 +247,9 @@ def create_app(context: AppContext) -> Starlette:
             )
         return await refuse(request, refusal)
 
+    async def ignore(request: Request, error: Exception) -> Response:
+        return Response(status_code=499)  # nobody is there to read it
+
     async def fail(request: Request, error: Exception) -> Response:
         context.metrics.add("mild_errors_total")
         logger.error("error while serving a request", exc_info=error)
@@ -255,7 +258,12 @@ def create_app(context: AppContext) -> Starlette:
     app = Starlette(
         routes=Endpoints(context).routes(),
         middleware=[Middleware(RequestGuard, context=context)],
-        exception_handlers={Refusal: refuse, HTTPException: refuse_route, Exception: fail},
+        exception_handlers={
+            Refusal: refuse,
+            HTTPException: refuse_route,
+            ClientDisconnect: ignore,
+            Exception: fail,
+        },
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False

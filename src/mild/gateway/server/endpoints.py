@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -56,10 +56,7 @@ class Completions:
         context, serving = self._context, self._context.serving
         http = Request(scope, receive)
         caller = context.access.identify(http.headers.get("authorization"))
-        try:
-            body = await http.body()
-        except ClientDisconnect:
-            return
+        body = await http.body()
         endpoint, which = COMPLETIONS[scope["path"]], context.settings.routing.text
         request = CompletionRequest(scope["headers"], endpoint, body, which)
         selector = serving.selector

@@ -152,6 +152,8 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes = 0
+        # Who sends the body does not wait for "100 Continue".
+        self.cycle.waiting_for_100_continue = False
         super().on_body(body)
 
     def on_message_complete(self) -> None:
