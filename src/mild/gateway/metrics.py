@@ -66,13 +66,7 @@ _FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
 
 
 class Metrics:
-    """Metrics of one process.
-
-    Parameters
-    ----------
-    experts : names
-    spend : gives spent and budget, as ``Access.spend``
-    """
+    """Metrics of one process."""
 
     def __init__(self, experts: Sequence[str], spend: Callable[[], Mapping[str, Any]]) -> None:
         disable_created_metrics()

@@ -32,12 +32,6 @@ _ROUTER_CHOOSES = ModelRequest()
 def read_model(model: object, experts: Sequence[str], weighs: bool) -> ModelRequest:
     """Read the name of a model: ``mild``, ``router-mild-<t>`` or an expert's own.
 
-    Parameters
-    ----------
-    model : as the request says
-    experts : names that may be asked for directly
-    weighs : whether the router takes another price weight, so that ``router-mild-<t>`` is a valid name
-
     Raises
     ------
     Refusal

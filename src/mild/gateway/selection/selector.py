@@ -62,13 +62,6 @@ class Selection:
 class ExpertSelector:
     """Selects experts with one router.
 
-    Parameters
-    ----------
-    router : with a text step
-    routing : price weight in place of the router's own, exploration, fall-back
-    sessions : pins; None if sessions are not pinned
-    seed : of the draws; None for the system's
-
     Attributes
     ----------
     names : of the experts, in the router's order
@@ -122,15 +115,7 @@ class ExpertSelector:
     def select(
         self, model: ModelRequest, text: str, session: bytes | None, request: bytes
     ) -> Selection:
-        """Select for one request.
-
-        Parameters
-        ----------
-        model : what its model name says
-        text : that is routed
-        session : its hash, if it has one
-        request : twelve bytes that name it
-        """
+        """Select for one request."""
         if model.expert is not None:
             return Selection([model.expert])
         scores = self.score(text, model.price_weight)

@@ -51,14 +51,7 @@ def hash_session(key: str, session: str) -> bytes:
 
 
 class Sessions:
-    """Pins by session.
-
-    Parameters
-    ----------
-    memory : as many bytes as ``table_bytes`` says
-    seconds : how long a pin holds after its last use
-    clock : seconds since 1970, the same for all workers
-    """
+    """Pins by session."""
 
     def __init__(
         self, memory: memoryview, seconds: float, clock: Callable[[], float] = time.time

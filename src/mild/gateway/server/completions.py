@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import time
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -46,20 +47,13 @@ Headers = list[tuple[bytes, bytes]]
 def parse_body(body: bytes) -> dict[str, Any]:
     """The body as an object; Refusal 400 says why it is none."""
     try:
-        return parse_object(body)[0]
+        return parse_object(body)
     except ValueError as error:
         raise Refusal(400, f"The body cannot be read: {error}.", code="invalid_body") from None
 
 
 class CompletionRequest:
     """What a completion request says, and what each expert is sent of it.
-
-    Parameters
-    ----------
-    headers : of the request, names in lower case
-    endpoint : ``/chat/completions`` or ``/completions``
-    body : as it came
-    which : user messages that are routed
 
     Attributes
     ----------
@@ -118,56 +112,40 @@ class CompletionRequest:
         return replace_values(body.decode("utf-8"), {"stream_options": options}).encode("utf-8")
 
 
+@dataclass(eq=False)
 class CompletionHandler:
-    """Serves one request from admission to the ledger.
+    """Serves one request from admission to the ledger; ``start`` is by ``time.perf_counter()``."""
 
-    Parameters
-    ----------
-    context, serving : of the application, and the router that serves
-    send : ASGI's
-    caller : whose key it is
-    request : what the body says
-    model : what its model name says
-    start : when it came, ``time.perf_counter()``
-    """
+    context: AppContext
+    serving: Serving
+    send: Send
+    caller: Caller
+    request: CompletionRequest
+    model: ModelRequest
+    start: float
 
-    def __init__(
-        self,
-        context: AppContext,
-        serving: Serving,
-        send: Send,
-        caller: Caller,
-        request: CompletionRequest,
-        model: ModelRequest,
-        start: float,
-    ) -> None:
-        self._context = context
-        self._serving = serving
-        self._send = send
-        self._caller = caller
-        self._request = request
-        self._model = model
-        self._start = start
+    def __post_init__(self) -> None:
+        request = self.request
         self._usage = Usage(request.bytes_in)
         self._reservation: Reservation | None = None
         self._response: UpstreamResponse | None = None
         self._selection: Selection | None = None
+        self._started = False
+        self._refused = False
         self._upstream = UpstreamRequest(
             request.endpoint,
             request.streamed,
             request.body_for,
             request.headers,
-            context.settings.routing.max_attempts,
+            self.context.settings.routing.max_attempts,
         )
-        self._started = False
-        self._refused = False
         self._record = Record(
             request_id=request.request_id,
             time=time.time(),
-            key=caller.name,
+            key=self.caller.name,
             asked=str(request.document.get("model")),
             streamed=request.streamed,
-            router=serving.fingerprint,
+            router=self.serving.fingerprint,
             session=None if request.session is None else request.session.hex(),
             attempts=0,
         )
@@ -185,7 +163,7 @@ class CompletionHandler:
             record.status = refusal.status
             record.error = refusal.code or refusal.kind
             response = refusal_response(refusal)
-            response.headers["x-mild-request-id"] = self._request.request_id
+            response.headers["x-mild-request-id"] = self.request.request_id
             await self._begin(refusal.status, response.raw_headers)
             await self._write(bytes(response.body), False)
         except ExpertError as error:
@@ -208,14 +186,14 @@ class CompletionHandler:
             self._write_record()
 
     async def _serve(self) -> None:
-        context, request = self._context, self._request
+        context, request = self.context, self.request
         try:
-            await context.access.admit(self._caller)
+            await context.access.admit(self.caller)
         except Refusal:
             self._refused = True
             raise
-        self._selection = self._serving.selector.select(
-            self._model, request.text, request.session, request.number
+        self._selection = self.serving.selector.select(
+            self.model, request.text, request.session, request.number
         )
         clients = [context.clients[name] for name in self._selection.order]
         response = await ask_experts(clients, self._upstream, self._reserve, self._report)
@@ -246,24 +224,24 @@ class CompletionHandler:
         self._note_start()
 
     async def _begin(self, status: int, headers: Headers) -> None:
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def _write(self, body: bytes, more: bool) -> None:
-        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+        await self.send({"type": "http.response.body", "body": body, "more_body": more})
 
     def _note_start(self) -> None:
         self._started = True
-        self._record.first_byte_ms = (time.perf_counter() - self._start) * 1000
+        self._record.first_byte_ms = (time.perf_counter() - self.start) * 1000
 
     def _headers(self, media_type: bytes) -> Headers:
         assert self._response is not None
-        overhead = (time.perf_counter() - self._start - self._upstream.waited) * 1000
+        overhead = (time.perf_counter() - self.start - self._upstream.waited) * 1000
         self._record.overhead_ms = overhead
         name = self._response.client.name
         headers = [
             (b"content-type", media_type),
-            (b"x-mild-expert", self._context.labels[name][0]),
-            (b"x-mild-request-id", self._request.request_id.encode("ascii")),
+            (b"x-mild-expert", self.context.labels[name][0]),
+            (b"x-mild-request-id", self.request.request_id.encode("ascii")),
             (b"x-mild-overhead-ms", b"%.3f" % overhead),
         ]
         cost = self._expected_cost(name)
@@ -278,12 +256,12 @@ class CompletionHandler:
 
     async def _reserve(self, expert: ExpertSettings) -> None:
         """Put the money aside that this expert may cost at most."""
-        access, request = self._context.access, self._request
+        access, request = self.context.access, self.request
         tokens = max_tokens(request.document, expert)
         dollars = expert.dollars(request.bytes_in, tokens) + self._lost_dollars()
         try:
             if self._reservation is None:
-                self._reservation = await access.reserve(self._caller, dollars)
+                self._reservation = await access.reserve(self.caller, dollars)
             else:
                 await access.enlarge(self._reservation, dollars)
         except Refusal:
@@ -292,11 +270,11 @@ class CompletionHandler:
 
     def _lost_dollars(self) -> float:
         """What attempts that failed behind the request may be charged: the text in, by the estimate."""
-        text = Usage(self._request.bytes_in)
+        text = Usage(self.request.bytes_in)
         return sum((text.dollars(expert) for expert in self._upstream.lost), 0.0)
 
     def _report(self, client: ExpertClient, result: str) -> None:
-        self._context.metrics.add("mild_attempts_total", client.name, result)
+        self.context.metrics.add("mild_attempts_total", client.name, result)
 
     def _settle(self) -> None:
         """End the reservation with what was spent: of attempts that failed, the text at most."""
@@ -313,12 +291,12 @@ class CompletionHandler:
         if lost := self._lost_dollars():
             record.price = (record.price or 0.0) + lost
         if self._reservation is not None:
-            self._context.access.settle(self._reservation, record.price or 0.0)
+            self.context.access.settle(self._reservation, record.price or 0.0)
 
     def _write_record(self) -> None:
         """Write the row, and count."""
-        record, metrics = self._record, self._context.metrics
-        seconds = time.perf_counter() - self._start
+        record, metrics = self._record, self.context.metrics
+        seconds = time.perf_counter() - self.start
         record.latency_ms = seconds * 1000
         selection = self._selection
         if selection is not None:
@@ -331,9 +309,9 @@ class CompletionHandler:
                 metrics.add("mild_explored_total")
         if record.error is None and self._upstream.errors and record.outcome != "ok":
             record.error = self._upstream.errors[-1]
-        if self._context.settings.ledger.keep_text:
-            record.text = self._request.text
-        self._context.ledger.write(record)
+        if self.context.settings.ledger.keep_text:
+            record.text = self.request.text
+        self.context.ledger.write(record)
         name = record.expert or NO_EXPERT
         metrics.add("mild_requests_total", name, record.outcome)
         metrics.observe("mild_request_seconds", name, seconds=seconds)

@@ -53,11 +53,11 @@ def main(arguments: list[str]) -> int:
         os.environ.setdefault(name, "1")
     options = json.loads(arguments[0])
     try:
-        if options.get("demo"):
-            from mild.gateway.demo import serve_demo
+        if not options.get("demo"):
+            return _serve_config(options)
+        from mild.gateway.demo import serve_demo
 
-            return serve_demo(options)
-        return _serve_config(options)
+        return serve_demo(options)
     except MildError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return 1
@@ -107,15 +107,7 @@ def serve_settings(
     what: str,
     after: Callable[[str], str] = lambda url: "",
 ) -> int:
-    """Bind the port and serve until a signal says to stop; the exit status.
-
-    Parameters
-    ----------
-    settings : everything that is served with
-    load : reads the router
-    what : is served, for the line that says so
-    after : further lines for it, given the address
-    """
+    """Bind the port and serve until a signal says to stop; the exit status."""
     try:
         sock = bind(settings.host, settings.port)
     except OSError as error:
@@ -140,27 +132,18 @@ def serve_settings(
         logging.addLevelName(level, name)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     try:
-        if settings.workers == 1:
-            return _serve_here(settings, load, sock, state, announce)
-        return Supervisor(settings, load, sock, state, announce).serve()
+        if settings.workers > 1:
+            supervisor = Supervisor(settings, load, sock, state, announce)
+            supervisor.run()
+            return int(supervisor.failed)
+        # uvicorn raises the signal that ended it once more.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)
+        _build(settings, load, None, 0, state, announce).run([sock])
+        return 0
     finally:
         sock.close()
         state.close()
-
-
-def _serve_here(
-    settings: Settings,
-    load: Callable[[], LoadedRouter],
-    sock: socket.socket,
-    state: StateFile,
-    announce: Callable[[], None],
-) -> int:
-    # uvicorn raises the signal that ended it once more.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
-    server = _build(settings, load, None, 0, state, announce)
-    server.run([sock])
-    return 0
 
 
 def _build(
@@ -188,19 +171,17 @@ def _build(
     context = AppContext(settings, router, access, ledger, board, shared=shared, worker=worker)
 
     def report(loaded: float, failed: str | None = None) -> None:
-        router, pid = context.serving.fingerprint, os.getpid()
-        document = {"pid": pid, "router": router, "loaded": loaded, "failed": failed}
-        state.write_worker(worker, document)
+        router = context.serving.fingerprint
+        state.write_worker(worker, {"router": router, "loaded": loaded, "failed": failed})
 
     async def reload() -> None:
-        loaded = time.monotonic()
+        loaded, failed = time.monotonic(), None
         try:
             await context.reload(load)
         except MildError as error:
             logger.error("the router was not reloaded, the old one serves on: %s", error)
-            report(loaded, str(error))
-        else:
-            report(loaded)
+            failed = str(error)
+        report(loaded, failed)
 
     async def ready() -> None:
         loop = asyncio.get_running_loop()
@@ -225,13 +206,7 @@ def _build(
 
 
 class GatewayServer(Server):
-    """uvicorn's server with a context that starts before it and stops after it.
-
-    Parameters
-    ----------
-    context : of the application
-    ready : called when requests are served
-    """
+    """uvicorn's server with a context that starts before it and stops after it."""
 
     def __init__(self, context: AppContext, ready: Callable[[], Any] | None = None) -> None:
         from mild.gateway.server.app import create_app
@@ -341,12 +316,7 @@ class Supervisor(Multiprocess):
         self._state = state
         self._shared = SharedMemory(settings)
         self._announce = announce
-        self._failed = False
-
-    def serve(self) -> int:
-        """Serve until a signal says to stop; the exit status."""
-        self.run()
-        return int(self._failed)
+        self.failed = False
 
     def run(self) -> None:
         self.init_processes()
@@ -371,7 +341,7 @@ class Supervisor(Multiprocess):
             if self.should_exit.is_set() or process.exitcode is None:
                 continue
             if process.exitcode == STARTUP_FAILURE:
-                self._failed = True
+                self.failed = True
                 self.should_exit.set()
                 return
             from prometheus_client.multiprocess import mark_process_dead

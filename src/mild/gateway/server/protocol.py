@@ -35,13 +35,7 @@ _MAX_DIGITS = 18
 
 
 class GatewayProtocol(HttpToolsProtocol):
-    """One connection.
-
-    Parameters
-    ----------
-    limits : on what clients may send and how slowly
-    refused : told the status of what was refused before the application saw it
-    """
+    """One connection."""
 
     def __init__(self, limits: LimitSettings, refused: Callable[[int], None], **parts: Any) -> None:
         super().__init__(**parts)

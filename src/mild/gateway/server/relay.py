@@ -12,7 +12,7 @@ from mild.gateway.server.usage import BYTES_PER_TOKEN, Usage
 from mild.gateway.settings import ExpertSettings
 from mild.gateway.upstream.attempts import UpstreamResponse, is_error
 from mild.gateway.upstream.events import event_data
-from mild.gateway.upstream.json_edit import own_model, parse_object, replace_model
+from mild.gateway.upstream.json_edit import parse_object, replace_model
 
 __all__ = ["StreamRelay", "client_error_content", "error_event", "plain_content", "redactor"]
 
@@ -68,7 +68,7 @@ def plain_content(response: UpstreamResponse, name: bytes, usage: Usage) -> byte
 def client_error_content(response: UpstreamResponse) -> bytes:
     """An expert's error about the client's request, such as a text that is too long; JSON only."""
     try:
-        document, _ = parse_object(response.content)
+        document = parse_object(response.content)
     except ValueError:
         message = f"The expert {response.client.name} refused the request."
         return Refusal(response.response.status, message, code="client_error").body()
@@ -77,16 +77,7 @@ def client_error_content(response: UpstreamResponse) -> bytes:
 
 
 class StreamRelay:
-    """A stream on its way, event by event, as they come.
-
-    Parameters
-    ----------
-    response : with its first event
-    name : of the expert, as JSON
-    usage : where tokens are noted
-    strip : whether the event with the usage alone is left out, because the client did not ask for it
-    redact : takes secrets out
-    """
+    """A stream on its way, event by event, as they come."""
 
     def __init__(
         self,
@@ -104,7 +95,6 @@ class StreamRelay:
         self._finished = False
         self._done = False
         self._error: ExpertError | None = None
-        self._old_start = self._new_start = b""
 
     async def run(
         self, write: Callable[[bytes, bool], Awaitable[None]], started: Callable[[], None]
@@ -157,20 +147,12 @@ class StreamRelay:
             self._finished = True
         if b'"usage"' in data and _USAGE.search(data) and self._is_usage_alone(data):
             return b""
-        # Events of a stream begin alike, up to the model: what was found once is known.
-        if self._old_start and event.startswith(self._old_start):
-            return self._new_start + event[len(self._old_start) :]
-        place = own_model(event) if event.startswith(b"data:") else None
-        if place is not None:
-            self._old_start = event[: place[1]]
-            self._new_start = event[: place[0]] + self._name
-            return self._new_start + event[place[1] :]
         start = event.find(b"{")
         return event if start < 0 else event[:start] + replace_model(event[start:], self._name)
 
     def _is_usage_alone(self, data: bytes) -> bool:
         try:
-            document, _ = parse_object(data)
+            document = parse_object(data)
         except ValueError:
             return False
         self._usage.read(document)

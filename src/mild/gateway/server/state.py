@@ -116,11 +116,6 @@ def read_state(port: int, folder: Path | None = None) -> dict[str, Any] | None:
 def reload_gateway(port: int, timeout: float = 30.0, folder: Path | None = None) -> dict[str, Any]:
     """Reload the gateway on a port of this machine, and wait until every worker has.
 
-    Returns
-    -------
-    dict with router (the fingerprint that serves), workers (how many) and failed (why the new router was
-    refused, a sentence per worker)
-
     Raises
     ------
     InvalidInputError

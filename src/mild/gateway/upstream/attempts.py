@@ -97,13 +97,6 @@ async def ask_experts(
 ) -> UpstreamResponse:
     """Ask the experts in turn until one has something for the client.
 
-    Parameters
-    ----------
-    clients : in the order in which they are asked
-    request : counts its attempts
-    reserve : sets the money for an expert aside, or refuses
-    report : told of every attempt: its expert and "ok", "client_error" or the kind of its error
-
     Raises
     ------
     Refusal
@@ -196,7 +189,7 @@ async def _open(
         return UpstreamResponse(client, permit, response, events=events, first=first)
     content = await response.read_all()
     try:
-        document, _ = parse_object(content)
+        document = parse_object(content)
     except ValueError as error:
         raise ExpertError("garbled", f"a body that cannot be read: {error}") from None
     if document.get("error") and "choices" not in document:
@@ -239,7 +232,7 @@ def is_error(event: bytes, data: bytes) -> bool:
     if b'"error"' not in data:
         return False
     try:
-        document, _ = parse_object(data)
+        document = parse_object(data)
     except ValueError:
         return False
     return bool(document.get("error")) and not document.get("choices")

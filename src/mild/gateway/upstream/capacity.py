@@ -14,12 +14,6 @@ class Capacity:
     """Counts requests in shared memory: every worker writes its own row and adds up all of them.
 
     Two workers that take the last place in the same microsecond both get it.
-
-    Parameters
-    ----------
-    expert : its limits
-    counters, worker, column : where to count, in ``EXPERT_COLUMNS`` columns
-    clock : seconds since 1970, the same for all workers
     """
 
     def __init__(

@@ -48,15 +48,7 @@ class Permit:
 
 
 class ExpertClient:
-    """An expert with its connections, its circuit breaker and its capacity.
-
-    Parameters
-    ----------
-    expert : its settings
-    counters, worker, column : where its capacity is counted
-    clock : monotonic seconds
-    wall_clock : seconds since 1970, the same for all workers
-    """
+    """An expert with its connections, its circuit breaker and its capacity."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
-__all__ = ["own_model", "parse_object", "replace_model", "replace_values"]
+__all__ = ["parse_object", "replace_model", "replace_values"]
 
 # A key at any depth; a quote behind a backslash belongs to a text.
 _MODEL = re.compile(rb'(?<!\\)"model"\s*:\s*("[^"\\]*")')
@@ -21,8 +21,8 @@ _BLANK = re.compile(r"[ \t\r\n]*")
 _LONG = 4000
 
 
-def parse_object(body: bytes) -> tuple[dict[str, Any], str]:
-    """A JSON object in UTF-8, and its text.
+def parse_object(body: bytes) -> dict[str, Any]:
+    """A JSON object in UTF-8.
 
     Raises
     ------
@@ -31,7 +31,7 @@ def parse_object(body: bytes) -> tuple[dict[str, Any], str]:
 
     Examples
     --------
-    >>> parse_object(b'{"model": "mild", "n": 1}')[0]
+    >>> parse_object(b'{"model": "mild", "n": 1}')
     {'model': 'mild', 'n': 1}
     """
     try:
@@ -49,7 +49,7 @@ def parse_object(body: bytes) -> tuple[dict[str, Any], str]:
         found = json.loads(text, parse_int=_short_int)
     if not isinstance(found, dict):
         raise ValueError("it is not a JSON object")
-    return found, text
+    return found
 
 
 def replace_model(body: bytes, name: bytes, *, every: bool = False) -> bytes:
@@ -63,47 +63,37 @@ def replace_model(body: bytes, name: bytes, *, every: bool = False) -> bytes:
     >>> replace_model(b'{"id":1e3, "model" : "a", "x":{"model":"b"}}', b'"small"')
     b'{"id":1e3, "model" : "small", "x":{"model":"b"}}'
     """
-    place = own_model(body)
-    if place is None:
+    found = _MODEL.search(body)
+    # It surely is the object's own if no bracket stands before it but the first.
+    if found is not None and (
+        body.find(b"{", body.find(b"{") + 1, found.start()) >= 0
+        or body.find(b"[", 0, found.start()) >= 0
+    ):
+        found = None
+    if found is None:
         if not every and b'"model"' not in body:
             return body
-    elif not (every and (b"\\u" in body or _MODEL.search(body, place[1]))):
-        return body[: place[0]] + name + body[place[1] :]
+    elif not (every and (b"\\u" in body or _MODEL.search(body, found.end(1)))):
+        return body[: found.start(1)] + name + body[found.end(1) :]
     try:
         return replace_values(body.decode("utf-8"), {"model": name.decode("utf-8")}).encode("utf-8")
     except (ValueError, RecursionError, IndexError):
         return body
 
 
-def own_model(body: bytes) -> tuple[int, int] | None:
-    """Start and end of the value of the object's own ``model``; None where a glance does not tell."""
-    found = _MODEL.search(body)
-    return found.span(1) if found is not None and _is_own(body, found.start()) else None
-
-
-def _is_own(body: bytes, place: int) -> bool:
-    """Whether a key surely is the object's own: no bracket stands before it but the first."""
-    return body.find(b"{", body.find(b"{") + 1, place) < 0 and body.find(b"[", 0, place) < 0
-
-
-def replace_values(text: str, values: Mapping[str, str], *, add: bool = False) -> str:
+def replace_values(text: str, values: Mapping[str, str]) -> str:
     """The text of an object with the values of some of its own keys replaced by JSON.
 
-    A key that stands there twice is replaced twice: readers differ in which of the two they take. With
-    ``add``, a key that is missing is put in front.
+    A key that stands there twice is replaced twice: readers differ in which of the two they take.
 
     Examples
     --------
     >>> replace_values('{"a":1, "b" : [2]}', {"b": '"x"'})
     '{"a":1, "b" : "x"}'
-    >>> replace_values('{"a":1}', {"b": "true"}, add=True)
-    '{"b":true,"a":1}'
     """
     parts: list[str] = []
     done = 0
-    seen: set[str] = set()
     place = _skip(text, _skip(text, 0) + 1)
-    front, empty = place, text[place] == "}"
     while text[place] == '"':
         key, place = scanstring(text, place + 1)
         start = _skip(text, _skip(text, place) + 1)
@@ -111,17 +101,10 @@ def replace_values(text: str, values: Mapping[str, str], *, add: bool = False) -
         if key in values:
             parts += [text[done:start], values[key]]
             done = end
-            seen.add(key)
         place = _skip(text, end)
         if text[place] == ",":
             place = _skip(text, place + 1)
-    parts.append(text[done:])
-    result = "".join(parts)
-    missing = [key for key in values if key not in seen] if add else []
-    if not missing:
-        return result
-    new = ",".join(f"{json.dumps(key)}:{values[key]}" for key in missing)
-    return f"{result[:front]}{new}{'' if empty else ','}{result[front:]}"
+    return "".join([*parts, text[done:]])
 
 
 def _skip(text: str, place: int) -> int:
