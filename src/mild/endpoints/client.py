@@ -89,7 +89,7 @@ class _Connector(aiohttp.TCPConnector):
         if _needs_new_connection.get():
             return None
         while (connection := await super()._get(key, traces)) is not None:
-            if not connection.protocol.should_close:
+            if connection.protocol is not None and not connection.protocol.should_close:
                 return connection
             connection.close()
         return None

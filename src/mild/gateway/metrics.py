@@ -69,7 +69,7 @@ class Metrics:
     """Metrics of one process."""
 
     def __init__(self, experts: Sequence[str], spend: Callable[[], Mapping[str, Any]]) -> None:
-        disable_created_metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         registry = CollectorRegistry()
         self._series: dict[tuple[str, ...], Any] = {}
         for name, (kind, text, labels) in _FAMILIES.items():
@@ -92,7 +92,7 @@ class Metrics:
         self._registry = registry
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
             self._registry = CollectorRegistry()
-            MultiProcessCollector(self._registry)
+            MultiProcessCollector(self._registry)  # type: ignore[no-untyped-call]
         self._registry.register(_SpendCollector(spend))
 
     def add(self, name: str, *labels: str, by: float = 1.0) -> None:

@@ -70,7 +70,7 @@ def test_a_client_that_does_not_read_is_cut_and_slows_only_itself(monkeypatch):
             sock = socket.create_connection(("127.0.0.1", g.port))
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             sock.sendall(request_bytes(chat(stream=True)))
-            (row,) = await rows(g, 1, 8)
+            (row,) = await rows(g, 1, 60)
             quick = await ask(g.port, None, "/health", "GET")
             sock.close()
             return row, quick, up

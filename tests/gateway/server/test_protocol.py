@@ -10,7 +10,7 @@ import weakref
 import pytest
 
 from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import Client, ask, chat, expert, gateway, request_bytes
+from gateway.gateway_cases import Client, ask, chat, expert, gateway, request_bytes, rows
 from gateway.wire_cases import BODY, LENGTH, POST, exchange
 
 
@@ -109,6 +109,50 @@ def test_pipelined_requests_are_answered_in_order():
             return [(await client.answer()).status for _ in range(5)]
 
     assert asyncio.run(run()) == [200, 404, 200, 200, 404]
+
+
+def test_a_pipelining_client_that_leaves_takes_its_upstream_call_with_it():
+    async def run():
+        async with FakeUpstream(delay=0.3) as up, gateway([expert("one", up)]) as g:
+            async with Client(g.port) as client:
+                client.send(request_bytes(chat()) * 3)
+                while not up.in_flight:
+                    await asyncio.sleep(0.01)
+            (row,) = await rows(g)
+            await asyncio.sleep(0.05)
+            return row.outcome, up.asked, up.in_flight, g.app.in_flight
+
+    assert asyncio.run(run()) == ("cancelled", 1, 0, 0)
+
+
+def test_a_broken_request_behind_a_stream_does_not_end_up_in_it():
+    async def run():
+        async with FakeUpstream(delay=0.1) as up, gateway([expert("one", up)]) as g:
+            async with Client(g.port) as client:
+                client.send(request_bytes(chat(stream=True)))
+                await client.reader.readuntil(b"data: ")
+                client.send(request_bytes(chat()) + b"GARBAGE\r\n\r\n")
+                return await asyncio.wait_for(client.reader.read(), 10)
+
+    rest = asyncio.run(run())
+    assert b"HTTP/1.1" not in rest
+    assert not rest.endswith(b"0\r\n\r\n")
+
+
+def test_a_second_request_whose_body_is_late_is_served_in_its_turn():
+    async def run():
+        async with (
+            FakeUpstream(delay=0.5) as up,
+            gateway([expert("one", up)], limits={"body_seconds": 0.3}) as g,
+            Client(g.port) as client,
+        ):
+            data = request_bytes(chat())
+            client.send(data + data[:-20])
+            first = await asyncio.wait_for(client.answer(), 10)
+            client.send(data[-20:])
+            return first.status, (await asyncio.wait_for(client.answer(), 10)).status
+
+    assert asyncio.run(run()) == (200, 200)
 
 
 def test_too_many_waiting_requests_are_cut():

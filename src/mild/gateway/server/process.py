@@ -236,7 +236,7 @@ class GatewayServer(Server):
         )
         self.context = context
         self._ready = ready
-        self._parent = os.getppid()
+        self.parent: int | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         if not self.config.loaded:
@@ -249,7 +249,7 @@ class GatewayServer(Server):
 
     async def on_tick(self, counter: int) -> bool:
         # A worker whose parent was killed must not go on alone.
-        if os.getppid() != self._parent:
+        if self.parent is not None and os.getppid() != self.parent:
             self.should_exit = True
         return await super().on_tick(counter)
 
@@ -271,7 +271,7 @@ class Worker(Process):
     def __init__(self, build: Callable[[], GatewayServer], sock: socket.socket) -> None:
         self._build = build
         self._sock = sock
-        self._server: GatewayServer | None = None  # type: ignore[assignment]
+        self._server: GatewayServer | None = None
         self.parent_conn, self.child_conn = Pipe()
         fork: Any = multiprocessing.get_context("fork")
         self.process = fork.Process(target=self.target)
@@ -346,7 +346,7 @@ class Supervisor(Multiprocess):
                 return
             from prometheus_client.multiprocess import mark_process_dead
 
-            mark_process_dead(process.pid)
+            mark_process_dead(process.pid)  # type: ignore[no-untyped-call]
             print(
                 f"warning: worker {k} ended ({process.exitcode}); another starts",
                 file=sys.stderr,
@@ -375,8 +375,11 @@ class Supervisor(Multiprocess):
     def _start(self, k: int) -> Worker:
         def build() -> GatewayServer:
             self._state.leave()
-            return _build(self._settings, self._load, self._shared, k, self._state)
+            server = _build(self._settings, self._load, self._shared, k, self._state)
+            server.parent = parent
+            return server
 
+        parent = os.getpid()
         worker = Worker(build, self.sockets[0])
         worker.start()
         return worker

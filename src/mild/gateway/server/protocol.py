@@ -8,7 +8,7 @@ HTTP/2 that some clients make with their first request is ignored.
 from __future__ import annotations
 
 import asyncio
-import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -49,6 +49,8 @@ class GatewayProtocol(HttpToolsProtocol):
         self._in_body = False
         self._closing = False
         self._head_without_upgrade = b""
+        # The request being answered; ``cycle`` is the one that is read.
+        self._active: RequestResponseCycle | None = None
 
     # asyncio.Protocol
 
@@ -65,6 +67,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._stop_timer()
         self._stop_stall_timer()
         self.pipeline.clear()
+        self._disconnect_active()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -75,7 +78,7 @@ class GatewayProtocol(HttpToolsProtocol):
         if not self._in_head and not self._in_body:
             self._in_head = True
             # The clock of a head starts with its first byte, or behind the answer that is still sent.
-            if self.cycle is None or self.cycle.response_complete:
+            if not self._is_busy:
                 self._start_timer(self._limits.header_seconds)
         try:
             self._feed(data)
@@ -159,11 +162,16 @@ class GatewayProtocol(HttpToolsProtocol):
 
     # uvicorn
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._active = cycle
+        super()._start_asgi_task(cycle, app)
+
     def on_response_complete(self) -> None:
+        others_wait = bool(self.pipeline)
         super().on_response_complete()
-        if self.transport.is_closing():
+        if self.transport.is_closing() or others_wait:
             return
-        if self._in_body and not self.pipeline:
+        if self._in_body:
             # The rest of a body that nobody read must not be taken for the next request.
             self._linger()
         elif self._in_head:
@@ -231,12 +239,11 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _time_out(self) -> None:
         self._timer = None
-        busy = self.cycle is not None and not self.cycle.response_complete
-        if (
-            self._closing
-            or self.pipeline
-            or (busy and (self.cycle.response_started or not self._in_body))
-        ):
+        active = self._active
+        if self.pipeline and not self._closing:
+            # The client waits for its turn as well.
+            self._start_timer(self._limits.body_seconds)
+        elif self._closing or (active is not None and self._is_busy and active.response_started):
             self.transport.abort()
         else:
             self._refuse(Refusal(408, "The request took too long to arrive."))
@@ -244,9 +251,8 @@ class GatewayProtocol(HttpToolsProtocol):
     def _refuse(self, refusal: Refusal) -> None:
         """Answer what cannot be read as a request, and close."""
         self._refused(refusal.status)
-        cycle = self.cycle
-        busy = cycle is not None and not cycle.response_complete
-        if not (busy and cycle.response_started):
+        active = self._active
+        if active is None or not self._is_busy or not active.response_started:
             body = refusal.body()
             lines = [STATUS_LINE[refusal.status], b"content-type: application/json\r\n"]
             lines += [
@@ -254,11 +260,19 @@ class GatewayProtocol(HttpToolsProtocol):
             ]
             lines.append(b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body))
             self.transport.write(b"".join(lines) + body)
-        if busy:
-            # Whatever the application still has to say would follow the refusal.
-            cycle.disconnected = True
-            cycle.message_event.set()
+        self._disconnect_active()
         self._linger()
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._active is not None and not self._active.response_complete
+
+    def _disconnect_active(self) -> None:
+        """Tell the application that its client has left, or that nothing more can be sent to it."""
+        if self._active is not None:
+            if not self._active.response_complete:
+                self._active.disconnected = True
+            self._active.message_event.set()
 
     def _linger(self) -> None:
         """Close behind what was written; with unread bytes the answer might be reset before it is read."""
@@ -276,12 +290,16 @@ def _send_without_chunks(cycle: RequestResponseCycle) -> None:
     """End responses of unknown length by closing the connection: HTTP/1.0 knows no chunks."""
     send = cycle.send
 
+    def unbounded() -> bool:
+        return cycle.expected_content_length > sys.maxsize // 2
+
     async def send_unchunked(message: Any) -> None:
         if message["type"] == "http.response.start":
             if not any(name == b"content-length" for name, _ in message.get("headers", ())):
-                cycle.chunked_encoding, cycle.expected_content_length = False, math.inf
-        elif cycle.expected_content_length == math.inf and not message.get("more_body", False):
-            await send({**message, "more_body": True})
+                cycle.chunked_encoding, cycle.expected_content_length = False, sys.maxsize
+        elif unbounded() and not message.get("more_body", False):
+            message["more_body"] = True
+            await send(message)
             cycle.response_complete = True
             cycle.message_event.set()
             cycle.transport.close()
