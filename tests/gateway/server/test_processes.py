@@ -155,6 +155,26 @@ def test_a_dead_worker_is_replaced_and_its_counts_stay(tmp_path):
     assert "mild_in_flight 0.0" in page.decode()
 
 
+def test_a_worker_that_cannot_be_replaced_does_not_end_the_gateway(tmp_path):
+    async def run():
+        async with FakeUpstream() as up:
+            write_files(tmp_path, [("small", up.base_url)], workers=2)
+            async with served(tmp_path) as g:
+                router = tmp_path / "router" / "router.json"
+                content = router.read_text()
+                router.write_text("{}")
+                os.kill(g.workers()[0], signal.SIGKILL)
+                await asyncio.sleep(1.5)
+                meanwhile = await asyncio.wait_for(ask(g.port, chat()), 20)
+                router.write_text(content)
+                end = time.monotonic() + 20
+                while time.monotonic() < end and len(g.workers()) < 2:
+                    await asyncio.sleep(0.05)
+                return meanwhile.status, len(g.workers()), await g.stop()
+
+    assert asyncio.run(run()) == (200, 2, 0)
+
+
 def test_workers_end_when_their_supervisor_is_killed(tmp_path):
     async def run():
         async with FakeUpstream() as up:

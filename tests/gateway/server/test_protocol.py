@@ -127,12 +127,15 @@ def test_a_pipelining_client_that_leaves_takes_its_upstream_call_with_it():
 
 def test_a_broken_request_behind_a_stream_does_not_end_up_in_it():
     async def run():
-        async with FakeUpstream(delay=0.1) as up, gateway([expert("one", up)]) as g:
-            async with Client(g.port) as client:
-                client.send(request_bytes(chat(stream=True)))
-                await client.reader.readuntil(b"data: ")
-                client.send(request_bytes(chat()) + b"GARBAGE\r\n\r\n")
-                return await asyncio.wait_for(client.reader.read(), 10)
+        async with (
+            FakeUpstream(delay=0.1) as up,
+            gateway([expert("one", up)]) as g,
+            Client(g.port) as client,
+        ):
+            client.send(request_bytes(chat(stream=True)))
+            await client.reader.readuntil(b"data: ")
+            client.send(request_bytes(chat()) + b"GARBAGE\r\n\r\n")
+            return await asyncio.wait_for(client.reader.read(), 10)
 
     rest = asyncio.run(run())
     assert b"HTTP/1.1" not in rest

@@ -60,7 +60,8 @@ def serve(
 
     from mild.errors import InvalidInputError, MissingExtraError
 
-    for package in ("httptools", "uvloop") if sys.platform != "win32" else ("httptools",):
+    packages = ["aiohttp", "httptools", "prometheus_client", "starlette", "uvicorn"]
+    for package in packages if sys.platform == "win32" else [*packages, "uvloop"]:
         if importlib.util.find_spec(package) is None:
             raise MissingExtraError(
                 f"mild serve needs {package}; install it with: pip install 'mild-learn[gateway]'"

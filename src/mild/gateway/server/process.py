@@ -12,7 +12,6 @@ import os
 import signal
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -39,6 +38,8 @@ __all__ = ["GatewayServer", "bind", "main", "serve_settings"]
 CANCEL_SECONDS = 2.0
 # Seconds beyond the drain before workers are killed.
 KILL_SECONDS = 10.0
+# A worker that ends is replaced at most so often.
+RESTART_SECONDS = 1.0
 # The ledger's thread gives way to the loop's after so long; Python's own 5 ms are many requests.
 _SWITCH_SECONDS = 0.0005
 _PORT_TAKEN = (errno.EADDRINUSE, errno.EACCES)
@@ -271,23 +272,16 @@ class Worker(Process):
     def __init__(self, build: Callable[[], GatewayServer], sock: socket.socket) -> None:
         self._build = build
         self._sock = sock
-        self._server: GatewayServer | None = None
         self.parent_conn, self.child_conn = Pipe()
         fork: Any = multiprocessing.get_context("fork")
         self.process = fork.Process(target=self.target)
-
-    def pong(self) -> None:
-        self.child_conn.recv()
-        self.child_conn.send(self._server is not None and self._server.started)
 
     def target(self, sockets: list[socket.socket] | None = None) -> None:
         # Ctrl-C reaches the whole group; the parent passes it on.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        threading.Thread(target=self.always_pong, daemon=True).start()
         try:
-            self._server = self._build()
-            self._server.run([self._sock])
+            self._build().run([self._sock])
         except MildError as error:
             print(f"error: {error}", file=sys.stderr, flush=True)
             sys.exit(STARTUP_FAILURE)
@@ -316,16 +310,16 @@ class Supervisor(Multiprocess):
         self._state = state
         self._shared = SharedMemory(settings)
         self._announce = announce
+        self._announced = False
         self.failed = False
 
     def run(self) -> None:
         self.init_processes()
-        announced = False
-        while not self.should_exit.wait(0.05 if announced else 0.01):
+        while not self.should_exit.wait(0.05 if self._announced else 0.01):
             self.handle_signals()
             self.keep_subprocess_alive()
-            if not announced and all(one.is_ready(timeout=0.2) for one in self.processes):
-                announced = True
+            if not self._announced and self._state.count_workers() == self.processes_num:
+                self._announced = True
                 self._announce()
         # Who comes now would wait in line for nobody.
         for sock in self.sockets:
@@ -334,16 +328,20 @@ class Supervisor(Multiprocess):
         self.join_all()
 
     def init_processes(self) -> None:
+        self._starts = [0.0] * self.processes_num
         self.processes = [self._start(k) for k in range(self.processes_num)]
 
     def keep_subprocess_alive(self) -> None:
         for k, process in enumerate(self.processes):
             if self.should_exit.is_set() or process.exitcode is None:
                 continue
-            if process.exitcode == STARTUP_FAILURE:
+            if process.exitcode == STARTUP_FAILURE and not self._announced:
+                # What fails at the first start fails again.
                 self.failed = True
                 self.should_exit.set()
                 return
+            if time.monotonic() - self._starts[k] < RESTART_SECONDS:
+                continue
             from prometheus_client.multiprocess import mark_process_dead
 
             mark_process_dead(process.pid)  # type: ignore[no-untyped-call]
@@ -380,6 +378,7 @@ class Supervisor(Multiprocess):
             return server
 
         parent = os.getpid()
+        self._starts[k] = time.monotonic()
         worker = Worker(build, self.sockets[0])
         worker.start()
         return worker
