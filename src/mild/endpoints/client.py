@@ -45,8 +45,8 @@ MAX_BODY_BYTES = 64_000_000
 MAX_RETRY_AFTER = 3600.0
 # aiohttp warns about longer bodies of plain bytes.
 _LARGE_BODY = 2**20
-# Whether the request of this task must have a connection of its own.
-_needs_new_connection: ContextVar[bool] = ContextVar("needs_new_connection", default=False)
+# How the request of this task gets its connection.
+_acquisition: ContextVar[SimpleNamespace] = ContextVar("acquisition")
 
 
 class ExpertError(MildError):
@@ -86,10 +86,13 @@ class _Connector(aiohttp.TCPConnector):
     """Never reuses a connection on which bytes arrived that nobody asked for."""
 
     async def _get(self, key: Any, traces: Any) -> Any:
-        if _needs_new_connection.get():
+        acquisition = _acquisition.get()
+        if acquisition.reused:
+            # The first one was stale: now a new one.
             return None
         while (connection := await super()._get(key, traces)) is not None:
             if connection.protocol is not None and not connection.protocol.should_close:
+                acquisition.reused = True
                 return connection
             connection.close()
         return None
@@ -207,18 +210,15 @@ class EndpointClient:
         if url is None:
             url = self._urls[path] = URL(self._base_url + path, encoded=True)
         clock = asyncio.get_running_loop().time
-        trace, start = SimpleNamespace(reused=False), clock()
+        acquisition, start = SimpleNamespace(reused=False), clock()
+        _acquisition.set(acquisition)
         try:
-            response = await self._post(session, url, body, headers, trace)
+            response = await self._post(session, url, body, headers)
         except ExpertError as error:
             # A kept connection that the expert had closed says nothing about it.
-            if not (trace.reused and error.kind == "cut" and clock() - start < STALE_SECONDS):
+            if not (acquisition.reused and error.kind == "cut" and clock() - start < STALE_SECONDS):
                 raise
-            token = _needs_new_connection.set(True)
-            try:
-                response = await self._post(session, url, body, headers, trace)
-            finally:
-                _needs_new_connection.reset(token)
+            response = await self._post(session, url, body, headers)
         if response.connection is not None and response.connection.protocol is not None:
             response.connection.protocol.read_timeout = self._idle_seconds
             response.connection.protocol.start_timeout()
@@ -230,7 +230,6 @@ class EndpointClient:
         url: URL,
         body: bytes,
         headers: Mapping[str, str] | None,
-        trace: SimpleNamespace,
     ) -> aiohttp.ClientResponse:
         try:
             return await session.post(
@@ -239,7 +238,6 @@ class EndpointClient:
                 headers=headers,
                 allow_redirects=False,
                 proxy=self._proxy,
-                trace_request_ctx=trace,
             )
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise _classify(error, "no first byte came") from None
@@ -254,21 +252,14 @@ class EndpointClient:
             await asyncio.sleep(0)
 
     def _open(self) -> aiohttp.ClientSession:
-        tracing = aiohttp.TraceConfig()
-        tracing.on_connection_reuseconn.append(_note_reuse)
         self._session = aiohttp.ClientSession(
             headers=self._headers,
             connector=_Connector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, ssl=self._tls),
             timeout=self._timeout,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            trace_configs=[tracing],
         )
         return self._session
-
-
-async def _note_reuse(session: Any, context: Any, parameters: Any) -> None:
-    context.trace_request_ctx.reused = True
 
 
 def _classify(error: Exception, missing: str) -> ExpertError:

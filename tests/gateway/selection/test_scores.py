@@ -78,6 +78,22 @@ def test_one_text_is_decided_as_the_policy_decides(kind, scaled):
                 assert rest == sorted(rest)
 
 
+def test_several_texts_are_decided_as_each_alone():
+    rng = np.random.default_rng(4)
+    policy, step = random_priced(rng, "logistic"), features()
+    router = LoadedRouter(policy, list("abcd"), text=step)
+    for selector in (selector_of(router), selector_of(scored_router())):
+        texts = [*TEXTS, "", "é \ud800", "x" * 20_000]
+        found = selector.score_all(texts, [None] * len(texts))
+        for text, together in zip(texts, found, strict=True):
+            alone = selector.score(text)
+            assert (together.best, together.order) == (alone.best, alone.order)
+            near = rounding(np.float32)
+            if alone.costs is not None:
+                near = close_shares(alone.costs, policy, step.transform([text]))
+            np.testing.assert_allclose(together.probabilities, alone.probabilities, **near)
+
+
 def test_ties_go_to_the_highest_index_as_in_the_policies():
     selector = selector_of(priced_router(("a", "b", "c"), (0.5, 0.5, 0.5), (0.0, 0.0, 0.0)))
     assert selector.score("x").best == 2

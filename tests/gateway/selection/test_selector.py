@@ -1,3 +1,4 @@
+import asyncio
 from collections import Counter
 
 import pytest
@@ -18,7 +19,11 @@ def selector_of(sessions=None, seed=None, **routing):
 
 
 def select(selector, model=None, text="x", session=None, request=REQUEST):
-    return selector.select(model or ModelRequest(), text, session, request)
+    return asyncio.run(selector.select(model or ModelRequest(), text, session, request))
+
+
+async def select_many(selector, times):
+    return [await selector.select(ModelRequest(), "x", None, REQUEST) for _ in range(times)]
 
 
 def test_without_exploration_the_best_is_certain_and_the_others_follow_by_cost():
@@ -31,7 +36,7 @@ def test_propensities_are_the_frequencies():
     selector = selector_of(explore=0.3, seed=1)
     drawn = Counter()
     propensities = {}
-    for choice in (select(selector) for _ in range(6_000)):
+    for choice in asyncio.run(select_many(selector, 6_000)):
         drawn[choice.chosen] += 1
         propensities[choice.chosen] = choice.propensity
         assert choice.order[0] == choice.chosen

@@ -192,7 +192,7 @@ class CompletionHandler:
         except Refusal:
             self._refused = True
             raise
-        self._selection = self.serving.selector.select(
+        self._selection = await self.serving.selector.select(
             self.model, request.text, request.session, request.number
         )
         clients = [context.clients[name] for name in self._selection.order]
