@@ -7,7 +7,7 @@ import pytest
 
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, ask, chat, expert, gateway, request_bytes, rows
-from gateway.wire_cases import BODY, LENGTH, POST, SLOW, exchange
+from gateway.raw_http_cases import BODY, LENGTH, POST, SLOW, exchange
 
 
 @pytest.mark.parametrize("sent", [b"", b"POST /v1/ch", POST, POST + LENGTH + b"\r\n" + BODY[:20]])

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, chat, expert, gateway, request_bytes
-from gateway.wire_cases import BODY, LENGTH, POST, exchange
+from gateway.raw_http_cases import BODY, LENGTH, POST, exchange
 
 
 def test_headers_of_a_client_make_none_upstream_or_in_the_answer():

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, ask, chat, expert, gateway, request_bytes
-from gateway.wire_cases import BODY, LENGTH, POST, exchange
+from gateway.raw_http_cases import BODY, LENGTH, POST, exchange
 
 
 @pytest.mark.parametrize("how", ["length", "chunked", "many pieces"])
