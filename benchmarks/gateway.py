@@ -194,7 +194,7 @@ def _at_least(least: float) -> Callable[[float], bool]:
 
 def _notes(rounds: int) -> list[str]:
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-    packages = ("uvloop", "httptools", "uvicorn", "aiohttp")
+    packages = ("uvloop", "httptools", "uvicorn", "starlette", "aiohttp", "prometheus_client")
     return [
         f"Added to the median of asking a mock expert directly; medians of {rounds} interleaved rounds "
         f"(range); servers pinned to one core, mock expert and load client on another. Load of the "

@@ -15,8 +15,8 @@ from mild.endpoints.expert import Expert
 from mild.features import HashingFeatures
 from mild.gateway.access import Access
 from mild.gateway.config import LimitSettings, RoutingSettings, Settings
-from mild.gateway.server.app import create_app
-from mild.gateway.server.listening import Listener, bind
+from mild.gateway.server.app import AppContext
+from mild.gateway.server.process import GatewayServer, bind
 from mild.policies import LinearPolicy, PricedPolicy
 from mild.policies.decoder import Decoder
 
@@ -89,7 +89,7 @@ def expert(name, upstream, **more):
 
 @contextlib.asynccontextmanager
 async def gateway(experts, router=None, *, access=None, listen=True, board=None, **parts):
-    """A running gateway: ``port``, ``app``, ``ledger``, ``listener``."""
+    """A running gateway: ``port``, ``app`` (its context), ``ledger``, ``server``, ``stop()``."""
     routing = parts.pop("routing", {})
     limits = parts.pop("limits", {})
     if "access_settings" in parts:
@@ -105,19 +105,25 @@ async def gateway(experts, router=None, *, access=None, listen=True, board=None,
     if router is None:
         router = priced_router(tuple(one.name for one in experts), *_costs(len(experts)))
     ledger = KeptLedger()
-    app = create_app(settings, router, access or Access(settings), ledger, board, **app_parts)
-    await app.start()
-    listener = Listener(app, settings.limits, app.metrics.refused)
+    context = AppContext(settings, router, access or Access(settings), ledger, board, **app_parts)
+    server = GatewayServer(context)
     sock = bind("127.0.0.1", 0)
     port = sock.getsockname()[1]
-    await listener.start(sock)
+    await server.startup([sock])
+    running = SimpleNamespace(
+        port=port, app=context, ledger=ledger, server=server, settings=settings, stopped=False
+    )
+
+    async def stop():
+        running.stopped = True
+        await server.shutdown([sock])
+
+    running.stop = stop
     try:
-        yield SimpleNamespace(
-            port=port, app=app, ledger=ledger, listener=listener, settings=settings
-        )
+        yield running
     finally:
-        await listener.stop()
-        await app.stop()
+        if not running.stopped:
+            await stop()
         await asyncio.sleep(0)
 
 

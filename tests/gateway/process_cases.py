@@ -57,9 +57,10 @@ async def served(folder, **options):
             return await asyncio.wait_for(process.wait(), 60)
 
         def workers():
+            """Process ids of the workers; one worker is the process itself."""
             path = f"/proc/{process.pid}/task/{process.pid}/children"
             with open(path, encoding="ascii") as file:
-                return [int(pid) for pid in file.read().split()]
+                return [int(pid) for pid in file.read().split()] or [process.pid]
 
         yield SimpleNamespace(
             port=port,

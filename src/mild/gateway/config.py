@@ -86,6 +86,7 @@ class LimitSettings:
     header_seconds: Positive = 10.0
     body_seconds: Positive = 60.0
     keep_alive_seconds: Positive = 75.0
+    max_connections: Annotated[int, whole(1)] = 4096
     max_in_flight: Annotated[int, whole(1)] = 1000
     drain_seconds: Amount = 30.0
 

@@ -1,32 +1,48 @@
-"""Counters, gauges and histograms in memory that all workers share, in the format of Prometheus.
+"""Metrics of the gateway in the format of Prometheus.
 
-Each worker adds to its own row, and any worker can give the totals: the figures are right whichever
-worker is asked, and a worker that dies takes nothing with it.
+With several workers, ``prometheus_client`` runs in multiprocess mode: every process keeps its numbers in
+files of the folder ``PROMETHEUS_MULTIPROC_DIR``, and whichever worker is asked adds them up. The variable
+must be set before this module is imported.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
+from typing import Any
 
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+
+from mild.endpoints.client import FAILURES
 from mild.gateway.ledger.records import OUTCOMES
-from mild.gateway.shared import Cells
-from mild.gateway.upstream.capacity import CAPACITY_COLUMNS
-from mild.gateway.upstream.faults import FAULTS
 
-__all__ = ["Metrics", "metric_columns"]
+__all__ = ["NO_EXPERT", "Metrics"]
 
-NOBODY = "none"
-STATUSES = ("400", "401", "402", "404", "405", "408", "413", "429", "431", "503", "other")
-RESULTS = ("ok", "client_error", *FAULTS)
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
-SMALL_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1.0)
+NO_EXPERT = "none"
+_STATUSES = ("400", "401", "402", "404", "405", "408", "413", "429", "431", "503", "other")
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+_SMALL_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1.0)
+_LABELS: Mapping[str, Sequence[str]] = {
+    "outcome": OUTCOMES,
+    "status": _STATUSES,
+    "result": ("ok", "client_error", *FAILURES),
+    "direction": ("in", "out"),
+    "reload": ("ok", "failed"),
+}
 
-Labels = tuple[tuple[str, str], ...]
-
-# Name -> (type, what it says, labels). Gauges marked "largest" are not added up over the workers.
-FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
+# Name -> (type, help, labels). Of a "max" gauge, the largest value of the workers is shown.
+_FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "mild_requests_total": ("counter", "Accepted requests by outcome.", ("expert", "outcome")),
     "mild_refused_total": ("counter", "Requests refused before the ledger.", ("status",)),
     "mild_attempts_total": ("counter", "Requests sent to experts.", ("expert", "result")),
@@ -37,138 +53,90 @@ FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "mild_reloads_total": ("counter", "Router reloads of workers.", ("result",)),
     "mild_errors_total": ("counter", "Errors in the gateway itself.", ()),
     "mild_ledger_dropped_total": ("counter", "Ledger rows lost.", ()),
-    "mild_in_flight": ("gauge", "Requests being served.", ()),
-    "mild_ledger_waiting": ("gauge", "Ledger rows not yet written.", ()),
-    "mild_ledger_trouble": ("largest", "1 if the ledger cannot be written.", ()),
-    "mild_store_trouble": ("largest", "1 if the store of budgets is lost.", ()),
-    "mild_breaker_state": ("largest", "0 closed, 1 half-open, 2 open.", ("expert",)),
-    "mild_workers": ("gauge", "Workers that serve.", ()),
+    "mild_in_flight": ("sum", "Requests being served.", ()),
+    "mild_ledger_waiting": ("sum", "Ledger rows not yet written.", ()),
+    "mild_ledger_trouble": ("max", "1 if the ledger cannot be written.", ()),
+    "mild_store_trouble": ("max", "1 if the store of budgets is lost.", ()),
+    "mild_breaker_state": ("max", "0 closed, 1 half-open, 2 open.", ("expert",)),
+    "mild_workers": ("sum", "Workers that serve.", ()),
     "mild_request_seconds": ("histogram", "From request to last byte.", ("expert",)),
     "mild_first_byte_seconds": ("histogram", "From request to first byte.", ("expert",)),
     "mild_overhead_seconds": ("histogram", "Added by the gateway itself.", ()),
 }
-_RESET = (
-    "mild_in_flight",
-    "mild_ledger_waiting",
-    "mild_ledger_trouble",
-    "mild_store_trouble",
-    "mild_workers",
-)
-
-
-def _label_values(label: str, experts: Sequence[str]) -> Sequence[str]:
-    return {
-        "expert": (*experts, NOBODY),
-        "outcome": OUTCOMES,
-        "status": STATUSES,
-        "result": RESULTS,
-        "direction": ("in", "out"),
-    }[label]
-
-
-def _buckets(name: str) -> tuple[float, ...]:
-    return SMALL_SECONDS if name == "mild_overhead_seconds" else SECONDS
-
-
-def _lay_out(experts: Sequence[str]) -> tuple[dict[tuple[str, tuple[str, ...]], int], int]:
-    """First column of every series, and the number of columns."""
-    places: dict[tuple[str, tuple[str, ...]], int] = {}
-    column = CAPACITY_COLUMNS * len(experts)
-    for name, (kind, _, labels) in FAMILIES.items():
-        values = [_label_values(label, experts) for label in labels]
-        if name == "mild_reloads_total":
-            values = [("ok", "failed")]
-        for combination in product(*values):
-            places[name, combination] = column
-            # A histogram has its buckets, those beyond the last, and the sum.
-            column += len(_buckets(name)) + 2 if kind == "histogram" else 1
-    return places, column
-
-
-def metric_columns(experts: Sequence[str]) -> int:
-    """Columns of shared memory that the metrics and the capacity of so many experts need."""
-    return _lay_out(experts)[1]
 
 
 class Metrics:
-    """One worker's row of the metrics.
+    """Metrics of one process."""
 
-    Parameters
-    ----------
-    cells : of all workers, with at least ``metric_columns(experts)`` columns
-    worker : which row is ours
-    experts : names
-    """
-
-    def __init__(self, cells: Cells, worker: int, experts: Sequence[str]) -> None:
-        self._cells = cells
-        self._row = cells.row(worker)
-        self._places, _ = _lay_out(experts)
-        for (name, _), column in self._places.items():
-            # What a worker left that died in this place; what it had counted stays.
-            if name in _RESET or name == "mild_breaker_state":
-                self._row[column] = 0.0
+    def __init__(self, experts: Sequence[str], spend: Callable[[], Mapping[str, Any]]) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        registry = CollectorRegistry()
+        self._series: dict[tuple[str, ...], Any] = {}
+        for name, (kind, text, labels) in _FAMILIES.items():
+            family: Any
+            if kind == "counter":
+                family = Counter(name, text, labels, registry=registry)
+            elif kind == "histogram":
+                buckets = _SMALL_SECONDS if name == "mild_overhead_seconds" else _SECONDS
+                family = Histogram(name, text, labels, registry=registry, buckets=buckets)
+            else:
+                mode: Any = f"live{kind}"
+                family = Gauge(name, text, labels, registry=registry, multiprocess_mode=mode)
+            values = [(*experts, NO_EXPERT) if one == "expert" else _LABELS[one] for one in labels]
+            if name == "mild_reloads_total":
+                values = [_LABELS["reload"]]
+            # Every series is there from the start, at 0.
+            for combination in product(*values):
+                series = family.labels(*combination) if labels else family
+                self._series[name, *combination] = series
+        self._registry = registry
+        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+            self._registry = CollectorRegistry()
+            MultiProcessCollector(self._registry)  # type: ignore[no-untyped-call]
+        self._registry.register(_SpendCollector(spend))
 
     def add(self, name: str, *labels: str, by: float = 1.0) -> None:
-        """Count."""
-        self._row[self._places[name, labels]] += by
+        """Add to a counter or a gauge."""
+        self._series[name, *labels].inc(by)
 
     def put(self, name: str, *labels: str, value: float) -> None:
-        """Set a gauge, or a counter that is kept elsewhere."""
-        self._row[self._places[name, labels]] = value
+        """Set a gauge."""
+        self._series[name, *labels].set(value)
 
     def observe(self, name: str, *labels: str, seconds: float) -> None:
         """Add a duration to a histogram."""
-        first, buckets = self._places[name, labels], _buckets(name)
-        self._row[first + bisect_left(buckets, seconds)] += 1
-        self._row[first + len(buckets) + 1] += seconds
+        self._series[name, *labels].observe(seconds)
 
     def refused(self, status: int) -> None:
         """Count a request that was refused before the ledger."""
         text = str(status)
-        self.add("mild_refused_total", text if text in STATUSES else "other")
+        self.add("mild_refused_total", text if text in _STATUSES else "other")
 
-    def value(self, name: str, *labels: str) -> float:
-        """Total of a counter or gauge over the workers."""
-        return self._cells.total(self._places[name, labels])
+    def value(self, name: str, **labels: str) -> float | None:
+        """Value of a counter or a gauge, over all workers."""
+        return self._registry.get_sample_value(name, labels)
 
-    def render(self, more: Iterable[str] = ()) -> bytes:
-        """The page that Prometheus reads; ``more`` are further lines."""
-        lines: list[str] = []
-        for name, (kind, says, labels) in FAMILIES.items():
-            shown = "gauge" if kind == "largest" else kind
-            lines += [f"# HELP {name} {says}", f"# TYPE {name} {shown}"]
-            for (family, values), column in self._places.items():
-                if family == name:
-                    pairs = tuple(zip(labels, values, strict=True))
-                    lines += self._series(name, kind, pairs, column)
-        return ("\n".join([*lines, *more]) + "\n").encode()
-
-    def _series(self, name: str, kind: str, pairs: Labels, column: int) -> list[str]:
-        if kind != "histogram":
-            total = self._cells.largest if kind == "largest" else self._cells.total
-            return [f"{name}{label_text(pairs)} {total(column):.12g}"]
-        lines, count = [], 0.0
-        buckets = _buckets(name)
-        for place, border in enumerate((*map(str, buckets), "+Inf")):
-            count += self._cells.total(column + place)
-            lines.append(f"{name}_bucket{label_text((*pairs, ('le', border)))} {count:.12g}")
-        seconds = self._cells.total(column + len(buckets) + 1)
-        lines.append(f"{name}_sum{label_text(pairs)} {seconds:.12g}")
-        lines.append(f"{name}_count{label_text(pairs)} {count:.12g}")
-        return lines
+    def render(self) -> bytes:
+        """The page that Prometheus reads."""
+        return generate_latest(self._registry)
 
 
-def label_text(pairs: Iterable[tuple[str, str]]) -> str:
-    """Labels as Prometheus writes them.
+class _SpendCollector(Collector):
+    """Spend and budgets, as they are when somebody asks."""
 
-    Examples
-    --------
-    >>> label_text([("key", 'a "b"')])
-    '{key="a \\\\"b\\\\""}'
-    """
-    written = []
-    for name, value in pairs:
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        written.append(f'{name}="{escaped}"')
-    return "{" + ",".join(written) + "}" if written else ""
+    def __init__(self, spend: Callable[[], Mapping[str, Any]]) -> None:
+        self._spend = spend
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        spend = self._spend()
+        rows = [("all", spend["all"]), *spend["keys"].items()]
+        for what, text in (("spent", "Dollars spent."), ("budget", "Dollars allowed.")):
+            family = GaugeMetricFamily(f"mild_{what}_dollars", text, labels=("key", "period"))
+            for key, lines in rows:
+                for period in ("day", "month"):
+                    if lines[period][what] is not None:
+                        family.add_metric((key, period), lines[period][what])
+            yield family

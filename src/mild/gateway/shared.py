@@ -1,78 +1,34 @@
-"""Memory that all worker processes see: a row of numbers for each of them, and a table of sessions.
-
-A worker writes to its own row alone, so no lock is needed; whoever wants a total adds the rows up.
-"""
+"""Memory that worker processes inherit from their parent: counters, and the table of pinned sessions."""
 
 from __future__ import annotations
 
 import mmap
-import os
-import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
 
-__all__ = ["Cells", "Shared", "open_shared", "shared_file"]
+from mild.gateway.config import Settings
+from mild.gateway.selection.sessions import table_bytes
 
-SIZE = 8
+__all__ = ["Counters", "SharedMemory"]
+
+# Of each expert: in flight; the number of the minute; requests in it; requests in the minute before.
+EXPERT_COLUMNS = 4
 
 
-class Cells:
-    """A table of doubles, a row for each worker."""
+class Counters:
+    """A table of numbers. A worker writes its own row alone, so no lock is needed."""
 
-    def __init__(self, memory: memoryview, workers: int, columns: int) -> None:
-        numbers = memory.cast("d")
-        self._rows = [
-            numbers[worker * columns : (worker + 1) * columns] for worker in range(workers)
-        ]
-        self.columns = columns
-
-    def row(self, worker: int) -> memoryview[float]:
-        """The row that one worker may write."""
-        return self._rows[worker]
-
-    def rows(self) -> Iterator[memoryview[float]]:
-        """Every row, to read."""
-        return iter(self._rows)
+    def __init__(self, workers: int, columns: int) -> None:
+        # Anonymous memory is shared with every process that is forked later.
+        numbers = memoryview(mmap.mmap(-1, workers * columns * 8)).cast("d")
+        self.rows = [numbers[k * columns : (k + 1) * columns] for k in range(workers)]
 
     def total(self, column: int) -> float:
         """Sum of a column over the workers."""
-        return sum(row[column] for row in self._rows)
-
-    def largest(self, column: int) -> float:
-        """Largest entry of a column."""
-        return max(row[column] for row in self._rows)
+        return sum(row[column] for row in self.rows)
 
 
-@dataclass(frozen=True)
-class Shared:
-    """What the workers share: numbers, and bytes for the sessions."""
+class SharedMemory:
+    """What the workers of a gateway share. Column 0 of the counters holds the requests in flight."""
 
-    cells: Cells
-    sessions: memoryview
-    workers: int
-
-
-def shared_size(workers: int, columns: int, session_bytes: int) -> int:
-    """Bytes that are needed."""
-    return workers * columns * SIZE + session_bytes
-
-
-def shared_file(size: int) -> int:
-    """File descriptor of empty memory without a name, for worker processes to inherit."""
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("mild")
-    else:
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
-    os.ftruncate(descriptor, size)
-    return descriptor
-
-
-def open_shared(
-    workers: int, columns: int, session_bytes: int, descriptor: int | None = None
-) -> Shared:
-    """Lay the rows and the table out, in a file that others share or in memory of our own."""
-    size = shared_size(workers, columns, session_bytes)
-    memory = memoryview(bytearray(size) if descriptor is None else mmap.mmap(descriptor, size))
-    border = workers * columns * SIZE
-    return Shared(Cells(memory[:border], workers, columns), memory[border:size], workers)
+    def __init__(self, settings: Settings) -> None:
+        self.counters = Counters(settings.workers, 1 + EXPERT_COLUMNS * len(settings.experts))
+        self.sessions = memoryview(mmap.mmap(-1, table_bytes(settings.routing.max_sessions)))

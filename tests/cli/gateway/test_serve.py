@@ -88,7 +88,7 @@ def test_a_gateway_that_is_not_there_cannot_be_reloaded(tmp_path, monkeypatch):
 @pytest.mark.parametrize("more", [(), ("--json",)])
 def test_a_router_that_is_refused_is_named_and_the_old_one_serves_on(monkeypatch, more):
     told = {"router": "0123", "workers": 2, "failed": ["router.json is missing."] * 2}
-    monkeypatch.setattr("mild.gateway.server.reloading.reload_gateway", lambda *_: told)
+    monkeypatch.setattr("mild.gateway.server.state.reload_gateway", lambda *_: told)
     found = run(reload, *more)
     assert found.exit_code == 1
     says = "router.json is missing. The old router 0123 stays in use."

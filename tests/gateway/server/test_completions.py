@@ -1,12 +1,14 @@
 """A request that goes well: what travels, what comes back, what is written down."""
 
 import asyncio
+import contextlib
 import json
 
 import pytest
 
 from gateway.fake_upstream import USAGE, FakeUpstream
 from gateway.gateway_cases import (
+    Client,
     ask,
     chat,
     events,
@@ -17,6 +19,7 @@ from gateway.gateway_cases import (
     said,
     scored_router,
 )
+from mild.endpoints.secrets import Secret
 
 
 def test_a_plain_answer_comes_through_with_the_experts_name():
@@ -259,3 +262,119 @@ def test_names_outside_ascii_make_no_header_of_their_own():
     assert found.status == 200
     assert "x-evil" not in found.headers
     assert json.loads(found.body)["model"] == name
+
+
+SECRET = "sk-0123456789abcdef"
+
+
+def leaking(status, content, kind="application/json"):
+    """An answer of an expert, as bytes."""
+    head = f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(content)}\r\n\r\n"
+    return head.encode() + content
+
+
+def answered(step, **more):
+    """The answer to a client whose expert answers so; its key is SECRET."""
+
+    async def run():
+        secret = Secret(SECRET, "a test")
+        async with (
+            FakeUpstream(script=[step]) as up,
+            gateway([expert("one", up, secret=secret, retries=0)]) as g,
+        ):
+            return await ask(g.port, chat(**more)), await rows(g)
+
+    return asyncio.run(run())
+
+
+ESCAPED = "".join(f"\\u{ord(mark):04x}" for mark in SECRET)
+
+
+@pytest.mark.parametrize("status", [400, 422])
+@pytest.mark.parametrize("shown", [SECRET, ESCAPED])
+def test_an_experts_error_is_relayed_without_the_key(status, shown):
+    content = f'{{"error": {{"message": "too long; key {shown}"}}}}'.encode()
+    found, (row,) = answered(leaking(status, content))
+    assert found.status == status
+    assert json.loads(found.body) == {"error": {"message": "too long; key [secret]"}}
+    assert found.headers["content-type"] == "application/json"
+    assert row.outcome == "failed"
+
+
+@pytest.mark.parametrize("content", [b"<html>your key is " + SECRET.encode(), b"", b"[1]", b"\xff"])
+def test_an_error_that_is_no_json_object_is_not_relayed(content):
+    found, _ = answered(leaking(400, content, "text/html"))
+    assert found.status == 400
+    assert found.headers["content-type"] == "application/json"
+    assert json.loads(found.body)["error"]["code"] == "client_error"
+    assert SECRET.encode() not in found.body
+
+
+def test_answers_and_streams_do_not_show_the_key():
+    content = json.dumps({"choices": [{"message": {"content": SECRET}}], "model": "x"}).encode()
+    plain, _ = answered(leaking(200, content))
+    events_ = [{"choices": [{"delta": {"content": SECRET}, "finish_reason": "stop"}]}]
+    stream = b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in events_)
+    streamed, _ = answered(
+        leaking(200, stream + b"data: [DONE]\n\n", "text/event-stream"), stream=True
+    )
+    for found in (plain, streamed):
+        assert found.status == 200
+        assert b"[secret]" in found.body
+        assert SECRET.encode() not in found.body
+
+
+def test_a_stream_with_a_byte_order_mark_is_read():
+    event = (
+        b'\xef\xbb\xbfdata: {"model": "x", "choices": [{"delta": {}, "finish_reason": "stop"}]}\n\n'
+    )
+    answer = leaking(200, event + b"data: [DONE]\n\n", "text/event-stream")
+    found, (row,) = answered(answer, stream=True)
+    assert found.whole
+    assert json.loads(events(found.body)[0])["model"] == "one"
+    assert row.outcome == "ok"
+
+
+@pytest.mark.parametrize("first", [b"", b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n'])
+def test_comments_do_not_keep_a_call_open_for_ever(first):
+    """Before the first event the call fails; behind it, the stream is cut."""
+
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + first)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(b": ping\n\n")
+                await writer.drain()
+                await asyncio.sleep(0.02)
+        writer.close()
+
+    async def run():
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        try:
+            async with gateway([expert("one", url, total_seconds=0.3, retries=0)]) as g:
+                found = await asyncio.wait_for(ask(g.port, chat(stream=True)), 10)
+                return found, await rows(g)
+        finally:
+            server.close()
+
+    found, (row,) = asyncio.run(run())
+    if first:
+        assert (found.status, found.whole, row.outcome) == (200, False, "cut")
+    else:
+        assert (found.status, row.outcome) == (504, "failed")
+
+
+def test_the_overhead_is_never_negative():
+    async def run():
+        async with (
+            FakeUpstream() as up,
+            gateway([expert("one", up)]) as g,
+            Client(g.port) as client,
+        ):
+            found = [await client.ask(chat(stream=step % 2 == 0)) for step in range(60)]
+            return [float(answer.headers["x-mild-overhead-ms"]) for answer in found]
+
+    overheads = asyncio.run(run())
+    assert min(overheads) > 0

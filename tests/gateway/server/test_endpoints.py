@@ -126,18 +126,18 @@ def test_metrics_tell_what_happened():
 
     page = asyncio.run(run())
     for line in (
-        'mild_requests_total{expert="one",outcome="ok"} 1',
-        'mild_attempts_total{expert="one",result="ok"} 1',
-        'mild_attempts_total{expert="one",result="server"} 1',
-        'mild_refused_total{status="404"} 1',
-        'mild_refused_total{status="400"} 1',
-        'mild_tokens_total{expert="one",direction="in"} 10',
+        'mild_requests_total{expert="one",outcome="ok"} 1.0',
+        'mild_attempts_total{expert="one",result="ok"} 1.0',
+        'mild_attempts_total{expert="one",result="server"} 1.0',
+        'mild_refused_total{status="404"} 1.0',
+        'mild_refused_total{status="400"} 1.0',
+        'mild_tokens_total{direction="in",expert="one"} 10.0',
         'mild_dollars_total{expert="one"} 1e-05',
-        "mild_in_flight 0",
-        "mild_workers 1",
+        "mild_in_flight 0.0",
+        "mild_workers 1.0",
         'mild_spent_dollars{key="all",period="day"} 1e-05',
-        'mild_first_byte_seconds_count{expert="one"} 1',
-        "mild_overhead_seconds_count 1",
+        'mild_first_byte_seconds_count{expert="one"} 1.0',
+        "mild_overhead_seconds_count 1.0",
     ):
         assert line + "\n" in page, line
 

@@ -16,7 +16,7 @@ from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, chat, events, priced_router, said
 from gateway.process_cases import served, write_files
 from mild.artifact import save
-from mild.gateway.server.reloading import reload_gateway
+from mild.gateway.server.state import reload_gateway
 
 NAMES = ("one", "two", "three")
 TEXT = "one two three four"

@@ -189,7 +189,7 @@ def test_an_expert_that_limits_its_rate_is_left_alone_as_long_as_it_says():
             early = time.monotonic() - start < 0.4
             await asyncio.sleep(0.55)
             used.append((await ask(g.port, chat())).headers["x-mild-expert"])
-            return used, early, g.app.desks["one"].state()
+            return used, early, g.app.clients["one"].state()
 
     used, early, state = asyncio.run(run())
     if early:

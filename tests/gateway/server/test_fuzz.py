@@ -54,7 +54,7 @@ def fuzz(count, seed):
             return (
                 grown,
                 g.app.in_flight,
-                {name: d.capacity.in_flight for name, d in g.app.desks.items()},
+                {name: d.capacity.in_flight for name, d in g.app.clients.items()},
             )
 
     return *asyncio.run(run()), statuses

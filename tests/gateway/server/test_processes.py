@@ -1,4 +1,4 @@
-"""Worker processes and their supervisor."""
+"""The gateway in processes of its own: workers, signals, reloads."""
 
 import asyncio
 import contextlib
@@ -15,8 +15,7 @@ from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import ask, chat, priced_router
 from gateway.process_cases import served, write_files
 from mild.artifact import save
-from mild.gateway.server.reloading import reload_gateway
-from mild.gateway.server.state import read_state
+from mild.gateway.server.state import read_state, reload_gateway
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
 
@@ -64,16 +63,16 @@ def test_the_worker_holds_nothing_heavy(tmp_path):
                 return loaded, int(memory.split()[1]) / 1024
 
     loaded, megabytes = asyncio.run(run())
-    for package in ("torch", "scipy", "sklearn", "pyarrow", "pandas", "pydantic_core", "aiohttp"):
+    for package in ("torch", "scipy", "sklearn", "pyarrow", "pandas", "pydantic_core"):
         assert f"/{package}/" not in loaded, package
     assert megabytes < 80
 
 
 def test_a_worker_imports_no_more_than_it_needs():
     code = (
-        "import sys, mild.gateway.server.worker, mild.gateway.server.starting, mild.artifact.explanation;"
+        "import sys, mild.gateway.server.app, mild.gateway.server.process, mild.artifact.explanation;"
         "print([name for name in ('torch', 'sklearn', 'scipy', 'pyarrow', 'pandas', 'pydantic', 'typer',"
-        " 'rich', 'aiohttp', 'uvicorn', 'yaml') if name in sys.modules])"
+        " 'rich', 'yaml') if name in sys.modules])"
     )
 
     async def run():
@@ -120,24 +119,25 @@ def test_several_workers_share_one_port_sessions_metrics_and_the_ledger(tmp_path
             if line.startswith("mild_requests_total") and '"ok"' in line
         ]
         assert sum(counts) == 60
-        assert "mild_workers 3" in lines
+        assert "mild_workers 3.0" in lines
     assert ledger_rows(tmp_path) == 60
 
 
 def test_a_dead_worker_is_replaced_and_its_counts_stay(tmp_path):
     async def run():
         async with FakeUpstream() as up:
-            write_files(tmp_path, [("small", up.base_url)])
+            write_files(tmp_path, [("small", up.base_url)], workers=2)
             async with served(tmp_path) as g:
                 await ask(g.port, chat())
                 # It is counted after its last byte is sent.
                 await asyncio.sleep(0.2)
-                (first,) = g.workers()
-                os.kill(first, signal.SIGKILL)
+                first = g.workers()
+                for pid in first:
+                    os.kill(pid, signal.SIGKILL)
                 end = time.monotonic() + 20
                 while time.monotonic() < end:
                     await asyncio.sleep(0.05)
-                    if g.workers() not in ([], [first]):
+                    if len(g.workers()) == 2 and not set(first) & set(g.workers()):
                         break
                 found = await asyncio.wait_for(ask(g.port, chat()), 20)
                 page = (await ask(g.port, None, "/metrics", "GET")).body
@@ -151,7 +151,28 @@ def test_a_dead_worker_is_replaced_and_its_counts_stay(tmp_path):
         for line in page.decode().splitlines()
         if line.startswith('mild_requests_total{expert="small",outcome="ok"}')
     ]
-    assert line.endswith(" 2")
+    assert line.endswith(" 2.0")
+    assert "mild_in_flight 0.0" in page.decode()
+
+
+def test_a_worker_that_cannot_be_replaced_does_not_end_the_gateway(tmp_path):
+    async def run():
+        async with FakeUpstream() as up:
+            write_files(tmp_path, [("small", up.base_url)], workers=2)
+            async with served(tmp_path) as g:
+                router = tmp_path / "router" / "router.json"
+                content = router.read_text()
+                router.write_text("{}")
+                os.kill(g.workers()[0], signal.SIGKILL)
+                await asyncio.sleep(1.5)
+                meanwhile = await asyncio.wait_for(ask(g.port, chat()), 20)
+                router.write_text(content)
+                end = time.monotonic() + 20
+                while time.monotonic() < end and len(g.workers()) < 2:
+                    await asyncio.sleep(0.05)
+                return meanwhile.status, len(g.workers()), await g.stop()
+
+    assert asyncio.run(run()) == (200, 2, 0)
 
 
 def test_workers_end_when_their_supervisor_is_killed(tmp_path):
@@ -173,12 +194,12 @@ def test_workers_end_when_their_supervisor_is_killed(tmp_path):
 def test_after_a_kill_the_next_gateway_starts_though_an_old_worker_still_ends(tmp_path):
     async def run():
         async with FakeUpstream(delay=3600.0) as up:
-            write_files(tmp_path, [("small", up.base_url)])
+            write_files(tmp_path, [("small", up.base_url)], workers=2)
             async with served(tmp_path) as g:
                 task = asyncio.create_task(ask(g.port, chat()))
                 while not up.asked:
                     await asyncio.sleep(0.01)
-                (worker,) = g.workers()
+                workers = g.workers()
                 g.process.kill()
                 # Its end, not that of its pipes, which the worker holds, too.
                 while is_alive(g.process.pid) or is_open(g.port):
@@ -187,10 +208,11 @@ def test_after_a_kill_the_next_gateway_starts_though_an_old_worker_still_ends(tm
                 try:
                     async with served(tmp_path, port=g.port) as again:
                         found = await ask(again.port, chat())
-                        assert is_alive(worker)
+                        assert any(map(is_alive, workers))
                 finally:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(worker, signal.SIGKILL)
+                    for worker in workers:
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(worker, signal.SIGKILL)
                     await asyncio.wait([task])
                     task.exception()
                 return found.status

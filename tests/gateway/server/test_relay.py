@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from mild.endpoints.client import ExpertError
 from mild.gateway.server.relay import StreamRelay
 from mild.gateway.server.usage import Usage
-from mild.gateway.upstream.faults import Fault
 
 
 class Events:
@@ -32,7 +32,7 @@ class Request:
         self.written = []
         self.ended = False
 
-    async def write(self, body, more=True):
+    async def write(self, body, more):
         self.written.append(body)
         self.ended = self.ended or not more
 
@@ -42,10 +42,11 @@ def relay(*pieces, name=b'"small"', strip=False):
     usage = Usage(0)
 
     async def run():
-        won = SimpleNamespace(events=events, first=await events.next())
+        response = SimpleNamespace(events=events, first=await events.next())
         try:
-            await StreamRelay(won, name, usage, strip).send(request, lambda: None)
-        except Fault as fault:
+            relay = StreamRelay(response, name, usage, strip, bytes)
+            await relay.run(request.write, lambda: None)
+        except ExpertError as fault:
             return fault
         return None
 

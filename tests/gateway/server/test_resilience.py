@@ -10,7 +10,7 @@ from gateway.gateway_cases import Client, ask, chat, expert, gateway, request_by
 from mild.endpoints.expert import BreakerSettings
 from mild.gateway.access import Access
 from mild.gateway.config import Settings
-from mild.gateway.server.app import share_memory
+from mild.gateway.shared import SharedMemory
 
 
 def test_a_dead_expert_is_left_alone_and_probed_again():
@@ -25,11 +25,11 @@ def test_a_dead_expert_is_left_alone_and_probed_again():
                     found = await ask(g.port, chat())
                     assert found.headers["x-mild-expert"] == "two"
                 attempts = sum(row.attempts for row in g.ledger.records)
-                state = g.app.desks["one"].state()
+                state = g.app.clients["one"].state()
                 one.dead = False
                 await asyncio.sleep(0.35)
                 found = await ask(g.port, chat())
-                return attempts, state, found, g.app.desks["one"].state()
+                return attempts, state, found, g.app.clients["one"].state()
 
     attempts, state, found, after = asyncio.run(run())
     assert attempts == 13
@@ -63,7 +63,7 @@ def test_the_limit_of_requests_in_flight_holds_over_the_workers():
         async with FakeUpstream(delay=0.5) as up:
             experts = [expert("one", up)]
             settings = Settings(tuple(experts), workers=2)
-            memory = share_memory(settings)
+            memory = SharedMemory(settings)
             both = {"limits": {"max_in_flight": 3}, "workers": 2, "shared": memory}
             alone = Settings(tuple(experts))
             async with (
@@ -100,7 +100,7 @@ def test_capacity_enters_the_choice_and_overload_is_shed():
     assert int(shed.headers["retry-after"]) >= 1
     assert sorted(row.outcome for row in records) == ["ok"] * 3 + ["refused"] * 3
     assert {row.chosen for row in records} == {"one"}
-    assert all(desk.capacity.in_flight == 0 for desk in g.app.desks.values())
+    assert all(client.capacity.in_flight == 0 for client in g.app.clients.values())
 
 
 def test_requests_per_minute_of_an_expert_enter_the_choice():
@@ -168,13 +168,13 @@ def test_a_client_that_leaves_takes_its_upstream_call_with_it(streamed):
                 assert up.in_flight == 1
             (row,) = await rows(g)
             await asyncio.sleep(0.1)
-            return row, up.in_flight, g.app.in_flight, g.app.desks["one"]
+            return row, up.in_flight, g.app.in_flight, g.app.clients["one"]
 
-    row, upstream, ours, desk = asyncio.run(run())
+    row, upstream, ours, client = asyncio.run(run())
     assert row.outcome == "cancelled"
     assert upstream == ours == 0
-    assert desk.capacity.in_flight == 0
-    assert desk.state() == "closed"
+    assert client.capacity.in_flight == 0
+    assert client.state() == "closed"
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -197,7 +197,7 @@ def test_a_client_that_leaves_before_the_answer_pays_for_its_text(streamed):
 
 
 def test_waiting_for_a_full_expert_has_an_end(monkeypatch):
-    monkeypatch.setattr("mild.gateway.upstream.attempts.PATIENCE", 1.5)
+    monkeypatch.setattr("mild.gateway.upstream.attempts.MAX_WAIT", 1.5)
 
     async def run():
         async with FakeUpstream(script=["500"]) as one, FakeUpstream(script=["hang"]) as two:

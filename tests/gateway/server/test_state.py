@@ -7,8 +7,7 @@ import signal
 
 import pytest
 
-from mild.gateway.server.reloading import reload_gateway
-from mild.gateway.server.state import StateFile, read_state, state_folder
+from mild.gateway.server.state import StateFile, read_state, reload_gateway, state_folder
 
 
 def test_a_state_file_is_believed_only_while_its_gateway_lives(tmp_path):
@@ -77,7 +76,7 @@ def test_a_gateway_that_was_killed_and_whose_workers_still_end_is_not_reloaded(t
     state = StateFile(1234, tmp_path)
     dead = os.posix_spawn("/bin/sh", ["sh", "-c", "exit"], {})
     os.waitpid(dead, 0)
-    state.write({"pid": dead, "generation": 0})
+    state.write({"pid": dead, "workers": 1})
     with pytest.raises(ValueError, match="was killed"):
         reload_gateway(1234, 1.0, tmp_path)
     state.close()

@@ -1,7 +1,7 @@
 import pytest
 
 from mild.endpoints.expert import Expert
-from mild.gateway.server.usage import Usage, most_tokens, read_usage
+from mild.gateway.server.usage import Usage, max_tokens
 
 EXPERT = Expert("small", "http://x/v1", "m", max_tokens=100, price_in=1.0, price_out=1.0)
 
@@ -29,7 +29,7 @@ EXPERT = Expert("small", "http://x/v1", "m", max_tokens=100, price_in=1.0, price
     ],
 )
 def test_no_more_is_charged_than_was_put_aside_however_it_is_written(document, most):
-    assert most_tokens(document, EXPERT) == most
+    assert max_tokens(document, EXPERT) == most
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,6 @@ def test_no_more_is_charged_than_was_put_aside_however_it_is_written(document, m
 )
 def test_a_usage_that_makes_no_sense_is_estimated(said):
     usage = Usage(300, pieces_out=4)
-    read_usage(usage, {"usage": said})
+    usage.read({"usage": said})
     assert (usage.tokens_in, usage.tokens_out) == (None, None)
     assert usage.dollars(EXPERT) == pytest.approx(104e-6)

@@ -1,6 +1,8 @@
+import os
+
 from mild.endpoints.expert import Expert
-from mild.gateway.shared import open_shared
-from mild.gateway.upstream.capacity import CAPACITY_COLUMNS, Capacity
+from mild.gateway.shared import EXPERT_COLUMNS, Counters
+from mild.gateway.upstream.capacity import Capacity
 
 
 class Clock:
@@ -11,15 +13,15 @@ class Clock:
 
 
 def two_workers(clock, **limits):
-    cells = open_shared(2, CAPACITY_COLUMNS, 0).cells
+    counters = Counters(2, EXPERT_COLUMNS)
     expert = Expert("small", "http://x/v1", "m", **limits)
-    return [Capacity(expert, cells, worker, 0, clock) for worker in (0, 1)]
+    return [Capacity(expert, counters, worker, 0, clock) for worker in (0, 1)]
 
 
 def test_places_are_counted_over_all_workers():
     one, two = two_workers(Clock(), max_in_flight=3)
     assert [one.take(), two.take(), one.take(), two.take(), one.take()] == [True] * 3 + [False] * 2
-    two.leave()
+    two.release()
     assert one.in_flight == 2
     assert two.take()
 
@@ -29,8 +31,8 @@ def test_requests_per_minute_are_counted_over_all_workers():
     one, two = two_workers(clock, requests_per_minute=4)
     assert [one.take(), two.take(), one.take(), two.take(), one.take()] == [True] * 4 + [False]
     for capacity in (one, one, two, two):
-        capacity.leave()
-    assert not two.free()
+        capacity.release()
+    assert not two.is_free()
     assert 1 <= one.wait() <= 60
 
 
@@ -48,12 +50,23 @@ def test_a_minute_slides():
 
 def test_a_worker_that_takes_a_dead_ones_place_starts_at_none():
     clock = Clock()
-    cells = open_shared(1, CAPACITY_COLUMNS, 0).cells
+    counters = Counters(1, EXPERT_COLUMNS)
     expert = Expert("small", "http://x/v1", "m", max_in_flight=1)
-    Capacity(expert, cells, 0, 0, clock).take()
-    assert Capacity(expert, cells, 0, 0, clock).take()
+    Capacity(expert, counters, 0, 0, clock).take()
+    assert Capacity(expert, counters, 0, 0, clock).take()
 
 
 def test_without_limits_there_is_always_room():
     one, _ = two_workers(Clock())
     assert all(one.take() for _ in range(1000))
+
+
+def test_forked_processes_count_in_the_same_memory():
+    counters = Counters(2, EXPERT_COLUMNS)
+    child = os.fork()
+    if child == 0:
+        counters.rows[1][2] = 2.5
+        os._exit(0)
+    os.waitpid(child, 0)
+    counters.rows[0][2] = 1.0
+    assert counters.total(2) == 3.5

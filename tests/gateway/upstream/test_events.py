@@ -4,16 +4,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mild.endpoints.client import ExpertError
 from mild.gateway.upstream.events import EventReader, event_data
-from mild.gateway.upstream.faults import Fault
 
 
 class Pieces:
     def __init__(self, pieces):
-        self.pieces = list(pieces)
+        self.pieces = iter(pieces)
 
     async def read(self):
-        return self.pieces.pop(0) if self.pieces else b""
+        piece = next(self.pieces, b"")
+        return piece if isinstance(piece, bytes) else bytes([piece])
 
 
 def read_all(pieces):
@@ -73,5 +74,20 @@ def test_data_lines_are_joined_and_comments_have_none():
 
 
 def test_an_event_without_end_is_a_fault():
-    with pytest.raises(Fault, match="without end"):
+    with pytest.raises(ExpertError, match="without end"):
         read_all([b"data: " + b"x" * 1_000_000] * 10)
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 4, 100])
+def test_a_byte_order_mark_is_dropped_once(cut):
+    stream = b"\xef\xbb\xbfdata: 1\n\n\xef\xbb\xbfdata: 2\n\n"
+    found, left_over = read_all([stream[:cut], stream[cut:]] if cut < len(stream) else [stream])
+    assert found == [b"data: 1\n\n", b"\xef\xbb\xbfdata: 2\n\n"]
+    assert not left_over
+
+
+def test_a_long_event_in_single_bytes_takes_time_in_proportion(monkeypatch):
+    # Searching or copying from its start with every byte would take minutes.
+    monkeypatch.setattr("mild.gateway.upstream.events.MAX_EVENT_BYTES", 1_000_000)
+    with pytest.raises(ExpertError, match="without end"):
+        read_all(b"data: " + b"x" * 50_000 + b"\r" + b"x" * 1_000_000)

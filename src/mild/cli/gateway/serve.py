@@ -56,7 +56,8 @@ def serve(
 
     from mild.errors import InvalidInputError, MissingExtraError
 
-    for package in ("httptools", "uvloop") if sys.platform != "win32" else ("httptools",):
+    packages = ["aiohttp", "httptools", "prometheus_client", "starlette", "uvicorn"]
+    for package in packages if sys.platform == "win32" else [*packages, "uvloop"]:
         if importlib.util.find_spec(package) is None:
             raise MissingExtraError(
                 f"mild serve needs {package}; install it with: pip install 'mild-learn[gateway]'"
@@ -121,7 +122,7 @@ def reload(
       mild fit log.parquet --out router --overwrite && mild reload
     """
     from mild.errors import InvalidInputError
-    from mild.gateway.server.reloading import reload_gateway
+    from mild.gateway.server.state import reload_gateway
 
     found: dict[str, Any] = reload_gateway(port, timeout)
     if found["failed"]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
 import tempfile
 from dataclasses import replace
@@ -13,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mild.endpoints.expert import Expert
-from mild.gateway.config import AccessSettings, LedgerSettings, LimitSettings, Settings
+from mild.gateway.config import AccessSettings, LedgerSettings, Settings
 from mild.gateway.demo.answers import STAND_INS
-from mild.gateway.server.listening import bind
+from mild.gateway.server.process import bind, serve_settings
 
 if TYPE_CHECKING:
     from mild.artifact import LoadedRouter
@@ -79,8 +78,6 @@ def demo_settings(ports: dict[str, int], folder: Path, options: dict[str, Any]) 
 
 def serve_demo(options: dict[str, Any]) -> int:
     """Serve the demo until a signal says to stop; the exit status."""
-    from mild.gateway.server.starting import serve_settings
-
     sockets = {name: bind("127.0.0.1", 0) for name in STAND_INS}
     lifeline, held = socket.socketpair()
     child = os.fork()
@@ -119,26 +116,30 @@ def _serve_stand_ins(sockets: dict[str, socket.socket], lifeline: socket.socket)
     """Serve until the gateway is gone."""
     import asyncio
 
-    from mild.gateway.demo.stand_in import StandIn
-    from mild.gateway.server.listening import Listener
+    from uvicorn import Config, Server
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    from mild.gateway.demo.stand_in import StandIn
 
     # What it loads is loaded before the first question.
     STAND_INS["smollm2"]("")
 
     async def serve() -> None:
-        listeners = []
-        for name, sock in sockets.items():
+        servers = []
+        for name in sockets:
             app = StandIn(f"{name}-stand-in", STAND_INS[name], SECONDS[name])
-            listener = Listener(app, LimitSettings(drain_seconds=0.5))
-            await listener.start(sock)
-            listeners.append(listener)
+            options: dict[str, Any] = {"log_config": None, "access_log": False, "lifespan": "off"}
+            server = Server(Config(app, timeout_graceful_shutdown=1, **options))
+            # Ctrl-C reaches the whole group; the stand-ins end with the gateway.
+            server.handle_exit = lambda *_: None  # type: ignore[method-assign]
+            servers.append(server)
         gone = asyncio.Event()
         asyncio.get_running_loop().add_reader(lifeline, gone.set)
+        serving = asyncio.gather(
+            *(server.serve([sock]) for server, sock in zip(servers, sockets.values(), strict=True))
+        )
         await gone.wait()
-        for listener in listeners:
-            await listener.stop()
+        for server in servers:
+            server.should_exit = True
+        await serving
 
     asyncio.run(serve())

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from mild.gateway.choosing.text import chat_text, completion_text
+from starlette.requests import Request
+from starlette.responses import JSONResponse, StreamingResponse
+
 from mild.gateway.refusals import Refusal
-from mild.gateway.server.asked import parse_body
-from mild.gateway.server.request import Request, json_reply, refusal_reply
+from mild.gateway.selection.text import chat_text, completion_text
+from mild.gateway.server.completions import parse_body
+from mild.gateway.server.middleware import refusal_response
 
 __all__ = ["StandIn"]
-
-MOST_BYTES = 10_000_000
 
 
 class StandIn:
@@ -34,13 +35,13 @@ class StandIn:
         self._seconds = seconds
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        request = Request(scope, receive, send)
+        request = Request(scope, receive)
         try:
-            document = parse_body(await request.body(MOST_BYTES))
+            document = parse_body(await request.body())
         except Refusal as refusal:
-            await refusal_reply(refusal).send(request)
+            await refusal_response(refusal)(scope, receive, send)
             return
-        chat = request.path.endswith("/chat/completions")
+        chat = request.url.path.endswith("/chat/completions")
         text = (chat_text if chat else completion_text)(document, "last")
         words = self._answer(text)
         usage = {
@@ -51,35 +52,32 @@ class StandIn:
         if self._seconds:
             await asyncio.sleep(self._seconds)
         if document.get("stream"):
-            await self._stream(request, document, words, usage, chat)
+            events = self._events(document, words, usage, chat)
+            stream = StreamingResponse(events, media_type="text/event-stream")
+            await stream(scope, receive, send)
             return
         said = {"message": {"role": "assistant", "content": words}} if chat else {"text": words}
         choice = {"index": 0, **said, "finish_reason": "stop"}
         kind = "chat.completion" if chat else "text_completion"
-        await json_reply({**self._base(kind), "choices": [choice], "usage": usage}).send(request)
+        answer = {**self._base(kind), "choices": [choice], "usage": usage}
+        await JSONResponse(answer)(scope, receive, send)
 
-    async def _stream(
-        self,
-        request: Request,
-        document: dict[str, Any],
-        words: str,
-        usage: dict[str, int],
-        chat: bool,
-    ) -> None:
+    async def _events(
+        self, document: dict[str, Any], words: str, usage: dict[str, int], chat: bool
+    ) -> AsyncIterator[bytes]:
         base = self._base("chat.completion.chunk" if chat else "text_completion")
-        await request.start(200, [(b"content-type", b"text/event-stream")])
         pieces = [piece + " " for piece in words.split(" ")]
         for piece in [*pieces, None]:
             delta = {} if piece is None else {"content": piece}
             said: dict[str, Any] = {"delta": delta} if chat else {"text": piece or ""}
             choice = {"index": 0, **said, "finish_reason": "stop" if piece is None else None}
-            await request.write(_event({**base, "choices": [choice]}))
+            yield _event({**base, "choices": [choice]})
             if self._seconds:
                 await asyncio.sleep(self._seconds)
         options = document.get("stream_options")
         if isinstance(options, dict) and options.get("include_usage"):
-            await request.write(_event({**base, "choices": [], "usage": usage}))
-        await request.write(b"data: [DONE]\n\n", more=False)
+            yield _event({**base, "choices": [], "usage": usage})
+        yield b"data: [DONE]\n\n"
 
     def _base(self, kind: str) -> dict[str, Any]:
         now = int(time.time())

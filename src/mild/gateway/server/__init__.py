@@ -1,1 +1,1 @@
-"""The clients' side: the wire, the endpoints, worker processes and their supervisor."""
+"""The clients' side: connections, endpoints, completions, worker processes."""

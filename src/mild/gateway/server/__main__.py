@@ -2,7 +2,7 @@
 
 import sys
 
-from mild.gateway.server.starting import main
+from mild.gateway.server.process import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

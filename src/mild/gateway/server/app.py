@@ -1,45 +1,47 @@
-"""The gateway as an ASGI application: endpoints, reloads, and what goes on in the background."""
+"""The gateway as a Starlette application, and the state that its requests share."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
+import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol
+from urllib.parse import quote
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 
 from mild.artifact import LoadedRouter
 from mild.gateway.access import Access
-from mild.gateway.choosing.decision import Chooser
-from mild.gateway.choosing.drawing import Drawing
-from mild.gateway.choosing.names import read_model
-from mild.gateway.choosing.sessions import Sessions, hash_session, session_bytes
 from mild.gateway.config import Settings
 from mild.gateway.config_checks import check_against
 from mild.gateway.ledger.writer import LedgerWriter
-from mild.gateway.metrics import Metrics, metric_columns
+from mild.gateway.metrics import Metrics
 from mild.gateway.refusals import Refusal
-from mild.gateway.server.asked import Asked
-from mild.gateway.server.browsers import Doorkeeper
+from mild.gateway.selection.selector import ExpertSelector
+from mild.gateway.selection.sessions import Sessions
 from mild.gateway.server.endpoints import Endpoints
-from mild.gateway.server.request import ClientGoneError, Reply, Request, refusal_reply
-from mild.gateway.server.titles import fingerprint_of, title_of
-from mild.gateway.server.turn import Rooms, Serving, Turn, run_watched
-from mild.gateway.shared import Shared, open_shared
+from mild.gateway.server.middleware import RequestGuard, refusal_response
+from mild.gateway.server.relay import redactor
+from mild.gateway.shared import EXPERT_COLUMNS, SharedMemory
 from mild.gateway.upstream.breaker import STATES
-from mild.gateway.upstream.capacity import CAPACITY_COLUMNS
-from mild.gateway.upstream.desk import Desk
+from mild.gateway.upstream.expert_client import ExpertClient
 
-__all__ = ["Gateway", "StatusBoard", "create_app", "share_memory"]
+__all__ = ["AppContext", "Serving", "StatusBoard", "create_app"]
 
-COMPLETIONS = {
-    "/v1/chat/completions": "/chat/completions",
-    "/v1/completions": "/completions",
-}
-# Seconds between a worker's words about itself.
-PACE = 1.0
+# Seconds between two reports of a worker about itself.
+PUBLISH_SECONDS = 1.0
+_SERVED = "/v1/chat/completions, /v1/completions, /v1/models and /v1/route"
 
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
+logger = logging.getLogger("mild.gateway")
 
 
 class StatusBoard(Protocol):
@@ -49,31 +51,16 @@ class StatusBoard(Protocol):
     def take(self, router: LoadedRouter) -> None: ...
 
 
-def share_memory(settings: Settings, descriptor: int | None = None) -> Shared:
-    """Memory for all workers; without a descriptor, for this process alone."""
-    names = [expert.name for expert in settings.experts]
-    return open_shared(
-        settings.workers,
-        metric_columns(names),
-        session_bytes(settings.routing.max_sessions),
-        descriptor,
-    )
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """The router that serves; a reload replaces it in one assignment."""
+
+    selector: ExpertSelector
+    fingerprint: str
 
 
-def create_app(
-    settings: Settings,
-    router: LoadedRouter,
-    access: Access,
-    ledger: LedgerWriter,
-    board: StatusBoard | None = None,
-    *,
-    shared: Shared | None = None,
-    worker: int = 0,
-    clock: Callable[[], float] = time.monotonic,
-    wall_clock: Callable[[], float] = time.time,
-    seed: int | None = None,
-) -> Gateway:
-    """The application of one worker, as a value.
+class AppContext:
+    """What the requests of one worker share.
 
     Parameters
     ----------
@@ -83,13 +70,13 @@ def create_app(
     shared, worker : memory of all workers, and which of them this is
     clock, wall_clock : monotonic seconds, and seconds since 1970
     seed : of exploration; None for the system's
+
+    Attributes
+    ----------
+    clients : by expert name
+    labels : header value and JSON of each expert's name
+    redact : takes configured secrets out of what is sent to clients
     """
-    memory = shared or share_memory(settings)
-    return Gateway(settings, router, access, ledger, board, memory, worker, clock, wall_clock, seed)
-
-
-class Gateway:
-    """An ASGI application. ``serving`` is what a reload replaces, in one assignment."""
 
     def __init__(
         self,
@@ -97,72 +84,80 @@ class Gateway:
         router: LoadedRouter,
         access: Access,
         ledger: LedgerWriter,
-        board: StatusBoard | None,
-        shared: Shared,
-        worker: int,
-        clock: Callable[[], float],
-        wall_clock: Callable[[], float],
-        seed: int | None,
+        board: StatusBoard | None = None,
+        *,
+        shared: SharedMemory | None = None,
+        worker: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+        seed: int | None = None,
     ) -> None:
-        names = [expert.name for expert in settings.experts]
+        shared = shared or SharedMemory(settings)
         self.settings = settings
         self.access = access
         self.ledger = ledger
         self.board = board
-        self.metrics = Metrics(shared.cells, worker, names)
+        self.names = [expert.name for expert in settings.experts]
+        self.metrics = Metrics(self.names, access.spend)
         self.draining = False
-        self.in_flight = 0
         self.started = wall_clock()
-        self._seed = seed
+        self.labels = {name: label_of(name) for name in self.names}
+        self.redact = redactor(settings.experts)
+        self._counters = shared.counters
+        self._row = shared.counters.rows[worker]
+        self._row[0] = 0.0
         self._sessions = Sessions(shared.sessions, settings.routing.session_seconds, wall_clock)
-        self.desks = {
-            expert.name: Desk(
-                expert, shared.cells, worker, place * CAPACITY_COLUMNS, clock, wall_clock
+        self._seed = seed
+        self.clients = {
+            expert.name: ExpertClient(
+                expert, shared.counters, worker, 1 + k * EXPERT_COLUMNS, clock, wall_clock
             )
-            for place, expert in enumerate(settings.experts)
+            for k, expert in enumerate(settings.experts)
         }
-        self.names = names
-        self.serving = self._ready(router)
-        self._sessions.know(router.expert_names)
-        self._rooms = Rooms(
-            self.desks,
-            {name: title_of(name) for name in names},
-            access,
-            self.metrics,
-            ledger.write,
-            settings.routing.max_attempts,
-            settings.ledger.keep_text,
-        )
-        self._endpoints = Endpoints(self)
-        self._doorkeeper = Doorkeeper(settings)
+        self.serving = self._make_serving(router)
+        self._sessions.set_experts(router.expert_names)
+        self._dropped = 0
         self._reloading = asyncio.Lock()
-        self._background: asyncio.Task[None] | None = None
+        self._publisher: asyncio.Task[None] | None = None
 
-    # life
+    @property
+    def in_flight(self) -> int:
+        """Requests that this worker serves."""
+        return int(self._row[0])
+
+    @property
+    def total_in_flight(self) -> int:
+        """Requests that all workers serve."""
+        return int(self._counters.total(0))
+
+    def count_in_flight(self, by: int) -> None:
+        """A request began (1) or ended (-1)."""
+        self._row[0] += by
+        self.metrics.add("mild_in_flight", by=by)
 
     async def start(self) -> None:
         """Open what has to be open before the first request."""
         await self.access.start()
         self.ledger.start()
-        self.ledger.register(self.serving.fingerprint, self.serving.drawing.chooser.names)
+        self.ledger.register(self.serving.fingerprint, self.serving.selector.names)
         self.metrics.put("mild_workers", value=1)
         self._publish()
-        self._background = asyncio.create_task(self._tell())
+        self._publisher = asyncio.create_task(self._publish_forever())
 
     async def stop(self) -> None:
         """Close everything; nothing that was accepted is lost from the ledger."""
         self.draining = True
-        if self._background is not None:
-            self._background.cancel()
+        if self._publisher is not None:
+            self._publisher.cancel()
         self._publish()
         self.metrics.put("mild_workers", value=0)
-        for desk in self.desks.values():
-            await desk.pool.close()
+        for client in self.clients.values():
+            await client.http.close()
         await self.access.close()
         await asyncio.to_thread(self.ledger.close)
 
     async def reload(self, load: Callable[[], LoadedRouter]) -> str:
-        """Load another router beside the one that serves, and swap them; the old stays if that fails.
+        """Load another router beside the one that serves, and swap them; the old one stays if that fails.
 
         Returns
         -------
@@ -172,113 +167,39 @@ class Gateway:
         async with self._reloading:
             try:
                 router = await asyncio.to_thread(load)
-                ready = await asyncio.to_thread(self._ready, router)
+                serving = await asyncio.to_thread(self._make_serving, router)
             except BaseException:
                 self.metrics.add("mild_reloads_total", "failed")
                 raise
-            self.ledger.register(ready.fingerprint, ready.drawing.chooser.names)
-            self._sessions.know(ready.drawing.chooser.names)
+            self.ledger.register(serving.fingerprint, serving.selector.names)
+            self._sessions.set_experts(serving.selector.names)
             if self.board is not None:
                 self.board.take(router)
-            self.serving = ready
+            self.serving = serving
             self.metrics.add("mild_reloads_total", "ok")
-            return ready.fingerprint
+            return serving.fingerprint
 
-    # ASGI
-
-    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await self._http(Request(scope, receive, send))
-        elif scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
-        else:
-            raise RuntimeError(f"the gateway speaks HTTP; got {scope['type']!r}.")
-
-    async def _http(self, request: Request) -> None:
-        endpoint = COMPLETIONS.get(request.path)
-        try:
-            self._doorkeeper.check(request)
-            if endpoint is not None and request.method == "POST":
-                await self._complete(request, endpoint)
-                return
-            reply: Reply = await self._endpoints.answer(request)
-        except Refusal as refusal:
-            self.metrics.refused(refusal.status)
-            reply = refusal_reply(refusal)
-        except ClientGoneError:
-            return
-        except Exception:
-            self.metrics.add("mild_errors_total")
-            raise
-        await reply.send(request)
-
-    async def _complete(self, request: Request, endpoint: str) -> None:
-        start = time.perf_counter()
-        if self.metrics.value("mild_in_flight") >= self.settings.limits.max_in_flight:
-            raise Refusal(
-                429,
-                "The gateway has no room for another request at the moment.",
-                code="overloaded",
-                retry_after=1.0,
-            )
-        self.in_flight += 1
-        self.metrics.add("mild_in_flight")
-        try:
-            turn = await self._accept(request, endpoint, start)
-            if "mild.cancels" in request.scope.get("extensions", {}):
-                await turn.run()
-            else:
-                await run_watched(turn, request)
-        finally:
-            self.in_flight -= 1
-            self.metrics.add("mild_in_flight", by=-1)
-
-    async def _accept(self, request: Request, endpoint: str, start: float) -> Turn:
-        settings, serving = self.settings, self.serving
-        caller = self.access.identify(request.header(b"authorization"))
-        body = await request.body(settings.limits.max_body_bytes)
-        asked = Asked(request, endpoint, body, settings.routing.text)
-        chooser = serving.drawing.chooser
-        wish = read_model(asked.document.get("model"), self.names, chooser.fixed is None)
-        chooser.check_weight(wish.price_weight)
-        if asked.session_name is not None:
-            asked.session = hash_session(caller.name, asked.session_name)
-        return Turn(self._rooms, serving, request, caller, asked, wish, start)
-
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.startup":
-                await self.start()
-                await send({"type": "lifespan.startup.complete"})
-            elif message["type"] == "lifespan.shutdown":
-                await self.stop()
-                await send({"type": "lifespan.shutdown.complete"})
-                return
-
-    # inside
-
-    def _ready(self, router: LoadedRouter) -> Serving:
+    def _make_serving(self, router: LoadedRouter) -> Serving:
         check_against(self.settings, router)
         routing = self.settings.routing
-        chooser = Chooser(router, routing.price_weight)
         sessions = self._sessions if routing.pin_sessions else None
-        drawing = Drawing(chooser, routing.explore, sessions, routing.fallback, self._seed)
-        return Serving(drawing, fingerprint_of(router))
+        content = json.dumps(dict(router.metadata), sort_keys=True, default=str)
+        fingerprint = hashlib.sha256(content.encode()).hexdigest()[:16]
+        return Serving(ExpertSelector(router, routing, sessions, self._seed), fingerprint)
 
-    async def _tell(self) -> None:
+    async def _publish_forever(self) -> None:
         while True:
-            await asyncio.sleep(PACE)
+            await asyncio.sleep(PUBLISH_SECONDS)
             self._publish()
 
     def _publish(self) -> None:
-        """What this worker says of itself, for the page and the metrics."""
+        """What this worker says about itself, for the page and the metrics."""
         metrics, ledger = self.metrics, self.ledger
-        breakers = {name: desk.state() for name, desk in self.desks.items()}
+        breakers = {name: client.state() for name, client in self.clients.items()}
         for name, state in breakers.items():
             metrics.put("mild_breaker_state", name, value=STATES.index(state))
-            self.desks[name].pool.tidy()
-        metrics.put("mild_ledger_dropped_total", value=ledger.dropped)
+        metrics.add("mild_ledger_dropped_total", by=ledger.dropped - self._dropped)
+        self._dropped = ledger.dropped
         metrics.put("mild_ledger_waiting", value=ledger.waiting)
         metrics.put("mild_ledger_trouble", value=float(ledger.trouble is not None))
         metrics.put("mild_store_trouble", value=float(self.access.trouble is not None))
@@ -289,12 +210,74 @@ class Gateway:
                 "breakers": breakers,
                 "capacity": {
                     name: {
-                        "in_flight": desk.capacity.in_flight,
-                        "max_in_flight": desk.expert.max_in_flight,
+                        "in_flight": client.capacity.in_flight,
+                        "max_in_flight": client.expert.max_in_flight,
                     }
-                    for name, desk in self.desks.items()
+                    for name, client in self.clients.items()
                 },
                 "started": self.started,
                 "draining": self.draining,
             }
         )
+
+
+def create_app(context: AppContext) -> Starlette:
+    """The application. A server that knows ASGI's lifespan starts and stops the context."""
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        await context.start()
+        yield
+        await context.stop()
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        assert isinstance(error, Refusal)
+        context.metrics.refused(error.status)
+        return refusal_response(error)
+
+    async def refuse_route(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        refusal = Refusal(404, f"There is no such endpoint; there are {_SERVED}.", code="not_found")
+        if error.status_code == 405:
+            allowed = "POST" if "POST" in (error.headers or {}).get("Allow", "") else "GET"
+            refusal = Refusal(
+                405,
+                f"This endpoint takes {allowed} requests.",
+                code="method_not_allowed",
+                headers={"Allow": allowed},
+            )
+        return await refuse(request, refusal)
+
+    async def ignore(request: Request, error: Exception) -> Response:
+        return Response(status_code=499)  # nobody is there to read it
+
+    async def fail(request: Request, error: Exception) -> Response:
+        context.metrics.add("mild_errors_total")
+        logger.error("error while serving a request", exc_info=error)
+        return refusal_response(Refusal(500, "The gateway failed to serve this request."))
+
+    app = Starlette(
+        routes=Endpoints(context).routes(),
+        middleware=[Middleware(RequestGuard, context=context)],
+        exception_handlers={
+            Refusal: refuse,
+            HTTPException: refuse_route,
+            ClientDisconnect: ignore,
+            Exception: fail,
+        },
+        lifespan=lifespan,
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+def label_of(name: str) -> tuple[bytes, bytes]:
+    """An expert's name as a header value and as JSON.
+
+    Examples
+    --------
+    >>> label_of("gross-ß")
+    (b'gross-%C3%9F', b'"gross-\\\\u00df"')
+    """
+    header = quote(name, safe=" !#$&'()*+,/:;=?@[]~<>|^`{}\"").encode("ascii")
+    return header, json.dumps(name).encode("ascii")

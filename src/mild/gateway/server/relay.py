@@ -4,91 +4,131 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 
+from mild.endpoints.client import ExpertError
+from mild.endpoints.expert import Expert
 from mild.gateway.refusals import Refusal
-from mild.gateway.server.request import Request
-from mild.gateway.server.usage import BYTES_PER_TOKEN, Usage, read_usage
-from mild.gateway.upstream.attempts import Won, is_error
+from mild.gateway.server.usage import BYTES_PER_TOKEN, Usage
+from mild.gateway.upstream.attempts import UpstreamResponse, is_error
 from mild.gateway.upstream.events import event_data
-from mild.gateway.upstream.faults import Fault
-from mild.gateway.upstream.splice import own_model, parse_object, replace_model
+from mild.gateway.upstream.json_edit import parse_object, replace_model
 
-__all__ = ["StreamRelay", "error_event", "plain_content"]
+__all__ = ["StreamRelay", "client_error_content", "error_event", "plain_content", "redactor"]
 
 _FINISH = re.compile(rb'"finish_reason"\s*:\s*"')
 _USAGE = re.compile(rb'"usage"\s*:\s*\{')
 # Bytes of events that are sent together when they came together.
-TOGETHER = 32_768
+MAX_JOINED_BYTES = 32_768
+# Shorter values are no secrets, and hiding them would spoil every text.
+_MIN_SECRET_BYTES = 6
+_SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
 
 
-def plain_content(won: Won, name: bytes, usage: Usage) -> bytes:
+def redactor(experts: Iterable[Expert]) -> Callable[[bytes], bytes]:
+    """A function that takes the configured secrets out of what is sent to a client.
+
+    Examples
+    --------
+    >>> from mild.endpoints.secrets import Secret
+    >>> expert = Expert("small", "http://x/v1", "m", secret=Secret("sk-12345", "a test"))
+    >>> redactor([expert])(b'{"error": "wrong key: sk-12345"}')
+    b'{"error": "wrong key: [secret]"}'
+    """
+    secrets: set[bytes] = set()
+    for expert in experts:
+        found = [value for name, value in expert.headers.items() if _SECRET_HEADER.search(name)]
+        found += [value.partition(" ")[2] for value in found]
+        if expert.secret is not None:
+            found.append(expert.secret.value)
+        for value in found:
+            secrets |= {value.encode(), json.dumps(value)[1:-1].encode()}
+    # The longest first: one secret may begin with another.
+    ordered = sorted((one for one in secrets if len(one) >= _MIN_SECRET_BYTES), key=len)[::-1]
+
+    def redact(content: bytes) -> bytes:
+        for secret in ordered:
+            if secret in content:
+                content = content.replace(secret, b"[secret]")
+        return content
+
+    return redact
+
+
+def plain_content(response: UpstreamResponse, name: bytes, usage: Usage) -> bytes:
     """The body of a plain answer with the model renamed; its usage is noted."""
-    assert won.document is not None
-    read_usage(usage, won.document)
-    usage.pieces_out = -(-len(won.content) // BYTES_PER_TOKEN)
-    if "model" not in won.document:
-        return won.content
-    return replace_model(won.content, name)
+    assert response.document is not None
+    usage.read(response.document)
+    usage.pieces_out = -(-len(response.content) // BYTES_PER_TOKEN)
+    if "model" not in response.document:
+        return response.content
+    return replace_model(response.content, name)
+
+
+def client_error_content(response: UpstreamResponse) -> bytes:
+    """An expert's error about the client's request, such as a text that is too long; JSON only."""
+    try:
+        document = parse_object(response.content)
+    except ValueError:
+        message = f"The expert {response.client.name} refused the request."
+        return Refusal(response.response.status, message, code="client_error").body()
+    # Written anew, so that no way of escaping hides a secret.
+    return json.dumps(document).encode("ascii")
 
 
 class StreamRelay:
-    """A stream on its way: event by event, as they come.
+    """A stream on its way, event by event, as they come."""
 
-    Parameters
-    ----------
-    won : the answer, with its first event
-    name : of the expert, as JSON
-    usage : where tokens are noted
-    strip : whether the event with the usage alone is left out, because we asked for it and the client
-        did not
-    """
-
-    __slots__ = ("_fault", "_finished", "_name", "_new", "_old", "_strip", "_usage", "_won", "over")
-
-    def __init__(self, won: Won, name: bytes, usage: Usage, strip: bool) -> None:
-        self._won = won
+    def __init__(
+        self,
+        response: UpstreamResponse,
+        name: bytes,
+        usage: Usage,
+        strip: bool,
+        redact: Callable[[bytes], bytes],
+    ) -> None:
+        self._response = response
         self._name = name
         self._usage = usage
         self._strip = strip
+        self._redact = redact
         self._finished = False
-        self._fault: Fault | None = None
-        self._old = self._new = b""
-        self.over = False
+        self._done = False
+        self._error: ExpertError | None = None
 
-    async def send(self, request: Request, sent: Callable[[], None]) -> None:
-        """Relay everything. Raises Fault where the expert breaks off; the response is then not ended.
+    async def run(
+        self, write: Callable[[bytes, bool], Awaitable[None]], started: Callable[[], None]
+    ) -> None:
+        """Relay everything. Raises ExpertError where the expert breaks off; the response is then not ended.
 
-        ``sent`` is called after the first byte.
+        ``write`` takes bytes and whether more follow; ``started`` is called after the first.
         """
-        events = self._won.events
+        events = self._response.events
         assert events is not None
-        event = self._won.first
+        event = self._response.first
         first = True
         while event:
             parts = [self._changed(event)]
             size = len(parts[0])
             # The first goes out at once; those behind it, as many together as came together.
-            while not first and size < TOGETHER and not self._ended and (more := events.ready()):
-                parts.append(self._changed(more))
+            while not (first or size >= MAX_JOINED_BYTES or self._done or self._error):
+                if not (event := events.ready()):
+                    break
+                parts.append(self._changed(event))
                 size += len(parts[-1])
             if size:
-                await request.write(b"".join(parts))
-            if self._fault is not None:
-                raise self._fault
+                await write(self._redact(b"".join(parts)), True)
+            if self._error is not None:
+                raise self._error
             if first:
                 first = False
-                sent()
-            if self.over:
+                started()
+            if self._done:
                 break
             event = await events.next()
-        if not self.over and (events.left_over or not self._finished):
-            raise Fault("cut", "the stream ended before its answer was finished")
-        await request.write(b"", more=False)
-
-    @property
-    def _ended(self) -> bool:
-        return self.over or self._fault is not None
+        if not self._done and (events.left_over or not self._finished):
+            raise ExpertError("cut", "the stream ended before its answer was finished")
+        await write(b"", False)
 
     def _changed(self, event: bytes) -> bytes:
         """The event as the client gets it; empty if it is left out."""
@@ -96,36 +136,26 @@ class StreamRelay:
         if not data:
             return event
         if data == b"[DONE]":
-            self.over = True
+            self._done = True
             return event
         if is_error(event, data):
             # What came before it goes out first.
-            self._fault = Fault("server", "an error within the stream")
+            self._error = ExpertError("server", "an error within the stream")
             return b""
         self._usage.pieces_out += 1
         if not self._finished and _FINISH.search(data):
             self._finished = True
         if b'"usage"' in data and _USAGE.search(data) and self._is_usage_alone(data):
             return b""
-        return self._renamed(event)
-
-    def _renamed(self, event: bytes) -> bytes:
-        # Events of a stream begin alike, up to the model: what was found once is known.
-        if self._old and event.startswith(self._old):
-            return self._new + event[len(self._old) :]
-        place = own_model(event) if event.startswith(b"data:") else None
-        if place is not None:
-            self._old, self._new = event[: place[1]], event[: place[0]] + self._name
-            return self._new + event[place[1] :]
         start = event.find(b"{")
         return event if start < 0 else event[:start] + replace_model(event[start:], self._name)
 
     def _is_usage_alone(self, data: bytes) -> bool:
         try:
-            document, _ = parse_object(data)
+            document = parse_object(data)
         except ValueError:
             return False
-        read_usage(self._usage, document)
+        self._usage.read(document)
         if document.get("choices"):
             return False
         self._usage.pieces_out -= 1
@@ -140,4 +170,4 @@ def error_event(refusal: Refusal) -> bytes:
     >>> error_event(Refusal(502, "Broken."))[:43]
     b'event: error\\ndata: {"error": {"message": "B'
     """
-    return b"event: error\ndata: " + json.dumps(refusal.document()).encode("ascii") + b"\n\n"
+    return b"event: error\ndata: " + refusal.body() + b"\n\n"

@@ -1,19 +1,24 @@
-"""Where a running gateway says who it is, so that ``mild reload`` finds it."""
+"""Files in which a running gateway says who it is, and ``mild reload``, which reads them."""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import os
+import shutil
+import signal
 import stat
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from mild.errors import InvalidInputError
 
-__all__ = ["StateFile", "read_state", "state_folder"]
+__all__ = ["StateFile", "read_state", "reload_gateway", "state_folder"]
+
+_POLL_SECONDS = 0.02
 
 
 def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
@@ -30,31 +35,55 @@ def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 class StateFile:
-    """The state of one gateway, by its port; locked as long as the gateway lives."""
+    """The state of one gateway, by its port; locked as long as the gateway lives.
+
+    Attributes
+    ----------
+    folder : for files of the workers; empty at the start, removed at the end
+    """
 
     def __init__(self, port: int, folder: Path | None = None) -> None:
-        self._path = (folder or state_folder()) / f"{port}.json"
+        base = folder or state_folder()
+        self._path = base / f"{port}.json"
         try:
             self._descriptor = _open_locked(self._path)
         except BlockingIOError as error:
             raise InvalidInputError(
                 f"port {port} must be free; another gateway of yours serves there."
             ) from error
+        self.folder = _worker_folder(base, port)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(mode=0o700)
 
     def write(self, state: Mapping[str, Any]) -> None:
-        """Replace what is said; a reader may meet it half written and reads again."""
+        """Replace the state; a reader may meet it half written and reads again."""
         content = json.dumps(state).encode()
         os.pwrite(self._descriptor, content, 0)
         os.ftruncate(self._descriptor, len(content))
 
+    def write_worker(self, worker: int, state: Mapping[str, Any]) -> None:
+        """Replace the state of a worker: the router it serves, when it was loaded, and what failed."""
+        path = self.folder / f"{worker}.json"
+        path.with_suffix(".new").write_text(json.dumps(state), encoding="utf-8")
+        path.with_suffix(".new").replace(path)
+
+    def count_workers(self) -> int:
+        """Workers that serve, or did."""
+        return len(list(self.folder.glob("*.json")))
+
     def leave(self) -> None:
-        """In a forked worker: the lock must end with the supervisor, even if it is killed."""
+        """In a forked worker: the lock must end with the parent, even if it is killed."""
         os.close(self._descriptor)
 
     def close(self) -> None:
         """The gateway is gone."""
+        shutil.rmtree(self.folder, ignore_errors=True)
         self._path.unlink(missing_ok=True)
         os.close(self._descriptor)
+
+
+def _worker_folder(base: Path, port: int) -> Path:
+    return base / f"{port}-workers"
 
 
 def _open_locked(path: Path) -> int:
@@ -86,3 +115,48 @@ def read_state(port: int, folder: Path | None = None) -> dict[str, Any] | None:
     except json.JSONDecodeError:
         return {}
     return None
+
+
+def reload_gateway(port: int, timeout: float = 30.0, folder: Path | None = None) -> dict[str, Any]:
+    """Reload the gateway on a port of this machine, and wait until every worker has.
+
+    Raises
+    ------
+    InvalidInputError
+        no gateway of this user serves there, or it does not answer in time
+    """
+    end = time.monotonic() + timeout
+    state = read_state(port, folder)
+    while state is not None and "pid" not in state and time.monotonic() < end:
+        # It starts, or is about to write it anew.
+        time.sleep(_POLL_SECONDS)
+        state = read_state(port, folder)
+    if not state:
+        raise InvalidInputError(f"port must be one that a gateway of yours serves; {port} is not.")
+    asked = time.monotonic()
+    try:
+        os.kill(int(state["pid"]), signal.SIGHUP)
+    except ProcessLookupError as error:
+        raise InvalidInputError(f"the gateway on port {port} was killed, and is ending.") from error
+    files = _worker_folder(folder or state_folder(), port)
+    while time.monotonic() < end:
+        time.sleep(_POLL_SECONDS)
+        if read_state(port, folder) is None:
+            raise InvalidInputError("the gateway ended while it was asked to reload.")
+        workers = [_read_worker(files / f"{k}.json") for k in range(int(state["workers"]))]
+        # The clock is the same for all processes of a machine.
+        if all(worker.get("loaded", 0.0) >= asked for worker in workers):
+            return {
+                "router": workers[0]["router"],
+                "workers": len(workers),
+                "failed": [worker["failed"] for worker in workers if worker.get("failed")],
+            }
+    raise InvalidInputError(f"the gateway must reload within {timeout:g} s; it did not.")
+
+
+def _read_worker(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return found

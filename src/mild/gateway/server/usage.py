@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from mild.endpoints.expert import Expert
 
-__all__ = ["Usage", "lost_dollars", "most_tokens", "read_usage"]
+__all__ = ["Usage", "max_tokens"]
 
 # Bytes of text that count as a token where an expert reports no usage.
 BYTES_PER_TOKEN = 3
 # More answers at a time, or tokens in one, are the expert's business to refuse.
-MOST = 10_000_000
+_MAX_COUNT = 10_000_000
 
 
 @dataclass(slots=True)
@@ -31,8 +31,25 @@ class Usage:
     tokens_out: int | None = None
     pieces_out: int = 0
 
+    def read(self, document: Mapping[str, Any]) -> None:
+        """Take the tokens that an answer reports, if they make sense."""
+        reported = document.get("usage")
+        if isinstance(reported, dict):
+            tokens_in, tokens_out = reported.get("prompt_tokens"), reported.get("completion_tokens")
+            if _is_count(tokens_in):
+                self.tokens_in = tokens_in
+                # A prompt that is only read, or an empty answer, may leave the other one out.
+                self.tokens_out = tokens_out if _is_count(tokens_out) else 0
+
     def dollars(self, expert: Expert) -> float:
-        """Price by the reported usage, or by an estimate of it."""
+        """Price by the reported usage, or by an estimate of it.
+
+        Examples
+        --------
+        >>> expert = Expert("small", "http://x/v1", "m", price_in=2, price_out=9)
+        >>> Usage(3000).dollars(expert)
+        0.002
+        """
         tokens_in = self.tokens_in
         if tokens_in is None:
             tokens_in = -(-self.bytes_in // BYTES_PER_TOKEN)
@@ -40,43 +57,19 @@ class Usage:
         return expert.dollars(tokens_in, tokens_out)
 
 
-def lost_dollars(bytes_in: int, experts: Iterable[Expert]) -> float:
-    """What attempts that failed behind the request may be charged: the text in, by the estimate.
-
-    Examples
-    --------
-    >>> lost_dollars(3000, [Expert("small", "http://x/v1", "m", price_in=2, price_out=9)])
-    0.002
-    """
-    return sum((Usage(bytes_in).dollars(expert) for expert in experts), 0.0)
-
-
-def read_usage(usage: Usage, document: Mapping[str, Any]) -> None:
-    """Take the tokens that an answer reports, if they make sense."""
-    said = document.get("usage")
-    if isinstance(said, dict):
-        tokens_in, tokens_out = said.get("prompt_tokens"), said.get("completion_tokens")
-        if _is_count(tokens_in):
-            usage.tokens_in = tokens_in
-            # A prompt that is only read, or an empty answer, may leave the other one out.
-            usage.tokens_out = tokens_out if _is_count(tokens_out) else 0
-
-
-def most_tokens(document: Mapping[str, Any], expert: Expert) -> int:
+def max_tokens(document: Mapping[str, Any], expert: Expert) -> int:
     """Tokens that the answers to a request may have at most, all together.
 
     Examples
     --------
     >>> expert = Expert("small", "http://x/v1", "m", max_tokens=100)
-    >>> most_tokens({"max_tokens": 20, "n": 3}, expert), most_tokens({}, expert)
+    >>> max_tokens({"max_tokens": 20, "n": 3}, expert), max_tokens({}, expert)
     (60, 100)
     """
     # Endpoints differ in which of the two they obey.
-    said = (document.get("max_completion_tokens"), document.get("max_tokens"))
-    most = max(map(_count, said)) or expert.max_tokens
-    answers = 1
-    if "n" in document or "best_of" in document:
-        answers = max(_count(document.get("n")), _count(document.get("best_of")), 1)
+    given = (document.get("max_completion_tokens"), document.get("max_tokens"))
+    most = max(map(_count, given)) or expert.max_tokens
+    answers = max(_count(document.get("n")), _count(document.get("best_of")), 1)
     prompts = document.get("prompt")
     if isinstance(prompts, list) and prompts and not isinstance(prompts[0], int):
         answers *= len(prompts)
@@ -94,4 +87,4 @@ def _count(value: Any) -> int:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT

@@ -1,1 +1,1 @@
-"""The experts' side: connections, attempts, breakers, capacity, server-sent events."""
+"""Requests to experts: availability, attempts, server-sent events."""

@@ -9,63 +9,59 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mild.endpoints.client import EndpointResponse, ExpertError, retry_after
 from mild.endpoints.expert import Expert
 from mild.gateway.refusals import Refusal
-from mild.gateway.upstream.desk import Desk, Place
 from mild.gateway.upstream.events import EventReader, event_data
-from mild.gateway.upstream.faults import Fault
-from mild.gateway.upstream.pool import Answer
-from mild.gateway.upstream.retry_after import retry_after
-from mild.gateway.upstream.splice import parse_object
+from mild.gateway.upstream.expert_client import ExpertClient, Permit
+from mild.gateway.upstream.json_edit import parse_object
 
-__all__ = ["Call", "Won", "ask_experts"]
+__all__ = ["UpstreamRequest", "UpstreamResponse", "ask_experts", "is_error"]
 
 # The first wait before the same expert is tried again; it doubles, and is drawn from its upper half.
-PAUSE = 0.05
-# Waits for an expert are waited out up to so many seconds in all, if nobody else can answer.
-PATIENCE = 5.0
+FIRST_WAIT = 0.05
+# Seconds in all to wait for an expert to be free again, if nobody else can answer.
+MAX_WAIT = 5.0
 _ERROR = re.compile(rb"(?:^|[\r\n])event: ?error[\r\n]")
-
-Hold = Callable[[Expert], Awaitable[None]]
-Report = Callable[[Desk, str], None]
 
 
 @dataclass(slots=True)
-class Call:
-    """A request on its way to the experts.
+class UpstreamRequest:
+    """A request for the experts.
 
     Attributes
     ----------
     endpoint : ``/chat/completions`` or ``/completions``
-    streamed : whether a stream was asked for
-    body : what to send to an expert
-    headers : lines of the client's headers that travel on
+    body : gives what to send to an expert
+    headers : of the client, passed on
     max_attempts : over all experts
     attempts : sent so far
-    asking : the expert that is being asked at the moment
+    asking : the expert that is being asked
     waited : seconds spent waiting for experts
+    errors : of the attempts that failed
     lost : experts of attempts that failed and may be charged all the same
     """
 
     endpoint: str
     streamed: bool
     body: Callable[[Expert], bytes]
-    headers: Sequence[bytes] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
     max_attempts: int = 3
     attempts: int = 0
     asking: Expert | None = None
     waited: float = 0.0
-    faults: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
     lost: list[Expert] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class Won:
-    """An attempt with something for the client. Its place and its answer must be given back.
+class UpstreamResponse:
+    """A response with something for the client; it must be closed.
 
     Attributes
     ----------
@@ -73,29 +69,33 @@ class Won:
     events, first : of a stream, and its first event
     """
 
-    desk: Desk
-    place: Place
-    answer: Answer
+    client: ExpertClient
+    permit: Permit
+    response: EndpointResponse
     content: bytes = b""
     document: dict[str, Any] | None = None
     events: EventReader | None = None
     first: bytes = b""
 
-    def close(self, fault: Fault | None = None, *, told: bool = True, over: bool = False) -> None:
-        """Give connection and place back."""
-        self.answer.close(over=over)
-        self.place.leave(fault, told=told)
+    def close(
+        self,
+        error: ExpertError | None = None,
+        *,
+        conclusive: bool = True,
+        finished: bool = False,
+    ) -> None:
+        """Return connection and permit."""
+        self.response.close(finished=finished)
+        self.permit.release(error, conclusive=conclusive)
 
 
-async def ask_experts(desks: Sequence[Desk], call: Call, hold: Hold, report: Report) -> Won:
+async def ask_experts(
+    clients: Sequence[ExpertClient],
+    request: UpstreamRequest,
+    reserve: Callable[[Expert], Awaitable[None]],
+    report: Callable[[ExpertClient, str], None],
+) -> UpstreamResponse:
     """Ask the experts in turn until one has something for the client.
-
-    Parameters
-    ----------
-    desks : in the order in which they are asked
-    call : the request; counts its attempts
-    hold : sets the money for an expert aside, or refuses
-    report : told of every attempt: its expert and "ok", "client_error" or the kind of its fault
 
     Raises
     ------
@@ -103,106 +103,112 @@ async def ask_experts(desks: Sequence[Desk], call: Call, hold: Hold, report: Rep
         none did: 429 if they are full or limit their rate, 503 if all are left alone, 504 if the last was
         too slow, 502 otherwise
     """
-    last: tuple[Desk, Fault] | None = None
-    patience = PATIENCE
+    last: tuple[ExpertClient, ExpertError] | None = None
+    patience = MAX_WAIT
     while True:
-        for desk in desks:
+        for client in clients:
             tries = 0
-            while tries <= desk.expert.retries and call.attempts < call.max_attempts:
-                place = desk.take()
-                if place is None:
+            while tries <= client.expert.retries and request.attempts < request.max_attempts:
+                permit = client.acquire()
+                if permit is None:
                     break
                 tries += 1
-                won = await _attempt(desk, place, call, hold, report)
-                if isinstance(won, Won):
-                    return won
-                last = (desk, won)
-                if not won.again or won.retry_after is not None:
+                found = await _attempt(client, permit, request, reserve, report)
+                if isinstance(found, UpstreamResponse):
+                    return found
+                last = (client, found)
+                if not found.retryable or found.retry_after is not None:
                     break
-                if tries <= desk.expert.retries and call.attempts < call.max_attempts:
-                    await _pause(call, PAUSE * 2 ** (tries - 1) * (0.5 + random.random() / 2))
-        wait = _wait_for_one(desks)
-        if last is None or call.attempts >= call.max_attempts or not 0 < wait <= patience:
-            raise _refusal(desks, last)
+                if tries <= client.expert.retries and request.attempts < request.max_attempts:
+                    wait = FIRST_WAIT * 2 ** (tries - 1) * (0.5 + random.random() / 2)
+                    await _sleep(request, wait)
+        wait = min((0.0 if one.is_free() else one.wait()[0] for one in clients), default=0.0)
+        if last is None or request.attempts >= request.max_attempts or not 0 < wait <= patience:
+            raise _refusal(clients, last)
         patience -= wait
-        await _pause(call, wait)
+        await _sleep(request, wait)
 
 
-async def _attempt(desk: Desk, place: Place, call: Call, hold: Hold, report: Report) -> Won | Fault:
-    """One attempt; its fault if it came to nothing."""
-    loop = asyncio.get_running_loop()
-    answer: Answer | None = None
-    fault: Fault | None = None
+async def _attempt(
+    client: ExpertClient,
+    permit: Permit,
+    request: UpstreamRequest,
+    reserve: Callable[[Expert], Awaitable[None]],
+    report: Callable[[ExpertClient, str], None],
+) -> UpstreamResponse | ExpertError:
+    """One attempt; its error if it came to nothing."""
+    response: EndpointResponse | None = None
     try:
-        await hold(desk.expert)
-        body = call.body(desk.expert)
-        call.attempts += 1
-        call.asking = desk.expert
-        start = loop.time()
+        await reserve(client.expert)
+        body = request.body(client.expert)
+        request.attempts += 1
+        request.asking = client.expert
+        start = time.perf_counter()
         try:
-            answer = await desk.pool.ask(call.endpoint, body, call.headers)
-            won = await _open(desk, place, answer, call.streamed)
+            response = await client.http.post(request.endpoint, body, request.headers)
+            found = await _open(client, permit, response, request.streamed)
         finally:
-            call.waited += loop.time() - start
-    except Fault as found:
-        # Without its frames: they would keep this attempt until the collector comes by.
-        fault = found.with_traceback(None)
-        call.asking = None
-        if found.may_cost:
-            call.lost.append(desk.expert)
-        report(desk, found.kind)
-        call.faults.append(f"{desk.name}: {found}")
-        return fault
+            request.waited += time.perf_counter() - start
+    except ExpertError as error:
+        if response is not None:
+            response.close()
+        permit.release(error)
+        request.asking = None
+        if error.may_cost:
+            request.lost.append(client.expert)
+        report(client, error.kind)
+        request.errors.append(f"{client.name}: {error}")
+        # Without its frames: they would keep this attempt until the garbage collector runs.
+        return error.with_traceback(None)
     except BaseException:
-        # The client left, or may not spend this: that says nothing of the expert.
-        if answer is not None:
-            answer.close()
-        place.leave(told=False)
+        # The client left, or may not spend this: that says nothing about the expert.
+        if response is not None:
+            response.close()
+        permit.release(conclusive=False)
         raise
-    finally:
-        if fault is not None:
-            if answer is not None:
-                answer.close()
-            place.leave(fault)
-    report(desk, "ok" if won.document is not None or won.events is not None else "client_error")
-    return won
+    answered = found.document is not None or found.events is not None
+    report(client, "ok" if answered else "client_error")
+    return found
 
 
-async def _open(desk: Desk, place: Place, answer: Answer, streamed: bool) -> Won:
-    """Read as far as something for the client is there."""
-    status, headers = answer.status, answer.headers
-    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
-        raise Fault("garbled", "an encoded body, though none was asked for")
+async def _open(
+    client: ExpertClient, permit: Permit, response: EndpointResponse, streamed: bool
+) -> UpstreamResponse:
+    """Read until there is something for the client."""
+    status, headers = response.status, response.headers
+    if headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise ExpertError("garbled", "an encoded body, though none was asked for")
     if not 200 <= status < 300:
-        await _check_status(answer)
-        return Won(desk, place, answer, await answer.whole())
+        _check_status(response)
+        return UpstreamResponse(client, permit, response, await response.read_all())
     if streamed:
-        if b"text/event-stream" not in headers.get(b"content-type", b"").lower():
-            raise Fault("garbled", "no stream of events, though one was asked for")
-        events = EventReader(answer)
-        return Won(desk, place, answer, events=events, first=await _first_event(events))
-    content = await answer.whole()
+        if "text/event-stream" not in headers.get("Content-Type", "").lower():
+            raise ExpertError("garbled", "no stream of events, though one was asked for")
+        events = EventReader(response)
+        first = await _first_event(events)
+        return UpstreamResponse(client, permit, response, events=events, first=first)
+    content = await response.read_all()
     try:
-        document, _ = parse_object(content)
+        document = parse_object(content)
     except ValueError as error:
-        raise Fault("garbled", f"a body that cannot be read: {error}") from error
+        raise ExpertError("garbled", f"a body that cannot be read: {error}") from None
     if document.get("error") and "choices" not in document:
-        raise Fault("server", "an error with status 200", status)
-    return Won(desk, place, answer, content, document)
+        raise ExpertError("server", "an error with status 200", status)
+    return UpstreamResponse(client, permit, response, content, document)
 
 
-async def _check_status(answer: Answer) -> None:
+def _check_status(response: EndpointResponse) -> None:
     """Raise what the expert is to blame for; return for what the client is."""
-    status = answer.status
-    wait = retry_after(answer.headers)
+    status = response.status
+    wait = retry_after(response.headers)
     if status == 429:
-        raise Fault("rate", "status 429", status, wait)
+        raise ExpertError("rate", "status 429", status, wait)
     if status >= 500 or status in (408, 409, 425):
-        raise Fault("server", f"status {status}", status, wait)
+        raise ExpertError("server", f"status {status}", status, wait)
     if status in (401, 402, 403, 404):
-        raise Fault("credentials", f"status {status}", status)
+        raise ExpertError("credentials", f"status {status}", status)
     if status < 400:
-        raise Fault("garbled", f"status {status}", status)
+        raise ExpertError("garbled", f"status {status}", status)
 
 
 async def _first_event(events: EventReader) -> bytes:
@@ -212,11 +218,11 @@ async def _first_event(events: EventReader) -> bytes:
         if not data:
             continue
         if data == b"[DONE]":
-            raise Fault("garbled", "a stream without content")
+            raise ExpertError("garbled", "a stream without content")
         if is_error(event, data):
-            raise Fault("server", "an error as the first event")
+            raise ExpertError("server", "an error as the first event")
         return event
-    raise Fault("cut", "the stream ended before its first event")
+    raise ExpertError("cut", "the stream ended before its first event")
 
 
 def is_error(event: bytes, data: bytes) -> bool:
@@ -226,46 +232,35 @@ def is_error(event: bytes, data: bytes) -> bool:
     if b'"error"' not in data:
         return False
     try:
-        document, _ = parse_object(data)
+        document = parse_object(data)
     except ValueError:
         return False
     return bool(document.get("error")) and not document.get("choices")
 
 
-async def _pause(call: Call, seconds: float) -> None:
-    start = asyncio.get_running_loop().time()
+async def _sleep(request: UpstreamRequest, seconds: float) -> None:
+    start = time.perf_counter()
     await asyncio.sleep(seconds)
-    call.waited += asyncio.get_running_loop().time() - start
+    request.waited += time.perf_counter() - start
 
 
-def _wait_for_one(desks: Sequence[Desk]) -> float:
-    """Seconds until one of the experts may be asked again; 0 if one could be now."""
-    return min((0.0 if desk.is_free() else desk.wait()[0] for desk in desks), default=0.0)
-
-
-def _refusal(desks: Sequence[Desk], last: tuple[Desk, Fault] | None) -> Refusal:
+def _refusal(
+    clients: Sequence[ExpertClient], last: tuple[ExpertClient, ExpertError] | None
+) -> Refusal:
     if last is None:
-        waits = [desk.wait() for desk in desks]
+        waits = [client.wait() for client in clients]
         soonest = min((seconds for seconds, _ in waits), default=1.0)
         if any(full for _, full in waits):
-            return Refusal(
-                429,
-                "The experts have no room for another request at the moment.",
-                code="overloaded",
-                retry_after=soonest,
-            )
-        return Refusal(
-            503,
-            "The experts failed repeatedly and are left alone for a moment.",
-            code="experts_unavailable",
-            retry_after=soonest,
-        )
-    desk, fault = last
-    status = {"rate": 429, "timeout": 504}.get(fault.kind, 502)
-    wait = fault.retry_after
+            message = "The experts have no room for another request at the moment."
+            return Refusal(429, message, code="overloaded", retry_after=soonest)
+        message = "The experts failed repeatedly and are left alone for a moment."
+        return Refusal(503, message, code="experts_unavailable", retry_after=soonest)
+    client, error = last
+    status = {"rate": 429, "timeout": 504}.get(error.kind, 502)
+    wait = error.retry_after
     return Refusal(
         status,
-        f"The expert {desk.name} {fault.words}, and nobody else could answer.",
-        code=f"expert_{fault.kind}",
+        f"The expert {client.name} {error.description}, and nobody else could answer.",
+        code=f"expert_{error.kind}",
         retry_after=1.0 if wait is None and status == 429 else wait,
     )

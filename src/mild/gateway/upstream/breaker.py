@@ -23,23 +23,12 @@ class Breaker:
     (True, False, None, 'closed')
     """
 
-    __slots__ = (
-        "_bad",
-        "_good",
-        "_old_bad",
-        "_old_good",
-        "_opened",
-        "_probing",
-        "_settings",
-        "_turn",
-    )
-
     def __init__(self, settings: BreakerSettings) -> None:
         self._settings = settings
         self._opened: float | None = None
         self._probing = False
-        # The window is two halves: the current one and the one before.
-        self._turn = 0.0
+        # The window is two halves, the current one and the one before.
+        self._half_began = 0.0
         self._good = self._bad = self._old_good = self._old_bad = 0
 
     def state(self, now: float) -> str:
@@ -97,8 +86,8 @@ class Breaker:
 
     def _advance(self, now: float) -> None:
         half = self._settings.window_seconds / 2
-        if now - self._turn >= half:
-            fresh = now - self._turn < 2 * half
+        if now - self._half_began >= half:
+            fresh = now - self._half_began < 2 * half
             self._old_good, self._old_bad = (self._good, self._bad) if fresh else (0, 0)
             self._good = self._bad = 0
-            self._turn = now
+            self._half_began = now

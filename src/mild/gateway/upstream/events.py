@@ -3,63 +3,73 @@
 from __future__ import annotations
 
 import re
+from typing import Protocol
 
-from mild.gateway.upstream.faults import Fault
-from mild.gateway.upstream.pool import Answer
+from mild.endpoints.client import ExpertError
 
 __all__ = ["EventReader", "event_data"]
 
-# Bytes of one event.
-MOST_BYTES = 8_000_000
+MAX_EVENT_BYTES = 8_000_000
 
 _END = re.compile(rb"\r?\n\r?\n|\r\r")
+_BOM = b"\xef\xbb\xbf"
+
+
+class _Source(Protocol):
+    async def read(self) -> bytes: ...
 
 
 class EventReader:
-    """Whole events of an answer, one at a time, byte for byte as they came.
+    """Whole events of a response, byte for byte as they came, without a byte order mark.
 
     An event that is not ended by an empty line is not given: its rest is missing.
+
+    Attributes
+    ----------
+    left_over : whether the stream ended within an event
     """
 
-    __slots__ = ("_answer", "_buffer", "_place", "_searched", "left_over")
+    __slots__ = ("_buffer", "_searched", "_source", "_started", "left_over")
 
-    def __init__(self, answer: Answer) -> None:
-        self._answer = answer
-        self._buffer = b""
-        self._place = 0
+    def __init__(self, source: _Source) -> None:
+        self._source = source
+        self._buffer = bytearray()
         self._searched = 0
+        self._started = False
         self.left_over = False
 
     def ready(self) -> bytes:
-        """The next event if it is there already, else nothing."""
+        """The next event if it has arrived already, else nothing."""
         end = self._end()
-        if end <= 0:
+        if not end:
+            # An end may lie across the border of two pieces.
+            self._searched = max(0, len(self._buffer) - 3)
             return b""
-        event = self._buffer[self._place : end]
-        self._place = self._searched = end
+        event = bytes(self._buffer[:end])
+        del self._buffer[:end]
+        self._searched = 0
         return event
 
     async def next(self) -> bytes:
         """The next event with its empty line; empty at the end of the stream."""
-        while True:
-            event = self.ready()
-            if event:
-                return event
-            rest = self._buffer[self._place :]
-            if len(rest) > MOST_BYTES:
-                raise Fault("garbled", "an event without end")
-            piece = await self._answer.read()
+        while not (event := self.ready()):
+            if len(self._buffer) > MAX_EVENT_BYTES:
+                raise ExpertError("garbled", "an event without end")
+            piece = await self._source.read()
             if not piece:
-                self.left_over = bool(rest.strip())
-                self._buffer, self._place, self._searched = b"", 0, 0
+                self.left_over = bool(self._buffer.strip())
                 return b""
-            # An end may lie across the border of two pieces.
-            self._searched = max(0, len(rest) - 3)
-            self._buffer, self._place = rest + piece, 0
+            self._buffer += piece
+            if not self._started and len(self._buffer) >= len(_BOM):
+                self._started = True
+                if self._buffer.startswith(_BOM):
+                    del self._buffer[: len(_BOM)]
+        return event
 
     def _end(self) -> int:
-        """Where the next event ends; 0 if its end is not there yet."""
-        if b"\r" not in self._buffer:
+        """Where the next event ends; 0 if its end has not arrived."""
+        # Never from the start again: a long event may come in many small pieces.
+        if self._buffer.find(b"\r", self._searched) < 0:
             place = self._buffer.find(b"\n\n", self._searched)
             return 0 if place < 0 else place + 2
         found = _END.search(self._buffer, self._searched)

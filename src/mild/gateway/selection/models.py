@@ -1,0 +1,81 @@
+"""What a client asks for by the name of a model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mild.gateway.refusals import Refusal
+
+__all__ = ["ROUTER_MODEL", "ModelRequest", "read_model"]
+
+ROUTER_MODEL = "mild"
+_PREFIX = "router-mild-"
+# Characters of a weight: the name is written to the ledger.
+_MAX_CHARACTERS = 32
+# A larger weight decides alike, and its products leave the range of single precision.
+_MAX_WEIGHT = 1e12
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """What is asked for: an expert by name, or the router's choice, perhaps under another price weight."""
+
+    expert: str | None = None
+    price_weight: float | None = None
+
+
+_ROUTER_CHOOSES = ModelRequest()
+
+
+def read_model(model: object, experts: Sequence[str], weighs: bool) -> ModelRequest:
+    """Read the name of a model: ``mild``, ``router-mild-<t>`` or an expert's own.
+
+    Raises
+    ------
+    Refusal
+        400 if it is no text or t no number, 404 if nobody has that name
+
+    Examples
+    --------
+    >>> read_model("mild", ["small"], True)
+    ModelRequest(expert=None, price_weight=None)
+    >>> read_model("router-mild-0.5", ["small"], True), read_model("small", ["small"], True).expert
+    (ModelRequest(expert=None, price_weight=0.5), 'small')
+    """
+    if model == ROUTER_MODEL:
+        return _ROUTER_CHOOSES
+    if not isinstance(model, str) or not model:
+        said = "It is missing." if model is None else "It is not a text."
+        raise Refusal(400, f"The request must name a model. {said}", param="model")
+    if model in experts:
+        return ModelRequest(expert=model)
+    if model.startswith(_PREFIX):
+        return ModelRequest(price_weight=_weight(model.removeprefix(_PREFIX)))
+    known = [ROUTER_MODEL, *([f"{_PREFIX}<t>"] if weighs else []), *experts]
+    raise Refusal(
+        404,
+        f"There is no model {_short(model)!r}. Valid names: {', '.join(known)}.",
+        code="model_not_found",
+        param="model",
+    )
+
+
+def _weight(text: str) -> float:
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = math.nan
+    if not 0 <= weight <= _MAX_WEIGHT or not text.isascii() or len(text) > _MAX_CHARACTERS:
+        raise Refusal(
+            400,
+            f"{_PREFIX}<t> takes a number t from 0 to 1e12, the weight of the price: larger is "
+            f"cheaper. Got {_short(text)!r}.",
+            param="model",
+        )
+    return weight
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 80 else name[:77] + "..."

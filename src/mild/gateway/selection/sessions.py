@@ -1,0 +1,119 @@
+"""Conversations that stay with their expert, in memory that all workers share.
+
+A table of fixed size: a session hashes to a bucket of a few slots; a new one takes the slot that ends
+first. Nothing is locked. A slot holds a check of its own content, so that one that two workers wrote at
+the same moment counts as empty.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = ["Pin", "Sessions", "hash_session", "table_bytes"]
+
+# Hash of the session, its end, propensity, hash of the expert's name, request; check.
+_SLOT = struct.Struct("<QddI12s")
+_CHECK = struct.Struct("<I")
+SLOT = _SLOT.size + _CHECK.size
+WAYS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """The decision that a session follows.
+
+    Attributes
+    ----------
+    expert : name
+    propensity : with which it was drawn
+    request : twelve bytes, the request that drew it
+    """
+
+    expert: str
+    propensity: float
+    request: bytes
+
+
+def table_bytes(max_sessions: int) -> int:
+    """Bytes of a table for so many sessions."""
+    return max(1, -(-max_sessions // WAYS)) * WAYS * SLOT
+
+
+def hash_session(key: str, session: str) -> bytes:
+    """Eight bytes for a session of a key: the same session of another key is another."""
+    content = f"{len(key)}:{key}{session}".encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(content, digest_size=8).digest()
+
+
+class Sessions:
+    """Pins by session."""
+
+    def __init__(
+        self, memory: memoryview, seconds: float, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._memory = memory
+        self._buckets = len(memory) // (SLOT * WAYS)
+        self._seconds = seconds
+        self._clock = clock
+        self._names: dict[int, str] = {}
+
+    def set_experts(self, experts: list[str]) -> None:
+        """The experts that a pin may name; pins of others count as ended."""
+        self._names = {zlib.crc32(name.encode()): name for name in experts}
+
+    def find(self, session: bytes) -> Pin | None:
+        """The pin of a session, which holds for longer by this."""
+        number = int.from_bytes(session, "little")
+        for place in self._places(number):
+            slot = self._read(place)
+            if slot is None or slot[0] != number or slot[1] < self._clock():
+                continue
+            name = self._names.get(slot[3])
+            if name is None:
+                return None
+            pin = Pin(name, slot[2], slot[4])
+            self._write(place, number, pin)
+            return pin
+        return None
+
+    def pin(self, session: bytes, pin: Pin) -> None:
+        """Pin a session to an expert."""
+        number = int.from_bytes(session, "little")
+        oldest, end = -1, float("inf")
+        for place in self._places(number):
+            slot = self._read(place)
+            if slot is not None and slot[0] == number:
+                oldest = place
+                break
+            until = 0.0 if slot is None else slot[1]
+            if until < end:
+                oldest, end = place, until
+        self._write(oldest, number, pin)
+
+    def _places(self, number: int) -> range:
+        first = number % self._buckets * WAYS * SLOT
+        return range(first, first + WAYS * SLOT, SLOT)
+
+    def _read(self, place: int) -> tuple[int, float, float, int, bytes] | None:
+        content = bytes(self._memory[place : place + SLOT])
+        (check,) = _CHECK.unpack_from(content, _SLOT.size)
+        if check == 0 or check != zlib.crc32(content[: _SLOT.size]):
+            return None
+        slot: tuple[int, float, float, int, bytes] = _SLOT.unpack_from(content)
+        return slot
+
+    def _write(self, place: int, number: int, pin: Pin) -> None:
+        content = _SLOT.pack(
+            number,
+            self._clock() + self._seconds,
+            pin.propensity,
+            zlib.crc32(pin.expert.encode()),
+            pin.request,
+        )
+        check = _CHECK.pack(zlib.crc32(content))
+        self._memory[place : place + SLOT] = content + check

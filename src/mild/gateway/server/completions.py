@@ -1,0 +1,359 @@
+"""Completion requests: read, given to an expert, paid for, answered, and written down exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+from mild.endpoints.client import ExpertError
+from mild.endpoints.expert import Expert
+from mild.gateway.access import Caller, Reservation
+from mild.gateway.ledger.records import Record
+from mild.gateway.metrics import NO_EXPERT
+from mild.gateway.refusals import Refusal
+from mild.gateway.selection.models import ModelRequest
+from mild.gateway.selection.selector import Selection
+from mild.gateway.selection.text import chat_text, completion_text, text_bytes
+from mild.gateway.server.middleware import Receive, Send, refusal_response
+from mild.gateway.server.relay import (
+    StreamRelay,
+    client_error_content,
+    error_event,
+    plain_content,
+)
+from mild.gateway.server.usage import Usage, max_tokens
+from mild.gateway.upstream.attempts import UpstreamRequest, UpstreamResponse, ask_experts
+from mild.gateway.upstream.expert_client import ExpertClient
+from mild.gateway.upstream.json_edit import parse_object, replace_model, replace_values
+
+if TYPE_CHECKING:
+    from mild.gateway.server.app import AppContext, Serving
+
+__all__ = ["CompletionHandler", "CompletionRequest", "parse_body", "run_until_disconnect"]
+
+# Headers of the client that are passed on; its key never is.
+_PASSED_ON = (b"traceparent", b"tracestate", b"openai-beta", b"idempotency-key")
+_USAGE = b'"stream_options":{"include_usage":true},'
+_MAX_SESSION_CHARACTERS = 512
+
+Headers = list[tuple[bytes, bytes]]
+
+
+def parse_body(body: bytes) -> dict[str, Any]:
+    """The body as an object; Refusal 400 says why it is none."""
+    try:
+        return parse_object(body)
+    except ValueError as error:
+        raise Refusal(400, f"The body cannot be read: {error}.", code="invalid_body") from None
+
+
+class CompletionRequest:
+    """What a completion request says, and what each expert is sent of it.
+
+    Attributes
+    ----------
+    document : the body, parsed; only read
+    number, request_id : twelve random bytes, and the id made of them
+    text : for the router
+    bytes_in : of the text that an expert may count
+    session : hash of the session, set by whoever knows the caller
+    """
+
+    def __init__(
+        self, headers: Headers, endpoint: str, body: bytes, which: Literal["last", "all"]
+    ) -> None:
+        self._body = body
+        self.endpoint = endpoint
+        document = self.document = parse_body(body)
+        stream = document.get("stream")
+        if stream is not None and not isinstance(stream, bool):
+            # An expert might read it otherwise than we do, and would be blamed for its answer.
+            raise Refusal(400, "stream must be true or false.", code="invalid_type", param="stream")
+        self.streamed = bool(stream)
+        read = chat_text if endpoint == "/chat/completions" else completion_text
+        self.text = read(document, which)
+        self.bytes_in = text_bytes(document, body)
+        self.number = os.urandom(12)
+        self.request_id = name_request(self.number)
+        self.session: bytes | None = None
+        self.headers = {
+            name.decode("ascii"): value.decode("latin-1")
+            for name, value in headers
+            if name in _PASSED_ON
+        }
+        given = next((value for name, value in headers if name == b"x-mild-session-id"), b"")
+        session: Any = given.decode("latin-1") or document.get("user")
+        self.session_name = None
+        if session and isinstance(session, str):
+            self.session_name = session[:_MAX_SESSION_CHARACTERS]
+        options = document.get("stream_options")
+        self._wants_usage = not self.streamed or not (
+            options is None or (isinstance(options, dict) and not options.get("include_usage"))
+        )
+
+    def adds_usage(self, expert: Expert) -> bool:
+        """Whether the expert is asked for the usage of a stream though the client did not."""
+        return not self._wants_usage and expert.stream_usage
+
+    def body_for(self, expert: Expert) -> bytes:
+        """The body as it came, with the expert's name for the model."""
+        body = replace_model(self._body, _as_json(expert.model), every=True)
+        if not self.adds_usage(expert):
+            return body
+        if "stream_options" not in self.document:
+            place = body.index(b"{") + 1
+            return body[:place] + _USAGE + body[place:]
+        options = json.dumps({**(self.document["stream_options"] or {}), "include_usage": True})
+        return replace_values(body.decode("utf-8"), {"stream_options": options}).encode("utf-8")
+
+
+@dataclass(eq=False)
+class CompletionHandler:
+    """Serves one request from admission to the ledger; ``start`` is by ``time.perf_counter()``."""
+
+    context: AppContext
+    serving: Serving
+    send: Send
+    caller: Caller
+    request: CompletionRequest
+    model: ModelRequest
+    start: float
+
+    def __post_init__(self) -> None:
+        request = self.request
+        self._usage = Usage(request.bytes_in)
+        self._reservation: Reservation | None = None
+        self._response: UpstreamResponse | None = None
+        self._selection: Selection | None = None
+        self._started = False
+        self._refused = False
+        self._upstream = UpstreamRequest(
+            request.endpoint,
+            request.streamed,
+            request.body_for,
+            request.headers,
+            self.context.settings.routing.max_attempts,
+        )
+        self._record = Record(
+            request_id=request.request_id,
+            time=time.time(),
+            key=self.caller.name,
+            asked=str(request.document.get("model")),
+            streamed=request.streamed,
+            router=self.serving.fingerprint,
+            session=None if request.session is None else request.session.hex(),
+            attempts=0,
+        )
+
+    async def run(self) -> None:
+        """Answer the request; whatever happens, one row is written."""
+        record = self._record
+        record.outcome, record.status = "cancelled", 499
+        try:
+            await self._serve()
+            record.outcome = "ok" if record.status < 400 else "failed"
+        except Refusal as refusal:
+            early = self._refused or self._upstream.attempts == 0
+            record.outcome = "refused" if early else "failed"
+            record.status = refusal.status
+            record.error = refusal.code or refusal.kind
+            response = refusal_response(refusal)
+            response.headers["x-mild-request-id"] = self.request.request_id
+            await self._begin(refusal.status, response.raw_headers)
+            await self._write(bytes(response.body), False)
+        except ExpertError as error:
+            # Behind the first byte: the response ends with an error, and never as if it were whole.
+            record.outcome, record.error = "cut", str(error)
+            if self._response is not None:
+                self._response.close(error)
+                name = self._response.client.name
+                message = f"The expert {name} {error.description} in the middle of it."
+                await self._write(error_event(Refusal(502, message, code="stream_broken")), True)
+        except asyncio.CancelledError:
+            if self._started:
+                record.status = 200
+            raise
+        except BaseException as error:
+            record.outcome, record.status, record.error = "failed", 500, type(error).__name__
+            raise
+        finally:
+            self._settle()
+            self._write_record()
+
+    async def _serve(self) -> None:
+        context, request = self.context, self.request
+        try:
+            await context.access.admit(self.caller)
+        except Refusal:
+            self._refused = True
+            raise
+        self._selection = await self.serving.selector.select(
+            self.model, request.text, request.session, request.number
+        )
+        clients = [context.clients[name] for name in self._selection.order]
+        response = await ask_experts(clients, self._upstream, self._reserve, self._report)
+        self._response = response
+        status = self._record.status = response.response.status
+        name = context.labels[response.client.name][1]
+        if response.events is not None:
+            strip = request.adds_usage(response.client.expert)
+            relay = StreamRelay(response, name, self._usage, strip, context.redact)
+            headers = self._headers(b"text/event-stream; charset=utf-8")
+            headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+            await self._begin(status, headers)
+            await relay.run(self._write, self._note_start)
+            response.close(finished=True)
+            return
+        if response.document is not None:
+            content = plain_content(response, name, self._usage)
+        else:
+            content = client_error_content(response)
+            self._usage.tokens_in = self._usage.tokens_out = 0
+            self._record.error = "client_error"
+        response.close()
+        content = context.redact(content)
+        headers = self._headers(b"application/json")
+        headers.append((b"content-length", b"%d" % len(content)))
+        await self._begin(status, headers)
+        await self._write(content, False)
+        self._note_start()
+
+    async def _begin(self, status: int, headers: Headers) -> None:
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def _write(self, body: bytes, more: bool) -> None:
+        await self.send({"type": "http.response.body", "body": body, "more_body": more})
+
+    def _note_start(self) -> None:
+        self._started = True
+        self._record.first_byte_ms = (time.perf_counter() - self.start) * 1000
+
+    def _headers(self, media_type: bytes) -> Headers:
+        assert self._response is not None
+        overhead = (time.perf_counter() - self.start - self._upstream.waited) * 1000
+        self._record.overhead_ms = overhead
+        name = self._response.client.name
+        headers = [
+            (b"content-type", media_type),
+            (b"x-mild-expert", self.context.labels[name][0]),
+            (b"x-mild-request-id", self.request.request_id.encode("ascii")),
+            (b"x-mild-overhead-ms", b"%.3f" % overhead),
+        ]
+        cost = self._expected_cost(name)
+        if cost is not None:
+            headers.append((b"x-mild-expected-cost", b"%.6g" % cost))
+        return headers
+
+    def _expected_cost(self, name: str | None) -> float | None:
+        if name is None or self._selection is None or self._selection.expected is None:
+            return None
+        return self._selection.expected.get(name)
+
+    async def _reserve(self, expert: Expert) -> None:
+        """Put the money aside that this expert may cost at most."""
+        access, request = self.context.access, self.request
+        tokens = max_tokens(request.document, expert)
+        dollars = expert.dollars(request.bytes_in, tokens) + self._lost_dollars()
+        try:
+            if self._reservation is None:
+                self._reservation = await access.reserve(self.caller, dollars)
+            else:
+                await access.enlarge(self._reservation, dollars)
+        except Refusal:
+            self._refused = True
+            raise
+
+    def _lost_dollars(self) -> float:
+        """What attempts that failed behind the request may be charged: the text in, by the estimate."""
+        text = Usage(self.request.bytes_in)
+        return sum((text.dollars(expert) for expert in self._upstream.lost), 0.0)
+
+    def _report(self, client: ExpertClient, result: str) -> None:
+        self.context.metrics.add("mild_attempts_total", client.name, result)
+
+    def _settle(self) -> None:
+        """End the reservation with what was spent: of attempts that failed, the text at most."""
+        response, record = self._response, self._record
+        record.attempts = self._upstream.attempts
+        if response is not None:
+            response.close(conclusive=False)  # where it was not closed yet, the client left
+            record.expert = response.client.name
+            record.tokens_in, record.tokens_out = self._usage.tokens_in, self._usage.tokens_out
+        # Of a call that the client broke off, the text in is charged: the expert has begun to read it.
+        expert = self._upstream.asking
+        if expert is not None and expert.priced:
+            record.price = self._usage.dollars(expert)
+        if lost := self._lost_dollars():
+            record.price = (record.price or 0.0) + lost
+        if self._reservation is not None:
+            self.context.access.settle(self._reservation, record.price or 0.0)
+
+    def _write_record(self) -> None:
+        """Write the row, and count."""
+        record, metrics = self._record, self.context.metrics
+        seconds = time.perf_counter() - self.start
+        record.latency_ms = seconds * 1000
+        selection = self._selection
+        if selection is not None:
+            record.chosen, record.propensity = selection.chosen, selection.propensity
+            record.probabilities = selection.probabilities
+            record.expected_cost = self._expected_cost(selection.chosen)
+            if selection.pinned_by is not None:
+                record.pinned_by = name_request(selection.pinned_by)
+            if selection.explored:
+                metrics.add("mild_explored_total")
+        if record.error is None and self._upstream.errors and record.outcome != "ok":
+            record.error = self._upstream.errors[-1]
+        if self.context.settings.ledger.keep_text:
+            record.text = self.request.text
+        self.context.ledger.write(record)
+        name = record.expert or NO_EXPERT
+        metrics.add("mild_requests_total", name, record.outcome)
+        metrics.observe("mild_request_seconds", name, seconds=seconds)
+        if record.first_byte_ms is not None:
+            metrics.observe("mild_first_byte_seconds", name, seconds=record.first_byte_ms / 1000)
+        if record.overhead_ms is not None:
+            metrics.observe("mild_overhead_seconds", seconds=record.overhead_ms / 1000)
+        if record.expert is not None and record.chosen not in (None, record.expert):
+            metrics.add("mild_fallbacks_total", str(record.chosen))
+        if record.tokens_in is not None and record.tokens_out is not None:
+            metrics.add("mild_tokens_total", name, "in", by=record.tokens_in)
+            metrics.add("mild_tokens_total", name, "out", by=record.tokens_out)
+        if record.price:
+            metrics.add("mild_dollars_total", name, by=record.price)
+
+
+async def run_until_disconnect(handler: CompletionHandler, receive: Receive) -> None:
+    """Run a handler, and cancel it when its client leaves."""
+    task = asyncio.current_task()
+    assert task is not None
+
+    async def wait_for_disconnect() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        task.cancel()
+
+    watcher = asyncio.get_running_loop().create_task(wait_for_disconnect())
+    try:
+        await handler.run()
+    except asyncio.CancelledError:
+        if not watcher.done():
+            raise
+        task.uncancel()
+    finally:
+        watcher.cancel()
+
+
+def name_request(number: bytes) -> str:
+    """The id of a request from its twelve bytes."""
+    return f"mild-{number.hex()}"
+
+
+@lru_cache(maxsize=256)
+def _as_json(name: str) -> bytes:
+    return json.dumps(name).encode("ascii")

@@ -1,0 +1,309 @@
+"""HTTP/1.1 connections: uvicorn's protocol with limits on what arrives before the application runs.
+
+Refused are heads that are too long or too slow, ambiguous lengths, targets in another form than a path,
+upgrades, long trailers, too many connections, and too many requests in line on one of them. The offer of
+HTTP/2 that some clients make with their first request is ignored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
+
+from mild.gateway.config import LimitSettings
+from mild.gateway.refusals import Refusal
+
+__all__ = ["GatewayProtocol"]
+
+# Requests of one connection that may wait behind the one being answered.
+MAX_PIPELINED = 32
+# Seconds that a client may take to read what was written.
+STALL_SECONDS = 60.0
+# Seconds in which a client that was refused may still send; what it sends is ignored.
+LINGER_SECONDS = 2.0
+# More digits are no length.
+_MAX_DIGITS = 18
+
+
+class GatewayProtocol(HttpToolsProtocol):
+    """One connection."""
+
+    def __init__(self, limits: LimitSettings, refused: Callable[[int], None], **parts: Any) -> None:
+        super().__init__(**parts)
+        self._limits = limits
+        self._refused = refused
+        self._timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+        # Bytes since the head or the last piece of a body; whether a head, or a body, is incomplete.
+        self._head_bytes = self._trailer_bytes = 0
+        self._in_head = False
+        self._in_body = False
+        self._closing = False
+        self._head_without_upgrade = b""
+        # The request being answered; ``cycle`` is the one that is read.
+        self._active: RequestResponseCycle | None = None
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self._limits.max_connections:
+            message = "The gateway has too many open connections."
+            self._refuse(Refusal(503, message, code="overloaded", retry_after=1.0))
+        else:
+            self._start_timer(self._limits.header_seconds)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = True
+        self._stop_timer()
+        self._stop_stall_timer()
+        self.pipeline.clear()
+        self._disconnect_active()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        self._unset_keepalive_if_required()
+        self._head_bytes += len(data)
+        if not self._in_head and not self._in_body:
+            self._in_head = True
+            # The clock of a head starts with its first byte, or behind the answer that is still sent.
+            if not self._is_busy:
+                self._start_timer(self._limits.header_seconds)
+        try:
+            self._feed(data)
+        except httptools.HttpParserUpgrade:
+            self._refuse(Refusal(400, "Upgrades of the connection are not supported."))
+            return
+        except httptools.HttpParserError as error:
+            found = error.__context__
+            if not isinstance(found, Refusal):
+                found = Refusal(400, "The request is not valid HTTP/1.1.")
+            # Without its frames: they would keep this connection until the garbage collector runs.
+            self._refuse(found.with_traceback(None))
+            return
+        most = self._limits.max_header_bytes
+        if (self._in_head or self._in_body) and self._head_bytes > most:
+            self._refuse(Refusal(431, f"The head must have at most {most} bytes."))
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stop_stall_timer()
+        self._stall_timer = self.loop.call_later(STALL_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_stall_timer()
+
+    # httptools
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head = True
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        if len(self.url) > self._limits.max_header_bytes:
+            raise Refusal(431, "The address is too long.")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # Trailers are ignored: nothing that counts may come behind the body.
+        if self._in_body:
+            self._trailer_bytes += len(name) + len(value) + 4
+            if self._trailer_bytes > self._limits.max_header_bytes:
+                raise Refusal(431, "The trailers are too long.")
+            return
+        super().on_header(name, value)
+        if len(self.headers) > self._limits.max_headers:
+            raise Refusal(431, f"A request may have at most {self._limits.max_headers} headers.")
+
+    def on_headers_complete(self) -> None:
+        most = self._limits.max_header_bytes
+        size = sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if self._head_bytes > most and size > most:
+            raise Refusal(431, f"The head must have at most {most} bytes.")
+        if self.parser.should_upgrade():
+            self._head_without_upgrade = self._without_upgrade()
+            return
+        self._check_framing()
+        if not self.url.startswith(b"/"):
+            raise Refusal(400, "The target of a request must be a path.")
+        if len(self.pipeline) >= MAX_PIPELINED:
+            raise Refusal(431, "Too many requests wait on this connection.")
+        self._in_head, self._in_body = False, True
+        self._head_bytes = self._trailer_bytes = 0
+        self._start_timer(self._limits.body_seconds)
+        super().on_headers_complete()
+        if self.scope["http_version"] == "1.0":
+            _send_without_chunks(self.cycle)
+
+    def on_body(self, body: bytes) -> None:
+        self._head_bytes = 0
+        # Who sends the body does not wait for "100 Continue".
+        self.cycle.waiting_for_100_continue = False
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if self._head_without_upgrade:
+            return
+        self._in_body = False
+        self._stop_timer()
+        super().on_message_complete()
+
+    # uvicorn
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._active = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def on_response_complete(self) -> None:
+        others_wait = bool(self.pipeline)
+        super().on_response_complete()
+        if self.transport.is_closing() or others_wait:
+            return
+        if self._in_body:
+            # The rest of a body that nobody read must not be taken for the next request.
+            self._linger()
+        elif self._in_head:
+            self._unset_keepalive_if_required()
+            self._start_timer(self._limits.header_seconds)
+
+    # inside
+
+    def _feed(self, data: bytes) -> None:
+        while True:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as found:
+                if not self._head_without_upgrade:
+                    raise
+                # The parser has stopped behind the head: another one reads it without the offer.
+                data = self._head_without_upgrade + data[found.args[0] :]
+                self._head_without_upgrade = b""
+                self.parser = httptools.HttpRequestParser(self)
+
+    def _without_upgrade(self) -> bytes:
+        """The head of a request that offers HTTP/2, without the offer; empty for other upgrades."""
+        offers = [value.strip().lower() for name, value in self.headers if name == b"upgrade"]
+        method = self.parser.get_method()
+        if offers != [b"h2c"] or method == b"CONNECT":
+            return b""
+        lines = [b"%b %b HTTP/%b" % (method, self.url, self.parser.get_http_version().encode())]
+        for name, value in self.headers:
+            if name == b"connection":
+                tokens = (token.strip() for token in value.split(b","))
+                dropped = (b"upgrade", b"http2-settings")
+                value = b", ".join(token for token in tokens if token.lower() not in dropped)
+            if b"\r" in value or b"\n" in value:
+                return b""
+            if name not in (b"upgrade", b"http2-settings") and (value or name != b"connection"):
+                lines.append(name + b": " + value)
+        return b"\r\n".join(lines) + b"\r\n\r\n"
+
+    def _check_framing(self) -> None:
+        """Refuse heads from which another reader might read another length of the body."""
+        lengths = [value for name, value in self.headers if name == b"content-length"]
+        codings = [value for name, value in self.headers if name == b"transfer-encoding"]
+        if codings and (lengths or [one.strip().lower() for one in codings] != [b"chunked"]):
+            raise Refusal(
+                400,
+                "Transfer-Encoding must be chunked, and Content-Length must not stand beside it.",
+            )
+        if len(lengths) > 1 or any(len(one) > _MAX_DIGITS or not one.isdigit() for one in lengths):
+            raise Refusal(400, "Content-Length must be one number of at most 18 digits.")
+
+    def _start_timer(self, seconds: float) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(seconds, self._time_out)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _stop_stall_timer(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+
+    def _time_out(self) -> None:
+        self._timer = None
+        active = self._active
+        if self.pipeline and not self._closing:
+            # The client waits for its turn as well.
+            self._start_timer(self._limits.body_seconds)
+        elif self._closing or (active is not None and self._is_busy and active.response_started):
+            self.transport.abort()
+        else:
+            self._refuse(Refusal(408, "The request took too long to arrive."))
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Answer what cannot be read as a request, and close."""
+        self._refused(refusal.status)
+        active = self._active
+        if active is None or not self._is_busy or not active.response_started:
+            body = refusal.body()
+            lines = [STATUS_LINE[refusal.status], b"content-type: application/json\r\n"]
+            lines += [
+                f"{name.lower()}: {value}\r\n".encode() for name, value in refusal.headers.items()
+            ]
+            lines.append(b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body))
+            self.transport.write(b"".join(lines) + body)
+        self._disconnect_active()
+        self._linger()
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._active is not None and not self._active.response_complete
+
+    def _disconnect_active(self) -> None:
+        """Tell the application that its client has left, or that nothing more can be sent to it."""
+        if self._active is not None:
+            if not self._active.response_complete:
+                self._active.disconnected = True
+            self._active.message_event.set()
+
+    def _linger(self) -> None:
+        """Close behind what was written; with unread bytes the answer might be reset before it is read."""
+        self._closing = True
+        self._unset_keepalive_if_required()
+        self.pipeline.clear()
+        if self.transport.is_closing():
+            return
+        self._start_timer(LINGER_SECONDS)
+        self.transport.write_eof()
+        self.flow.resume_reading()
+
+
+def _send_without_chunks(cycle: RequestResponseCycle) -> None:
+    """End responses of unknown length by closing the connection: HTTP/1.0 knows no chunks."""
+    send = cycle.send
+
+    def unbounded() -> bool:
+        return cycle.expected_content_length > sys.maxsize // 2
+
+    async def send_unchunked(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            if not any(name == b"content-length" for name, _ in message.get("headers", ())):
+                cycle.chunked_encoding, cycle.expected_content_length = False, sys.maxsize
+        elif unbounded() and not message.get("more_body", False):
+            message["more_body"] = True
+            await send(message)
+            cycle.response_complete = True
+            cycle.message_event.set()
+            cycle.transport.close()
+            return
+        await send(message)
+
+    cycle.send = send_unchunked  # type: ignore[method-assign]

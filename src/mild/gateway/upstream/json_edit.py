@@ -1,0 +1,120 @@
+"""JSON edited in place: single values are replaced, every other byte stays as it was sent.
+
+Unknown fields, their order, numbers of any length and the way characters are escaped survive, because
+nothing is parsed and written again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from json.decoder import scanstring  # type: ignore[attr-defined]
+from typing import Any
+
+__all__ = ["parse_object", "replace_model", "replace_values"]
+
+# A key at any depth; a quote behind a backslash belongs to a text.
+_MODEL = re.compile(rb'(?<!\\)"model"\s*:\s*("[^"\\]*")')
+_BLANK = re.compile(r"[ \t\r\n]*")
+# Digits of a number that Python reads; longer ones are of no interest to the gateway.
+_LONG = 4000
+
+
+def parse_object(body: bytes) -> dict[str, Any]:
+    """A JSON object in UTF-8.
+
+    Raises
+    ------
+    ValueError
+        it is not JSON, not UTF-8, nested too deeply, or not an object; the message says which
+
+    Examples
+    --------
+    >>> parse_object(b'{"model": "mild", "n": 1}')
+    {'model': 'mild', 'n': 1}
+    """
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not UTF-8 (byte {error.start})") from error
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise ValueError(f"it is not JSON ({error.msg}, {place})") from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    except ValueError:
+        found = json.loads(text, parse_int=_short_int)
+    if not isinstance(found, dict):
+        raise ValueError("it is not a JSON object")
+    return found
+
+
+def replace_model(body: bytes, name: bytes, *, every: bool = False) -> bytes:
+    """The body with the value of its ``model`` replaced by ``name``, a JSON string; as it was without one.
+
+    With ``every``, a key that stands there twice, or in escapes, is replaced, too: for what a client
+    wrote.
+
+    Examples
+    --------
+    >>> replace_model(b'{"id":1e3, "model" : "a", "x":{"model":"b"}}', b'"small"')
+    b'{"id":1e3, "model" : "small", "x":{"model":"b"}}'
+    """
+    found = _MODEL.search(body)
+    # It surely is the object's own if no bracket stands before it but the first.
+    if found is not None and (
+        body.find(b"{", body.find(b"{") + 1, found.start()) >= 0
+        or body.find(b"[", 0, found.start()) >= 0
+    ):
+        found = None
+    if found is None:
+        if not every and b'"model"' not in body:
+            return body
+    elif not (every and (b"\\u" in body or _MODEL.search(body, found.end(1)))):
+        return body[: found.start(1)] + name + body[found.end(1) :]
+    try:
+        return replace_values(body.decode("utf-8"), {"model": name.decode("utf-8")}).encode("utf-8")
+    except (ValueError, RecursionError, IndexError):
+        return body
+
+
+def replace_values(text: str, values: Mapping[str, str]) -> str:
+    """The text of an object with the values of some of its own keys replaced by JSON.
+
+    A key that stands there twice is replaced twice: readers differ in which of the two they take.
+
+    Examples
+    --------
+    >>> replace_values('{"a":1, "b" : [2]}', {"b": '"x"'})
+    '{"a":1, "b" : "x"}'
+    """
+    parts: list[str] = []
+    done = 0
+    place = _skip(text, _skip(text, 0) + 1)
+    while text[place] == '"':
+        key, place = scanstring(text, place + 1)
+        start = _skip(text, _skip(text, place) + 1)
+        _, end = _decoder.raw_decode(text, start)
+        if key in values:
+            parts += [text[done:start], values[key]]
+            done = end
+        place = _skip(text, end)
+        if text[place] == ",":
+            place = _skip(text, place + 1)
+    return "".join([*parts, text[done:]])
+
+
+def _skip(text: str, place: int) -> int:
+    found = _BLANK.match(text, place)
+    assert found is not None
+    return found.end()
+
+
+def _short_int(digits: str) -> int:
+    return int(digits) if len(digits) <= _LONG else 0
+
+
+_decoder = json.JSONDecoder(parse_int=_short_int)

@@ -1,0 +1,151 @@
+"""Bodies of requests and of responses, in whatever framing they come."""
+
+import asyncio
+import json
+import re
+
+import pytest
+
+from gateway.fake_upstream import FakeUpstream
+from gateway.gateway_cases import Client, ask, chat, expert, gateway, request_bytes
+from gateway.raw_http_cases import BODY, LENGTH, POST, exchange
+
+
+@pytest.mark.parametrize("how", ["length", "chunked", "many pieces"])
+def test_a_body_over_the_limit_is_refused_with_413(how):
+    big = b"x" * 200_000
+    if how == "length":
+        data = POST + b"content-length: %d\r\n\r\n" % len(big) + big
+    elif how == "chunked":
+        data = POST + b"transfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(big), big)
+    else:
+        pieces = b"".join(b"10\r\n" + b"y" * 16 + b"\r\n" for _ in range(10_000))
+        data = POST + b"transfer-encoding: chunked\r\n\r\n" + pieces
+    said, closed, asked, records = exchange(data, {"max_body_bytes": 100_000}, wait=6)
+    assert said.startswith(b"HTTP/1.1 413 ")
+    assert closed
+    assert json.loads(said.split(b"\r\n\r\n", 1)[1])["error"]["code"] == "request_too_large"
+    assert (asked, records) == (0, [])
+
+
+def test_a_body_up_to_the_limit_is_taken():
+    body = json.dumps(chat("x" * 3_000_000)).encode()
+
+    async def run():
+        async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
+            return await ask(g.port, body), len(up.bodies[0])
+
+    found, size = asyncio.run(run())
+    assert found.status == 200
+    assert size == len(body) - len("mild") + len("one-model")
+
+
+def test_chunked_bodies_are_put_together():
+    parts = [BODY[start : start + 11] for start in range(0, len(BODY), 11)]
+    data = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
+    said, _, asked, _ = exchange(POST + b"transfer-encoding: chunked\r\n\r\n" + data, wait=0.5)
+    assert said.startswith(b"HTTP/1.1 200 ")
+    assert asked == 1
+
+
+def test_http_1_0_and_heads():
+    async def run():
+        async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
+            async with Client(g.port) as client:
+                client.send(b"GET /health HTTP/1.0\r\n\r\n")
+                old = await asyncio.wait_for(client.reader.read(), 20)
+            head = await ask(g.port, None, "/health", "HEAD")
+            async with Client(g.port) as client:
+                client.send(request_bytes(chat(stream=True)).replace(b"HTTP/1.1", b"HTTP/1.0", 1))
+                stream = await asyncio.wait_for(client.reader.read(), 20)
+            return old, head, stream
+
+    old, head, stream = asyncio.run(run())
+    assert old.startswith(b"HTTP/1.1 200 OK")
+    assert head.status == 200
+    assert b"transfer-encoding" not in stream
+    assert stream.endswith(b"data: [DONE]\n\n")
+
+
+def test_expect_100_continue():
+    async def run():
+        async with (
+            FakeUpstream() as up,
+            gateway([expert("one", up)]) as g,
+            Client(g.port) as client,
+        ):
+            client.send(POST + LENGTH + b"expect: 100-continue\r\n\r\n")
+            first = await client.reader.readuntil(b"\r\n\r\n")
+            client.send(BODY)
+            return first, await client.answer()
+
+    first, answer = asyncio.run(run())
+    assert first == b"HTTP/1.1 100 Continue\r\n\r\n"
+    assert answer.status == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/nowhere"])
+def test_a_long_body_that_nobody_read_does_not_hold_up_the_next_request(path):
+    # It comes in one piece, and is longer than what may wait for its reader.
+    long = request_bytes(chat("x" * 65_530), path)
+
+    async def run():
+        async with (
+            FakeUpstream() as up,
+            gateway([expert("one", up)], limits={"max_in_flight": 0}) as g,
+            Client(g.port) as client,
+        ):
+            found = []
+            for _ in range(3):
+                client.send(long)
+                found.append((await asyncio.wait_for(client.answer(), 20)).status)
+                client.send(request_bytes(None, "/health", "GET"))
+                found.append((await asyncio.wait_for(client.answer("GET"), 20)).status)
+            return found
+
+    refused = 404 if path == "/nowhere" else 429
+    assert asyncio.run(run()) == [refused, 200] * 3
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        b"0\r\nx: " + b"y" * 400_000,
+        b"1;" + b"y" * 400_000,
+        b"0\r\n" + b"x: y\r\n" * 17_000,
+        b"0\r\nx: " + b"y" * 100_000 + b"\r\n\r\n",
+    ],
+)
+def test_what_stands_behind_a_chunked_body_is_bounded(behind):
+    data = POST + b"transfer-encoding: chunked\r\n\r\n1\r\n{\r\n"
+    said, closed, *_ = exchange(data + behind)
+    assert closed
+    assert said.startswith(b"HTTP/1.1 431 ")
+
+
+def test_headers_behind_a_chunked_body_do_not_count():
+    chunk = b"%x\r\n%b\r\n0\r\n" % (len(BODY), BODY)
+    data = POST + b"transfer-encoding: chunked\r\n\r\n" + chunk + b"traceparent: late\r\n\r\n"
+
+    async def run():
+        async with (
+            FakeUpstream() as up,
+            gateway([expert("one", up)]) as g,
+            Client(g.port) as client,
+        ):
+            client.send(data)
+            return await client.answer(), up.heads[0][1]
+
+    found, sent = asyncio.run(run())
+    assert found.status == 200
+    assert "traceparent" not in sent
+
+
+def test_chunks_of_an_old_client_end_the_connection():
+    head = POST.replace(b"HTTP/1.1", b"HTTP/1.0") + b"connection: keep-alive\r\n"
+    chunk = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+    smuggled = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    data = head + b"transfer-encoding: chunked\r\n\r\n" + chunk + smuggled
+    said, closed, *_ = exchange(data)
+    assert closed
+    assert len(re.findall(rb"HTTP/1.1 \d", said)) == 1

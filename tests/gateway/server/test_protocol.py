@@ -1,0 +1,233 @@
+"""Bytes that are broken or evil do nothing; requests on one connection are answered in order."""
+
+import asyncio
+import gc
+import re
+import socket
+import struct
+import weakref
+
+import pytest
+
+from gateway.fake_upstream import FakeUpstream
+from gateway.gateway_cases import Client, ask, chat, expert, gateway, request_bytes, rows
+from gateway.raw_http_cases import BODY, LENGTH, POST, exchange
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        POST + LENGTH + b"transfer-encoding: chunked\r\n\r\n" + BODY,
+        POST + b"transfer-encoding: chunked\r\n" + LENGTH + b"\r\n0\r\n\r\n" + BODY,
+        POST + LENGTH + b"content-length: 3\r\n\r\n" + BODY,
+        POST + b"content-length: +5\r\n\r\n12345",
+        POST + b"content-length: 5, 5\r\n\r\n12345",
+        POST + b"content-length: -1\r\n\r\n",
+        POST + b"content-length: 99999999999999999999999999\r\n\r\n",
+        POST + b"transfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+        POST + b"transfer-encoding: xchunked\r\n\r\n0\r\n\r\n",
+        POST + b"transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        POST + b"transfer-encoding: gzip\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        POST + b"content-length: " + b"0" * 4300 + b"5\r\n\r\n12345",
+        POST + b"content-length: " + b"9" * 4300 + b"\r\n\r\n",
+        b"GET http://evil.example/health HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"POST http://localhost/v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+        + LENGTH
+        + b"\r\n"
+        + BODY,
+        b"OPTIONS * HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        POST + b"transfer-encoding: chunked\r\n\r\nzz\r\n\r\n",
+        POST + b"transfer-encoding: chunked\r\n\r\n-5\r\nhello\r\n0\r\n\r\n",
+        POST + b"x: a\x00b\r\n\r\n",
+        POST + b"x y: a\r\n\r\n",
+        POST + b" folded: a\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GARBAGE\r\n\r\n",
+        b"CONNECT evil.example:443 HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ],
+)
+def test_what_is_not_plain_http_is_refused_and_the_connection_closed(data):
+    smuggled = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    said, closed, asked, records = exchange(data + smuggled)
+    assert closed
+    assert said.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 413 "))
+    assert len(re.findall(rb"HTTP/1.1 \d", said)) == 1
+    assert asked == 0
+    assert records == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/../v1/chat/completions",
+        "//v1/chat/completions",
+        "/v1/chat/completions/",
+        "/v1%2Fchat/completions",
+        "/v1/chat/completions%00",
+        "/V1/chat/completions",
+        "/v1/chat/completions;x=1",
+        "http://evil.example/v1/chat/completions",
+        "/../../etc/passwd",
+        "*",
+    ],
+)
+def test_path_tricks_find_nothing(path):
+    async def run():
+        async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
+            return await ask(g.port, chat(), path), up.asked
+
+    found, asked = asyncio.run(run())
+    assert found.status in (404, 400)
+    assert asked == 0
+
+
+def test_a_query_string_changes_nothing():
+    async def run():
+        async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
+            return await ask(g.port, chat(), "/v1/chat/completions?path=../x#y"), up.heads[0][0]
+
+    found, line = asyncio.run(run())
+    assert found.status == 200
+    assert line == "POST /v1/chat/completions HTTP/1.1"
+
+
+def test_pipelined_requests_are_answered_in_order():
+    data = b"".join(
+        request_bytes(chat(model=name)) for name in ("one", "nope", "one", "mild", "nope")
+    )
+
+    async def run():
+        async with (
+            FakeUpstream() as up,
+            gateway([expert("one", up)]) as g,
+            Client(g.port) as client,
+        ):
+            client.send(data)
+            return [(await client.answer()).status for _ in range(5)]
+
+    assert asyncio.run(run()) == [200, 404, 200, 200, 404]
+
+
+def test_a_pipelining_client_that_leaves_takes_its_upstream_call_with_it():
+    async def run():
+        async with FakeUpstream(delay=0.3) as up, gateway([expert("one", up)]) as g:
+            async with Client(g.port) as client:
+                client.send(request_bytes(chat()) * 3)
+                while not up.in_flight:
+                    await asyncio.sleep(0.01)
+            (row,) = await rows(g)
+            await asyncio.sleep(0.05)
+            return row.outcome, up.asked, up.in_flight, g.app.in_flight
+
+    assert asyncio.run(run()) == ("cancelled", 1, 0, 0)
+
+
+def test_a_broken_request_behind_a_stream_does_not_end_up_in_it():
+    async def run():
+        async with (
+            FakeUpstream(delay=0.1) as up,
+            gateway([expert("one", up)]) as g,
+            Client(g.port) as client,
+        ):
+            client.send(request_bytes(chat(stream=True)))
+            await client.reader.readuntil(b"data: ")
+            client.send(request_bytes(chat()) + b"GARBAGE\r\n\r\n")
+            return await asyncio.wait_for(client.reader.read(), 10)
+
+    rest = asyncio.run(run())
+    assert b"HTTP/1.1" not in rest
+    assert not rest.endswith(b"0\r\n\r\n")
+
+
+def test_a_second_request_whose_body_is_late_is_served_in_its_turn():
+    async def run():
+        async with (
+            FakeUpstream(delay=0.5) as up,
+            gateway([expert("one", up)], limits={"body_seconds": 0.3}) as g,
+            Client(g.port) as client,
+        ):
+            data = request_bytes(chat())
+            client.send(data + data[:-20])
+            first = await asyncio.wait_for(client.answer(), 10)
+            client.send(data[-20:])
+            return first.status, (await asyncio.wait_for(client.answer(), 10)).status
+
+    assert asyncio.run(run()) == (200, 200)
+
+
+def test_too_many_waiting_requests_are_cut():
+    _, closed, asked, _ = exchange(request_bytes(chat()) * 200, wait=3)
+    assert closed
+    assert asked <= 40
+
+
+def test_a_reset_connection_leaves_nothing_behind():
+    async def run():
+        async with FakeUpstream(delay=0.2) as up, gateway([expert("one", up)]) as g:
+            for sent in (b"POST", POST, POST + LENGTH + b"\r\n" + BODY):
+                sock = socket.create_connection(("127.0.0.1", g.port))
+                sock.sendall(sent)
+                await asyncio.sleep(0.05)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                sock.close()
+            await asyncio.sleep(0.1)
+            return len(g.server.server_state.connections), g.app.in_flight
+
+    assert asyncio.run(run()) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
+        POST + b"x: a\x00b\r\n\r\n",
+        POST + LENGTH + b"\r\n" + BODY,
+        POST + LENGTH + b"\r\n" + BODY[:9],
+    ],
+)
+def test_a_connection_that_is_over_leaves_no_memory_to_the_collector(data):
+    async def run():
+        async with (
+            FakeUpstream(delay=0.1) as up,
+            gateway([expert("one", up)], limits={"header_seconds": 0.2}) as g,
+        ):
+            kept = []
+            async with Client(g.port) as client:
+                client.send(data)
+                await asyncio.sleep(0.05)
+                kept = [weakref.ref(wire) for wire in g.server.server_state.connections]
+            await asyncio.sleep(0.2)
+            return kept
+
+    gc.collect()
+    gc.disable()
+    try:
+        kept = asyncio.run(run())
+    finally:
+        gc.enable()
+    assert len(kept) == 1
+    assert kept[0]() is None
+
+
+def test_more_connections_than_allowed_are_refused_and_room_comes_back():
+    async def run():
+        async with (
+            FakeUpstream() as up,
+            gateway([expert("one", up)], limits={"max_connections": 2}) as g,
+        ):
+            async with Client(g.port) as one, Client(g.port) as two:
+                found = [(await client.ask(chat())).status for client in (one, two)]
+                async with Client(g.port) as third:
+                    refused = await asyncio.wait_for(third.answer(), 10)
+                    rest = await third.reader.read()
+            await asyncio.sleep(0.05)
+            return found, refused, rest, (await ask(g.port, chat())).status
+
+    found, refused, rest, after = asyncio.run(run())
+    assert found == [200, 200]
+    assert (refused.status, refused.headers["retry-after"], rest) == (503, "1", b"")
+    assert after == 200

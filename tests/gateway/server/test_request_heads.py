@@ -1,0 +1,126 @@
+"""Heads that are too long, or offer another protocol."""
+
+import asyncio
+import json
+
+import pytest
+
+from gateway.fake_upstream import FakeUpstream
+from gateway.gateway_cases import Client, chat, expert, gateway, request_bytes
+from gateway.raw_http_cases import BODY, LENGTH, POST, exchange
+
+
+def test_headers_of_a_client_make_none_upstream_or_in_the_answer():
+    data = request_bytes(chat(model="one\r\nx-evil: 1"), traceparent="a\tb", x_mild_session_id="é")
+
+    said, *_ = exchange(data, wait=0.5)
+    assert said.startswith(b"HTTP/1.1 404")
+    assert b"\r\nx-evil" not in said
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"x: " + b"y" * 100_000 + b"\r\n\r\n",
+        b"".join(b"x%d: y\r\n" % n for n in range(500)) + b"\r\n",
+        b"x" * 100_000,
+    ],
+)
+def test_a_head_that_is_too_long_is_refused_with_431(head):
+    said, closed, *_ = exchange(POST + head)
+    assert said.startswith(b"HTTP/1.1 431 ")
+    assert closed
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        b"",
+        b"host: localhost\r\nhost: evil.example\r\n",
+        b"host: localhost\r\nhost: localhost\r\n",
+        b"host:\r\n",
+        b"host: local host\r\n",
+        b"host: localhost/x\r\n",
+        b"host: user@localhost\r\n",
+        b"host: localhost:port\r\n",
+        b"host: [::1\r\n",
+        b"host: localhost, evil.example\r\n",
+        b"host: l\xf6calhost\r\n",
+    ],
+)
+@pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/health"])
+def test_a_request_names_one_valid_host(lines, path):
+    head = b"POST " + path + b" HTTP/1.1\r\n" + lines
+    said, closed, asked, _ = exchange(head + LENGTH + b"\r\n" + BODY)
+    assert said.startswith(b"HTTP/1.1 400 ")
+    assert closed
+    assert asked == 0
+
+
+def test_an_address_that_is_too_long_is_refused():
+    said, closed, *_ = exchange(b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    assert said.startswith(b"HTTP/1.1 431 ")
+    assert closed
+
+
+OFFER = (
+    b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"
+)
+
+
+@pytest.mark.parametrize("step", [1, 7, 10_000])
+def test_an_offer_of_http2_is_passed_over(step):
+    """In whatever pieces it comes; what follows on the connection is served, too."""
+    data = POST + OFFER + LENGTH + b"\r\n" + BODY
+    data += (
+        POST
+        + OFFER
+        + b"transfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n"
+        % (
+            len(BODY),
+            BODY,
+        )
+    )
+    data += b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
+
+    async def run():
+        async with (
+            FakeUpstream() as up,
+            gateway([expert("one", up)]) as g,
+            Client(g.port) as client,
+        ):
+            for start in range(0, len(data), step):
+                client.send(data[start : start + step])
+                await asyncio.sleep(0)
+            answers = [await asyncio.wait_for(client.answer(), 20) for _ in range(3)]
+            return answers, up.bodies, up.heads
+
+    answers, bodies, heads = asyncio.run(run())
+    assert [answer.status for answer in answers] == [200, 200, 200]
+    assert all("upgrade" not in answer.headers for answer in answers)
+    assert len(bodies) == 2
+    assert all(json.loads(body)["messages"] == chat()["messages"] for body in bodies)
+    assert not any({"upgrade", "http2-settings"} & set(headers) for _, headers in heads)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        b"connection: upgrade\r\nupgrade: h2c, websocket\r\n",
+        b"connection: upgrade\r\nupgrade: h2c\r\nupgrade: websocket\r\n",
+        OFFER + b"content-length: 3\r\n",
+    ],
+)
+def test_an_offer_hides_nothing(lines):
+    said, closed, asked, records = exchange(POST + lines + LENGTH + b"\r\n" + BODY)
+    assert closed
+    assert said.startswith(b"HTTP/1.1 400 ")
+    assert (asked, records) == (0, [])
+
+
+def test_an_offer_with_close_still_closes():
+    head = POST + b"connection: close, upgrade\r\nupgrade: h2c\r\n" + LENGTH + b"\r\n"
+    said, closed, asked, _ = exchange(head + BODY)
+    assert closed
+    assert said.startswith(b"HTTP/1.1 200 ")
+    assert asked == 1

@@ -1,0 +1,99 @@
+"""Clients that are slow are cut, and slow down nobody else."""
+
+import asyncio
+import socket
+
+import pytest
+
+from gateway.fake_upstream import FakeUpstream
+from gateway.gateway_cases import Client, ask, chat, expert, gateway, request_bytes, rows
+from gateway.raw_http_cases import BODY, LENGTH, POST, SLOW, exchange
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /v1/ch", POST, POST + LENGTH + b"\r\n" + BODY[:20]])
+def test_a_client_that_does_not_go_on_is_cut(sent):
+    said, closed, asked, records = exchange(sent, SLOW)
+    assert closed
+    assert said.startswith(b"HTTP/1.1 408 ")
+    assert (asked, records) == (0, [])
+
+
+def test_dripping_bytes_do_not_extend_the_time():
+    drops = POST * 20
+
+    async def run():
+        async with (
+            FakeUpstream() as up,
+            gateway([expert("one", up)], limits=SLOW) as g,
+            Client(g.port) as client,
+        ):
+            sent = 0
+            try:
+                for byte in drops:
+                    client.send(bytes([byte]))
+                    sent += 1
+                    await asyncio.sleep(0.02)
+                    if client.reader._buffer or client.reader.at_eof():
+                        break
+            except ConnectionError:
+                pass
+            return sent
+
+    # Cut long before the last: at 50 bytes a second they would take a hundred times as long.
+    assert asyncio.run(run()) < len(drops) / 2
+
+
+def test_an_idle_connection_is_closed_and_a_busy_one_is_not():
+    async def run():
+        async with (
+            FakeUpstream(delay=0.8) as up,
+            gateway([expert("one", up)], limits=SLOW) as g,
+            Client(g.port) as client,
+        ):
+            slow = await client.ask(chat())
+            rest = await asyncio.wait_for(client.reader.read(), 20)
+            return slow, rest
+
+    slow, rest = asyncio.run(run())
+    assert slow.status == 200
+    assert rest == b"" or rest.startswith(b"HTTP/1.1 408")
+
+
+def test_a_client_that_does_not_read_is_cut_and_slows_only_itself(monkeypatch):
+    monkeypatch.setattr("mild.gateway.server.protocol.STALL_SECONDS", 0.4)
+
+    async def run():
+        async with (
+            FakeUpstream(text="word " * 60_000) as up,
+            gateway([expert("one", up, idle_seconds=5)], limits=SLOW) as g,
+        ):
+            sock = socket.create_connection(("127.0.0.1", g.port))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sock.sendall(request_bytes(chat(stream=True)))
+            (row,) = await rows(g, 1, 60)
+            quick = await ask(g.port, None, "/health", "GET")
+            sock.close()
+            return row, quick, up
+
+    row, quick, _ = asyncio.run(run())
+    assert row.outcome == "cancelled"
+    assert quick.status == 200
+
+
+@pytest.mark.parametrize("more", [b"\r\n", b"POST /v1"])
+def test_a_head_that_comes_slowly_behind_a_request_does_not_cut_its_answer(more):
+    async def run():
+        async with (
+            FakeUpstream(delay=0.8) as up,
+            gateway([expert("one", up)], limits=SLOW) as g,
+            Client(g.port) as client,
+        ):
+            client.send(request_bytes(chat()))
+            await asyncio.sleep(0.05)
+            client.send(more)
+            found = await asyncio.wait_for(client.answer(), 20)
+            return found, await asyncio.wait_for(client.reader.read(), 20)
+
+    found, rest = asyncio.run(run())
+    assert found.status == 200
+    assert rest.startswith(b"HTTP/1.1 408 ")
