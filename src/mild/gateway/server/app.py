@@ -28,7 +28,7 @@ from mild.gateway.metrics import Metrics
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.selector import ExpertSelector
 from mild.gateway.selection.sessions import Sessions
-from mild.gateway.server.endpoints import Endpoints
+from mild.gateway.server.endpoints import Completions, Endpoints
 from mild.gateway.server.middleware import RequestGuard, refusal_response
 from mild.gateway.server.relay import redactor
 from mild.gateway.shared import EXPERT_COLUMNS, SharedMemory
@@ -258,7 +258,7 @@ def create_app(context: AppContext) -> Starlette:
 
     app = Starlette(
         routes=Endpoints(context).routes(),
-        middleware=[Middleware(RequestGuard, context=context)],
+        middleware=[Middleware(RequestGuard, context=context, completions=Completions(context))],
         exception_handlers={
             Refusal: refuse,
             HTTPException: refuse_route,

@@ -27,7 +27,7 @@ from mild.gateway.server.middleware import COMPLETIONS, Receive, Scope, Send
 if TYPE_CHECKING:
     from mild.gateway.server.app import AppContext
 
-__all__ = ["Endpoints"]
+__all__ = ["Completions", "Endpoints"]
 
 # Explanations that may be computed or wait at a time.
 MAX_EXPLANATIONS = 16
