@@ -14,7 +14,7 @@ from mild.cli import options as o
 from mild.cli.console import emit, note, print_table, reported
 
 if TYPE_CHECKING:
-    from mild.gateway.access import Store
+    from mild.gateway.access import AccessStore
 
 __all__ = ["build_keys"]
 
@@ -106,14 +106,14 @@ def list_keys(
       mild keys list
     """
     from mild.gateway.access.money import dollars_of, periods_at
-    from mild.gateway.access.store import AccountKey
+    from mild.gateway.access.store import Account
 
     periods = [period.name for period in periods_at(time.time())]
     with _opened(config, store) as opened:
         keys, totals = opened.read_keys(), opened.totals(periods)
     rows = []
     for key in keys:
-        found = [totals.get(AccountKey(f"key:{key.name}", period)) for period in periods]
+        found = [totals.get(Account(f"key:{key.name}", period)) for period in periods]
         spent = [0.0 if total is None else dollars_of(total.spent) for total in found]
         rows.append(
             {
@@ -149,17 +149,17 @@ def revoke(
 
 
 @contextmanager
-def _opened(config: Path, place: str | None) -> Iterator[Store]:
+def _opened(config: Path, place: str | None) -> Iterator[AccessStore]:
     from mild.errors import InvalidInputError
-    from mild.gateway.access import open_store
+    from mild.gateway.access import AccessStore
     from mild.gateway.database import AddressError, is_address, read_address
     from mild.gateway.settings.reading import read_store
 
     try:
         if place is not None:
-            store = open_store(read_address(place) if is_address(place) else place)
+            store = AccessStore(read_address(place) if is_address(place) else place)
         else:
-            store = open_store(read_store(config))
+            store = AccessStore(read_store(config))
     except AddressError as error:
         # Not quoted: it may hold a password.
         raise InvalidInputError(f"--store {error}.", parameter="store") from None

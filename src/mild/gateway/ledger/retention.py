@@ -1,11 +1,11 @@
-"""How long rows stay: by days and by bytes, taken away in small bites."""
+"""How long rows are kept: by days and by bytes, deleted in small portions."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from mild.gateway.ledger.book import Book
+from mild.gateway.ledger.store import LedgerStore
 
 __all__ = ["Retention"]
 
@@ -36,7 +36,7 @@ class Retention:
     _over: bool = False
     _sums_swept: float = 0.0
 
-    def sweep(self, book: Book, now: float, written: int) -> bool:
+    def sweep(self, store: LedgerStore, now: float, written: int) -> bool:
         """Take one bite if one is due; whether there is more to take.
 
         A bite is at least twice what was just written: while the file is over its limit, it shrinks under
@@ -48,19 +48,19 @@ class Retention:
         rows = max(BITE, 2 * written)
         gone = 0
         if self.days is not None:
-            gone = book.drop_before(now - self.days * DAY, rows)
+            gone = store.drop_before(now - self.days * DAY, rows)
         if gone == 0 and self.bytes is not None:
-            used = book.bytes_used()
+            used = store.bytes_used()
             self._over = used > self.bytes * (SLACK if self._over else 1.0)
             if self._over:
                 # Not more than it takes: the rows of a small file may be few.
                 excess = 1 - self.bytes * SLACK / used
-                gone = book.drop_oldest(min(rows, math.ceil(excess * book.rows()) + 1))
-        if book.shrink() or gone:
+                gone = store.drop_oldest(min(rows, math.ceil(excess * store.rows()) + 1))
+        if store.shrink() or gone:
             return True
         self._due, self._written = now + PAUSE, 0
         if self.days is not None and not 0 <= now - self._sums_swept < SUMS_PAUSE:
             self._sums_swept = now
-            if book.claim("sums swept", now, SUMS_PAUSE):
-                book.drop_minutes(now - self.days * DAY)
+            if store.claim("sums swept", now, SUMS_PAUSE):
+                store.drop_minutes(now - self.days * DAY)
         return False

@@ -7,16 +7,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from mild.errors import DataFileError
-from mild.gateway.database import DatabaseError, UnfitError
-from mild.gateway.ledger.book import Book
-from mild.gateway.ledger.places import Place, open_book, shown
+from mild.gateway.database import DatabaseError, InvalidRowError
+from mild.gateway.database.engine import shown
 from mild.gateway.ledger.records import Record
 from mild.gateway.ledger.retention import Retention
+from mild.gateway.ledger.store import LedgerStore
+from mild.gateway.settings.kinds import LedgerSettings
 
-__all__ = ["Keeping", "LedgerWriter"]
+__all__ = ["LedgerWriter"]
 
 logger = logging.getLogger("mild.gateway.ledger")
 
@@ -35,20 +36,7 @@ HEARTBEAT = 1.0
 BREATH = 0.005
 
 # What a record that does not fit its row makes of itself; the file is not to blame.
-_UNFIT = (UnfitError, AttributeError, OverflowError, TypeError, ValueError)
-
-
-class Keeping(Protocol):
-    """What the writer needs of the settings: where, whether with texts, how long, how much."""
-
-    @property
-    def path(self) -> Place | None: ...
-    @property
-    def keep_text(self) -> bool: ...
-    @property
-    def keep_days(self) -> float | None: ...
-    @property
-    def max_bytes(self) -> int | None: ...
+_INVALID = (InvalidRowError, AttributeError, OverflowError, TypeError, ValueError)
 
 
 class LedgerWriter:
@@ -73,7 +61,7 @@ class LedgerWriter:
 
     def __init__(
         self,
-        settings: Keeping,
+        settings: LedgerSettings,
         expert_names: Sequence[str],
         clock: Callable[[], float] = time.time,
         waiting: int = WAITING,
@@ -94,7 +82,7 @@ class LedgerWriter:
         self._wake = threading.Event()
         self._quiet = threading.Condition()
         self._closing = False
-        self._book: Book | None = None
+        self._store: LedgerStore | None = None
         self._batch: list[Record] = []
         self._spoken = 0.0
         self._thread: threading.Thread | None = None
@@ -129,7 +117,7 @@ class LedgerWriter:
             return
         # Opened here only to refuse what never will do: a connection belongs to one thread.
         try:
-            open_book(self.path, self._keep_text, patience=0.05).close()
+            LedgerStore(self.path, self._keep_text, patience=0.05).close()
         except DatabaseError as error:
             self.trouble = str(error)
         self._thread = threading.Thread(target=self._run, name="mild-ledger", daemon=True)
@@ -211,42 +199,42 @@ class LedgerWriter:
 
     def _work(self) -> None:
         """Everything that is due, in short transactions."""
-        book = self._opened()
+        store = self._opened()
         while self._take():
             count = len(self._batch)
-            self._append(book)
+            self._append(store)
             self._batch = []
-            self._retention.sweep(book, self._clock(), count)
+            self._retention.sweep(store, self._clock(), count)
         with self._quiet:
             self._quiet.notify_all()
         now = self._clock()
         if self._document is not None and not 0 <= now - self._spoken < HEARTBEAT:
-            book.publish(now, {**self._document, "ledger": self.state()})
+            store.publish(now, {**self._document, "ledger": self.state()})
             self._spoken = now
         # While nothing waits there is time for more bites.
-        while not self._queue and not self._closing and self._retention.sweep(book, now, 0):
+        while not self._queue and not self._closing and self._retention.sweep(store, now, 0):
             self._wake.wait(BREATH)
 
-    def _opened(self) -> Book:
-        if self._book is not None and self._book.is_gone():
+    def _opened(self) -> LedgerStore:
+        if self._store is not None and self._store.is_gone():
             self._let_go()
-        if self._book is None:
+        if self._store is None:
             assert self.path is not None
-            self._book = open_book(self.path, self._keep_text, PATIENCE)
-        return self._book
+            self._store = LedgerStore(self.path, self._keep_text, PATIENCE)
+        return self._store
 
-    def _append(self, book: Book) -> None:
+    def _append(self, store: LedgerStore) -> None:
         """Write the batch; where a record does not fit, the others one by one."""
         batch = self._batch
         try:
-            book.append(batch, self._named(batch))
+            store.append(batch, self._named(batch))
             self.written += len(batch)
-        except _UNFIT:
+        except _INVALID:
             while batch:
                 try:
-                    book.append(batch[:1], self._named(batch[:1]))
+                    store.append(batch[:1], self._named(batch[:1]))
                     self.written += 1
-                except _UNFIT:
+                except _INVALID:
                     self.dropped += 1
                 # Only now: if the file fails in between, the rest is tried again.
                 del batch[0]
@@ -266,17 +254,17 @@ class LedgerWriter:
 
     def _let_go(self) -> None:
         """Close the file: after a failure it is opened anew, perhaps another one of that name."""
-        book, self._book = self._book, None
-        if book is not None:
+        store, self._store = self._store, None
+        if store is not None:
             try:
-                book.close()
+                store.close()
             except DatabaseError as error:
                 self.trouble = str(error)
 
     def _say_goodbye(self) -> None:
-        if self._book is not None and self._document is not None:
+        if self._store is not None and self._document is not None:
             try:
-                self._book.retire()
+                self._store.retire()
             except DatabaseError as error:
                 self.trouble = str(error)
         self._let_go()
