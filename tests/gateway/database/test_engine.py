@@ -34,13 +34,13 @@ def server(postgres):
         postgres.server.start()
 
 
-def marks(database):
+def names(database):
     with database.transaction() as connection:
-        return list(connection.scalars(sa.select(MARKS.c.name).order_by(MARKS.c.name)))
+        return list(connection.scalars(sa.select(PROCESSES.c.name).order_by(PROCESSES.c.name)))
 
 
-MARKS = metadata.tables["marks"]
-ROW = {"name": "a", "value": 1.0}
+PROCESSES = metadata.tables["processes"]
+ROW = {"name": "a", "seen": 1.0}
 
 
 def test_the_migrations_lead_to_the_tables_that_are_used(database):
@@ -149,7 +149,7 @@ def test_tables_stand_in_a_schema_of_their_own(postgres):
 def insert_and(database, then):
     """A transaction in which something happens behind the first statement."""
     with database.transaction() as connection:
-        connection.execute(MARKS.insert(), ROW)
+        connection.execute(PROCESSES.insert(), ROW)
         then(connection)
 
 
@@ -160,7 +160,7 @@ def test_a_transaction_is_whole_or_nothing_and_the_next_one_works(database):
         insert_and(
             database, lambda connection: connection.execute(sa.text("SELECT * FROM nowhere"))
         )
-    assert marks(database) == []
+    assert names(database) == []
     assert not database.broken
 
 
@@ -177,7 +177,7 @@ def test_a_connection_that_ends_is_broken_and_says_so_in_a_line(postgres, server
     database = open_database(postgres.address)
     server.restart()
     with pytest.raises(DatabaseError) as caught:
-        marks(database)
+        names(database)
     assert database.broken
     assert "\n" not in str(caught.value)
     assert not isinstance(caught.value, CommitUnknownError)
@@ -389,7 +389,7 @@ def test_a_new_file_that_another_worker_is_making_is_waited_for(tmp_path):
     timer.start()
     try:
         database = open_database(path)
-        assert marks(database) == []
+        assert names(database) == []
         database.close()
     finally:
         timer.join()
@@ -401,6 +401,6 @@ def test_a_reader_changes_nothing(tmp_path):
     open_database(path).close()
     database = open_database(path, reading=True)
     with pytest.raises(DatabaseError, match="readonly"), database.transaction() as connection:
-        connection.execute(MARKS.insert(), ROW)
+        connection.execute(PROCESSES.insert(), ROW)
     database.close()
     assert isinstance(database, Database)

@@ -7,8 +7,7 @@ import pytest
 
 from ledger_cases import record, write_all, writing
 from mild.gateway.ledger import read_ledger
-from mild.gateway.ledger.retention import BITE, DAY, PAUSE, Retention
-from mild.gateway.ledger.store import LedgerStore
+from mild.gateway.ledger.store import DAY, PAUSE, PORTION, LedgerStore, Retention
 
 NOW = 2_000_000_000.0
 
@@ -36,13 +35,13 @@ def test_rows_older_than_the_days_go_and_the_others_stay(tmp_path):
 
 
 def test_a_bite_is_small_and_the_next_look_comes_later(tmp_path):
-    path = write_all(tmp_path / "l.db", [record(i, time=0.0) for i in range(3 * BITE)])
+    path = write_all(tmp_path / "l.db", [record(i, time=0.0) for i in range(3 * PORTION)])
     store = LedgerStore(path, False, 1.0)
     keep = Retention(days=1, bytes=None)
     left = []
     while keep.sweep(store, NOW, 0):
         left.append(count(path)[0])
-    assert left[:3] == [2 * BITE, BITE, 0]
+    assert left[:3] == [2 * PORTION, PORTION, 0]
     assert len(left) <= 4
     store.append([record("late", time=0.0)], {})
     assert not keep.sweep(store, NOW + PAUSE / 2, 0)
@@ -97,6 +96,6 @@ def test_taking_rows_away_does_not_stall_the_writer(tmp_path, monkeypatch):
         while (sum(bites) < 30_000 or len(written) <= len(came)) and time.monotonic() < end:
             time.sleep(0.02)
     # What comes during a bite, which is small, is in the file before the next.
-    assert max(bites) == BITE
+    assert max(bites) == PORTION
     assert written == [0, *came]
     assert count(path) == (1 + len(came), NOW)

@@ -10,8 +10,7 @@ from ledger_cases import EXPERTS, Keep, record, write_all, writing
 from mild.errors import DataFileError
 from mild.gateway.database import CommitUnknownError, InvalidRowError
 from mild.gateway.ledger import LedgerWriter, read_ledger
-from mild.gateway.ledger.retention import DAY, Retention
-from mild.gateway.ledger.store import LedgerStore
+from mild.gateway.ledger.store import DAY, LedgerStore, Retention
 from store_cases import commits_in_doubt
 
 
@@ -142,16 +141,6 @@ def test_workers_of_several_machines_do_not_take_each_others_place(postgres, mon
         store.close()
     names = postgres.query("SELECT pid FROM workers ORDER BY pid")
     assert names == [(f"one:{os.getpid()}",), (f"two:{os.getpid()}",)]
-
-
-def test_one_of_many_claims_a_task(postgres):
-    stores = [LedgerStore(postgres.address, False) for _ in range(2)]
-    assert [store.claim("x", 1000.0, 60.0) for store in stores] == [True, False]
-    assert [store.claim("x", 1061.0, 60.0) for store in stores] == [True, False]
-    # A clock that was set back does not put it off for ever.
-    assert stores[1].claim("x", 500.0, 60.0)
-    for store in stores:
-        store.close()
 
 
 def test_old_rows_go_by_days_and_by_bytes(postgres, store):

@@ -18,7 +18,6 @@ from mild.gateway.access.store import (
     Claim,
     Settlement,
     StoreError,
-    Totals,
 )
 from mild.gateway.access.writer import StoreWriter
 from mild.gateway.refusals import Refusal
@@ -198,7 +197,7 @@ class Access:
         if amount:
             pairs = zip(reservation.accounts, reservation.budgets, strict=True)
             for i, (account, budget) in enumerate(pairs):
-                known = self._writer.totals.get(account, Totals(0, 0, 0))
+                known = self._writer.total(account)
                 # Known to be spent, whatever others have spent since.
                 if budget is not None and known.spent + known.held + amount > budget:
                     raise self._too_dear(reservation, i, known.spent, amount) from None
@@ -251,7 +250,7 @@ class Access:
         def lines(scope: str, budgets: Sequence[int | None]) -> dict[str, Any]:
             found = {}
             for period, budget in zip((day, month), budgets, strict=True):
-                total = self._writer.totals.get(Account(scope, period.name), Totals(0, 0, 0))
+                total = self._writer.total(Account(scope, period.name))
                 found[period.window] = {
                     **{name: dollars_of(value) for name, value in total._asdict().items()},
                     "budget": None if budget is None else dollars_of(budget),

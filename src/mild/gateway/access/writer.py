@@ -74,6 +74,8 @@ class StoreWriter:
         self._changed = threading.Condition()
         self._claims: list[Waiting] = []
         self._settlements: list[Settlement] = []
+        # Spent and released by settlements that are not written yet.
+        self._pending: dict[Account, tuple[int, int]] = {}
         # Claims of the transaction under way.
         self._asked: Sequence[Waiting] = ()
         # The last transaction's marker, and a transaction of which nobody knows whether it has happened.
@@ -128,6 +130,7 @@ class StoreWriter:
 
     def settle(self, settlement: Settlement) -> None:
         """Write a settlement soon; nobody waits for it."""
+        self._count_pending([settlement], 1)
         with self._changed:
             self._settlements.append(settlement)
             self._changed.notify()
@@ -189,7 +192,7 @@ class StoreWriter:
                 self._wait_again(batch)
             raise
         self._last = batch.id
-        self._loop.call_soon_threadsafe(self._answer, self._asked, totals)
+        self._loop.call_soon_threadsafe(self._answer, self._asked, totals, batch.settlements)
         self._asked = ()
 
     def _wait_again(self, batch: Batch) -> None:
@@ -212,6 +215,7 @@ class StoreWriter:
             raise
         if happened:
             self._last = batch.id
+            self._loop.call_soon_threadsafe(self._answer, (), {}, batch.settlements)
         else:
             self._wait_again(batch)
 
@@ -234,7 +238,28 @@ class StoreWriter:
         if state.keys is not None:
             self._on_keys(state.keys, state.salt)
 
-    def _answer(self, asked: Sequence[Waiting], totals: dict[Account, Totals]) -> None:
+    def total(self, account: Account) -> Totals:
+        """An account as it was last seen, with the settlements that are not written yet."""
+        spent, held, lost = self.totals.get(account, (0, 0, 0))
+        more, released = self._pending.get(account, (0, 0))
+        return Totals(spent + more, max(0, held - released), lost)
+
+    def _count_pending(self, settlements: Sequence[Settlement], sign: int) -> None:
+        for one in settlements:
+            released = sum(amount for _, amount in one.parts)
+            for account in () if one.lost else one.accounts:
+                more, less = self._pending.get(account, (0, 0))
+                self._pending[account] = more + sign * one.cost, less + sign * released
+                if self._pending[account] == (0, 0):
+                    del self._pending[account]
+
+    def _answer(
+        self,
+        asked: Sequence[Waiting],
+        totals: dict[Account, Totals],
+        settlements: Sequence[Settlement],
+    ) -> None:
+        self._count_pending(settlements, -1)
         if len(self.totals) > _MOST_TOTALS:
             self.totals.clear()
         self.totals.update(totals)

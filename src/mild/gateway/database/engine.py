@@ -135,7 +135,7 @@ class Database:
         if not said:
             return [[] for _ in work]
         cursor = self._raw.execute("; ".join(said))
-        found = []
+        found: list[list[list[tuple[Any, ...]]]] = []
         for _, rows in work:
             found.append([])
             for _ in rows:

@@ -7,6 +7,7 @@ import math
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,7 +16,15 @@ from mild.gateway.database import Address
 from mild.gateway.database.engine import Location, metadata, open_database, upsert
 from mild.gateway.ledger.records import Record, as_row, decisions
 
-__all__ = ["LedgerStore", "minutes", "routers", "workers"]
+__all__ = ["LedgerStore", "Retention", "minutes", "routers", "workers"]
+
+DAY = 86_400.0
+# Rows that are deleted at a time: a few milliseconds.
+PORTION = 500
+# Seconds between looks when there was nothing to do and few rows came.
+PAUSE = 5.0
+# Once over the limit, go so far below it that the next portion is not due at once.
+SLACK = 0.95
 
 # Seconds after which a worker that is silent is forgotten.
 _SILENT = 60.0
@@ -54,20 +63,12 @@ workers = sa.Table(
     sa.Column("time", sa.Double, nullable=False),
     sa.Column("document", sa.Text, nullable=False),
 )
-# When something was last done by any process.
-marks = sa.Table(
-    "marks",
-    metadata,
-    sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("value", sa.Double, nullable=False),
-)
-
 _INSERT = {
     is_postgres: statement.returning(decisions.c.request_id)
     for is_postgres, statement in upsert(decisions).items()
 }
 _ADD = upsert(minutes, add=_SUMS)
-_NAME, _MARK = upsert(routers), upsert(marks)
+_NAME = upsert(routers)
 _PUBLISH = upsert(workers, replace=["time", "document"])
 
 
@@ -110,7 +111,7 @@ class LedgerStore:
         ]
         rows = [as_row(record, self._keep_text) for record in records]
         is_postgres = self._database.is_postgres
-        with self._database.transaction() as connection:
+        with self._database.transaction():
             (inserted,) = self._database.run((_INSERT[is_postgres], rows))
             new = [record for record, found in zip(records, inserted, strict=True) if found]
             self._database.run((_ADD[is_postgres], _sums(new)), (_NAME[is_postgres], names))
@@ -129,16 +130,6 @@ class LedgerStore:
         with self._database.transaction() as connection:
             connection.execute(workers.delete().where(workers.c.pid == self._worker))
 
-    def claim(self, name: str, now: float, seconds: float) -> bool:
-        """True for one process at most once in so many seconds."""
-        # A mark in the future is of a clock that was set back.
-        over = sa.or_(marks.c.value <= now - seconds, marks.c.value > now)
-        with self._database.transaction() as connection:
-            first = [{"name": name, "value": -math.inf}]
-            self._database.run((_MARK[self._database.is_postgres], first))
-            mark = marks.update().where(marks.c.name == name, over).values(value=now)
-            return connection.execute(mark).rowcount > 0
-
     def rows(self) -> int:
         """About how many rows there are, without counting them."""
         ends = sa.select(sa.func.min(decisions.c.id), sa.func.max(decisions.c.id))
@@ -147,17 +138,14 @@ class LedgerStore:
         return 0 if first is None else last - first + 1
 
     def drop_before(self, time: float, rows: int) -> int:
-        """Delete at most so many of the rows that are older; how many were deleted."""
+        """Delete sums that are older, and at most so many of the rows; how many rows were deleted."""
+        with self._database.transaction() as connection:
+            connection.execute(minutes.delete().where(minutes.c.minute < int(time // 60)))
         return self._delete(sa.select(decisions.c.id).where(decisions.c.time < time), rows)
 
     def drop_oldest(self, rows: int) -> int:
         """Delete so many of the oldest rows; how many were deleted."""
         return self._delete(sa.select(decisions.c.id), rows)
-
-    def drop_minutes(self, time: float) -> None:
-        """Delete the sums that are older."""
-        with self._database.transaction() as connection:
-            connection.execute(minutes.delete().where(minutes.c.minute < int(time // 60)))
 
     def bytes_used(self) -> int:
         """Bytes of the rows: of a file without its free pages, of a database by the size of new rows."""
@@ -199,6 +187,48 @@ class LedgerStore:
         except OSError:
             return None
         return found.st_dev, found.st_ino
+
+
+@dataclass
+class Retention:
+    """Deletes old rows in small portions; called by the writer whenever it has written.
+
+    Attributes
+    ----------
+    days : rows that are older are deleted; None keeps them
+    bytes : that the rows may take; beyond, the oldest are deleted; None sets no limit
+    """
+
+    days: float | None
+    bytes: int | None
+    _due: float = 0.0
+    _written: int = 0
+    _over: bool = False
+
+    def sweep(self, store: LedgerStore, now: float, written: int) -> bool:
+        """Delete one portion if one is due; whether there is more to delete.
+
+        A portion is at least twice what was just written, so that a ledger over its limit shrinks under
+        any load.
+        """
+        self._written += written
+        if now < self._due and self._due - now <= PAUSE and self._written < PORTION:
+            return False
+        rows = max(PORTION, 2 * written)
+        deleted = 0
+        if self.days is not None:
+            deleted = store.drop_before(now - self.days * DAY, rows)
+        if deleted == 0 and self.bytes is not None:
+            used = store.bytes_used()
+            self._over = used > self.bytes * (SLACK if self._over else 1.0)
+            if self._over:
+                # Not more than it takes: the rows of a small file may be few.
+                excess = 1 - self.bytes * SLACK / used
+                deleted = store.drop_oldest(min(rows, math.ceil(excess * store.rows()) + 1))
+        if store.shrink() or deleted:
+            return True
+        self._due, self._written = now + PAUSE, 0
+        return False
 
 
 def _pragma(connection: sa.Connection, name: str) -> int:

@@ -10,7 +10,8 @@ from alembic import op
 revision = "0001"
 down_revision = None
 
-_WHOLE, _REAL, _TEXT = sa.BigInteger(), sa.Double(), sa.Text()
+_WHOLE, _TEXT = sa.BigInteger(), sa.Text()
+_REAL: sa.Double[float] = sa.Double()
 _ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _DECISIONS = (
     ("request_id", _TEXT, False), ("time", _REAL, False), ("key", _TEXT, False),
@@ -63,7 +64,6 @@ def upgrade() -> None:
         ),
         ("routers", ("fingerprint",), (("fingerprint", _TEXT), ("experts", _TEXT))),
         ("workers", ("pid",), (("pid", _TEXT), ("time", _REAL), ("document", _TEXT))),
-        ("marks", ("name",), (("name", _TEXT), ("value", _REAL))),
     ):  # fmt: skip
         op.create_table(
             name,
