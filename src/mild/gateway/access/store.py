@@ -211,7 +211,7 @@ class AccessStore:
             database = self._opened()
             now = database.time(self._clock())
             seen = [{"name": name, "seen": now}]
-            database.run((tables.SEEN[database.is_postgres], seen))
+            database.run((tables.SEEN, seen))
             connection.execute(processes.delete().where(processes.c.seen < now - _SILENT))
             old = request_counts.c.second < int(now) - WINDOW
             connection.execute(request_counts.delete().where(old))
@@ -306,7 +306,7 @@ class AccessStore:
         changed, _, _ = database.run(
             (tables.CHANGE, changes),
             (tables.INSERT, rows),
-            (tables.COUNT[database.is_postgres], new),
+            (tables.COUNT, new),
         )
         if not all(changed):
             raise DatabaseError("a budget would have been exceeded")
@@ -320,7 +320,7 @@ class AccessStore:
         database = self._opened()
         with database.transaction():
             new = [{**account._asdict(), "spent": 0, "held": 0, "lost": 0} for account in missing]
-            database.run((tables.CREATE[database.is_postgres], new))
+            database.run((tables.CREATE, new))
         if len(self._created) > _MOST_CREATED:
             self._created.clear()
         self._created.update(missing)

@@ -19,7 +19,7 @@ from mild.gateway.database.errors import CommitUnknownError, DatabaseError, Inva
 
 try:
     import sqlalchemy as sa
-    from sqlalchemy.dialects import postgresql, sqlite
+    from sqlalchemy.dialects import postgresql
 except ImportError as missing:
     raise MissingExtraError(
         "the gateway's store and ledger need SQLAlchemy; install it with: pip install "
@@ -76,10 +76,12 @@ class Database:
     Attributes
     ----------
     broken : whether the connection was lost: open another one
+    schema : revision of the tables when it was opened, "" if there were none
     """
 
     def __init__(self, engine: sa.Engine) -> None:
         self.broken = False
+        self.schema = ""
         self.is_postgres = engine.dialect.name == "postgresql"
         self._driver: Any = engine.dialect.loaded_dbapi
         self._compiled: dict[Any, str] = {}
@@ -187,24 +189,15 @@ class Database:
             raise DatabaseError("the connection was lost") from error
 
 
-def upsert(
-    table: sa.Table, replace: Sequence[str] = (), add: Sequence[str] = ()
-) -> dict[bool, Any]:
-    """Insert a row; where it exists, replace or add to these columns, or change nothing.
-
-    A statement for SQLite and one for PostgreSQL, by whether it is PostgreSQL.
-    """
-    found = {}
-    for is_postgres, insert in ((False, sqlite.insert(table)), (True, postgresql.insert(table))):
-        new: dict[str, Any] = {name: insert.excluded[name] for name in replace}
-        new |= {name: table.c[name] + insert.excluded[name] for name in add}
-        key = list(table.primary_key)
-        found[is_postgres] = (
-            insert.on_conflict_do_update(index_elements=key, set_=new)
-            if new
-            else insert.on_conflict_do_nothing()
-        )
-    return found
+def upsert(table: sa.Table, replace: Sequence[str] = (), add: Sequence[str] = ()) -> Any:
+    """Insert a row; where it exists, replace or add to these columns, or change nothing."""
+    # SQLite has the same clause, and compiles this one.
+    insert = postgresql.insert(table)
+    new: dict[str, Any] = {name: insert.excluded[name] for name in replace}
+    new |= {name: table.c[name] + insert.excluded[name] for name in add}
+    if not new:
+        return insert.on_conflict_do_nothing()
+    return insert.on_conflict_do_update(index_elements=list(table.primary_key), set_=new)
 
 
 def open_database(place: Location, patience: float = 5.0, reading: bool = False) -> Database:
@@ -226,7 +219,8 @@ def open_database(place: Location, patience: float = 5.0, reading: bool = False)
     try:
         database = Database(_engine(place, patience, reading))
         try:
-            if schema_of(database, place, reading) < SCHEMA and not reading:
+            database.schema = schema_of(database, place, reading)
+            if database.schema < SCHEMA and not reading:
                 _migrate(database)
         except BaseException:
             database.close()

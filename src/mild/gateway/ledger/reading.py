@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from mild.errors import DataFileError, InvalidInputError
 from mild.gateway.database import AddressError, DatabaseError, is_address, read_address
-from mild.gateway.database.engine import Database, Location, open_database, schema_of, shown
+from mild.gateway.database.engine import Database, Location, open_database, shown
 from mild.gateway.ledger.records import COLUMNS, Record, decisions, from_row
 from mild.gateway.ledger.store import routers
 
@@ -50,7 +50,7 @@ def open_ledger(place: Location) -> Iterator[Database]:
     try:
         database = open_database(place, reading=True)
         try:
-            if not schema_of(database, place, reading=True):
+            if not database.schema:
                 raise DataFileError(
                     f"{shown(place)} is empty: `mild serve` has not written to it yet."
                 )

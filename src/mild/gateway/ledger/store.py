@@ -63,10 +63,7 @@ workers = sa.Table(
     sa.Column("time", sa.Double, nullable=False),
     sa.Column("document", sa.Text, nullable=False),
 )
-_INSERT = {
-    is_postgres: statement.returning(decisions.c.request_id)
-    for is_postgres, statement in upsert(decisions).items()
-}
+_INSERT = upsert(decisions).returning(decisions.c.request_id)
 _ADD = upsert(minutes, add=_SUMS)
 _NAME = upsert(routers)
 _PUBLISH = upsert(workers, replace=["time", "document"])
@@ -110,11 +107,10 @@ class LedgerStore:
             for router in sorted(named)
         ]
         rows = [as_row(record, self._keep_text) for record in records]
-        is_postgres = self._database.is_postgres
         with self._database.transaction():
-            (inserted,) = self._database.run((_INSERT[is_postgres], rows))
+            (inserted,) = self._database.run((_INSERT, rows))
             new = [record for record, found in zip(records, inserted, strict=True) if found]
-            self._database.run((_ADD[is_postgres], _sums(new)), (_NAME[is_postgres], names))
+            self._database.run((_ADD, _sums(new)), (_NAME, names))
         self._known |= named
 
     def publish(self, now: float, document: Mapping[str, Any]) -> None:
@@ -122,7 +118,7 @@ class LedgerStore:
         with self._database.transaction() as connection:
             now = self._database.time(now)
             row = {"pid": self._worker, "time": now, "document": json.dumps(document, default=str)}
-            self._database.run((_PUBLISH[self._database.is_postgres], [row]))
+            self._database.run((_PUBLISH, [row]))
             connection.execute(workers.delete().where(workers.c.time < now - _SILENT))
 
     def retire(self) -> None:
