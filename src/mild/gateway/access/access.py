@@ -248,7 +248,7 @@ class Access:
         day, month = periods_at(now)
 
         def lines(scope: str, budgets: Sequence[int | None]) -> dict[str, Any]:
-            found = {}
+            found: dict[str, Any] = {}
             for period, budget in zip((day, month), budgets, strict=True):
                 total = self._writer.total(Account(scope, period.name))
                 found[period.window] = {

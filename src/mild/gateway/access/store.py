@@ -280,8 +280,8 @@ class AccessStore:
         ended = {row[0] for rows in deleted for row in rows}
         counts = {scope: dict(rows) for scope, rows in zip(scopes, counted, strict=True)}
         balances = {
-            account: _Balance(*rows[0], Totals(*rows[0]))
-            for account, rows in zip(touched, locked, strict=True)
+            account: _Balance(spent, held, lost, Totals(spent, held, lost))
+            for account, ((spent, held, lost),) in zip(touched, locked, strict=True)
         }
         for settlement in batch.settlements:
             _settle(settlement, balances, ended)

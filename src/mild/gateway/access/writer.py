@@ -9,6 +9,8 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
 
 from mild.gateway.access.keys import Key
 from mild.gateway.access.store import (
@@ -70,6 +72,7 @@ class StoreWriter:
         self._periods = periods
         self._on_keys = on_keys
         self._keys_version = 0
+        self._name = ""
         self._numbers = iter(range(2**62))
         self._changed = threading.Condition()
         self._claims: list[Waiting] = []
@@ -135,7 +138,7 @@ class StoreWriter:
             self._settlements.append(settlement)
             self._changed.notify()
 
-    # The rest up to ``_leave`` runs in the thread, what follows it in the event loop.
+    # The rest up to ``_post`` runs in the thread, what follows it in the event loop.
 
     def _run(self) -> None:
         due, lost, closing = time.monotonic() + REFRESH_SECONDS, False, False
@@ -153,7 +156,7 @@ class StoreWriter:
                 lost = True
                 with self._changed:
                     self._settlements = _merged(self._settlements)
-                self._loop.call_soon_threadsafe(self._lose, error)
+                self._post(self._lose, error)
         self._leave()
 
     def _wait(self, due: float, lost: bool) -> None:
@@ -172,7 +175,7 @@ class StoreWriter:
         self._keys_version = state.keys_version
         with self._changed:
             self._settlements += state.expired
-        self._loop.call_soon_threadsafe(self._receive, state)
+        self._post(self._receive, state)
 
     def _write(self) -> None:
         """Everything that waits, in one transaction."""
@@ -192,7 +195,7 @@ class StoreWriter:
                 self._wait_again(batch)
             raise
         self._last = batch.id
-        self._loop.call_soon_threadsafe(self._answer, self._asked, totals, batch.settlements)
+        self._post(self._answer, self._asked, totals, batch.settlements)
         self._asked = ()
 
     def _wait_again(self, batch: Batch) -> None:
@@ -215,7 +218,7 @@ class StoreWriter:
             raise
         if happened:
             self._last = batch.id
-            self._loop.call_soon_threadsafe(self._answer, (), {}, batch.settlements)
+            self._post(self._answer, (), {}, batch.settlements)
         else:
             self._wait_again(batch)
 
@@ -225,8 +228,12 @@ class StoreWriter:
         except (StoreError, CommitUnknownError) as error:
             logger.warning("%s Requests that it has not heard of are charged as reserved.", error)
         self._store.close()
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._refuse_all)
+        self._post(self._refuse_all)
+
+    def _post(self, job: Callable[..., None], *values: Any) -> None:
+        """Call something in the event loop, unless that has ended."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(job, *values)
 
     def _receive(self, state: StoreState) -> None:
         if self.trouble is not None:
