@@ -12,9 +12,9 @@ def commits_in_doubt(monkeypatch, kept):
     transaction, lost = Database.transaction, []
 
     @contextmanager
-    def lose(database):
+    def lose(database, deferred=False):
         try:
-            with transaction(database) as connection:
+            with transaction(database, deferred) as connection:
                 yield connection
                 if not kept:
                     raise DatabaseError("rolled back")

@@ -353,7 +353,7 @@ class AccessStore:
                 try:
                     if batch is not None:
                         self._create_accounts(_touched(batch))
-                    with database.transaction() as connection:
+                    with database.transaction(deferred=batch is not None) as connection:
                         return job(connection)
                 except CommitUnknownError:
                     raise

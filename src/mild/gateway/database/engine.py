@@ -92,8 +92,10 @@ class Database:
         self._raw: Any = self._connection.connection.driver_connection
 
     @contextmanager
-    def transaction(self) -> Iterator[sa.Connection]:
+    def transaction(self, deferred: bool = False) -> Iterator[sa.Connection]:
         """Everything in it or nothing. SQLite lets nobody else write meanwhile, PostgreSQL does.
+
+        One that is deferred begins with its first ``run``, which saves PostgreSQL a round trip.
 
         Raises
         ------
@@ -102,6 +104,8 @@ class Database:
         with self._translated():
             transaction = self._connection.begin()
             try:
+                if self.is_postgres and not deferred:
+                    self._raw.execute("BEGIN")
                 yield self._connection
             except BaseException:
                 with suppress(sa.exc.SQLAlchemyError, sqlite3.Error):
@@ -136,7 +140,12 @@ class Database:
         said = [client.mogrify(self._sql(one, row), row) for one, rows in work for row in rows]
         if not said:
             return [[] for _ in work]
+        begins = not self._raw.info.transaction_status
+        if begins:
+            said.insert(0, "BEGIN")
         cursor = self._raw.execute("; ".join(said))
+        if begins:
+            cursor.nextset()
         found: list[list[list[tuple[Any, ...]]]] = []
         for _, rows in work:
             found.append([])
@@ -339,7 +348,7 @@ def _create_file(file: Path) -> None:
 
 def _engine(place: Location, patience: float, reading: bool) -> sa.Engine:
     if isinstance(place, Address):
-        return _postgres_engine(place, reading)
+        return _postgres_engine(place)
     return _sqlite_engine(place, patience, reading)
 
 
@@ -398,7 +407,7 @@ def _use_wal(connection: sqlite3.Connection, patience: float) -> None:
             time.sleep(0.01)
 
 
-def _postgres_engine(address: Address, reading: bool) -> sa.Engine:
+def _postgres_engine(address: Address) -> sa.Engine:
     """What the address leaves out, libpq's variables and files say (PGPASSWORD, service files)."""
     try:
         import psycopg
@@ -417,13 +426,13 @@ def _postgres_engine(address: Address, reading: bool) -> sa.Engine:
         raise DataFileError(f"{address.shown}: the address must be libpq's; {what}.") from None
     # What goes wrong is raised and told in our words.
     logging.getLogger("psycopg").setLevel(logging.ERROR)
-    # Poolers may give the next transaction to another connection: nothing is prepared.
+    # Poolers may give the next transaction to another connection: nothing is prepared. Transactions begin
+    # where ``Database`` says so.
     return sa.create_engine(
         "postgresql+psycopg://",
-        creator=lambda: psycopg.connect(**options, prepare_threshold=None),
+        creator=lambda: psycopg.connect(**options, prepare_threshold=None, autocommit=True),
         poolclass=sa.NullPool,
         use_native_hstore=False,
-        **({"isolation_level": "AUTOCOMMIT"} if reading else {}),
     ).execution_options(schema_translate_map={None: _NAMESPACE})
 
 
