@@ -204,8 +204,8 @@ def _notes(rounds: int) -> list[str]:
 
 def _prepare(folder: Path, ports: dict[str, int]) -> str:
     """Router, settings and a key for the gateway; the key."""
+    from mild.gateway.access import AccessStore
     from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
-    from mild.gateway.access.sqlite import SqliteStore
 
     save_router(folder / "router", EXPERTS)
     lines = [
@@ -218,7 +218,7 @@ def _prepare(folder: Path, ports: dict[str, int]) -> str:
         "budget_day = 1000000.0",
     ]
     write_settings(folder, EXPERTS, f"http://127.0.0.1:{ports['direct']}/v1", lines)
-    store = SqliteStore(f"{folder}/store.sqlite")
+    store = AccessStore(f"{folder}/store.sqlite")
     store.open()
     key = new_key()
     store.add_key(

@@ -195,17 +195,17 @@ def _check(run: Run, status: int, body: dict[str, Any]) -> None:
 
 
 def _read_back(run: Run, place: str, file: Path) -> None:
-    from mild.gateway.access import open_store
+    from mild.gateway.access import AccessStore
     from mild.gateway.access.money import dollars_of, periods_at
-    from mild.gateway.access.store import AccountKey
+    from mild.gateway.access.store import Account
     from mild.gateway.config import read_settings
     from mild.gateway.ledger import read_blocks
 
     settings = read_settings(file)
-    store = open_store(settings.store)
+    store = AccessStore(settings.store)
     store.open()
     day = periods_at(time.time())[0].name
-    total = store.totals([day])[AccountKey("*", day)]
+    total = store.totals([day])[Account("*", day)]
     store.close()
     run.spent, run.held = dollars_of(total.spent), dollars_of(total.held)
     assert settings.ledger.path is not None

@@ -1,24 +1,29 @@
 """Faults of a store's database."""
 
-from contextlib import suppress
+from contextlib import contextmanager
 
-from mild.gateway.database import DatabaseError, DoubtError
+from mild.gateway.database import CommitUnknownError, DatabaseError
+from mild.gateway.database.engine import Database
 
 
-class LostTransaction:
-    """A transaction whose end nobody hears of: it was kept, or not."""
+@contextmanager
+def commits_in_doubt(monkeypatch, kept):
+    """Every commit is lost on the way: it has happened, or not. Gives a list of those that were."""
+    transaction, lost = Database.transaction, []
 
-    def __init__(self, inner, kept):
-        self.inner, self.kept = inner, kept
+    @contextmanager
+    def lose(database, deferred=False):
+        try:
+            with transaction(database, deferred) as connection:
+                yield connection
+                if not kept:
+                    raise DatabaseError("rolled back")
+        except DatabaseError as error:
+            if str(error) != "rolled back":
+                raise
+        lost.append(1)
+        raise CommitUnknownError("the server closed the connection")
 
-    def __enter__(self):
-        self.inner.__enter__()
-
-    def __exit__(self, *told):
-        if self.kept:
-            self.inner.__exit__(None, None, None)
-        else:
-            error = DatabaseError("gone")
-            with suppress(DatabaseError):
-                self.inner.__exit__(DatabaseError, error, None)
-        raise DoubtError("the server closed the connection")
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "transaction", lose)
+        yield lost

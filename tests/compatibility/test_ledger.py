@@ -1,4 +1,4 @@
-"""A ledger and a store written by mild 0.1.0 are read, and say what they said."""
+"""A ledger of mild 0.1.0 and a store of the first migration are read, and say what they said."""
 
 from __future__ import annotations
 

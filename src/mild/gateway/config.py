@@ -105,8 +105,8 @@ class AccessSettings:
     anonymous : name under which requests without a known key are counted
     budget_day, budget_month : dollars for all keys together; None without a limit
     requests_per_minute : of each key that has no limit of its own; None without a limit
-    when_store_lost : "shed" refuses every request until the store is back, "serve" goes on; None for "shed"
-        with PostgreSQL and "serve" with SQLite
+    when_store_lost : "shed" refuses every request until the store is back; "serve" serves what needs no
+        budget, and ``lost_allowance``; None for "shed" with PostgreSQL and "serve" with SQLite
     lost_allowance : dollars that a worker may spend in a day while the store is lost, with "serve"
     """
 

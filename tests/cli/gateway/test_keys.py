@@ -14,9 +14,7 @@ from mild.cli.app import build_group
 from mild.cli.gateway.keys import keys
 from mild.gateway.access.keys import digest_of
 from mild.gateway.access.money import periods_at
-from mild.gateway.access.owners import new_owner
-from mild.gateway.access.sqlite import SqliteStore
-from mild.gateway.access.store import AccountKey, Exchange, Report
+from mild.gateway.access.store import AccessStore, Account, Batch, Settlement
 
 
 @pytest.fixture
@@ -35,7 +33,7 @@ def place(tmp_path, monkeypatch):
 
 
 def opened(path):
-    store = SqliteStore(str(path))
+    store = AccessStore(path)
     store.open()
     return store
 
@@ -63,13 +61,9 @@ def test_what_was_spent_is_listed(place):
     place.run("add", "bob")
     place.run("revoke", "bob")
     day, month = periods_at(time.time())
-    reports = [
-        Report(AccountKey("key:alice", period.name), 1_250_000_000, 0, 0) for period in (day, month)
-    ]
+    spent = [Account("key:alice", period.name) for period in (day, month)]
     store = opened(place.folder / "keys.sqlite")
-    store.exchange(Exchange(new_owner(), time.time()))
-    store.exchange(Exchange(owner := new_owner(), time.time()))
-    store.exchange(Exchange(owner, time.time(), reports=reports))
+    store.apply(Batch("b", None, (), [Settlement((), spent, 1_250_000_000)]), 60.0)
     store.close()
     rows = json.loads(place.run("list", "--json").out)["keys"]
     assert [(row["name"], row["revoked"]) for row in rows] == [("alice", False), ("bob", True)]

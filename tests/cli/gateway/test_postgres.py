@@ -17,7 +17,7 @@ from gateway.gateway_cases import priced_router
 from ledger_cases import record, write_all
 from mild.artifact import save
 from mild.cli.app import build_app
-from mild.gateway.access import open_store
+from mild.gateway.access import AccessStore
 from mild.gateway.access.keys import digest_of
 from postgres_cases import PASSWORD, free_port
 
@@ -69,7 +69,7 @@ def started(*words):
 def test_keys_are_made_listed_and_revoked(place):
     made = place.run("keys", "add", "alice", "--budget-day", 5)
     assert made.code == 0, made.err
-    store = open_store(place.postgres.address)
+    store = AccessStore(place.postgres.address)
     store.open()
     assert store.read_keys()[0].digest == digest_of(made.out.strip(), store.salt())
     store.close()
@@ -117,10 +117,10 @@ def test_check_looks_at_the_store_and_changes_nothing(place):
 
 
 def newer(postgres):
-    store = open_store(postgres.address)
+    store = AccessStore(postgres.address)
     store.open()
     store.close()
-    postgres.query("UPDATE schema_version SET version = 99")
+    postgres.query("UPDATE alembic_version SET version_num = '9999'")
     return postgres.url
 
 
@@ -132,7 +132,7 @@ def newer(postgres):
         (lambda p: p.server.url("nowhere"), 'database "nowhere" does not exist'),
         (lambda p: p.url + "?sslmod=off", "there is no option 'sslmod'"),
         (lambda p: p.url.replace("postgresql", "postgersql"), "begin with postgresql://"),
-        (newer, "it was written by a newer mild: schema 99, this one knows 1"),
+        (newer, "it was written by a newer mild: schema 9999, this one knows"),
     ],
     ids=["unreachable", "password", "database", "option", "typo", "newer"],
 )
@@ -167,4 +167,4 @@ def test_a_gateway_serves_and_reloads(place):
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
     assert process.returncode == 0
-    assert place.postgres.query("SELECT count(*) FROM owners") == [(0,)]
+    assert place.postgres.query("SELECT count(*) FROM processes") == [(0,)]

@@ -7,8 +7,7 @@ import pytest
 
 from ledger_cases import record, write_all, writing
 from mild.gateway.ledger import read_ledger
-from mild.gateway.ledger.retention import BITE, DAY, PAUSE, Retention
-from mild.gateway.ledger.sqlite_book import SqliteBook
+from mild.gateway.ledger.store import DAY, PAUSE, PORTION, LedgerStore, Retention
 
 NOW = 2_000_000_000.0
 
@@ -36,22 +35,22 @@ def test_rows_older_than_the_days_go_and_the_others_stay(tmp_path):
 
 
 def test_a_bite_is_small_and_the_next_look_comes_later(tmp_path):
-    path = write_all(tmp_path / "l.db", [record(i, time=0.0) for i in range(3 * BITE)])
-    book = SqliteBook(path, False, 1.0)
+    path = write_all(tmp_path / "l.db", [record(i, time=0.0) for i in range(3 * PORTION)])
+    store = LedgerStore(path, False, 1.0)
     keep = Retention(days=1, bytes=None)
     left = []
-    while keep.sweep(book, NOW, 0):
+    while keep.sweep(store, NOW, 0):
         left.append(count(path)[0])
-    assert left[:3] == [2 * BITE, BITE, 0]
+    assert left[:3] == [2 * PORTION, PORTION, 0]
     assert len(left) <= 4
-    book.append([record(0, time=0.0)], {})
-    assert not keep.sweep(book, NOW + PAUSE / 2, 0)
-    assert keep.sweep(book, NOW + PAUSE, 0)
+    store.append([record("late", time=0.0)], {})
+    assert not keep.sweep(store, NOW + PAUSE / 2, 0)
+    assert keep.sweep(store, NOW + PAUSE, 0)
     # A clock that was set back does not put retention off for ever.
-    assert keep.sweep(book, NOW + PAUSE, 0) is False
-    book.append([record(0, time=-9 * DAY)], {})
-    assert keep.sweep(book, NOW - 9 * PAUSE, 0)
-    book.close()
+    assert keep.sweep(store, NOW + PAUSE, 0) is False
+    store.append([record("later", time=-9 * DAY)], {})
+    assert keep.sweep(store, NOW - 9 * PAUSE, 0)
+    store.close()
 
 
 @pytest.mark.parametrize("limit", [400_000, 1_000_000])
@@ -75,28 +74,28 @@ def test_the_file_stays_within_its_bytes_and_loses_the_oldest(tmp_path, limit):
 
 def test_taking_rows_away_does_not_stall_the_writer(tmp_path, monkeypatch):
     path = write_all(tmp_path / "l.db", [record(i, time=0.0) for i in range(30_000)])
-    drop, append = SqliteBook.drop_before, SqliteBook.append
+    drop, append = LedgerStore.drop_before, LedgerStore.append
     bites, came, written = [], [], []
 
-    def bite(book, before, rows):
-        bites.append(drop(book, before, rows))
+    def bite(store, before, rows):
+        bites.append(drop(store, before, rows))
         if bites[-1] and len(bites) % 10 == 0:
             came.append(len(bites))
-            writer.write(record(len(bites), time=NOW))
+            writer.write(record(f"new{len(bites)}", time=NOW))
         return bites[-1]
 
-    def write(book, records, experts):
-        append(book, records, experts)
+    def write(store, records, experts):
+        append(store, records, experts)
         written.append(len(bites))
 
-    monkeypatch.setattr(SqliteBook, "drop_before", bite)
-    monkeypatch.setattr(SqliteBook, "append", write)
+    monkeypatch.setattr(LedgerStore, "drop_before", bite)
+    monkeypatch.setattr(LedgerStore, "append", write)
     with writing(path, keep_days=1, clock=lambda: NOW) as writer:
-        writer.write(record(0, time=NOW))
+        writer.write(record("new", time=NOW))
         end = time.monotonic() + 60
         while (sum(bites) < 30_000 or len(written) <= len(came)) and time.monotonic() < end:
             time.sleep(0.02)
     # What comes during a bite, which is small, is in the file before the next.
-    assert max(bites) == BITE
+    assert max(bites) == PORTION
     assert written == [0, *came]
     assert count(path) == (1 + len(came), NOW)

@@ -150,7 +150,7 @@ def test_a_value_that_does_not_fit_costs_only_its_own_record(ledger_place):
 
 def test_the_folder_must_exist(tmp_path):
     writer = LedgerWriter(Keep(tmp_path / "no" / "l.db"), EXPERTS)
-    with pytest.raises(DataFileError, match="the ledger's folder must exist"):
+    with pytest.raises(DataFileError, match="there is no folder"):
         writer.start()
 
 

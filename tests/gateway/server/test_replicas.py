@@ -11,7 +11,7 @@ import pytest
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, ask, chat
 from gateway.process_cases import served, write_files
-from mild.gateway.access import open_store
+from mild.gateway.access import AccessStore
 from mild.gateway.access.money import periods_at
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
@@ -68,7 +68,7 @@ async def spend_all(ports, requests=REQUESTS, meanwhile=None):
 
 
 def spent(postgres):
-    store = open_store(postgres.address)
+    store = AccessStore(postgres.address)
     store.open()
     day = periods_at(time.time())[0].name
     total = store.totals([day])["*", day]
@@ -99,7 +99,7 @@ def test_a_budget_that_ends_half_way_is_spent_by_both_and_every_answer_has_a_row
     assert spent(postgres) == (round(budget * EACH * 1e9), 0, 0)
     rows = postgres.query("SELECT status, count(*) FROM decisions GROUP BY status")
     assert dict(rows) == answers
-    assert postgres.query("SELECT count(*) FROM owners") == [(0,)]
+    assert postgres.query("SELECT count(*) FROM processes") == [(0,)]
 
 
 def test_with_serve_what_is_held_and_what_costs_nothing_goes_on(replicas, postgres):
@@ -166,4 +166,4 @@ def test_both_replicas_are_on_the_page_of_each_and_the_driver_is_small(replicas,
     assert found["spend"]["all"]["day"]["spent"] == pytest.approx(2 * EACH)
     assert "mild_ledger_trouble 0" in metrics
     assert "mild_store_trouble 0" in metrics
-    assert megabytes < 80
+    assert megabytes < 100

@@ -89,17 +89,13 @@ def _about_store(settings: Settings) -> list[Finding]:
     from mild.errors import MildError
     from mild.gateway.config_checks import Finding
     from mild.gateway.database import Address, DatabaseError
-    from mild.gateway.database.tables import SCHEMA, connect_to, schema_of
+    from mild.gateway.database.engine import SCHEMA, inspect_database
 
     address = settings.store
     if not isinstance(address, Address):
         return []
     try:
-        database = connect_to(address)
-        try:
-            version = schema_of(database, address)
-        finally:
-            database.close()
+        version = inspect_database(address)
     except DatabaseError as error:
         return [Finding("error", f"{address.shown}: the store cannot be used: {error}.")]
     except MildError as error:

@@ -15,7 +15,7 @@ from mild.cli import options as o
 from mild.cli.console import emit, note, print_table
 
 if TYPE_CHECKING:
-    from mild.gateway.access import Store
+    from mild.gateway.access import AccessStore
 
 Config = Annotated[
     Path, Option("--config", "-c", help="Configuration of the gateway, which names the store.")
@@ -90,14 +90,14 @@ def list_keys(
       mild keys list
     """
     from mild.gateway.access.money import dollars_of, periods_at
-    from mild.gateway.access.store import AccountKey
+    from mild.gateway.access.store import Account
 
     periods = [period.name for period in periods_at(time.time())]
     with _opened(config, store) as opened:
         keys, totals = opened.read_keys(), opened.totals(periods)
     rows = []
     for key in keys:
-        found = [totals.get(AccountKey(f"key:{key.name}", period)) for period in periods]
+        found = [totals.get(Account(f"key:{key.name}", period)) for period in periods]
         spent = [0.0 if total is None else dollars_of(total.spent) for total in found]
         rows.append(
             {
@@ -133,17 +133,17 @@ def revoke(
 
 
 @contextmanager
-def _opened(config: Path, place: str | None) -> Iterator[Store]:
+def _opened(config: Path, place: str | None) -> Iterator[AccessStore]:
     from mild.errors import InvalidInputError
-    from mild.gateway.access import open_store
+    from mild.gateway.access import AccessStore
     from mild.gateway.config import read_store
     from mild.gateway.database import AddressError, is_address, read_address
 
     try:
         if place is not None:
-            store = open_store(read_address(place) if is_address(place) else place)
+            store = AccessStore(read_address(place) if is_address(place) else place)
         else:
-            store = open_store(read_store(config))
+            store = AccessStore(read_store(config))
     except AddressError as error:
         # Not quoted: it may hold a password.
         raise InvalidInputError(f"--store {error}.", parameter="store") from None

@@ -42,12 +42,14 @@ def show(
     Example:
       mild ledger show ledger.sqlite --since 24h
     """
-    from mild.gateway.ledger.places import place_of
+    from mild.gateway.ledger.reading import ledger_location
     from mild.gateway.ledger.summary import summarize
     from mild.gateway.ledger.times import moment
 
     now = time.time()
-    found = summarize(place_of(ledger), moment("since", since, now), moment("until", until, now))
+    found = summarize(
+        ledger_location(ledger), moment("since", since, now), moment("until", until, now)
+    )
     emit(found, as_json, lambda: _print(found))
 
 
@@ -68,12 +70,12 @@ def export(
       mild ledger export ledger.sqlite --out week.parquet --since 7d
     """
     from mild.gateway.ledger.export import export as write
-    from mild.gateway.ledger.places import place_of
+    from mild.gateway.ledger.reading import ledger_location
     from mild.gateway.ledger.times import moment
 
     now = time.time()
     rows = write(
-        place_of(ledger),
+        ledger_location(ledger),
         out,
         moment("since", since, now),
         moment("until", until, now),

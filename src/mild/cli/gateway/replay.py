@@ -74,7 +74,7 @@ def replay(
     from mild.evaluation.replay import read_errors, read_texts
     from mild.evaluation.replay import replay as estimate
     from mild.gateway.ledger import ledger_reader
-    from mild.gateway.ledger.places import place_of
+    from mild.gateway.ledger.reading import ledger_location
     from mild.gateway.ledger.times import moment
 
     loaded = load(router)
@@ -83,7 +83,7 @@ def replay(
         loaded = new_prices(loaded, None, price_weight).on(loaded)
     now = time.time()
     found = estimate(
-        ledger_reader(place_of(ledger)),
+        ledger_reader(ledger_location(ledger)),
         loaded,
         texts=None if queries is None else read_texts(queries, text_column, id_column),
         errors=None if feedback is None else read_errors(feedback, id_column),

@@ -1,8 +1,7 @@
-"""Who may ask, how often, and for how much; right over all workers that share a store."""
+"""Keys, budgets and rate limits, over all workers that share a store."""
 
-from mild.gateway.access.access import Access, open_store
-from mild.gateway.access.callers import Caller
-from mild.gateway.access.purse import Reservation
-from mild.gateway.access.store import Store, StoreError
+from mild.gateway.access.access import Access, Reservation
+from mild.gateway.access.keys import Caller
+from mild.gateway.access.store import AccessStore, StoreError
 
-__all__ = ["Access", "Caller", "Reservation", "Store", "StoreError", "open_store"]
+__all__ = ["Access", "AccessStore", "Caller", "Reservation", "StoreError"]

@@ -1,58 +1,76 @@
-"""Who asks, how often, and for how much: the gateway's door and till."""
+"""Authentication, rate limits and budgets, as a request sees them."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from mild.errors import InvalidInputError
-from mild.gateway.access.callers import NOBODY, Caller, Callers
-from mild.gateway.access.courier import DENIED_SECONDS, Courier
-from mild.gateway.access.keys import Key
-from mild.gateway.access.money import dollars_of, parts_of, periods_at
-from mild.gateway.access.pace import Minute, Slots
-from mild.gateway.access.purse import Account, Reservation
-from mild.gateway.access.sqlite import SqliteStore
-from mild.gateway.access.sqlite.schema import MEMORY
-from mild.gateway.access.store import AccountKey, Store, Totals
-from mild.gateway.access.wording import ALL, LOST, too_dear, too_many, unavailable
+from mild.gateway.access.keys import ANONYMOUS, Caller, Callers, Key
+from mild.gateway.access.money import dollars_of, parts_of, periods_at, shown
+from mild.gateway.access.store import (
+    WINDOW,
+    AccessStore,
+    Account,
+    Claim,
+    Settlement,
+    StoreError,
+)
+from mild.gateway.access.writer import StoreWriter
 from mild.gateway.config import Settings
-from mild.gateway.database import Address
 from mild.gateway.refusals import Refusal
 
-__all__ = ["Access", "open_store"]
+__all__ = ["Access", "Reservation"]
 
-# Sums over all accounts are read while somebody asks for them.
+# The scope of all keys together.
+ALL = "*"
+# Seconds that a request may take, and after them until its reservation is charged in full.
+TOTAL_SECONDS = 600.0
+GRACE_SECONDS = 60.0
+# Totals of all accounts are read for so long after somebody has looked at them.
 _WATCHED_SECONDS = 30.0
 
 
-def open_store(place: str | Address | None) -> Store:
-    """The store in a file or at an address; without either, one in memory."""
-    if isinstance(place, Address):
-        from mild.gateway.access.postgres import PostgresStore
+class Reservation:
+    """Money reserved for one request, until it is settled or released.
 
-        return PostgresStore(place)
-    return SqliteStore(MEMORY if place is None else place)
+    Attributes
+    ----------
+    amount : billionths of a dollar
+    parts : rows of the store that make it up, by id and amount; a request may reserve more later
+    credit : part of ``amount`` that was allowed while the store was lost
+    """
+
+    __slots__ = ("accounts", "amount", "budgets", "credit", "is_open", "parts")
+
+    def __init__(self, accounts: Sequence[Account], budgets: Sequence[int | None]) -> None:
+        self.accounts = accounts
+        self.budgets = budgets
+        self.parts: list[tuple[str, int]] = []
+        self.amount = self.credit = 0
+        self.is_open = True
 
 
 class Access:
-    """Checks keys, counts requests, and puts money aside; the same over all workers of a store.
+    """Checks keys, counts requests and reserves money, the same over all workers of a store.
 
     Parameters
     ----------
-    settings : budgets, limits, whether a key is needed, and what a lost store means
+    settings : budgets, limits, whether a key is required, and what to do while the store is lost
     store : shared by all workers; by default the one that the settings name
     clock : seconds since 1970
+    total_seconds : longest time that a request may take
 
     Examples
     --------
-    A request on its way::
+    What happens to a request::
 
         caller = access.identify(headers.get("authorization"))    # 401
-        await access.admit(caller)                                # 429
-        reservation = await access.reserve(caller, at_most)       # 402
+        await access.admit(caller)                                # 429, 503
+        reservation = await access.reserve(caller, at_most)       # 402, 429, 503
         ...
         access.settle(reservation, real)                          # or release(reservation)
     """
@@ -60,215 +78,269 @@ class Access:
     def __init__(
         self,
         settings: Settings,
-        store: Store | None = None,
+        store: AccessStore | None = None,
         clock: Callable[[], float] = time.time,
+        total_seconds: float = TOTAL_SECONDS,
     ) -> None:
         limits = settings.access
-        self._store = open_store(settings.store) if store is None else store
         self._clock = clock
-        self._shared = settings.workers > 1 or isinstance(settings.store, Address)
         self._sheds = settings.sheds
-        self._courier = Courier(self._store, settings.workers, clock, self._refusal, self._use_keys)
-        self._purse = self._courier.purse
-        self._purse.allowance = parts_of(limits.lost_allowance)
+        self._workers = settings.workers
+        self._writer = StoreWriter(
+            AccessStore(settings.store, clock) if store is None else store,
+            total_seconds + GRACE_SECONDS,
+            self._watched,
+            self._use_keys,
+        )
         self._callers = Callers(settings)
-        self._budget_day = None if limits.budget_day is None else parts_of(limits.budget_day)
-        self._budget_month = None if limits.budget_month is None else parts_of(limits.budget_month)
-        self._minutes: dict[str, Minute] = {}
-        # Accounts of a caller, by scope, until the day is over.
-        self._books: dict[str, tuple[Account, ...]] = {}
+        self._budgets = tuple(
+            None if dollars is None else parts_of(dollars)
+            for dollars in (limits.budget_day, limits.budget_month)
+        )
+        # What may be spent in a day while the store is lost.
+        self._allowance = self._credit = parts_of(limits.lost_allowance)
         self._renews = 0.0
+        self._accounts: dict[str, tuple[Account, ...]] = {}
+        # Until when a scope has no request left; times of requests admitted without the store.
+        self._full_until: dict[str, float] = {}
+        self._admitted: dict[str, deque[float]] = {}
+        self._watched_until = 0.0
 
     @property
     def trouble(self) -> str | None:
-        """Why the store cannot be reached; None when all is well."""
-        return self._courier.trouble
+        """Why the store cannot be reached; None if it can."""
+        return self._writer.trouble
 
     async def start(self) -> None:
         """Open the store and read the keys. Raises MildError if the store cannot be used."""
-        await self._courier.start()
+        await self._writer.start()
 
     async def close(self) -> None:
-        """Report what was spent, give back what is held."""
-        await self._courier.close()
+        """Write what was spent, and close the store; open reservations are charged in full later."""
+        await self._writer.close()
 
     def identify(self, authorization: str | None) -> Caller:
         """Whose key this is, by the value of the Authorization header; Refusal 401."""
         return self._callers.identify(authorization)
 
     async def admit(self, caller: Caller) -> None:
-        """Count a request against the caller's requests per minute; Refusal 429.
-
-        Where the settings say so, nobody is admitted while the store is lost: Refusal 503.
-        """
-        if self._sheds and self._courier.trouble is not None:
-            raise unavailable()
-        limit = caller.requests_per_minute
-        if limit is None:
-            return
-        now = self._clock()
-        if self._shared:
-            wait = await self._wait_for_slot(caller.scope, limit, now)
-        else:
-            wait = self._minutes[caller.scope].wait(now)
-        if wait > 0:
-            raise too_many(caller.name, limit, wait)
-
-    async def _wait_for_slot(self, scope: str, limit: int, now: float) -> float:
-        """0, or seconds to wait. While the store is lost, each worker keeps to its share of the minute."""
-        slots = self._courier.slots[scope]
-        if slots.take(now):
-            return 0.0
-        wait = slots.refused_until - now
-        if 0.0 < wait <= 1.0:
-            return wait
-        try:
-            return await self._courier.fetch_slot(slots)
-        except Refusal as refusal:
-            share = limit // self._courier.workers
-            if self._sheds or refusal.code != LOST or not share:
-                raise
-            known = self._minutes.get(scope)
-            if known is None or known.limit != share:
-                known = self._minutes[scope] = Minute(share)
-            return known.wait(now)
-
-    async def reserve(self, caller: Caller, dollars: float) -> Reservation:
-        """Put money aside for a request, at most what it may cost.
+        """Refuse at once what the store would refuse; ``reserve`` counts the request.
 
         Raises
         ------
-        Refusal : 402 if a budget has less than that; 429 if it has, but for requests that are under
-            way; 503 if the store cannot be asked
+        Refusal : 429 if the minute is known to be full; 503 if the store is lost and the settings say so
         """
-        amount = _checked(dollars)
-        accounts = self._accounts_of(caller)
-        reservation = self._purse.take(accounts, amount)
-        if reservation is not None:
-            return reservation
-        self._refuse_again(accounts, amount)
-        return await self._fetch(accounts, amount)
+        if self._sheds and self._writer.trouble is not None:
+            raise _unavailable()
+        if caller.requests_per_minute is not None:
+            wait = self._full_until.get(caller.scope, 0.0) - self._clock()
+            # Not longer than that, even if the clock was set back.
+            if 0.0 < wait <= WINDOW:
+                raise _too_many(caller, wait)
+
+    async def reserve(self, caller: Caller, dollars: float) -> Reservation:
+        """Count a request, and reserve the most that it may cost; both or nothing.
+
+        Raises
+        ------
+        Refusal : 429 if the minute is full; 402 if a budget has too little left, 429 if it is only held by
+            open requests; 503 if the store cannot be asked
+        """
+        reservation = self._new_reservation(caller)
+        await self._claim(reservation, _checked(dollars), caller)
+        return reservation
 
     async def enlarge(self, reservation: Reservation, dollars: float) -> None:
-        """Raise what is put aside to ``dollars``, for an expert that may cost more; as ``reserve``."""
+        """Raise the reserved amount to ``dollars``, for an expert that may cost more; as ``reserve``."""
         more = _checked(dollars) - reservation.amount
-        if more <= 0 or not reservation.is_open or self._purse.add(reservation, more):
-            return
-        self._refuse_again(reservation.accounts, more)
-        fetched = await self._fetch(reservation.accounts, more)
-        self._purse.merge(reservation, fetched)
+        if more > 0 and reservation.is_open:
+            await self._claim(reservation, more)
 
-    async def _fetch(self, accounts: Sequence[Account], amount: int) -> Reservation:
-        """Ask the store; if it is lost, what the settings allow may be spent beyond all that is held."""
-        try:
-            return await self._courier.fetch_money(accounts, amount)
-        except Refusal as refusal:
-            if self._sheds or refusal.code != LOST or not self._purse.credit:
-                raise
-            for account in self._purse.short(accounts, amount):
+    async def _claim(
+        self, reservation: Reservation, amount: int, caller: Caller | None = None
+    ) -> None:
+        rate = None if caller is None else caller.requests_per_minute
+        # Without a budget nothing is held; what is spent is counted when it is settled.
+        held = amount if any(budget is not None for budget in reservation.budgets) else 0
+        if held or rate is not None:
+            claim = Claim(
+                self._writer.new_id(),
+                reservation.accounts,
+                reservation.budgets,
+                held,
+                caller.scope if caller is not None else "",
+                rate,
+            )
+            try:
+                await self._writer.claim(claim)
+            except StoreError:
+                self._go_on_without_store(reservation, held, caller)
+            else:
+                if claim.denial is not None:
+                    if claim.denial.wait and caller is not None:
+                        self._full_until[caller.scope] = self._clock() + claim.denial.wait
+                        raise _too_many(caller, claim.denial.wait)
+                    raise self._too_dear(reservation, *claim.denial[1:], amount)
+                if held and not reservation.is_open:
+                    # It was settled while more was asked for.
+                    self._writer.settle(Settlement([(claim.id, held)], claim.accounts, 0))
+                elif held:
+                    reservation.parts.append((claim.id, held))
+        reservation.amount += amount
+
+    def _go_on_without_store(
+        self, reservation: Reservation, amount: int, caller: Caller | None
+    ) -> None:
+        """What the settings allow while the store is lost: a share of the minute, and the allowance."""
+        if self._sheds or (amount and not self._credit):
+            raise _unavailable() from None
+        if amount:
+            pairs = zip(reservation.accounts, reservation.budgets, strict=True)
+            for i, (account, budget) in enumerate(pairs):
+                known = self._writer.total(account)
                 # Known to be spent, whatever others have spent since.
-                if account.known_left < amount:
-                    raise self._refusal(account, amount) from None
-            reservation = self._purse.take_on_credit(accounts, amount)
-            if reservation is None:
-                raise
-            return reservation
+                if budget is not None and known.spent + known.held + amount > budget:
+                    raise self._too_dear(reservation, i, known.spent, amount) from None
+        if amount > self._credit:
+            raise _unavailable() from None
+        if caller is not None and caller.requests_per_minute is not None:
+            self._admit_alone(caller, caller.requests_per_minute)
+        self._credit -= amount
+        reservation.credit += amount
+
+    def _admit_alone(self, caller: Caller, limit: int) -> None:
+        share = limit // max(self._workers, self._writer.workers)
+        if not share:
+            raise _unavailable()
+        now = self._clock()
+        times = self._admitted.setdefault(caller.scope, deque())
+        while times and not 0.0 <= now - times[0] < 60.0:
+            times.popleft()
+        if len(times) >= share:
+            raise _too_many(caller, times[0] + 60.0 - now)
+        times.append(now)
 
     def settle(self, reservation: Reservation, dollars: float | None) -> None:
-        """End a reservation with what the request cost; None or nonsense counts as all of it."""
+        """End a reservation with the real cost; None, NaN or a negative number charges all of it."""
+        if not reservation.is_open:
+            return
+        reservation.is_open = False
         amount = reservation.amount
         if dollars is not None and math.isfinite(dollars) and dollars >= 0:
             amount = parts_of(dollars)
-        self._purse.settle(reservation, amount)
+        unused = max(0, min(reservation.credit, reservation.amount - amount))
+        self._credit = min(self._allowance, self._credit + unused)
+        if reservation.parts or amount:
+            self._writer.settle(Settlement(tuple(reservation.parts), reservation.accounts, amount))
 
     def release(self, reservation: Reservation) -> None:
         """End a reservation of a request that cost nothing."""
-        self._purse.settle(reservation, 0)
+        self.settle(reservation, 0.0)
 
     def spend(self) -> dict[str, Any]:
         """Spent, held and allowed, in dollars: for all together and each key, day and month.
 
-        ``held`` is put aside for requests to come or under way; ``lost`` is the part of ``spent`` that
-        killed workers held, and nobody knows whether they spent it. Other workers' figures are up
-        to a second old.
+        ``held`` is reserved for open requests; ``lost`` is the part of ``spent`` whose reservations have
+        expired: nobody knows what those requests cost. Figures are up to a second old.
         """
         now = self._clock()
-        self._courier.watched_until = now + _WATCHED_SECONDS
+        self._watched_until = now + _WATCHED_SECONDS
         day, month = periods_at(now)
+
+        def lines(scope: str, budgets: Sequence[int | None]) -> dict[str, Any]:
+            found: dict[str, Any] = {}
+            for period, budget in zip((day, month), budgets, strict=True):
+                total = self._writer.total(Account(scope, period.name))
+                found[period.window] = {
+                    **{name: dollars_of(value) for name, value in total._asdict().items()},
+                    "budget": None if budget is None else dollars_of(budget),
+                }
+            return found
+
         keys = {}
         for caller in self._callers:
-            lines = {
-                "day": self._line(caller.scope, day.name, caller.budget_day),
-                "month": self._line(caller.scope, month.name, caller.budget_month),
-            }
-            if caller.scope != NOBODY or lines["month"]["spent"]:
-                keys[caller.name] = lines
+            found = lines(caller.scope, (caller.budget_day, caller.budget_month))
+            if caller.scope != ANONYMOUS or found["month"]["spent"]:
+                keys[caller.name] = found
         return {
             "day": {"name": day.name, "renews": day.renews},
             "month": {"name": month.name, "renews": month.renews},
-            "all": {
-                "day": self._line(ALL, day.name, self._budget_day),
-                "month": self._line(ALL, month.name, self._budget_month),
-            },
+            "all": lines(ALL, self._budgets),
             "keys": keys,
             "trouble": self.trouble,
         }
 
-    def _line(self, scope: str, period: str, budget: int | None) -> dict[str, float | None]:
-        account = AccountKey(scope, period)
-        totals = self._courier.totals.get(account, Totals(0, 0, 0))
-        mine = self._purse.accounts.get(account)
-        # Spent here since the last exchange, and still counted as held there.
-        used = 0 if mine is None else mine.used
-        return {
-            "spent": dollars_of(totals.spent + used),
-            "held": dollars_of(max(0, totals.held - used)),
-            "lost": dollars_of(totals.lost),
-            "budget": None if budget is None else dollars_of(budget),
-        }
+    def _watched(self) -> list[str]:
+        now = self._clock()
+        # At the start, too: what is known to be spent is closed if the store is lost.
+        if now >= self._watched_until and self._writer.totals:
+            return []
+        return [period.name for period in periods_at(now)]
 
-    def _accounts_of(self, caller: Caller) -> tuple[Account, ...]:
+    def _new_reservation(self, caller: Caller) -> Reservation:
         now = self._clock()
         if now >= self._renews:
-            self._books.clear()
+            self._accounts.clear()
             self._renews = periods_at(now)[0].renews
-            self._purse.credit = self._purse.allowance
-        found = self._books.get(caller.scope)
-        if found is None:
-            day, month = periods_at(now)
-            found = (
-                self._purse.account(caller.scope, day, caller.budget_day),
-                self._purse.account(caller.scope, month, caller.budget_month),
-                self._purse.account(ALL, day, self._budget_day),
-                self._purse.account(ALL, month, self._budget_month),
+            self._credit = self._allowance
+        accounts = self._accounts.get(caller.scope)
+        if accounts is None:
+            accounts = self._accounts[caller.scope] = tuple(
+                Account(scope, period.name)
+                for scope in (caller.scope, ALL)
+                for period in periods_at(now)
             )
-            self._books[caller.scope] = found
-        return found
+        return Reservation(accounts, (caller.budget_day, caller.budget_month, *self._budgets))
 
-    def _refuse_again(self, accounts: Sequence[Account], amount: int) -> None:
-        """Answer at once what the store has just said no to."""
-        now = self._clock()
-        for account in self._purse.short(accounts, amount):
-            # Not longer than that, even where the clock was set back.
-            if 0.0 < account.denied_until - now <= DENIED_SECONDS:
-                raise self._refusal(account, amount)
-
-    def _refusal(self, account: Account, amount: int) -> Refusal:
-        return too_dear(account, amount, self._clock())
+    def _too_dear(self, reservation: Reservation, place: int, spent: int, amount: int) -> Refusal:
+        """Too little money: spent, or only held by open requests."""
+        account, budget = reservation.accounts[place], reservation.budgets[place] or 0
+        window, _, renews = periods_at(self._clock())[place % 2]
+        whose = "The gateway's budget"
+        if account.scope != ALL:
+            whose = f"The budget of {account.scope.removeprefix('key:')}"
+        left = max(0, budget - spent)
+        if amount <= left:
+            return Refusal(
+                429,
+                f"{whose} for the {window} has enough left for this request, which may cost "
+                f"{shown(amount)}, but requests under way hold too much of it until they end; try again "
+                "in 1 second.",
+                code="budget_held",
+                retry_after=1.0,
+            )
+        until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(renews))
+        smaller = "; a request with a smaller max_tokens may fit now" if left else ""
+        return Refusal(
+            402,
+            f"{whose} for the {window} is {shown(budget)}, of which {shown(left)} is left; this "
+            f"request may cost {shown(amount)}. It renews at {until}{smaller}.",
+            code="insufficient_quota",
+            retry_after=renews - self._clock(),
+        )
 
     def _use_keys(self, keys: list[Key], salt: bytes) -> None:
-        """Know the keys that the store has now; what was counted goes on."""
         self._callers.use(keys, salt)
-        self._books.clear()
-        for caller in self._callers:
-            limit = caller.requests_per_minute
-            if limit is None:
-                continue
-            if self._shared:
-                slots = self._courier.slots.setdefault(caller.scope, Slots(caller.scope, limit))
-                slots.limit = limit
-            elif (known := self._minutes.get(caller.scope)) is None or known.limit != limit:
-                self._minutes[caller.scope] = Minute(limit)
+        self._full_until.clear()
+
+
+def _too_many(caller: Caller, wait: float) -> Refusal:
+    limit = caller.requests_per_minute
+    return Refusal(
+        429,
+        f"{caller.name} may make {limit} requests a minute; try again in {wait:.1f} s.",
+        code="rate_limit_exceeded",
+        retry_after=wait,
+    )
+
+
+def _unavailable() -> Refusal:
+    return Refusal(
+        503,
+        "The store of keys and budgets cannot be reached; try again in a moment.",
+        code="store_unavailable",
+        retry_after=1.0,
+    )
 
 
 def _checked(dollars: float) -> int:

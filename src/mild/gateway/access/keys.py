@@ -1,9 +1,7 @@
-"""API keys: made at random, shown once, kept as keyed hashes.
+"""API keys: random, shown once, stored as keyed hashes; and whose key a request carries.
 
-A key holds 256 random bits, so nobody finds it by trying, however fast the hash is: a slow hash such as
-bcrypt protects short passwords that people choose, and here would only cost every request milliseconds.
-The hash is keyed by a random value of the store, so that a list of hashes from elsewhere fits none of its
-own, and two stores never show that they share a key.
+A key holds 256 random bits, so a fast hash protects it; slow hashes are for passwords. The hash is keyed by
+a random value of the store, so that two stores never show that they share a key.
 """
 
 from __future__ import annotations
@@ -11,20 +9,30 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mild.errors import InvalidInputError
+from mild.gateway.config import Settings
+from mild.gateway.refusals import Refusal
 
-__all__ = ["PREFIX", "Key", "check_key_name", "digest_of", "hint_of", "new_key"]
+__all__ = [
+    "ANONYMOUS", "PREFIX", "Caller", "Callers", "Key", "check_key_name", "digest_of", "hint_of",
+    "new_key",
+]  # fmt: skip
 
 PREFIX = "mild-"
+# Scope in which requests without a key are counted.
+ANONYMOUS = "anonymous"
 _RANDOM_BYTES = 32
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+# Longer ones are no keys of ours and are not hashed.
+_MOST_CHARACTERS = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key as it is kept; money in billionths of a dollar, None without a limit."""
+    """A key as it is stored; money in billionths of a dollar, None without a limit."""
 
     name: str
     digest: bytes
@@ -36,18 +44,80 @@ class Key:
     requests_per_minute: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whose request it is; money in billionths of a dollar, None without a limit."""
+
+    name: str
+    scope: str
+    budget_day: int | None = None
+    budget_month: int | None = None
+    requests_per_minute: int | None = None
+
+
+class Callers:
+    """The keys that are valid now."""
+
+    def __init__(self, settings: Settings) -> None:
+        limits = settings.access
+        self._needs_key = settings.requires_key
+        self._default = limits.requests_per_minute
+        self._anonymous = Caller(
+            limits.anonymous, ANONYMOUS, requests_per_minute=limits.requests_per_minute
+        )
+        self._known: dict[bytes, Caller] = {}
+        self._salt = b""
+
+    def __iter__(self) -> Iterator[Caller]:
+        yield from self._known.values()
+        yield self._anonymous
+
+    def use(self, keys: Iterable[Key], salt: bytes) -> None:
+        """Replace the keys."""
+        self._salt = salt
+        self._known = {
+            key.digest: Caller(
+                key.name,
+                f"key:{key.name}",
+                key.budget_day,
+                key.budget_month,
+                key.requests_per_minute or self._default,
+            )
+            for key in keys
+            if key.revoked is None
+        }
+
+    def identify(self, authorization: str | None) -> Caller:
+        """The caller, by the value of the Authorization header; Refusal 401."""
+        scheme, _, token = (authorization or "").partition(" ")
+        token = token.strip()
+        if token and len(token) <= _MOST_CHARACTERS and scheme.lower() == "bearer":
+            # Found by its hash: the time that takes says nothing about the keys.
+            caller = self._known.get(digest_of(token, self._salt))
+            if caller is not None:
+                return caller
+        # OpenAI's clients send some value to servers that need no key; ours begin with the prefix.
+        if not self._needs_key and not token.startswith(PREFIX):
+            return self._anonymous
+        if authorization:
+            message = "The API key is not known, or was revoked."
+        else:
+            message = "An API key is needed: send the header Authorization: Bearer KEY."
+        raise Refusal(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+
+
 def new_key() -> str:
-    """A key that nobody has had before."""
+    """A new random key."""
     return PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
 
 
 def digest_of(key: str, salt: bytes) -> bytes:
-    """What is kept of a key: 32 bytes of BLAKE2b under the store's own value."""
+    """What is stored of a key: 32 bytes of BLAKE2b, keyed by the store's salt."""
     return hashlib.blake2b(key.encode(), key=salt, digest_size=32).digest()
 
 
 def hint_of(key: str) -> str:
-    """The beginning of a key, by which a person tells it from others.
+    """The beginning of a key, by which a person recognizes it.
 
     Examples
     --------
@@ -58,7 +128,7 @@ def hint_of(key: str) -> str:
 
 
 def check_key_name(name: str) -> str:
-    """Return a name that can stand in logs, metrics and addresses; refuse any other."""
+    """Return a name that can be used in logs, metrics and addresses; refuse any other."""
     if not _NAME.fullmatch(name):
         raise InvalidInputError(
             "the name of a key must be up to 64 letters, digits and . _ @ -, and begin with a letter "

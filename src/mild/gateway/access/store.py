@@ -1,182 +1,465 @@
-"""What every worker of a gateway shares: keys, budgets and slots.
+"""Keys, budgets and rate limits in a database. One transaction settles and grants for everyone who waits.
 
-A worker speaks to the store in exchanges. One exchange is one transaction: what was spent and what is given
-back, what is wanted, and what was granted. Money that a worker holds is its allotment. For every account
-
-    spent + sum of the allotments of all workers <= budget
-
-holds at any time, whatever dies when, unless an endpoint charged more than was reserved for it.
+For every account with a budget, ``spent + held <= budget`` holds at any time: ``held`` is the sum of its
+rows in ``reservations``, which change in the same transaction. Only an endpoint that charges more than was
+reserved can exceed it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, NamedTuple, TypeVar
 
-from mild.errors import MildError
+import sqlalchemy as sa
+
+from mild.errors import DataFileError, InvalidInputError, MildError
+from mild.gateway.access import tables
 from mild.gateway.access.keys import Key
+from mild.gateway.access.tables import accounts, keys, processes, request_counts, reservations
+from mild.gateway.database import CommitUnknownError, DatabaseError
+from mild.gateway.database.engine import CLOCK, MEMORY, Database, Location, open_database, shown
 
 __all__ = [
-    "AccountKey",
-    "Draw",
-    "Exchange",
-    "Grant",
-    "Owner",
-    "Report",
-    "SlotDraw",
-    "SlotGrant",
-    "SlotReturn",
-    "Store",
-    "StoreDoubtError",
-    "StoreError",
-    "Totals",
-    "Transacted",
-]
+    "WINDOW", "AccessStore", "Account", "Batch", "Claim", "Denial", "Settlement", "StoreError",
+    "StoreState", "Totals",
+]  # fmt: skip
 
-# Sliding minutes are kept by the second; slots may be used for so long after they were taken.
-SLOT_SECONDS = 2
-MINUTE = 60 + SLOT_SECONDS
+# Seconds that are counted, the current one and 60 before it: no 60 seconds have more than the limit.
+WINDOW = 61
+# Seconds after which a process that is silent is not counted.
+_SILENT = 60.0
+# Expired reservations that are charged at a time.
+_EXPIRED = 1000
+_NO_LIMIT = 2**62
+_MOST_CREATED = 100_000
+
+Result = TypeVar("Result")
 
 
 class StoreError(MildError, OSError):
-    """The store cannot be read or written; what was asked has not happened."""
+    """The store cannot be used; in one sentence."""
 
 
-class StoreDoubtError(StoreError):
-    """The store was lost before it answered: what was asked has happened, or not. Ask it again."""
-
-
-class AccountKey(NamedTuple):
+class Account(NamedTuple):
     """Whose money, and of which day or month."""
 
     scope: str
     period: str
 
 
-class Owner(NamedTuple):
-    """A worker, so that others know when it is gone; ``started`` tells it from a later process."""
-
-    name: str
-    host: str
-    pid: int
-    started: int
-
-
-class Report(NamedTuple):
-    """Spent since the last report, and how much of the allotment ends with that or is given back.
-
-    ``beyond`` is the part of ``spent`` that no allotment covers.
-    """
-
-    account: AccountKey
-    spent: int
-    released: int
-    beyond: int
-
-
-class Draw(NamedTuple):
-    """Money wanted: ``need`` at least, and ``extra`` for requests to come, where there is plenty."""
-
-    account: AccountKey
-    budget: int
-    need: int
-    extra: int
-
-
-class Grant(NamedTuple):
-    """Money granted, and what the whole account has spent by now."""
-
-    amount: int
-    spent: int
-
-
-class SlotDraw(NamedTuple):
-    """Requests wanted within the minute."""
-
-    scope: str
-    limit: int
-    need: int
-    extra: int
-
-
-class SlotGrant(NamedTuple):
-    """Requests granted, the second they count in, and seconds until more may be.
-
-    ``ahead`` is by how much the store's clock, whose second it is, was before the worker's.
-    """
-
-    slots: int
-    second: int
-    retry_after: float
-    ahead: float = 0.0
-
-
-class SlotReturn(NamedTuple):
-    """Requests granted in a second, and not made."""
-
-    scope: str
-    second: int
-    slots: int
-
-
 class Totals(NamedTuple):
-    """An account over all workers: spent, held by them, and lost with those that were killed."""
+    """An account over all workers: spent, held for open requests, and the part of spent that expired."""
 
     spent: int
     held: int
     lost: int
 
 
-@dataclass(slots=True)
-class Exchange:
-    """Everything a worker says at once.
+class Denial(NamedTuple):
+    """Why a claim was denied: seconds to wait for the rate limit, or place and spend of a short account."""
 
-    ``number`` is another one for each exchange of a worker. One that was in doubt is said again as it
-    was, and happens once.
+    wait: float = 0.0
+    account: int = 0
+    spent: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Claim:
+    """A request that asks for money and for one request of the minute; both are granted, or none.
+
+    Attributes
+    ----------
+    id : of its reservation
+    accounts, budgets : the accounts, and the budget of each; None without a limit
+    amount : billionths of a dollar
+    scope, rate : whose requests are counted, and how many a minute may have; None without a limit
+    denial : None if it was granted
     """
 
-    owner: Owner
-    now: float
-    # At least so many share the store.
-    workers: int = 1
-    number: int = 0
-    reports: Sequence[Report] = ()
-    draws: Sequence[Draw] = ()
-    slot_returns: Sequence[SlotReturn] = ()
-    slot_draws: Sequence[SlotDraw] = ()
-    # Once a second: the sign of life, and a look at who is gone.
-    beat: bool = False
-    # Accounts of these periods are summed up in the answer.
-    totals_of: Sequence[str] = ()
-    # Which keys the worker knows; it is given others where they have changed.
-    keys_version: int = 0
-    leaving: bool = False
+    id: str
+    accounts: Sequence[Account]
+    budgets: Sequence[int | None]
+    amount: int
+    scope: str = ""
+    rate: int | None = None
+    denial: Denial | None = None
+
+
+class Settlement(NamedTuple):
+    """Reservations that end, by id and amount, and what was spent."""
+
+    parts: Sequence[tuple[str, int]]
+    accounts: Sequence[Account]
+    cost: int
+    lost: bool = False
 
 
 @dataclass(slots=True)
-class Transacted:
-    """The answer. ``lost``: the worker was taken for dead, and what it held counted as spent."""
+class Batch:
+    """One transaction of a worker.
+
+    Its ``id`` is inserted as a reservation of nothing, and deleted by the worker's next transaction: after
+    a commit whose outcome is unknown, it tells whether the transaction has happened.
+    """
+
+    id: str
+    previous: str | None = None
+    claims: Sequence[Claim] = ()
+    settlements: Sequence[Settlement] = ()
+
+
+@dataclass(slots=True)
+class StoreState:
+    """What a worker asks once a second; ``keys`` and ``totals`` are None where they were not read."""
 
     keys_version: int
-    lost: bool = False
+    workers: int
     keys: list[Key] | None = None
     salt: bytes = b""
-    grants: dict[AccountKey, Grant] = field(default_factory=dict)
-    slots: dict[str, SlotGrant] = field(default_factory=dict)
-    totals: dict[AccountKey, Totals] = field(default_factory=dict)
-    # That share the store.
-    workers: int = 1
+    totals: dict[Account, Totals] | None = None
+    expired: list[Settlement] = field(default_factory=list)
 
 
-class Store(Protocol):
-    """A store. All of it blocks, and is called from one thread at a time."""
+class AccessStore:
+    """A store in a file, in memory, or in PostgreSQL. All methods block; one thread at a time.
 
-    def open(self) -> None: ...
-    def close(self) -> None: ...
-    def salt(self) -> bytes: ...
-    def read_keys(self) -> list[Key]: ...
-    def add_key(self, key: Key) -> None: ...
-    def revoke_key(self, name: str, now: float) -> None: ...
-    def exchange(self, asked: Exchange) -> Transacted: ...
-    def totals(self, periods: Sequence[str]) -> dict[AccountKey, Totals]: ...
+    Parameters
+    ----------
+    place : file or address; None for memory
+    clock : seconds since 1970; PostgreSQL uses its own
+    patience : seconds to wait for the lock of a file
+    """
+
+    def __init__(
+        self,
+        place: Location | None,
+        clock: Callable[[], float] = time.time,
+        patience: float = 5.0,
+    ) -> None:
+        self._place: Location = MEMORY if place is None else place
+        self._clock = clock
+        self._patience = patience
+        self._is_open = False
+        self._database: Database | None = None
+        # Accounts that have a row.
+        self._created: set[Account] = set()
+
+    def open(self) -> None:
+        """Connect; create or migrate the tables where needed."""
+        with self._translated():
+            self._connect()
+        self._is_open = True
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._is_open = False
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def salt(self) -> bytes:
+        """The random value that keys the hashes."""
+        return self._run(_read_salt)
+
+    def read_keys(self) -> list[Key]:
+        """All keys, also the revoked ones, in the order of their names."""
+        return self._run(_read_keys)
+
+    def add_key(self, key: Key) -> None:
+        """Add a key; the name of a revoked one may be used again."""
+
+        def add(connection: sa.Connection) -> None:
+            named = keys.c.name == key.name
+            found = connection.execute(sa.select(keys).where(named).with_for_update()).first()
+            if found is not None and found.revoked is None:
+                raise InvalidInputError(
+                    f"the name of a new key must be free; {key.name!r} has one: mild keys revoke "
+                    f"{key.name}"
+                )
+            connection.execute(keys.delete().where(named))
+            connection.execute(keys.insert().values(asdict(key)))
+            _mark_changed(connection)
+
+        self._run(add)
+
+    def revoke_key(self, name: str, now: float) -> None:
+        """Revoke a key; its history stays."""
+
+        def revoke(connection: sa.Connection) -> None:
+            valid = keys.c.revoked.is_(None)
+            change = keys.update().where(keys.c.name == name, valid).values(revoked=now)
+            if connection.execute(change).rowcount == 0:
+                known = sa.select(keys.c.name).where(valid).order_by(keys.c.name)
+                names = ", ".join(connection.scalars(known)) or "none"
+                raise InvalidInputError(f"name must be that of a key ({names}); got {name!r}.")
+            _mark_changed(connection)
+
+        self._run(revoke)
+
+    def totals(self, periods: Sequence[str]) -> dict[Account, Totals]:
+        """Accounts of these periods over all workers."""
+        return self._run(lambda connection: _read_totals(connection, periods))
+
+    def refresh(self, name: str, keys_version: int, periods: Sequence[str] = ()) -> StoreState:
+        """Say that a process lives; learn what has changed and which reservations have expired."""
+
+        def ask(connection: sa.Connection) -> StoreState:
+            database = self._opened()
+            now = database.time(self._clock())
+            seen = [{"name": name, "seen": now}]
+            database.run((tables.SEEN, seen))
+            connection.execute(processes.delete().where(processes.c.seen < now - _SILENT))
+            old = request_counts.c.second < int(now) - WINDOW
+            connection.execute(request_counts.delete().where(old))
+            version = connection.scalar(sa.select(tables.store.c.keys_version)) or 0
+            workers = connection.scalar(sa.select(sa.func.count()).select_from(processes)) or 1
+            state = StoreState(version, workers)
+            if version != keys_version:
+                state.keys, state.salt = _read_keys(connection), _read_salt(connection)
+            if periods:
+                state.totals = _read_totals(connection, periods)
+            over = sa.select(reservations).where(reservations.c.deadline < now).limit(_EXPIRED)
+            for row in connection.execute(over):
+                touched = [Account(*account) for account in json.loads(row.accounts)]
+                part = [(row.id, row.amount)]
+                state.expired.append(Settlement(part, touched, row.amount, lost=True))
+            return state
+
+        return self._run(ask)
+
+    def leave(self, name: str, last: str | None) -> None:
+        """Forget a process, and the marker of its last transaction."""
+
+        def remove(connection: sa.Connection) -> None:
+            connection.execute(processes.delete().where(processes.c.name == name))
+            connection.execute(reservations.delete().where(reservations.c.id == last))
+
+        self._run(remove)
+
+    def has_happened(self, batch: Batch) -> bool:
+        """Whether a transaction whose commit was in doubt has happened."""
+        marker = sa.select(reservations.c.id).where(reservations.c.id == batch.id)
+        return self._run(lambda connection: connection.scalar(marker)) is not None
+
+    def apply(self, batch: Batch, seconds: float) -> dict[Account, Totals]:
+        """Settle, then grant claims in their order, in one transaction; the accounts as they are now.
+
+        Parameters
+        ----------
+        batch : its claims learn whether they were denied
+        seconds : after which a reservation that was not settled is charged in full
+
+        Raises
+        ------
+        CommitUnknownError : ask ``has_happened`` before anything else
+        """
+        return self._run(lambda _: self._apply(batch, seconds), batch)
+
+    def _apply(self, batch: Batch, seconds: float) -> dict[Account, Totals]:
+        database = self._opened()
+        # All workers lock rows in one order: reservations by id, then accounts by name.
+        ids = [id for settlement in batch.settlements for id, _ in settlement.parts]
+        if batch.previous is not None:
+            ids.append(batch.previous)
+        touched = _touched(batch)
+        scopes = sorted({claim.scope for claim in batch.claims if claim.rate is not None})
+        deleted, locked, clock, counted = database.run(
+            (tables.DELETE, [{"id": id} for id in sorted(ids)]),
+            (tables.LOCK, [account._asdict() for account in touched]),
+            # Under the locks: whoever had to wait is counted in the second in which it goes on.
+            (CLOCK[database.is_postgres], [{"now": self._clock()}]),
+            (tables.COUNTS, [{"scope": scope} for scope in scopes]),
+        )
+        if not all(locked):
+            raise _MissingRows
+        now: float = clock[0][0][0]
+        ended = {row[0] for rows in deleted for row in rows}
+        counts = {scope: dict(rows) for scope, rows in zip(scopes, counted, strict=True)}
+        balances = {
+            account: _Balance(spent, held, lost, Totals(spent, held, lost))
+            for account, ((spent, held, lost),) in zip(touched, locked, strict=True)
+        }
+        for settlement in batch.settlements:
+            _settle(settlement, balances, ended)
+        rows = [{"id": batch.id, "accounts": "[]", "amount": 0, "deadline": now + seconds}]
+        taken: dict[str, int] = {}
+        for claim in batch.claims:
+            claim.denial = _deny(claim, balances, counts, now)
+            if claim.denial is not None:
+                continue
+            if claim.rate is not None:
+                taken[claim.scope] = taken.get(claim.scope, 0) + 1
+                counts[claim.scope][int(now)] = counts[claim.scope].get(int(now), 0) + 1
+            if claim.amount:
+                named = json.dumps(claim.accounts)
+                rows.append({**rows[0], "id": claim.id, "accounts": named, "amount": claim.amount})
+                for account, budget in zip(claim.accounts, claim.budgets, strict=True):
+                    balances[account].held += claim.amount
+                    if budget is not None:
+                        balances[account].budget = budget
+        changes = [change for account in touched if (change := balances[account].change(account))]
+        new = [{"scope": scope, "second": int(now), "requests": n} for scope, n in taken.items()]
+        changed, _, _ = database.run(
+            (tables.CHANGE, changes),
+            (tables.INSERT, rows),
+            (tables.COUNT, new),
+        )
+        if not all(changed):
+            raise DatabaseError("a budget would have been exceeded")
+        return {account: Totals(b.spent, b.held, b.lost) for account, b in balances.items()}
+
+    def _create_accounts(self, wanted: Sequence[Account]) -> None:
+        """Create rows in a transaction of their own: who holds one row never waits to create another."""
+        missing = [account for account in wanted if account not in self._created]
+        if not missing:
+            return
+        database = self._opened()
+        with database.transaction():
+            new = [{**account._asdict(), "spent": 0, "held": 0, "lost": 0} for account in missing]
+            database.run((tables.CREATE, new))
+        if len(self._created) > _MOST_CREATED:
+            self._created.clear()
+        self._created.update(missing)
+
+    def _opened(self) -> Database:
+        if self._database is None:
+            raise DatabaseError("it is not open")
+        return self._database
+
+    def _connect(self) -> None:
+        if self._database is not None and self._database.broken:
+            self._database.close()
+            self._database = None
+        if self._database is None:
+            self._created.clear()
+            self._database = open_database(self._place, self._patience)
+
+    def _run(self, job: Callable[[sa.Connection], Result], batch: Batch | None = None) -> Result:
+        """Run a transaction; again on a new connection if the old one had been lost."""
+        with self._translated():
+            if not self._is_open:
+                raise DatabaseError("it is not open")
+            for is_last in (False, True):
+                try:
+                    self._connect()
+                except DataFileError as error:
+                    # It was right when the worker started: somebody may put it right again.
+                    raise DatabaseError(str(error).rstrip(".")) from error
+                database = self._opened()
+                try:
+                    if batch is not None:
+                        self._create_accounts(_touched(batch))
+                    with database.transaction(deferred=batch is not None) as connection:
+                        return job(connection)
+                except CommitUnknownError:
+                    raise
+                except _MissingRows:
+                    self._created.clear()
+                except DatabaseError:
+                    if is_last or not database.broken:
+                        raise
+            raise DatabaseError("its accounts vanish")
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except CommitUnknownError:
+            raise
+        except DatabaseError as error:
+            sentence = f"{shown(self._place)}: the store cannot be used: {error}."
+            raise StoreError(sentence) from error
+
+
+class _MissingRows(Exception):  # noqa: N818 - never leaves this module
+    """Somebody has deleted rows of accounts."""
+
+
+@dataclass(slots=True)
+class _Balance:
+    """An account within a transaction, and as it was before; its budget if something was granted."""
+
+    spent: int
+    held: int
+    lost: int
+    before: Totals
+    budget: int = _NO_LIMIT
+
+    def change(self, account: Account) -> dict[str, Any] | None:
+        spent, held, lost = self.before
+        if (self.spent, self.held, self.lost) == self.before:
+            return None
+        return {
+            "its_scope": account.scope,
+            "its_period": account.period,
+            "more_spent": self.spent - spent,
+            "more_held": self.held - held,
+            "more_lost": self.lost - lost,
+            "budget": self.budget,
+        }
+
+
+def _touched(batch: Batch) -> list[Account]:
+    """Accounts that are locked, in order. The row of a scope without a period stands for its minute."""
+    found = {account for settlement in batch.settlements for account in settlement.accounts}
+    for claim in batch.claims:
+        if claim.amount:
+            found.update(claim.accounts)
+        if claim.rate is not None:
+            found.add(Account(claim.scope, ""))
+    return sorted(found)
+
+
+def _settle(settlement: Settlement, balances: dict[Account, _Balance], ended: set[str]) -> None:
+    released, cost = 0, settlement.cost
+    for id, amount in settlement.parts:
+        if id in ended:
+            ended.remove(id)
+            released += amount
+        else:
+            # It has expired, and was charged in full.
+            cost -= amount
+    for account in settlement.accounts:
+        balance = balances[account]
+        balance.spent += max(0, cost)
+        balance.held -= released
+        balance.lost += released if settlement.lost else 0
+
+
+def _deny(
+    claim: Claim, balances: dict[Account, _Balance], counts: dict[str, dict[int, int]], now: float
+) -> Denial | None:
+    if claim.rate is not None:
+        # Seconds of the future are of a clock that was set back.
+        recent = {s: n for s, n in counts[claim.scope].items() if n and abs(s - now) < WINDOW}
+        if sum(recent.values()) >= claim.rate:
+            return Denial(wait=max(0.1, min(recent, default=now) + WINDOW - now))
+    if claim.amount:
+        for i, (account, budget) in enumerate(zip(claim.accounts, claim.budgets, strict=True)):
+            balance = balances[account]
+            if budget is not None and balance.spent + balance.held + claim.amount > budget:
+                return Denial(account=i, spent=balance.spent)
+    return None
+
+
+def _mark_changed(connection: sa.Connection) -> None:
+    version = tables.store.c.keys_version
+    connection.execute(tables.store.update().values(keys_version=version + 1))
+
+
+def _read_salt(connection: sa.Connection) -> bytes:
+    return bytes(connection.scalar(sa.select(tables.store.c.salt)) or b"")
+
+
+def _read_keys(connection: sa.Connection) -> list[Key]:
+    columns = [keys.c[column.name] for column in fields(Key)]
+    return [Key(*row) for row in connection.execute(sa.select(*columns).order_by(keys.c.name))]
+
+
+def _read_totals(connection: sa.Connection, periods: Sequence[str]) -> dict[Account, Totals]:
+    rows = connection.execute(sa.select(accounts).where(accounts.c.period.in_(periods)))
+    return {Account(row.scope, row.period): Totals(row.spent, row.held, row.lost) for row in rows}

@@ -1,22 +1,14 @@
-"""SQLite and PostgreSQL behind one small face; nothing of a driver is imported before it is needed."""
+"""SQLite and PostgreSQL through SQLAlchemy Core; ``engine`` imports it, the rest does not."""
 
 from mild.gateway.database.address import Address, AddressError, is_address, read_address
-from mild.gateway.database.face import (
-    Database,
-    DatabaseError,
-    DoubtError,
-    Found,
-    UnfitError,
-)
+from mild.gateway.database.errors import CommitUnknownError, DatabaseError, InvalidRowError
 
 __all__ = [
     "Address",
     "AddressError",
-    "Database",
+    "CommitUnknownError",
     "DatabaseError",
-    "DoubtError",
-    "Found",
-    "UnfitError",
+    "InvalidRowError",
     "is_address",
     "read_address",
 ]

@@ -1,4 +1,4 @@
-"""Every decision, in SQLite: written beside the responses, never in their way."""
+"""One row per request, written by a thread of its own; responses never wait for it."""
 
 from mild.gateway.ledger.reading import ledger_reader, read_blocks, read_ledger
 from mild.gateway.ledger.records import Record

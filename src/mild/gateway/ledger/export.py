@@ -10,20 +10,15 @@ from typing import Any
 
 from mild.artifact.files import replacing
 from mild.errors import DataFileError, OutputExistsError
-from mild.gateway.ledger.places import Place
+from mild.gateway.database.engine import Location
 from mild.gateway.ledger.reading import read_blocks, read_experts
-from mild.gateway.ledger.records import COLUMNS
+from mild.gateway.ledger.records import COLUMNS, decisions
 
 __all__ = ["export"]
 
-_WHOLE = ("tokens_in", "tokens_out", "status", "attempts")
-_REAL = (
-    "propensity", "expected_cost", "price", "latency_ms", "first_byte_ms", "overhead_ms",
-)  # fmt: skip
-
 
 def export(
-    path: Place,
+    path: Location,
     out: str | os.PathLike[str],
     since: float | None = None,
     until: float | None = None,
@@ -61,14 +56,15 @@ def export(
 
 
 def _schema(pa: Any) -> Any:
-    kinds = {
+    special = {
         "time": pa.timestamp("us", "UTC"),
         "probabilities": pa.list_(pa.float64()),
         "streamed": pa.bool_(),
-        **dict.fromkeys(_WHOLE, pa.int64()),
-        **dict.fromkeys(_REAL, pa.float64()),
     }
-    fields = [(name, kinds.get(name, pa.string())) for name in COLUMNS]
+    kinds = {str: pa.string(), float: pa.float64(), int: pa.int64()}
+    fields = [
+        (name, special.get(name, kinds[decisions.c[name].type.python_type])) for name in COLUMNS
+    ]
     place = COLUMNS.index("probabilities")
     return pa.schema([*fields[:place], ("experts", pa.list_(pa.string())), *fields[place:]])
 

@@ -1,26 +1,68 @@
-"""The ledger as rows, in the order of time, in constant memory, while it is being written."""
+"""Read a ledger in the order of time, in constant memory, while it is being written."""
 
 from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from mild.errors import DataFileError, InvalidInputError
-from mild.gateway.database import DatabaseError
-from mild.gateway.ledger.places import Place, open_to_read, shown
-from mild.gateway.ledger.records import COLUMNS, Record, from_row
+import sqlalchemy as sa
 
-__all__ = ["ledger_reader", "read_blocks", "read_experts", "read_ledger"]
+from mild.errors import DataFileError, InvalidInputError
+from mild.gateway.database import AddressError, DatabaseError, is_address, read_address
+from mild.gateway.database.engine import Database, Location, open_database, shown
+from mild.gateway.ledger.records import COLUMNS, Record, decisions, from_row
+from mild.gateway.ledger.store import routers
+
+__all__ = [
+    "ledger_location", "ledger_reader", "open_ledger", "read_blocks", "read_experts", "read_ledger",
+]  # fmt: skip
 
 # Rows held at a time.
 BLOCK = 10_000
 
 
+def ledger_location(text: str | os.PathLike[str]) -> Location:
+    """The ledger that a user names: its file, its address, or the configuration of a gateway."""
+    if isinstance(text, str) and is_address(text):
+        try:
+            return read_address(text)
+        except AddressError as error:
+            # Not quoted: it may hold a password.
+            raise DataFileError(f"the address of a ledger {error}.") from None
+    if Path(text).suffix.lower() in (".toml", ".yaml", ".yml"):
+        from mild.gateway.config import read_ledger_location
+
+        found = read_ledger_location(text)
+        if found is None:
+            raise DataFileError(f"{text} says that no ledger is written: ledger.enabled is false.")
+        return found
+    return text
+
+
+@contextmanager
+def open_ledger(place: Location) -> Iterator[Database]:
+    """A ledger for a reader, also one of mild 0.1; raises DataFileError if it cannot be read."""
+    try:
+        database = open_database(place, reading=True)
+        try:
+            if not database.schema:
+                raise DataFileError(
+                    f"{shown(place)} is empty: `mild serve` has not written to it yet."
+                )
+            yield database
+        finally:
+            database.close()
+    except DatabaseError as error:
+        raise DataFileError(f"{shown(place)} cannot be read as a ledger: {error}.") from error
+
+
 def read_blocks(
-    path: Place,
+    path: Location,
     since: float | None = None,
     until: float | None = None,
     columns: Sequence[str] = COLUMNS,
@@ -28,7 +70,7 @@ def read_blocks(
 ) -> Iterator[list[tuple[Any, ...]]]:
     """Rows with ``since <= time < until``, a block at a time, oldest first.
 
-    Every block is a short look at the file: a reader that is slow holds up nobody who writes.
+    Every block is a short query: a slow reader delays nobody who writes.
 
     Parameters
     ----------
@@ -40,41 +82,45 @@ def read_blocks(
     for name in columns:
         if name not in COLUMNS:
             raise InvalidInputError(f"a ledger has the columns {', '.join(COLUMNS)}; got {name!r}.")
-    question = (
-        f"SELECT time, id, {', '.join(columns)} FROM decisions "
-        "WHERE (time, id) > (?, ?) AND time < ? ORDER BY time, id LIMIT ?"
+    table = decisions.c
+    last = sa.tuple_(sa.bindparam("time", type_=sa.Double), sa.bindparam("id", type_=sa.BigInteger))
+    query = (
+        sa.select(table.time, table.id, *(table[name] for name in columns))
+        .where(
+            sa.tuple_(table.time, table.id) > last,
+            table.time < (math.inf if until is None else until),
+        )
+        .order_by(table.time, table.id)
+        .limit(rows)
     )
-    last = (-math.inf if since is None else math.nextafter(since, -math.inf), 2**62)
-    end = math.inf if until is None else until
-    with closing(open_to_read(path)) as database:
+    place = (-math.inf if since is None else math.nextafter(since, -math.inf), 2**62)
+    with open_ledger(path) as database:
         while True:
-            try:
-                found = database.execute(question, (*last, end, rows)).rows
-            except DatabaseError as error:
-                raise DataFileError(f"{shown(path)} cannot be read: {error}.") from error
+            with database.transaction() as connection:
+                found = connection.execute(query, {"time": place[0], "id": place[1]}).all()
             if not found:
                 return
-            last = found[-1][:2]
-            yield [row[2:] for row in found]
+            place = (found[-1][0], found[-1][1])
+            yield [tuple(row[2:]) for row in found]
 
 
 def ledger_reader(
-    path: Place,
+    path: Location,
 ) -> Callable[[Sequence[str], float | None, float | None], Iterator[list[tuple[Any, ...]]]]:
     """A function from columns and a span of time to blocks of a ledger's rows."""
     return lambda columns, since, until: read_blocks(path, since, until, columns)
 
 
 def read_ledger(
-    path: Place, since: float | None = None, until: float | None = None
+    path: Location, since: float | None = None, until: float | None = None
 ) -> Iterator[Record]:
     """Records with ``since <= time < until``, oldest first."""
     for block in read_blocks(path, since, until):
         yield from map(from_row, block)
 
 
-def read_experts(path: Place) -> dict[str, list[str]]:
+def read_experts(path: Location) -> dict[str, list[str]]:
     """Names of the experts, in their order, by fingerprint of the router."""
-    with closing(open_to_read(path)) as database:
-        rows = database.execute("SELECT fingerprint, experts FROM routers").rows
-    return {fingerprint: json.loads(names) for fingerprint, names in rows}
+    with open_ledger(path) as database, database.transaction() as connection:
+        found = connection.execute(sa.select(routers.c.fingerprint, routers.c.experts)).all()
+    return {fingerprint: json.loads(names) for fingerprint, names in found}

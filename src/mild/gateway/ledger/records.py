@@ -1,42 +1,19 @@
-"""One row of the ledger: what was asked, who was chosen and why, what it cost."""
+"""One row of the ledger. The fields of ``Record`` define the columns of table, rows and export."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-__all__ = ["COLUMNS", "OUTCOMES", "Record", "as_row", "from_row"]
+import sqlalchemy as sa
+
+from mild.gateway.database.engine import metadata
+
+__all__ = ["COLUMNS", "OUTCOMES", "Record", "as_row", "decisions", "from_row"]
 
 OUTCOMES = ("ok", "cut", "cancelled", "refused", "failed")
-
-COLUMNS = (
-    "request_id",
-    "time",
-    "key",
-    "asked",
-    "expert",
-    "chosen",
-    "probabilities",
-    "propensity",
-    "expected_cost",
-    "price",
-    "tokens_in",
-    "tokens_out",
-    "latency_ms",
-    "first_byte_ms",
-    "overhead_ms",
-    "status",
-    "outcome",
-    "attempts",
-    "streamed",
-    "session",
-    "router",
-    "text",
-    "error",
-    "pinned_by",
-)
 
 
 @dataclass(slots=True)
@@ -103,35 +80,38 @@ class Record:
     pinned_by: str | None = None
 
 
-def as_row(record: Record, keep_text: bool) -> tuple[Any, ...]:
-    """Values in the order of ``COLUMNS``, as SQLite takes them."""
+COLUMNS = tuple(column.name for column in fields(Record))
+_KINDS = {"str": sa.Text, "float": sa.Double, "int": sa.BigInteger, "bool": sa.BigInteger}
+
+
+def _column(name: str, annotation: str) -> sa.Column[Any]:
+    kind, _, optional = annotation.partition(" | ")
+    return sa.Column(name, _KINDS.get(kind, sa.Text), nullable=bool(optional))
+
+
+# Sequences are texts of JSON, truth values are 0 and 1.
+decisions = sa.Table(
+    "decisions",
+    metadata,
+    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
+    *(_column(field.name, str(field.type)) for field in fields(Record)),
+    sa.UniqueConstraint("request_id"),
+    sa.Index("decisions_by_time", "time", "id"),
+)
+
+
+def as_row(record: Record, keep_text: bool) -> dict[str, Any]:
+    """Values of the columns."""
+    row = {name: getattr(record, name) for name in COLUMNS}
     shares = record.probabilities
-    return (
-        record.request_id,
-        record.time,
-        _storable(record.key),
-        _storable(record.asked),
-        record.expert,
-        record.chosen,
-        None if shares is None else "[" + ",".join(f"{share:.6g}" for share in shares) + "]",
-        record.propensity,
-        record.expected_cost,
-        record.price,
-        record.tokens_in,
-        record.tokens_out,
-        record.latency_ms,
-        record.first_byte_ms,
-        record.overhead_ms,
-        record.status,
-        record.outcome,
-        record.attempts,
-        int(record.streamed),
-        record.session,
-        record.router,
-        _storable(record.text) if keep_text else None,
-        _storable(record.error),
-        record.pinned_by,
-    )
+    if shares is not None:
+        row["probabilities"] = "[" + ",".join(f"{share:.6g}" for share in shares) + "]"
+    row["streamed"] = int(record.streamed)
+    if not keep_text:
+        row["text"] = None
+    for name in ("key", "asked", "text", "error"):
+        row[name] = _storable(row[name])
+    return row
 
 
 def from_row(row: Sequence[Any]) -> Record:
@@ -144,7 +124,7 @@ def from_row(row: Sequence[Any]) -> Record:
 
 
 def _storable(text: str | None) -> str | None:
-    """Text without half characters, which JSON may hold and UTF-8 does not."""
-    if text is None or text.isascii():
+    """Text without half characters, which UTF-8 cannot hold, and without NUL, which PostgreSQL cannot."""
+    if text is None or (text.isascii() and "\0" not in text):
         return text
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")

@@ -1,53 +1,79 @@
-"""A short account of what a ledger holds."""
+"""A ledger in a few figures."""
 
 from __future__ import annotations
 
 import math
-from contextlib import closing
+from pathlib import Path
 from typing import Any
 
-from mild.gateway.ledger.places import Place, open_to_read, shown, size_of
+import sqlalchemy as sa
 
-__all__ = ["summarize"]
+from mild.gateway.database import Address
+from mild.gateway.database.engine import Location, shown
+from mild.gateway.ledger.reading import open_ledger
+from mild.gateway.ledger.records import decisions
+from mild.gateway.ledger.store import minutes
+
+__all__ = ["quantile", "summarize"]
 
 # Rows whose latencies are looked at.
 RECENT = 10_000
-# PostgreSQL sums whole numbers as decimals.
-_COUNT = "CAST(SUM(requests) AS BIGINT)"
 
 
 def summarize(
-    path: Place, since: float | None = None, until: float | None = None
+    path: Location, since: float | None = None, until: float | None = None
 ) -> dict[str, Any]:
-    """Rows, spend, outcomes and experts, over whole minutes; latencies of the newest rows.
+    """Rows, spend, outcomes and experts over whole minutes; latencies of the newest rows.
 
-    Works from the sums per minute: quick, however many rows there are.
+    It works from the sums per minute: quick, however many rows there are.
     """
     first = -(2**62) if since is None else math.floor(since / 60)
     last = 2**62 if until is None else math.ceil(until / 60)
-    bounds = (first, last)
-    where = "FROM minutes WHERE minute >= ? AND minute < ?"
-    with closing(open_to_read(path)) as database:
-        size = size_of(path, database)
-        total = database.execute(
-            f"SELECT {_COUNT}, SUM(price), MIN(minute), MAX(minute) {where}", bounds
-        ).rows[0]
-        outcomes = database.execute(
-            f"SELECT outcome, {_COUNT} {where} GROUP BY outcome ORDER BY 2 DESC", bounds
-        ).rows
-        experts = database.execute(
-            f"SELECT expert, {_COUNT}, SUM(price), CAST(SUM(tokens_in) AS BIGINT), "
-            f"CAST(SUM(tokens_out) AS BIGINT), SUM(latency_ms) {where} AND expert <> '' "
-            "GROUP BY expert ORDER BY 2 DESC",
-            bounds,
-        ).rows
-        recent = database.execute(
-            "SELECT latency_ms, propensity, text IS NOT NULL, pinned_by IS NOT NULL FROM decisions "
-            "WHERE time >= ? AND time < ? ORDER BY time DESC LIMIT ?",
-            (first * 60.0, last * 60.0, RECENT),
-        ).rows
-    latencies = sorted(row[0] for row in recent if row[0] is not None)
-    drawn = [row[1] for row in recent if row[1] is not None]
+    sums = minutes.c
+    within = sa.and_(sums.minute >= first, sums.minute < last)
+    # PostgreSQL sums whole numbers as decimals.
+    requests = sa.cast(sa.func.sum(sums.requests), sa.BigInteger).label("requests")
+    dollars = sa.func.sum(sums.price)
+    row = decisions.c
+    with open_ledger(path) as database, database.transaction() as connection:
+        if isinstance(path, Address):
+            size = connection.scalar(sa.text("SELECT pg_total_relation_size('mild.decisions')"))
+        else:
+            size = Path(path).stat().st_size
+        total = connection.execute(
+            sa.select(requests, dollars, sa.func.min(sums.minute), sa.func.max(sums.minute)).where(
+                within
+            )
+        ).one()
+        outcomes = connection.execute(
+            sa.select(sums.outcome, requests)
+            .where(within)
+            .group_by(sums.outcome)
+            .order_by(sa.desc("requests"))
+        ).all()
+        experts = connection.execute(
+            sa.select(
+                sums.expert,
+                requests,
+                dollars,
+                sa.cast(sa.func.sum(sums.tokens_in), sa.BigInteger),
+                sa.cast(sa.func.sum(sums.tokens_out), sa.BigInteger),
+                sa.func.sum(sums.latency_ms),
+            )
+            .where(within, sums.expert != "")
+            .group_by(sums.expert)
+            .order_by(sa.desc("requests"))
+        ).all()
+        recent = connection.execute(
+            sa.select(
+                row.latency_ms, row.propensity, row.text.is_not(None), row.pinned_by.is_not(None)
+            )
+            .where(row.time >= first * 60.0, row.time < last * 60.0)
+            .order_by(row.time.desc())
+            .limit(RECENT)
+        ).all()
+    latencies = sorted(line[0] for line in recent if line[0] is not None)
+    drawn = [line[1] for line in recent if line[1] is not None]
     return {
         "path": shown(path),
         "bytes": size,
@@ -55,25 +81,25 @@ def summarize(
         "dollars": total[1] or 0.0,
         "first": None if total[2] is None else total[2] * 60,
         "last": None if total[3] is None else total[3] * 60 + 60,
-        "outcomes": dict(outcomes),
+        "outcomes": dict(map(tuple, outcomes)),
         "experts": {
             name: {
-                "requests": requests,
+                "requests": count,
                 "dollars": price,
                 "tokens_in": tokens_in,
                 "tokens_out": tokens_out,
-                "mean_latency_ms": latency / requests,
+                "mean_latency_ms": latency / count,
             }
-            for name, requests, price, tokens_in, tokens_out, latency in experts
+            for name, count, price, tokens_in, tokens_out, latency in experts
         },
         "recent": {
             "rows": len(recent),
             "latency_ms_p50": quantile(latencies, 0.5),
             "latency_ms_p95": quantile(latencies, 0.95),
             "routed": len(drawn),
-            "explored_share": _share(sum(chance < 1 for chance in drawn), len(drawn)),
-            "with_text": sum(row[2] for row in recent),
-            "pinned": sum(row[3] for row in recent),
+            "explored_share": sum(p < 1 for p in drawn) / len(drawn) if drawn else None,
+            "with_text": sum(line[2] for line in recent),
+            "pinned": sum(line[3] for line in recent),
         },
     }
 
@@ -89,7 +115,3 @@ def quantile(ordered: list[float], share: float) -> float | None:
     if not ordered:
         return None
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
-
-
-def _share(part: int, whole: int) -> float | None:
-    return part / whole if whole else None

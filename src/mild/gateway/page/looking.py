@@ -1,14 +1,17 @@
-"""What the page wants to know of the ledger, in a few short questions."""
+"""What the dashboard reads from the ledger, in a few short queries."""
 
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from mild.gateway.ledger.places import Place, open_to_read
-from mild.gateway.ledger.records import COLUMNS, Record, from_row
+import sqlalchemy as sa
+
+from mild.gateway.database.engine import Location
+from mild.gateway.ledger.reading import open_ledger
+from mild.gateway.ledger.records import COLUMNS, Record, decisions, from_row
+from mild.gateway.ledger.store import minutes, workers
 from mild.gateway.page.drift import WINDOW
 
 __all__ = ["MINUTES", "Look", "look"]
@@ -41,33 +44,45 @@ class Look:
     workers: list[dict[str, Any]] = field(default_factory=list)
 
 
-def look(place: Place, now: float) -> Look:
-    """Read the ledger; raises DataFileError or DatabaseError if that fails."""
-    with closing(open_to_read(place)) as database:
-        recent = database.execute(
-            f"SELECT {', '.join(COLUMNS)} FROM decisions ORDER BY time DESC LIMIT ?", (WINDOW,)
-        ).rows
-        # Rows of another router end the span: its shares are not this one's.
-        draws = database.execute(
-            "SELECT chosen, router FROM (SELECT * FROM decisions ORDER BY time DESC LIMIT ?) AS newest "
-            "WHERE asked = 'mild' AND propensity IS NOT NULL AND pinned_by IS NULL LIMIT ?",
-            (SEARCHED, WINDOW + EARLIER),
-        ).rows
-        minutes = database.execute(
-            "SELECT minute, expert, outcome, requests, price FROM minutes WHERE minute > ?",
-            (int(now // 60) - MINUTES,),
-        ).rows
+def look(place: Location, now: float) -> Look:
+    """Read the ledger; raises DataFileError if that fails."""
+    newest = sa.select(decisions).order_by(decisions.c.time.desc()).limit(SEARCHED).subquery()
+    sums = minutes.c
+    with open_ledger(place) as database, database.transaction() as connection:
+        recent = connection.execute(
+            sa.select(*(decisions.c[name] for name in COLUMNS))
+            .order_by(decisions.c.time.desc())
+            .limit(WINDOW)
+        ).all()
+        draws = connection.execute(
+            sa.select(newest.c.chosen, newest.c.router)
+            .where(
+                newest.c.asked == "mild",
+                newest.c.propensity.is_not(None),
+                newest.c.pinned_by.is_(None),
+            )
+            .limit(WINDOW + EARLIER)
+        ).all()
+        hour = connection.execute(
+            sa.select(sums.minute, sums.expert, sums.outcome, sums.requests, sums.price).where(
+                sums.minute > int(now // 60) - MINUTES
+            )
+        ).all()
         shared = database.time(now)
-        workers = database.execute(
-            "SELECT pid, time, document FROM workers WHERE time > ? ORDER BY pid",
-            (shared - SILENT,),
-        ).rows
+        alive = connection.execute(
+            sa.select(workers).where(workers.c.time > shared - SILENT).order_by(workers.c.pid)
+        ).all()
     return Look(
         [from_row(row) for row in recent],
+        # Rows of another router end the span: its shares are not this one's.
         [chosen for chosen, router in draws if router == draws[0][1]],
-        minutes,
+        [(row[0], row[1], row[2], row[3], row[4]) for row in hour],
         [
-            {"pid": pid, "age": max(0.0, shared - time), **json.loads(document)}
-            for pid, time, document in workers
+            {
+                "pid": int(pid) if str(pid).isdigit() else pid,
+                "age": max(0.0, shared - time),
+                **json.loads(document),
+            }
+            for pid, time, document in alive
         ],
     )

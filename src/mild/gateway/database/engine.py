@@ -1,0 +1,445 @@
+"""Connections: how a file or a server is opened, checked and migrated, and what its errors mean."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from mild.errors import DataFileError, MissingExtraError
+from mild.gateway.database.address import Address
+from mild.gateway.database.errors import CommitUnknownError, DatabaseError, InvalidRowError
+
+try:
+    import sqlalchemy as sa
+    from sqlalchemy.dialects import postgresql
+except ImportError as missing:
+    raise MissingExtraError(
+        "the gateway's store and ledger need SQLAlchemy; install it with: pip install "
+        "'mild-learn[gateway]'"
+    ) from missing
+
+__all__ = [
+    "MEMORY",
+    "SCHEMA",
+    "Database",
+    "Location",
+    "metadata",
+    "open_database",
+    "schema_of",
+    "shown",
+]
+
+Location = str | os.PathLike[str] | Address
+MEMORY = ":memory:"
+# Revision of the newest migration. "old" stands for tables of mild 0.1, which had no migrations.
+SCHEMA = "0001"
+OLD = "old"
+metadata = sa.MetaData()
+
+# PostgreSQL: all tables are in a schema of their own.
+_NAMESPACE = "mild"
+# PRAGMA application_id of our files, and of stores and ledgers of mild 0.1.
+_APPLICATION = 0x6D696C32
+_OLD_APPLICATIONS = (0x6D696C64, 0x6D696C67)
+_LOCK = 0x6D696C64
+# By whether it is PostgreSQL, which uses its own; a file is on one machine, whose clock is passed in.
+CLOCK = {
+    False: sa.select(sa.bindparam("now", type_=sa.Double)),
+    True: sa.select(sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)),
+}
+_WAL_BYTES = 16_000_000
+# How soon a machine that is gone is noticed; what the address says goes first.
+_LIBPQ = {
+    "connect_timeout": "5",
+    "application_name": "mild",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+}
+_LEAD = re.compile(r'^connection failed: |connection to server (?:at|on) ".*? failed: |FATAL: +')
+# Alembic keeps the running migration in module variables.
+_migrating = threading.Lock()
+
+
+class Database:
+    """One connection, used by one thread at a time. Methods raise DatabaseError.
+
+    Attributes
+    ----------
+    broken : whether the connection was lost: open another one
+    schema : revision of the tables when it was opened, "" if there were none
+    """
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.broken = False
+        self.schema = ""
+        self.is_postgres = engine.dialect.name == "postgresql"
+        self._driver: Any = engine.dialect.loaded_dbapi
+        self._compiled: dict[Any, str] = {}
+        try:
+            self._connection = engine.connect()
+        except (sa.exc.DBAPIError, self._driver.Error) as error:
+            raise DatabaseError(_reason(getattr(error, "orig", error))) from error
+        self._raw: Any = self._connection.connection.driver_connection
+
+    @contextmanager
+    def transaction(self, deferred: bool = False) -> Iterator[sa.Connection]:
+        """Everything in it or nothing. SQLite lets nobody else write meanwhile, PostgreSQL does.
+
+        One that is deferred begins with its first ``run``, which saves PostgreSQL a round trip.
+
+        Raises
+        ------
+        CommitUnknownError : the connection was lost during the commit
+        """
+        with self._translated():
+            transaction = self._connection.begin()
+            try:
+                if self.is_postgres and not deferred:
+                    self._raw.execute("BEGIN")
+                yield self._connection
+            except BaseException:
+                with suppress(sa.exc.SQLAlchemyError, sqlite3.Error):
+                    transaction.rollback()
+                raise
+        try:
+            with self._translated():
+                transaction.commit()
+        except DatabaseError as error:
+            with suppress(sa.exc.SQLAlchemyError, sqlite3.Error):
+                transaction.rollback()
+            if self.broken:
+                raise CommitUnknownError(str(error)) from error
+            raise
+
+    def run(
+        self, *work: tuple[Any, Sequence[Mapping[str, Any]]]
+    ) -> list[list[list[tuple[Any, ...]]]]:
+        """Run statements, each for each of its rows of values; the rows that each run returns.
+
+        For the few statements of every request: they are compiled once and go to the driver without
+        SQLAlchemy, which would take longer than the database. PostgreSQL gets all of them in one message.
+        """
+        if not self.is_postgres:
+            return [
+                [self._raw.execute(self._sql(statement, row), row).fetchall() for row in rows]
+                for statement, rows in work
+            ]
+        from psycopg import ClientCursor
+
+        client = ClientCursor(self._raw)
+        said = [client.mogrify(self._sql(one, row), row) for one, rows in work for row in rows]
+        if not said:
+            return [[] for _ in work]
+        begins = not self._raw.info.transaction_status
+        if begins:
+            said.insert(0, "BEGIN")
+        cursor = self._raw.execute("; ".join(said))
+        if begins:
+            cursor.nextset()
+        found: list[list[list[tuple[Any, ...]]]] = []
+        for _, rows in work:
+            found.append([])
+            for _ in rows:
+                found[-1].append(cursor.fetchall() if cursor.description else [])
+                cursor.nextset()
+        return found
+
+    def _sql(self, statement: Any, row: Mapping[str, Any]) -> str:
+        if statement not in self._compiled:
+            self._compiled[statement] = str(
+                statement.compile(
+                    dialect=self._connection.dialect,
+                    column_keys=list(row) if statement.is_insert else None,
+                    schema_translate_map={None: _NAMESPACE if self.is_postgres else None},
+                    render_schema_translate=True,
+                )
+            )
+        return self._compiled[statement]
+
+    def time(self, now: float) -> float:
+        """Seconds since 1970 by the server's clock; ``now`` for a file, which is on one machine."""
+        return float(self.run((CLOCK[self.is_postgres], [{"now": now}]))[0][0][0][0])
+
+    def close(self) -> None:
+        """Close the connection."""
+        with suppress(sa.exc.SQLAlchemyError, sqlite3.Error):
+            self._connection.close()
+        self._connection.engine.dispose()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        driver = self._driver
+        try:
+            yield
+        except (sa.exc.DBAPIError, driver.Error) as error:
+            cause = getattr(error, "orig", error)
+            state = getattr(cause, "sqlstate", None)
+            closed = getattr(self._raw, "closed", False)
+            # A server that is read-only has become a copy: the next connection may find the original.
+            if closed or state == "25006":
+                self.broken = True
+            invalid = isinstance(cause, driver.DataError | driver.IntegrityError) or (
+                isinstance(cause, driver.InterfaceError | driver.ProgrammingError) and not state
+            )
+            kind = InvalidRowError if invalid and not self.broken else DatabaseError
+            raise kind(_reason(cause)) from error
+        except sa.exc.InvalidRequestError as error:
+            self.broken = True
+            raise DatabaseError("the connection was lost") from error
+
+
+def upsert(table: sa.Table, replace: Sequence[str] = (), add: Sequence[str] = ()) -> Any:
+    """Insert a row; where it exists, replace or add to these columns, or change nothing."""
+    # SQLite has the same clause, and compiles this one.
+    insert = postgresql.insert(table)
+    new: dict[str, Any] = {name: insert.excluded[name] for name in replace}
+    new |= {name: table.c[name] + insert.excluded[name] for name in add}
+    if not new:
+        return insert.on_conflict_do_nothing()
+    return insert.on_conflict_do_update(index_elements=list(table.primary_key), set_=new)
+
+
+def open_database(place: Location, patience: float = 5.0, reading: bool = False) -> Database:
+    """Open a store or a ledger; to write, it is created and migrated where needed.
+
+    Parameters
+    ----------
+    place : SQLite file, MEMORY, or address of a PostgreSQL database
+    patience : seconds to wait for the lock of a file
+    reading : open for reading only; a ledger of mild 0.1 is read as well
+
+    Raises
+    ------
+    DataFileError : it belongs to something else, to mild 0.1 or to a newer mild
+    DatabaseError : it cannot be used now
+    """
+    if not (reading or place == MEMORY or isinstance(place, Address)):
+        _create_file(Path(place))
+    try:
+        database = Database(_engine(place, patience, reading))
+        try:
+            database.schema = schema_of(database, place, reading)
+            if database.schema < SCHEMA and not reading:
+                _migrate(database)
+        except BaseException:
+            database.close()
+            raise
+    except DatabaseError as error:
+        if isinstance(place, Address) or "not a database" not in str(error):
+            raise
+        raise DataFileError(f"{shown(place)} is not an SQLite file; name another one.") from None
+    return database
+
+
+def inspect_database(place: Location) -> str:
+    """Revision of the tables, "" where there are none; nothing is changed. Raises as ``open_database``."""
+    database = Database(_engine(place, 5.0, reading=True))
+    try:
+        return schema_of(database, place)
+    finally:
+        database.close()
+
+
+def shown(place: Location) -> str:
+    """A place for messages, without a secret."""
+    return place.shown if isinstance(place, Address) else os.fspath(place)
+
+
+def schema_of(database: Database, place: Location, reading: bool = False) -> str:
+    """Revision of the tables, "" where there are none; refuses what cannot be used.
+
+    Tables of mild 0.1 are refused to writers; readers get ``OLD``.
+    """
+    with database.transaction() as connection:
+        names, is_ours, is_old = _inspect(connection, database.is_postgres)
+        version = ""
+        if "alembic_version" in names:
+            table = sa.table("alembic_version", sa.column("version_num"))
+            version = connection.scalar(sa.select(table.c.version_num)) or ""
+    if version > SCHEMA:
+        raise DataFileError(
+            f"{shown(place)}: it was written by a newer mild: schema {version}, this one knows {SCHEMA}; "
+            "upgrade with pip install --upgrade mild-learn, or name another place."
+        )
+    if is_old and not (reading and "decisions" in names):
+        raise DataFileError(
+            f"{shown(place)}: it was written by mild 0.1, whose keys and budgets are not taken over; name "
+            "another place and add the keys again. Its ledger can still be read."
+        )
+    if (names and not (version or is_old)) or not is_ours:
+        what = "its schema mild" if database.is_postgres else "it"
+        raise DataFileError(
+            f"{shown(place)}: {what} belongs to something else; name another place."
+        )
+    return OLD if is_old else version
+
+
+def _inspect(connection: sa.Connection, is_postgres: bool) -> tuple[set[str], bool, bool]:
+    """Names of the tables, whether the place may be used by us, and whether it is of mild 0.1."""
+    if is_postgres:
+        # pg_class and not the inspector: a role may not be allowed to see other schemas.
+        query = sa.text(
+            "SELECT relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
+            f"WHERE nspname = '{_NAMESPACE}'"
+        )
+        names = set(connection.scalars(query))
+        return names, True, "schema_version" in names
+    names = set(connection.exec_driver_sql("SELECT name FROM sqlite_master").scalars())
+    application = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
+    is_old = application in _OLD_APPLICATIONS
+    return names, application in (0, _APPLICATION) or is_old, is_old
+
+
+def _migrate(database: Database) -> None:
+    """Apply the migrations that are missing, all or none; another process may have been quicker."""
+    from alembic.config import Config
+    from alembic.runtime.environment import EnvironmentContext
+    from alembic.script import ScriptDirectory
+
+    folder = str(Path(__file__).with_name("migrations"))
+    script = ScriptDirectory(folder, version_locations=[folder])
+    with _migrating, database.transaction() as connection:
+        if database.is_postgres:
+            connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+            # Asked first: who may use a schema may not be allowed to create one.
+            exists = f"SELECT 1 FROM pg_namespace WHERE nspname = '{_NAMESPACE}'"
+            if connection.scalar(sa.text(exists)) is None:
+                connection.execute(sa.text(f"CREATE SCHEMA {_NAMESPACE}"))
+        else:
+            connection.exec_driver_sql(f"PRAGMA application_id = {_APPLICATION}")
+
+        def steps(revision: Any, _: Any) -> Any:
+            return script._upgrade_revs("head", revision)
+
+        with EnvironmentContext(Config(), script, fn=steps, destination_rev="head") as environment:
+            environment.configure(
+                connection, version_table_schema=_NAMESPACE if database.is_postgres else None
+            )
+            environment.run_migrations()
+
+
+def _create_file(file: Path) -> None:
+    """Create the file for its owner alone; SQLite gives its other files the same mode."""
+    try:
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        if file.is_dir():
+            raise DatabaseError(f"{file} is a folder; name a file in it") from None
+        # SQLite creates files beside it; its own message does not say so.
+        if not (os.access(file, os.R_OK | os.W_OK) and os.access(file.parent, os.W_OK)):
+            raise DatabaseError(f"{file} and its folder must be writable") from None
+    except FileNotFoundError as error:
+        raise DataFileError(
+            f"{file}: there is no folder {file.parent}; create it first."
+        ) from error
+    except OSError as error:
+        raise DatabaseError(str(error.strerror)) from error
+
+
+def _engine(place: Location, patience: float, reading: bool) -> sa.Engine:
+    if isinstance(place, Address):
+        return _postgres_engine(place)
+    return _sqlite_engine(place, patience, reading)
+
+
+def _sqlite_engine(place: str | os.PathLike[str], patience: float, reading: bool) -> sa.Engine:
+    target = os.fspath(place)
+    if reading:
+        file = Path(place)
+        if not file.is_file():
+            raise DataFileError(f"{place} is no file; a ledger is what `mild serve` writes.")
+        target = file.resolve().as_uri() + "?mode=ro"
+        if not os.access(file.parent, os.W_OK) and not Path(f"{file}-wal").exists():
+            target += "&immutable=1"
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            target, timeout=patience, isolation_level=None, check_same_thread=False, uri=reading
+        )
+        try:
+            # Files of others are left as they are.
+            owner = connection.execute("PRAGMA application_id").fetchone()[0]
+            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if not reading and (owner == _APPLICATION or not tables):
+                # Takes effect only while the file is empty.
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+                _use_wal(connection, patience)
+                # A killed process loses nothing that was committed; a power cut may take the last commits.
+                connection.execute("PRAGMA synchronous = NORMAL")
+                connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    engine = sa.create_engine(
+        "sqlite://", paramstyle="named", creator=connect, poolclass=sa.NullPool
+    )
+    if not reading:
+        sa.event.listen(engine, "begin", _begin_immediate)
+    return engine
+
+
+def _begin_immediate(connection: sa.Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _use_wal(connection: sqlite3.Connection, patience: float) -> None:
+    # Of several processes that do this at the same moment, SQLite lets all but one fail without waiting.
+    end = time.monotonic() + patience
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+
+
+def _postgres_engine(address: Address) -> sa.Engine:
+    """What the address leaves out, libpq's variables and files say (PGPASSWORD, service files)."""
+    try:
+        import psycopg
+        from psycopg import conninfo
+    except ImportError as error:
+        raise MissingExtraError(
+            "a store in PostgreSQL needs psycopg; install it with: pip install "
+            "'mild-learn[gateway,postgres]'"
+        ) from error
+    try:
+        options: dict[str, Any] = {**_LIBPQ, **conninfo.conninfo_to_dict(address.value)}
+    except psycopg.Error as error:
+        # The driver's message may hold the password, unless it names an option.
+        said = re.fullmatch(r'invalid URI query parameter: "(\w+)"\s*', str(error))
+        what = f"there is no option {said[1]!r}" if said else "it is not understood"
+        raise DataFileError(f"{address.shown}: the address must be libpq's; {what}.") from None
+    # What goes wrong is raised and told in our words.
+    logging.getLogger("psycopg").setLevel(logging.ERROR)
+    # Poolers may give the next transaction to another connection: nothing is prepared. Transactions begin
+    # where ``Database`` says so.
+    return sa.create_engine(
+        "postgresql+psycopg://",
+        creator=lambda: psycopg.connect(**options, prepare_threshold=None, autocommit=True),
+        poolclass=sa.NullPool,
+        use_native_hstore=False,
+    ).execution_options(schema_translate_map={None: _NAMESPACE})
+
+
+def _reason(error: BaseException | None) -> str:
+    """What the server or the driver says, in one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # With several hosts or addresses each has a line; the last one is where it ended.
+    fatal = [line for line in lines if "FATAL" in line or "failed" in line]
+    line = (fatal or lines or ["it does not say why"])[-1 if fatal else 0]
+    return _LEAD.sub("", line).removeprefix("- ").rstrip(".")
