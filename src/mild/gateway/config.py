@@ -192,6 +192,19 @@ class Settings:
         """Whether dashboard, status and metrics are shown without a key."""
         return self.page == "public" or (is_loopback(self.host) and not self.requires_key)
 
+    @property
+    def longest_request(self) -> float:
+        """Seconds that a request may take: attempts that fail before the first byte, then a whole one.
+
+        Examples
+        --------
+        >>> Settings(experts=(Expert("small", "http://x/v1", "m"),)).longest_request
+        730.0
+        """
+        whole = max((expert.total_seconds for expert in self.experts), default=600.0)
+        failed = [expert.connect_seconds + expert.first_byte_seconds for expert in self.experts]
+        return whole + (self.routing.max_attempts - 1) * max(failed, default=0.0)
+
     def expert(self, name: str) -> Expert | None:
         """The expert of that name."""
         return next((expert for expert in self.experts if expert.name == name), None)

@@ -167,7 +167,7 @@ def _build(
 
     loaded = time.monotonic()
     router = load()
-    access = Access(settings)
+    access = Access(settings, total_seconds=settings.longest_request)
     ledger = LedgerWriter(settings.ledger, router.expert_names)
     board = Board(settings, router, access.spend, ledger) if settings.page else None
     context = AppContext(settings, router, access, ledger, board, shared=shared, worker=worker)
