@@ -33,6 +33,13 @@ def test_words_speak_for_and_against(mild, readers):
     assert "all others" in shown
 
 
+def test_what_has_no_effect_supports_neither(mild, readers):
+    shown = mild("explain", readers(), "").out
+    without = [line for line in shown.splitlines() if "0.0000" in line and "(" in line]
+    assert without
+    assert all("neither" in line and "+0.0000" in line for line in without)
+
+
 def test_expected_costs_are_shown_where_they_were_learned(mild, readers):
     out = mild("explain", readers("regression"), QUERY).out
     assert "expected cost" in out

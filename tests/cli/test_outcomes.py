@@ -62,6 +62,14 @@ def test_vectors_in_the_table_can_be_the_features(mild, tmp_path):
     assert (report["text"], report["n_features"]) == ("vectors", 2)
 
 
+def test_unknown_text_features_are_refused_by_the_name_of_their_option(mild, logs, tmp_path):
+    done = mild("fit", logs.log, "--out", tmp_path / "r", "--text", "hasing")
+    assert done.code == 1
+    last = done.err.splitlines()[-1]
+    assert last.startswith("error: --text must be one of ")
+    assert last.endswith("Did you mean 'hashing'?")
+
+
 # tune
 
 

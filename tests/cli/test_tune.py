@@ -221,6 +221,12 @@ def test_no_candidates_to_list_are_refused(mild, tables):
     assert (done.code, done.err) == (1, "error: --candidates must be at least 1; got 0.\n")
 
 
+def test_a_factor_of_zero_is_refused_by_the_name_of_its_option(mild, tables):
+    done = mild("tune", tables.log, "--out", tables.folder / "r", "--margin-factors", "0")
+    assert done.code == 1
+    assert done.err.splitlines()[-1].startswith("error: --margin-factors must be ")
+
+
 def test_the_features_are_named(mild, tables):
     done = mild("tune", tables.log, "--out", tables.folder / "r", *QUICK, "--json")
     assert done.json()["features"] == ["f_0", "f_1", "f_2", "f_3"]

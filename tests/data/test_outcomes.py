@@ -200,7 +200,7 @@ def test_scores_outside_the_unit_interval_are_refused_with_count_and_example():
 
 def test_negative_and_infinite_prices_are_refused():
     message = refused(wide(cost__x=[0.5, -1.0, 0.5]))
-    assert "prices must be finite and not negative; 1 cell does not, such as -1 in row 1" in message
+    assert "prices must be finite and not negative; 1 cell is not, such as -1 in row 1" in message
     assert "such as inf" in refused(wide(cost__x=[0.5, float("inf"), 0.5]))
     assert "latencies must be finite" in refused(wide(latency_ms__x=[1.0, -1.0, 0.5]))
 

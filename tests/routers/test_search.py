@@ -386,6 +386,7 @@ def test_one_expert_and_equal_costs_are_answered() -> None:
         ({"search_tol": "a"}, "search_tol must be a number"),
         ({"search_tol": -1.0}, "search_tol must be finite and non-negative"),
         ({"margin_factors": ()}, "margin_factors must hold at least one factor"),
+        ({"margin_factors": (0, 1)}, "margin_factors must be .* positive numbers"),
         ({"margin_exponents": (-1.0,)}, "margin_exponents must be finite and non-negative"),
         ({"families": []}, "families must name at least one family"),
         ({"families": ["stack"]}, "at least one family besides the stack"),

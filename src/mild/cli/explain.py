@@ -85,9 +85,13 @@ def _show(found: dict[str, Any]) -> None:
     if found["method"] == "terms":
         title = f"contribution to the lead over {other}, in {found['unit']}"
         parts, effects = [*parts, "all others"], [*effects, found["others"]]
+    # As they are shown, without a negative zero.
+    effects = [round(effect, 4) + 0.0 for effect in effects]
     columns = {
         "part of the query": parts,
-        "supports": [expert if effect > 0 else other for effect in effects],
+        "supports": [
+            expert if effect > 0 else other if effect < 0 else "neither" for effect in effects
+        ],
         "effect": [f"{effect:+.4f}" for effect in effects],
     }
     print_table(title, columns, left=("supports",))

@@ -68,9 +68,11 @@ def check_range(
     if count:
         row, expert = (int(index) for index in np.argwhere(outside)[0])
         place = row if row_numbers is None else row_numbers[row]
-        rule = f"lie in [{low:g}, {high:g}]" if np.isfinite(high) else "be finite and not negative"
+        rule, verbs = f"lie in [{low:g}, {high:g}]", ("cell does", "cells do")
+        if not np.isfinite(high):
+            rule, verbs = "be finite and not negative", ("cell is", "cells are")
         raise DataFileError(
-            f"{what} must {rule}; {counted(count, 'cell does', 'cells do')} not, such as "
+            f"{what} must {rule}; {counted(count, *verbs)} not, such as "
             f"{values[row, expert]:g} in row {place} of column {columns[expert]!r}. {remedy}",
             parameter=what,
         )

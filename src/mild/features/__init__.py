@@ -33,7 +33,7 @@ FEATURES: dict[str, type[TextFeatures]] = {features.kind: features for features 
 
 def make_features(name: str = "hashing", **options: Any) -> TextFeatures:
     """Unfitted features: ``name`` is one of FEATURES, ``options`` are parameters of the class."""
-    features = FEATURES[check_option("features", name, FEATURES)]
+    features = FEATURES[check_option("text", name, FEATURES)]
     known = inspect.signature(features).parameters
     for option in options:
         if option not in known:

@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from sklearn.base import clone
 from sklearn.model_selection import KFold, check_cv
 
-from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
+from mild.core.arrays import BoolArray, FloatArray, IntArray, float_vector, invalid
 from mild.core.decisions import argmax_last
 from mild.errors import TuningInterruptedWarning
 from mild.metrics import (
@@ -181,6 +181,8 @@ class RouterCV(BaseRouter):
             raise invalid("n_jobs", "must not be 0; -1 uses every core.")
         if not np.size(self.margin_factors):
             raise invalid("margin_factors", "must hold at least one factor; got none.")
+        factors = self.margin_factors if np.ndim(self.margin_factors) else [self.margin_factors]
+        float_vector("margin_factors", factors, positive=True)
         self._warn_if_degenerate(costs)
         if sample_weight is not None:
             # Only ratios matter; with a mean of 1 a weight counts as that many copies of the row.

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from mild.artifact.expert_names import match_experts
 from mild.data import OutcomeTable
-from mild.data.formats import choose_form, lay_out
+from mild.data.formats import FORMATS, choose_form, lay_out
 from mild.data.formats.base import Layout
 from mild.data.outcomes import ReadOptions, build_outcomes, explanation
 from mild.data.parquet_files import FoundFile, find_files, read_footers
@@ -100,7 +100,7 @@ def _columns(
 ) -> tuple[Layout, Recipe | None, str | None, dict[str, str]]:
     """Layout, query, vectors and kinds of the columns of a shard."""
     form = choose_form(schema, wanted.form, wanted.scores)
-    if form == "llmrouter":
+    if FORMATS[form].widen is not None:
         raise DataFileError(
             "a dataset of many files must have one row per query; it has one per query and model. Convert "
             "it first, with mild data convert."
