@@ -9,6 +9,7 @@ import pytest
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, ask, chat, expert, gateway, request_bytes
 from gateway.raw_http_cases import BODY, LENGTH, POST, exchange
+from mild.gateway.server.app import AppContext
 
 
 @pytest.mark.parametrize("how", ["length", "chunked", "many pieces"])
@@ -85,14 +86,15 @@ def test_expect_100_continue():
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/nowhere"])
-def test_a_long_body_that_nobody_read_does_not_hold_up_the_next_request(path):
+def test_a_long_body_that_nobody_read_does_not_hold_up_the_next_request(path, monkeypatch):
     # It comes in one piece, and is longer than what may wait for its reader.
     long = request_bytes(chat("x" * 65_530), path)
+    monkeypatch.setattr(AppContext, "total_in_flight", 1)
 
     async def run():
         async with (
             FakeUpstream() as up,
-            gateway([expert("one", up)], limits={"max_in_flight": 0}) as g,
+            gateway([expert("one", up)], limits={"max_in_flight": 1}) as g,
             Client(g.port) as client,
         ):
             found = []
