@@ -148,13 +148,13 @@ def _logistic(
     values = np.zeros(shifted.shape[1], shifted.dtype)
     z = np.empty_like(shifted)
     for margin, members in groups:
-        # A slice of one expert is a view; a list of indices would be a copy.
-        who = slice(members[0], members[0] + 1) if members.size == 1 else members
+        # One expert is a view without sums; a list of indices would be a copy.
+        who = members[0] if members.size == 1 else members
         inverse = shifted.dtype.type(1 / margin)
         np.multiply(shifted, inverse, out=z)
         own = rewards[who]
-        weight = own.sum(axis=0)
-        rest = np.einsum("km,km->m", own, z[who])
+        weight = own if members.size == 1 else own.sum(axis=0)
+        rest = own * z[who] if members.size == 1 else np.einsum("km,km->m", own, z[who])
         np.exp(z, out=z)
         total = z.sum(axis=0)
         values += weight * np.log(total) - rest
