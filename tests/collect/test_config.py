@@ -49,7 +49,7 @@ def refusal(tmp_path, text, **more):
     message = str(caught.value)
     assert message.startswith(str(tmp_path / "experts.toml"))
     assert SECRET not in message
-    return message.removeprefix(str(tmp_path / "experts.toml"))
+    return message.replace(str(tmp_path / "experts.toml"), "")
 
 
 def test_everything_is_read(tmp_path):
@@ -144,7 +144,8 @@ def test_a_changed_program_is_another_expert(tmp_path):
         (
             'command = "python',
             'comand = "python',
-            ", line 19: experts.rules must have either base_url and model, or command.",
+            ", line 19: experts.rules must have either base_url and model, or command. "
+            ", line 20: experts.rules.comand is unknown; did you mean command?",
         ),
         (
             "price_per_query = 0.001",
@@ -190,7 +191,7 @@ def test_a_changed_program_is_another_expert(tmp_path):
 )
 def test_a_wrong_file_is_refused_with_its_line(tmp_path, old, new, message):
     assert old in GOOD
-    assert refusal(tmp_path, GOOD.replace(old, new, 1)).startswith(message)
+    assert refusal(tmp_path, GOOD.replace(old, new, 1)) == message
 
 
 @pytest.mark.parametrize(
