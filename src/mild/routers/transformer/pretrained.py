@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from mild.errors import DataFileError
-from mild.features.pretrained import import_extra, model_folder, read_json
+from mild.features.pretrained import hub_folder, import_extra, model_folder, read_json
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 # Files that are fetched from the hub.
@@ -40,7 +39,7 @@ class Pretrained:
 
 def find_folder(name: str, download: bool = False) -> Path:
     """Folder of a model: itself, in $MILD_MODELS, in an installed package, or of the hub."""
-    folder = model_folder(name, None, "config.json") or _hub_folder(name, download)
+    folder = model_folder(name, None, "config.json") or hub_folder(name, PATTERNS, download)
     if folder is None:
         raise DataFileError(
             f"the model {name!r} must be a folder with config.json, weights and a tokenizer, an installed "
@@ -114,22 +113,6 @@ def load_pretrained(name: str, download: bool = False) -> Pretrained:
         min(positions, int(tokenizer.model_max_length)),
         int(config.hidden_size),
     )
-
-
-def _hub_folder(name: str, download: bool) -> Path | None:
-    """Folder of a model in the cache of the hub, or fetched if ``download``."""
-    try:
-        hub = importlib.import_module("huggingface_hub")
-    except ImportError:
-        return None
-    try:
-        return Path(
-            hub.snapshot_download(name, allow_patterns=PATTERNS, local_files_only=not download)
-        )
-    except (hub.errors.HFValidationError, hub.errors.LocalEntryNotFoundError):
-        return None
-    except OSError as error:
-        raise DataFileError(f"the model {name!r} cannot be fetched ({error}).") from error
 
 
 @contextmanager
