@@ -27,10 +27,9 @@ run severe --experts synthetic $mean1 --method ldam --seeds 3 --results "$result
 for decay in 0 0.001 0.1 0.5 1; do
     $one $mean1 --seeds 2 --weight-decay $decay --results "$results/sweep.jsonl"
 done
-for decay in 1e-5 1e-4 1e-3; do
+for decay in 1e-5 1e-4 1e-3 5e-3; do
     $one $mean1 --seeds 2 --decay coupled --weight-decay $decay --results "$results/sweep.jsonl"
 done
-$one $mean1 --seeds 1 --decay coupled --weight-decay 5e-3 --results "$results/sweep.jsonl"
 # The mechanism: rows on which several experts are right.
 controls="--method tdef-smoothed --method tdef-smoothed-half --method tdef-dropped"
 $one $mean1 --method uniform --seeds 1 --ambiguous 0 --results "$results/mechanism.jsonl"
