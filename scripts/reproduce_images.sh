@@ -22,6 +22,12 @@ done
 $one $mean1 --results "$results/table1.jsonl"
 $one --method uniform --method uniform:rewards=contrast --method ldam --method ce --seeds 3 --results "$results/table1.jsonl"
 run table1 --setup II --setup III --cost error $mean1 --seeds 3 --results "$results/table1.jsonl"
+# With costs: the strength of the baseline rewards is chosen on held-out training rows.
+costs="run table1 --setup I --cost cost"
+$costs --method tdef --method uniform --method uniform:rewards=contrast --method uniform:rewards=baseline,strength=0.25 \
+    --method uniform:rewards=baseline,strength=0.5 --seeds 1 --validation --results "$results/strength.jsonl"
+run table1 --cost cost $mean1 --method ldam --method uniform:rewards=baseline,strength=0.5 --seeds 3 --results "$results/table1.jsonl"
+run table1 --dataset svhn5000 --batch-size 256 --epochs 100 --cost error $mean1 --seeds 3 --results "$results/table1.jsonl"
 run severe --experts synthetic $mean1 --method ldam --seeds 3 --results "$results/severe.jsonl"
 # The gain at every strength of decoupled decay, and at coupled ones.
 for decay in 0 0.001 0.1 0.5 1; do
