@@ -1,0 +1,106 @@
+"""Settings whose expected loss is certified to stay below a limit: Learn-then-Test with betting.
+
+A setting is certified if the hypothesis "its expected loss is above the limit" is rejected. Settings are
+tested from the safest on and the testing stops at the first that is not rejected, so that no correction
+for the number of settings is needed (Angelopoulos et al., 2021). The p-values are those of a gambler who
+bets against the hypothesis (Waudby-Smith and Ramdas, 2024); they hold for any distribution and any n.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mild.core.arrays import FloatArray, check_entries, float_matrix, invalid
+
+# Bets in units of the size that suits the last row: larger ones waste less of the error probability.
+BET = 1.5
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """The settings that were certified, in the order in which they were tested.
+
+    Attributes
+    ----------
+    n_certified : settings 0 to n_certified - 1 are certified together
+    p_values : (n_settings,) of "the expected loss is above the limit"
+    estimates : (n_settings,) mean losses of the calibration rows
+    limit, guarantee : as given
+    n : calibration rows
+    rows_needed : about how many rows would certify the next setting, inf if its mean loss is not below the
+        limit; None if all settings are certified
+    """
+
+    n_certified: int
+    p_values: FloatArray
+    estimates: FloatArray
+    limit: float
+    guarantee: float
+    n: int
+    rows_needed: float | None
+
+
+def betting_p_values(losses: ArrayLike, limit: float, level: float = 0.1) -> FloatArray:
+    """P-values (n_settings,) of "the expected loss is above the limit", for losses in [-1, 1].
+
+    With ``x = (1 + loss) / 2`` and ``m = (1 + limit) / 2`` the wealth ``prod_i (1 - bet_i (x_i - m))`` has
+    an expectation of at most 1 under the hypothesis, whatever the distribution, if each bet depends on
+    earlier rows alone. The p-value is 1 / the largest wealth. Bets are chosen for power at ``level``.
+
+    Parameters
+    ----------
+    losses : (n_samples, n_settings) array, rows in random order
+    limit : number in (-1, 1)
+    level : number in (0, 1), the error probability at which the p-values will be compared
+
+    >>> betting_p_values([[-1.0], [0.0]] * 50, limit=0.1).round(6)
+    array([0.])
+    """
+    values = float_matrix("losses", losses).astype(np.float64)
+    check_entries("losses", values, ~(np.abs(values) <= 1), "lie in [-1, 1]", axis="setting")
+    if not -1 < limit < 1:
+        raise invalid("limit", f"must be above -1 and below 1; got {limit}.")
+    if not 0 < level < 1:
+        raise invalid("level", f"must be above 0 and below 1; got {level}.")
+    n = len(values)
+    x, m = (1 + values) / 2, (1 + limit) / 2
+    rows = np.arange(1, n + 1)[:, None]
+    means = (0.5 + np.cumsum(x, axis=0)) / (rows + 1)
+    variances = (0.25 + np.cumsum((x - means) ** 2, axis=0)) / (rows + 1)
+    before = np.vstack([np.full((1, x.shape[1]), 0.25), variances[:-1]])
+    bets = np.minimum(BET * np.sqrt(2 * math.log(1 / level) / (n * before)), 0.5 / (1 - m))
+    wealth = np.cumsum(np.log1p(-bets * (x - m)), axis=0).max(axis=0)
+    return np.exp(-np.maximum(wealth, 0))
+
+
+def certify(losses: ArrayLike, limit: float, guarantee: float = 0.9) -> Certificate:
+    """Certify settings, from the safest on, whose expected loss is at most the limit.
+
+    With probability ``guarantee`` over the calibration rows no certified setting has an expected loss
+    above the limit. Rows must be independent draws that were used for nothing else, in random order.
+
+    Parameters
+    ----------
+    losses : (n_samples, n_settings) array in [-1, 1]; column 0 is the setting that is tested first
+    limit : number in (-1, 1)
+    guarantee : number in (0, 1)
+    """
+    if not 0 < guarantee < 1:
+        raise invalid("guarantee", f"must be above 0 and below 1; got {guarantee}.")
+    values = float_matrix("losses", losses).astype(np.float64)
+    level = 1 - guarantee
+    p_values, estimates = betting_p_values(values, limit, level), values.mean(axis=0)
+    rejected = p_values <= level
+    certified = int(np.argmin(rejected)) if not rejected.all() else len(rejected)
+    needed = None
+    if certified < len(rejected):
+        gap = limit - estimates[certified]
+        variance = max(float(values[:, certified].var()), 1 / len(values))
+        needed = math.inf
+        if gap > 0:
+            needed = max(len(values) + 1.0, math.ceil(2 * variance * math.log(1 / level) / gap**2))
+    return Certificate(certified, p_values, estimates, limit, guarantee, len(values), needed)
