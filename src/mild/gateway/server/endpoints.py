@@ -190,7 +190,7 @@ class Endpoints:
         return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def _page(self, request: Request) -> Response:
-        from mild.gateway.page import page_bytes
+        from mild.gateway.dashboard import page_bytes
 
         return Response(page_bytes(), headers=_PAGE_HEADERS, media_type="text/html")
 
