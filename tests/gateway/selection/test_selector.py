@@ -7,7 +7,7 @@ from gateway.gateway_cases import priced_router
 from mild.gateway.config import RoutingSettings
 from mild.gateway.selection.models import ModelRequest
 from mild.gateway.selection.selector import ExpertSelector
-from mild.gateway.selection.sessions import Pin, Sessions, hash_session, table_bytes
+from mild.gateway.selection.sessions import Pin, Sessions, named_session, table_bytes
 
 NAMES = ("a", "b", "c")
 REQUEST = b"0123456789ab"
@@ -18,12 +18,13 @@ def selector_of(sessions=None, seed=None, **routing):
     return ExpertSelector(router, RoutingSettings(**routing), sessions, seed)
 
 
-def select(selector, model=None, text="x", session=None, request=REQUEST):
-    return asyncio.run(selector.select(model or ModelRequest(), text, session, request))
+def select(selector, model=None, text="x", session=None, request=REQUEST, document=None, size=0):
+    wanted = model or ModelRequest()
+    return asyncio.run(selector.select(wanted, text, session, request, document or {}, size))
 
 
 async def select_many(selector, times):
-    return [await selector.select(ModelRequest(), "x", None, REQUEST) for _ in range(times)]
+    return [await selector.select(ModelRequest(), "x", None, REQUEST, {}, 0) for _ in range(times)]
 
 
 def test_without_exploration_the_best_is_certain_and_the_others_follow_by_cost():
@@ -62,7 +63,7 @@ def test_a_session_stays_with_its_expert_and_repeats_its_propensity():
     sessions.set_experts(list(NAMES))
     selector = selector_of(sessions, 2, explore=0.9)
     for name in map(str, range(30)):
-        session = hash_session("k", name)
+        session = named_session("k", name)
         first = select(selector, session=session)
         assert first.pinned_by is None
         for _ in range(3):
@@ -75,7 +76,7 @@ def test_a_session_stays_with_its_expert_and_repeats_its_propensity():
 def test_a_pin_of_an_expert_that_this_router_does_not_know_is_none():
     sessions = Sessions(memoryview(bytearray(table_bytes(8))), 60.0)
     sessions.set_experts([*NAMES, "new"])
-    session = hash_session("key", "s")
-    sessions.pin(session, Pin("new", 0.5, REQUEST))
+    session = named_session("key", "s")
+    sessions.pin(session.hash, Pin("new", 0.5, REQUEST))
     choice = select(selector_of(sessions), session=session)
     assert (choice.chosen, choice.pinned_by) == ("b", None)
