@@ -33,6 +33,7 @@ def test_the_estimate_is_never_above_the_most(text):
         ({"max_tokens": 7}, 7),
         ({"max_completion_tokens": 1, "max_tokens": 5000}, 5000),
         ({"max_completion_tokens": 5000, "max_tokens": 1}, 5000),
+        ({"max_output_tokens": 5000, "max_tokens": 1}, 5000),
         ({"max_tokens": "5000"}, 5000),
         ({"max_tokens": 5000.0}, 5000),
         ({"max_tokens": None}, 100),

@@ -194,9 +194,9 @@ def asked_tokens(document: Mapping[str, Any]) -> int:
     >>> asked_tokens({"max_tokens": 20}), asked_tokens({})
     (20, 0)
     """
-    # Endpoints differ in which of the two they obey.
-    given = (document.get("max_completion_tokens"), document.get("max_tokens"))
-    return max(map(_count, given))
+    # Endpoints differ in which of them they obey.
+    names = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+    return max(_count(document.get(name)) for name in names)
 
 
 def max_tokens(document: Mapping[str, Any], default: int) -> int:
