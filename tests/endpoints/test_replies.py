@@ -27,6 +27,8 @@ def test_a_completion_is_read():
     assert read_reply(200, {}, completion("Bern", usage=usage)) == Reply(
         "Bern", Usage(3, 1), "stop"
     )
+    usage["prompt_tokens_details"] = {"cached_tokens": 2}
+    assert read_reply(200, {}, completion("Bern", usage=usage)).usage == Usage(3, 1, cached_in=2)
 
 
 def test_parts_are_joined_and_a_refusal_is_an_answer_without_words():

@@ -213,6 +213,20 @@ def test_the_store_is_known_without_any_secret(place):
             ", line 4: experts.a.price_in must be a number at least 0; got inf.",
         ),
         (LEAST + "max_tokens = 0\n", ", line 4: experts.a.max_tokens must be a whole number of at"),
+        (
+            LEAST + "context = 0\n",
+            ", line 4: experts.a.context must be a whole number of at least 1",
+        ),
+        (LEAST + "vision = 1\n", ", line 4: experts.a.vision must be true or false; got 1."),
+        (LEAST + 'role = "backup"\n', ', line 4: experts.a.role must be "routed" or "fallback".'),
+        (
+            LEAST + "price_in = 1\nprice_cached_in = 2\n",
+            ", line 1: experts.a must have a price_in, and a price_cached_in that is not above it.",
+        ),
+        (
+            LEAST + '[routing]\npin_sessions = "hard"\n',
+            ', line 5: routing.pin_sessions must be true, false or "soft".',
+        ),
         (LEAST + "breaker.failures = 0\n", ", line 4: experts.a.breaker.failures must be a whole"),
         (LEAST + "breaker.fails = 1\n", ", line 4: experts.a.breaker.fails is unknown; did you"),
         (
@@ -358,3 +372,33 @@ def test_a_page_may_be_public(tmp_path):
         read(tmp_path, 'page = "yes"\n' + LEAST)
     with pytest.raises(DataFileError, match="page must be true, false or"):
         read(tmp_path, "page = 3\n" + LEAST)
+
+
+def test_what_an_expert_can_serve_is_read_and_not_assumed(tmp_path):
+    text = """
+vision = true
+tools = false
+json_schema = false
+reasoning = true
+context = 128_000
+max_output = 4096
+role = "fallback"
+price_in = 2
+price_cached_in = 0.2
+[routing]
+pin_sessions = "soft"
+session_from_content = true
+cache_seconds = 60
+"""
+    settings = read(tmp_path, LEAST + text)
+    (one,) = settings.experts
+    assert (one.vision, one.tools, one.json_schema, one.reasoning) == (True, False, False, True)
+    assert (one.context, one.max_output, one.role) == (128_000, 4096, "fallback")
+    assert one.price.per_million_cached_in == 0.2
+    routing = settings.routing
+    assert (routing.pin_sessions, routing.session_from_content) == ("soft", True)
+    assert routing.cache_seconds == 60
+    (plain,) = read(tmp_path, LEAST).experts
+    flags = (plain.vision, plain.tools, plain.json_schema, plain.reasoning)
+    assert {*flags, plain.context, plain.max_output, plain.price_cached_in} == {None}
+    assert plain.role == "routed"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mild.endpoints.prices import Usage
+from mild.endpoints.prices import Usage, read_cached
 
 __all__ = ["NoAnswerError", "Reply", "read_reply", "retry_after"]
 
@@ -153,4 +153,4 @@ def _usage(usage: Any) -> Usage | None:
     counts: list[Any] = [usage.get("prompt_tokens"), usage.get("completion_tokens")]
     if not all(type(count) is int and 0 <= count < 2**53 for count in counts):
         return None
-    return Usage(counts[0], counts[1])
+    return Usage(counts[0], counts[1], cached_in=read_cached(usage))

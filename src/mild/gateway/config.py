@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -51,6 +51,17 @@ LEDGER = "ledger.sqlite"
 ENVIRONMENT = "os.environ/"
 
 
+def _flag_or(word: str) -> Callable[[object], object]:
+    """A validator of true, false and one word."""
+
+    def check(value: object) -> object:
+        if value != word and not isinstance(value, bool):
+            problem(f'must be true, false or "{word}"')
+        return value
+
+    return check
+
+
 @dataclass(frozen=True, config=CONFIG)
 class RoutingSettings:
     """How an expert is chosen.
@@ -60,8 +71,12 @@ class RoutingSettings:
     price_weight : of the price against the error; None for the router's own
     explore : share of requests whose expert is drawn at random, for later replays
     text : the router reads the last user message, or all of them
-    pin_sessions : whether a conversation with a session id stays with its expert
+    pin_sessions : whether a conversation stays with its expert; "soft" lets it leave where another expert
+        is expected to be cheaper, the prompt cache of its own considered
+    session_from_content : whether a chat without a session id is known by its system prompt and first
+        user message
     session_seconds, max_sessions : how long, and how many conversations are remembered
+    cache_seconds : how long after a request an expert's prompt cache is expected to hold it
     fallback : whether another expert is asked where the chosen one fails
     max_attempts : at one request, over all experts
     """
@@ -69,11 +84,13 @@ class RoutingSettings:
     price_weight: Amount | None = None
     explore: Annotated[float, Rule("must be a share from 0 to 1", lambda x: 0 <= x <= 1)] = 0.0
     text: Literal["last", "all"] = "last"
-    pin_sessions: Flag = True
+    pin_sessions: Annotated[bool | Literal["soft"], PlainValidator(_flag_or("soft"))] = True
     session_seconds: Positive = 3600.0
     max_sessions: Annotated[int, whole(1)] = 10_000
     fallback: Flag = True
     max_attempts: Annotated[int, whole(1, 20)] = 3
+    session_from_content: Flag = False
+    cache_seconds: Positive = 300.0
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -129,12 +146,6 @@ class LedgerSettings:
     max_bytes: Annotated[int, whole(1_000_000)] = 1_000_000_000
 
 
-def _page(value: object) -> object:
-    if value != "public" and not isinstance(value, bool):
-        problem('must be true, false or "public"')
-    return value
-
-
 def _is_host(text: str) -> bool:
     return bool(text) and text.isascii() and text.isprintable() and " " not in text
 
@@ -165,7 +176,7 @@ class Settings:
     access: AccessSettings = AccessSettings()
     ledger: LedgerSettings = LedgerSettings()
     store: str | Address | None = None
-    page: Annotated[bool | Literal["public"], PlainValidator(_page)] = True
+    page: Annotated[bool | Literal["public"], PlainValidator(_flag_or("public"))] = True
     notes: tuple[str, ...] = ()
     source: Path | None = None
 

@@ -27,7 +27,20 @@ MILLION = 1_000_000
 # More nodes than any configuration has; aliases of YAML multiply them.
 MOST_NODES = 100_000
 MOST_DEPTH = 100
-PRICES = {"input_cost_per_token": "price_in", "output_cost_per_token": "price_out"}
+PRICES = {
+    "input_cost_per_token": "price_in",
+    "output_cost_per_token": "price_out",
+    "cache_read_input_token_cost": "price_cached_in",
+}
+#: Keys of model_info and the fields of an expert that they set.
+CAPABILITIES = {
+    "supports_vision": "vision",
+    "supports_function_calling": "tools",
+    "supports_response_schema": "json_schema",
+    "supports_reasoning": "reasoning",
+    "max_input_tokens": "context",
+    "max_output_tokens": "max_output",
+}
 #: Keys of litellm_params and the fields of an expert that they set.
 FIELDS = {
     "max_tokens": "max_tokens",
@@ -36,12 +49,13 @@ FIELDS = {
     "rpm": "requests_per_minute",
     "timeout": "first_byte_seconds",
 }
-_NUMBERS = (*PRICES, *FIELDS, "max_output_tokens")
+_NUMBERS = (*PRICES, *FIELDS, "max_input_tokens", "max_output_tokens")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What people write where a server asks for no key.
 _PLACEHOLDERS = ("", "none", "null", "empty", "dummy", "fake", "fake-key", "sk-1234", "not-needed")
-_USED = (*_NUMBERS, "model", "api_base", "base_url", "api_key", "organization", "extra_headers")
-_INFO_USED = (*PRICES, "max_tokens", "max_output_tokens", "mode")
+_USED = (*PRICES, *FIELDS, "max_output_tokens", "model", "api_base", "base_url", "api_key")
+_USED += ("organization", "extra_headers")
+_INFO_USED = (*PRICES, *CAPABILITIES, "max_tokens", "mode")
 # Of model_info: words about a model that nobody expects to have an effect.
 _INFO_QUIET = ("id", "base_model", "description", "metadata", "db_model", "created_at")
 _MODES = ("chat", "completion", "responses")
@@ -238,7 +252,7 @@ class _Reader:
     def _numbers(
         self, params: dict[str, Any], info: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Location]]:
-        """Prices, limits and times, and their keys; those of the endpoint win over those of the model."""
+        """Prices, limits, times and capabilities, and their keys; the endpoint's win over the model's."""
         data: dict[str, Any] = {}
         names: dict[str, Location] = {}
 
@@ -248,6 +262,9 @@ class _Reader:
         for key in ("max_tokens", "max_output_tokens"):
             if key in info:
                 put("max_tokens", "model_info", key, info[key])
+        for key, field in CAPABILITIES.items():
+            if key in info:
+                put(field, "model_info", key, info[key])
         for table, values in (("model_info", info), ("litellm_params", params)):
             for key, field in PRICES.items():
                 if key in values:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from mild.cli.app import build_group
 from mild.cli.gateway.keys import keys
 from mild.gateway.access.keys import digest_of
-from mild.gateway.access.money import periods_at
+from mild.gateway.access.periods import periods_at
 from mild.gateway.access.store import AccessStore, Account, Batch, Settlement
 
 

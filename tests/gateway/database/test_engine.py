@@ -263,7 +263,7 @@ def test_a_store_in_a_file_needs_no_driver_and_an_existing_one_no_alembic(tmp_pa
         "import sys\n"
         "from mild.gateway.access import AccessStore\n"
         "from mild.gateway.ledger import LedgerWriter\n"
-        "from mild.gateway.page import Board\n"
+        "from mild.gateway.dashboard import Dashboard\n"
         "from mild.gateway.config import read_settings\n"
         "store = AccessStore(sys.argv[1]); store.open(); store.close()\n"
         "print([name for name in ('psycopg', 'alembic') if name in sys.modules])\n"

@@ -60,8 +60,8 @@ def add(
     Example:
       export OPENAI_API_KEY=$(mild keys add alice --budget-month 50 --rpm 60)
     """
+    from mild.gateway.access.dollars import parts_of
     from mild.gateway.access.keys import Key, check_key_name, digest_of, hint_of, new_key
-    from mild.gateway.access.money import parts_of
 
     check_key_name(name)
     with _opened(config, store) as opened:
@@ -89,7 +89,8 @@ def list_keys(
     Example:
       mild keys list
     """
-    from mild.gateway.access.money import dollars_of, periods_at
+    from mild.gateway.access.dollars import dollars_of
+    from mild.gateway.access.periods import periods_at
     from mild.gateway.access.store import Account
 
     periods = [period.name for period in periods_at(time.time())]
@@ -171,7 +172,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
 
 
 def _of(spent: float, budget: float | None) -> str:
-    from mild.gateway.access.money import parts_of, shown
+    from mild.gateway.access.dollars import parts_of, shown
 
     dollars = shown(parts_of(spent))
     return dollars if budget is None else f"{dollars} of ${budget:g}"

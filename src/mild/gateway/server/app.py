@@ -183,9 +183,10 @@ class AppContext:
         check_against(self.settings, router)
         routing = self.settings.routing
         sessions = self._sessions if routing.pin_sessions else None
+        selector = ExpertSelector(router, routing, sessions, self._seed, self.settings.experts)
         content = json.dumps(dict(router.metadata), sort_keys=True, default=str)
         fingerprint = hashlib.sha256(content.encode()).hexdigest()[:16]
-        return Serving(ExpertSelector(router, routing, sessions, self._seed), fingerprint)
+        return Serving(selector, fingerprint)
 
     async def _publish_forever(self) -> None:
         while True:

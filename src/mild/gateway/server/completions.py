@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mild.endpoints.client import ExpertError
 from mild.endpoints.expert import Expert
+from mild.endpoints.prices import UsageMeter, max_tokens
 from mild.gateway.access import Caller, Reservation
 from mild.gateway.ledger.records import Record
 from mild.gateway.metrics import NO_EXPERT
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import ModelRequest
 from mild.gateway.selection.selector import Selection
+from mild.gateway.selection.sessions import Session
 from mild.gateway.selection.text import chat_text, completion_text, text_bytes
 from mild.gateway.server.middleware import Receive, Send, refusal_response
 from mild.gateway.server.relay import (
@@ -26,7 +28,6 @@ from mild.gateway.server.relay import (
     error_event,
     plain_content,
 )
-from mild.gateway.server.usage import Usage, max_tokens
 from mild.gateway.upstream.attempts import UpstreamRequest, UpstreamResponse, ask_experts
 from mild.gateway.upstream.expert_client import ExpertClient
 from mild.gateway.upstream.json_edit import parse_object, replace_model, replace_values
@@ -61,7 +62,7 @@ class CompletionRequest:
     number, request_id : twelve random bytes, and the id made of them
     text : for the router
     bytes_in : of the text that an expert may count
-    session : hash of the session, set by whoever knows the caller
+    session : of the request, set by whoever knows the caller
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class CompletionRequest:
         self.bytes_in = text_bytes(document, body)
         self.number = os.urandom(12)
         self.request_id = name_request(self.number)
-        self.session: bytes | None = None
+        self.session: Session | None = None
         self.headers = {
             name.decode("ascii"): value.decode("latin-1")
             for name, value in headers
@@ -126,7 +127,7 @@ class CompletionHandler:
 
     def __post_init__(self) -> None:
         request = self.request
-        self._usage = Usage(request.bytes_in)
+        self._usage = UsageMeter(request.bytes_in)
         self._reservation: Reservation | None = None
         self._response: UpstreamResponse | None = None
         self._selection: Selection | None = None
@@ -146,7 +147,7 @@ class CompletionHandler:
             asked=str(request.document.get("model")),
             streamed=request.streamed,
             router=self.serving.fingerprint,
-            session=None if request.session is None else request.session.hex(),
+            session=None if request.session is None else request.session.hash.hex(),
             attempts=0,
         )
 
@@ -193,7 +194,12 @@ class CompletionHandler:
             self._refused = True
             raise
         self._selection = await self.serving.selector.select(
-            self.model, request.text, request.session, request.number
+            self.model,
+            request.text,
+            request.session,
+            request.number,
+            request.document,
+            request.bytes_in,
         )
         clients = [context.clients[name] for name in self._selection.order]
         response = await ask_experts(clients, self._upstream, self._reserve, self._report)
@@ -257,7 +263,7 @@ class CompletionHandler:
     async def _reserve(self, expert: Expert) -> None:
         """Put the money aside that this expert may cost at most."""
         access, request = self.context.access, self.request
-        tokens = max_tokens(request.document, expert)
+        tokens = max_tokens(request.document, expert.max_tokens)
         dollars = expert.dollars(request.bytes_in, tokens) + self._lost_dollars()
         try:
             if self._reservation is None:
@@ -270,8 +276,8 @@ class CompletionHandler:
 
     def _lost_dollars(self) -> float:
         """What attempts that failed behind the request may be charged: the text in, by the estimate."""
-        text = Usage(self.request.bytes_in)
-        return sum((text.dollars(expert) for expert in self._upstream.lost), 0.0)
+        text = UsageMeter(self.request.bytes_in)
+        return sum((text.dollars(expert.price) for expert in self._upstream.lost), 0.0)
 
     def _report(self, client: ExpertClient, result: str) -> None:
         self.context.metrics.add("mild_attempts_total", client.name, result)
@@ -287,7 +293,7 @@ class CompletionHandler:
         # Of a call that the client broke off, the text in is charged: the expert has begun to read it.
         expert = self._upstream.asking
         if expert is not None and expert.priced:
-            record.price = self._usage.dollars(expert)
+            record.price = self._usage.dollars(expert.price)
         if lost := self._lost_dollars():
             record.price = (record.price or 0.0) + lost
         if self._reservation is not None:

@@ -14,8 +14,8 @@ from starlette.routing import Route
 from mild import __version__
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import ROUTER_MODEL, read_model
-from mild.gateway.selection.sessions import hash_session
-from mild.gateway.selection.text import chat_text, completion_text
+from mild.gateway.selection.sessions import content_session, named_session
+from mild.gateway.selection.text import chat_text, completion_text, text_bytes
 from mild.gateway.server.completions import (
     CompletionHandler,
     CompletionRequest,
@@ -63,7 +63,9 @@ class Completions:
         model = read_model(request.document.get("model"), context.names, selector.fixed is None)
         selector.check_weight(model.price_weight)
         if request.session_name is not None:
-            request.session = hash_session(caller.name, request.session_name)
+            request.session = named_session(caller.name, request.session_name)
+        elif context.settings.routing.session_from_content:
+            request.session = content_session(caller.name, request.document)
         handler = CompletionHandler(context, serving, send, caller, request, model, start)
         await run_until_disconnect(handler, receive)
 
@@ -115,7 +117,8 @@ class Endpoints:
         """The decision alone, and why; nobody is asked, nothing is spent."""
         context, serving = self._context, self._context.serving
         self._identify(request)
-        document = parse_body(await request.body())
+        body = await request.body()
+        document = parse_body(body)
         selector, names = serving.selector, serving.selector.names
         model = document.get("model", ROUTER_MODEL)
         wanted = read_model(model, context.names, selector.fixed is None)
@@ -125,7 +128,8 @@ class Endpoints:
         if wanted.expert is not None:
             why = "The request names this expert."
             return JSONResponse({"expert": wanted.expert, "why": why})
-        scores = selector.score(text, wanted.price_weight)
+        missing = selector.cannot_serve(document, text_bytes(document, body))
+        scores = selector.restrict(selector.score(text, wanted.price_weight), missing)
         costs = scores.costs
         return JSONResponse(
             {
@@ -134,6 +138,7 @@ class Endpoints:
                 "probabilities": dict(zip(names, scores.probabilities, strict=True)),
                 "expected_costs": None if costs is None else dict(zip(names, costs, strict=True)),
                 "expected_cost": None if costs is None else costs[scores.best],
+                "cannot_serve": missing,
                 "available": {name: context.clients[name].is_free() for name in names},
                 "router": serving.fingerprint,
                 "why": await self._explain(selector.at_weight(wanted.price_weight), text),
@@ -190,7 +195,7 @@ class Endpoints:
         return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def _page(self, request: Request) -> Response:
-        from mild.gateway.page import page_bytes
+        from mild.gateway.dashboard import page_bytes
 
         return Response(page_bytes(), headers=_PAGE_HEADERS, media_type="text/html")
 

@@ -161,15 +161,15 @@ def _build(
     hangups: list[int] = []
     signal.signal(signal.SIGHUP, lambda number, frame: hangups.append(number))
     from mild.gateway.access import Access
+    from mild.gateway.dashboard import Dashboard
     from mild.gateway.ledger.writer import LedgerWriter
-    from mild.gateway.page import Board
     from mild.gateway.server.app import AppContext
 
     loaded = time.monotonic()
     router = load()
     access = Access(settings, total_seconds=settings.longest_request)
     ledger = LedgerWriter(settings.ledger, router.expert_names)
-    board = Board(settings, router, access.spend, ledger) if settings.page else None
+    board = Dashboard(settings, router, access.spend, ledger) if settings.page else None
     context = AppContext(settings, router, access, ledger, board, shared=shared, worker=worker)
 
     def report(loaded: float, failed: str | None = None) -> None:

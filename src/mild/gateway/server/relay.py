@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from mild.endpoints.client import ExpertError
 from mild.endpoints.expert import Expert
+from mild.endpoints.prices import UsageMeter, charged_tokens
 from mild.gateway.refusals import Refusal
-from mild.gateway.server.usage import BYTES_PER_TOKEN, Usage
 from mild.gateway.upstream.attempts import UpstreamResponse, is_error
 from mild.gateway.upstream.events import event_data
 from mild.gateway.upstream.json_edit import parse_object, replace_model
@@ -55,11 +55,11 @@ def redactor(experts: Iterable[Expert]) -> Callable[[bytes], bytes]:
     return redact
 
 
-def plain_content(response: UpstreamResponse, name: bytes, usage: Usage) -> bytes:
+def plain_content(response: UpstreamResponse, name: bytes, usage: UsageMeter) -> bytes:
     """The body of a plain answer with the model renamed; its usage is noted."""
     assert response.document is not None
     usage.read(response.document)
-    usage.pieces_out = -(-len(response.content) // BYTES_PER_TOKEN)
+    usage.pieces_out = charged_tokens(len(response.content))
     if "model" not in response.document:
         return response.content
     return replace_model(response.content, name)
@@ -83,7 +83,7 @@ class StreamRelay:
         self,
         response: UpstreamResponse,
         name: bytes,
-        usage: Usage,
+        usage: UsageMeter,
         strip: bool,
         redact: Callable[[bytes], bytes],
     ) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mild.gateway.dashboard.ledger_snapshot import MINUTES, LedgerSnapshot
 from mild.gateway.ledger.records import Record
 from mild.gateway.ledger.summary import quantile
-from mild.gateway.page.looking import MINUTES, Look
 
 __all__ = ["decision_lines", "expert_lines", "latency_document", "traffic_document"]
 
@@ -57,7 +57,7 @@ def latency_document(recent: Sequence[Record]) -> dict[str, Any]:
 
 
 def expert_lines(
-    names: Sequence[str], found: Look, workers: Sequence[Mapping[str, Any]]
+    names: Sequence[str], found: LedgerSnapshot, workers: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """One line per expert: the last hour, latencies, and how its breaker and its capacity are."""
     lines = []

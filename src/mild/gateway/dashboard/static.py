@@ -17,7 +17,7 @@ def page_bytes() -> bytes:
     >>> page_bytes()[:15]
     b'<!doctype html>'
     """
-    folder = files("mild.gateway.page")
+    folder = files("mild.gateway.dashboard")
     page = (folder / "page.html").read_text("utf-8")
     for mark, name in (("/*style*/", "style.css"), ("/*script*/", "script.js")):
         page = page.replace(mark, (folder / name).read_text("utf-8"))

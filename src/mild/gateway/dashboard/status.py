@@ -1,4 +1,4 @@
-"""The status document behind the page."""
+"""The status document behind the dashboard."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mild.errors import DataFileError
-from mild.gateway.database import Address, DatabaseError
-from mild.gateway.page.looking import Look, look
-from mild.gateway.page.shares import Reference, share_document, trained
-from mild.gateway.page.traffic import (
+from mild.gateway.dashboard.ledger_snapshot import LedgerSnapshot, read_snapshot
+from mild.gateway.dashboard.shares import Reference, share_document, trained
+from mild.gateway.dashboard.traffic import (
     decision_lines,
     expert_lines,
     latency_document,
     traffic_document,
 )
+from mild.gateway.database import Address, DatabaseError
 
 if TYPE_CHECKING:
     from mild.artifact import LoadedRouter
     from mild.gateway.config import Settings
     from mild.gateway.ledger.writer import LedgerWriter
 
-__all__ = ["Board"]
+__all__ = ["Dashboard"]
 
 # Seconds for which a document serves everybody who asks.
 FRESH = 1.0
 
 
-class Board:
+class Dashboard:
     """Puts the status together, for whichever worker is asked.
 
     Nothing is read before the first document is asked for, and then in a thread.
@@ -78,20 +78,20 @@ class Board:
                 self._looked = now
             return self._found
 
-    def _look(self, now: float) -> tuple[Look, list[str]]:
+    def _read_ledger(self, now: float) -> tuple[LedgerSnapshot, list[str]]:
         place = self._settings.ledger.path
         if place is None:
-            return Look(), []
+            return LedgerSnapshot(), []
         # A file that is not there yet, or empty, is one that nobody has written to.
         if not isinstance(place, Address) and not (place.exists() and place.stat().st_size):
-            return Look(), []
+            return LedgerSnapshot(), []
         try:
-            return look(place, now), []
+            return read_snapshot(place, now), []
         except (DataFileError, DatabaseError) as error:
-            return Look(), [f"The ledger cannot be read: {_sentence(error)}"]
+            return LedgerSnapshot(), [f"The ledger cannot be read: {_sentence(error)}"]
 
     def _document(self, now: float, spend: dict[str, Any] | None) -> dict[str, Any]:
-        found, troubles = self._look(now)
+        found, troubles = self._read_ledger(now)
         workers = found.workers or self._own()
         routing = self._settings.routing
         return {

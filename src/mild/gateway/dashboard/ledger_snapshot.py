@@ -8,13 +8,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from mild.gateway.dashboard.drift import WINDOW
 from mild.gateway.database.engine import Location
 from mild.gateway.ledger.reading import open_ledger
 from mild.gateway.ledger.records import COLUMNS, Record, decisions, from_row
 from mild.gateway.ledger.store import minutes, workers
-from mild.gateway.page.drift import WINDOW
 
-__all__ = ["MINUTES", "Look", "look"]
+__all__ = ["MINUTES", "LedgerSnapshot", "read_snapshot"]
 
 MINUTES = 60
 # Decisions before those in the window that stand for the usual, where training says nothing.
@@ -26,7 +26,7 @@ SILENT = 5.0
 
 
 @dataclass
-class Look:
+class LedgerSnapshot:
     """What was found.
 
     Attributes
@@ -44,7 +44,7 @@ class Look:
     workers: list[dict[str, Any]] = field(default_factory=list)
 
 
-def look(place: Location, now: float) -> Look:
+def read_snapshot(place: Location, now: float) -> LedgerSnapshot:
     """Read the ledger; raises DataFileError if that fails."""
     newest = sa.select(decisions).order_by(decisions.c.time.desc()).limit(SEARCHED).subquery()
     sums = minutes.c
@@ -72,7 +72,7 @@ def look(place: Location, now: float) -> Look:
         alive = connection.execute(
             sa.select(workers).where(workers.c.time > shared - SILENT).order_by(workers.c.pid)
         ).all()
-    return Look(
+    return LedgerSnapshot(
         [from_row(row) for row in recent],
         # Rows of another router end the span: its shares are not this one's.
         [chosen for chosen, router in draws if router == draws[0][1]],

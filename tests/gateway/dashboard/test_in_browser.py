@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from mild.gateway.page import page_bytes
-from page_cases import NAMES, make_document, make_records, make_router, serving
+from dashboard_cases import NAMES, make_document, make_records, make_router, serving
+from mild.gateway.dashboard import page_bytes
 
 PHONE = {"width": 390, "height": 844, "mobile": True}
 EVIL = "<script>window.broken=1</script><img src=x onerror=window.broken=1>"

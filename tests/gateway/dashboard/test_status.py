@@ -10,9 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ledger_cases import record, write_all, writing
-from mild.gateway.page import Board
-from page_cases import (
+from dashboard_cases import (
     NOW,
     PUBLISHED,
     make_document,
@@ -21,6 +19,8 @@ from page_cases import (
     make_settings,
     make_spend,
 )
+from ledger_cases import record, write_all, writing
+from mild.gateway.dashboard import Dashboard
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_a_ledger_that_cannot_be_read_is_told(tmp_path):
 
 def test_troubles_of_the_workers_are_told_once(tmp_path):
     states = {"dropped": 3, "trouble": "database or disk is full"}
-    board = Board(
+    board = Dashboard(
         make_settings(),
         make_router(),
         lambda: {**make_spend(), "trouble": "database is locked"},
@@ -121,7 +121,7 @@ def test_workers_are_put_together_and_the_silent_are_left_out(tmp_path):
     program = (
         "import sys, time; sys.path.insert(0, sys.argv[1])\n"
         "from ledger_cases import writing\n"
-        "from page_cases import PUBLISHED\n"
+        "from dashboard_cases import PUBLISHED\n"
         "with writing(sys.argv[2]) as writer:\n"
         "    writer.publish({**PUBLISHED, 'breakers': {'calculator': 'open', 'atlas': 'closed'}})\n"
         "    time.sleep(0.6); print('said', flush=True); sys.stdin.read()\n"
@@ -136,7 +136,7 @@ def test_workers_are_put_together_and_the_silent_are_left_out(tmp_path):
         with writing(path) as writer:
             writer.publish(PUBLISHED)
             time.sleep(0.6)
-            board = Board(make_settings(path), make_router(), None, writer)
+            board = Dashboard(make_settings(path), make_router(), None, writer)
             found = asyncio.run(board.document())
     finally:
         child.communicate(input="")
@@ -153,10 +153,10 @@ def test_many_who_ask_cost_one_look_a_second(tmp_path):
     path = write_all(tmp_path / "l.db", make_records(50))
     looks, now = [], [NOW]
 
-    class Counting(Board):
-        def _look(self, at):
+    class Counting(Dashboard):
+        def _read_ledger(self, at):
             looks.append(at)
-            return super()._look(at)
+            return super()._read_ledger(at)
 
     async def ask():
         board = Counting(make_settings(path), make_router(), None, clock=lambda: now[0])
@@ -176,7 +176,7 @@ def test_many_who_ask_cost_one_look_a_second(tmp_path):
 
 
 def test_another_router_brings_its_own_names_and_shares(tmp_path):
-    board = Board(make_settings(), make_router(), clock=lambda: NOW)
+    board = Dashboard(make_settings(), make_router(), clock=lambda: NOW)
     board.take(make_router(["x", "y"], {"x": 0.5, "y": 0.5}))
     found = asyncio.run(board.document())
     assert [line["name"] for line in found["shares"]["experts"]] == ["x", "y"]
@@ -184,7 +184,7 @@ def test_another_router_brings_its_own_names_and_shares(tmp_path):
 
 def test_nothing_heavy_is_imported_for_the_page_and_the_ledger():
     program = (
-        "import sys, mild.gateway.page, mild.gateway.ledger\n"
+        "import sys, mild.gateway.dashboard, mild.gateway.ledger\n"
         "heavy = {'numpy', 'scipy', 'pyarrow', 'sklearn', 'torch', 'pandas', 'typer', 'rich'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mild.gateway.page.drift import CONFIDENCE, LEAST, WINDOW, bands
+from mild.gateway.dashboard.drift import CONFIDENCE, LEAST, WINDOW, bands
 
 __all__ = ["Reference", "share_document", "trained"]
 

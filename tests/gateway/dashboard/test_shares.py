@@ -2,8 +2,8 @@
 
 import pytest
 
-from mild.gateway.page.drift import LEAST, WINDOW
-from mild.gateway.page.shares import Reference, share_document, trained
+from mild.gateway.dashboard.drift import LEAST, WINDOW
+from mild.gateway.dashboard.shares import Reference, share_document, trained
 
 NAMES = ["a", "b"]
 

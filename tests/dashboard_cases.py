@@ -13,7 +13,7 @@ import numpy as np
 
 from ledger_cases import Keep, record, write_all
 from mild.artifact import LoadedRouter
-from mild.gateway.page import Board, page_bytes
+from mild.gateway.dashboard import Dashboard, page_bytes
 from mild.policies import ConstantPolicy
 
 NAMES = ["calculator", "atlas", "scholar"]
@@ -109,7 +109,7 @@ def make_document(path, records=(), spend=make_spend, router=None, document=PUBL
     if records:
         write_all(path, records, clock=lambda: NOW, keep_text=settings.get("keep_text", False))
     ledger = SimpleNamespace(published=document, state=lambda: {"dropped": 0, "trouble": None})
-    board = Board(
+    board = Dashboard(
         make_settings(path, **settings), router or make_router(), spend, ledger, clock=lambda: NOW
     )
     return asyncio.run(board.document())
