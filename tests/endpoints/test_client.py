@@ -9,11 +9,17 @@ import time
 from email.utils import formatdate
 
 import pytest
+from pydantic import ValidationError
 
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import ask, chat, expert, gateway
-from mild.endpoints.client import EndpointClient, ExpertError, proxy_for, retry_after
-from mild.errors import InvalidInputError
+from mild.endpoints.client import EndpointClient, proxy_for
+from mild.endpoints.errors import ExpertError, retry_after
+from mild.endpoints.expert import Expert
+
+
+def client_at(base_url, **settings):
+    return EndpointClient(Expert("one", base_url, "m", **settings))
 
 
 def raw(answer, *requests):
@@ -30,9 +36,7 @@ def raw(answer, *requests):
     async def run():
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        client = EndpointClient(
-            f"http://127.0.0.1:{port}/v1/", {}, first_byte_seconds=0.5, idle_seconds=0.5
-        )
+        client = client_at(f"http://127.0.0.1:{port}/v1/", first_byte_seconds=0.5, idle_seconds=0.5)
         found = []
         try:
             for _ in range(max(1, len(requests))):
@@ -102,13 +106,13 @@ def test_a_second_request_uses_the_same_connection():
 
 @pytest.mark.parametrize("url", ["ftp://x/v1", "x/v1", "http://", "https:///v1"])
 def test_an_address_must_be_one(url):
-    with pytest.raises(InvalidInputError, match="base_url"):
-        EndpointClient(url, {})
+    with pytest.raises(ValidationError, match="base_url"):
+        client_at(url)
 
 
 def test_a_header_must_be_one_line():
-    with pytest.raises(InvalidInputError, match="one line"):
-        EndpointClient("http://x/v1", {"x": "a\r\nb: c"})
+    with pytest.raises(ValidationError, match="headers"):
+        client_at("http://x/v1", headers={"x": "a\r\nb: c"})
 
 
 class TlsUpstream(FakeUpstream):
@@ -158,8 +162,8 @@ async def client_of(serve, total_seconds=60.0):
 
     server = await asyncio.start_server(noted, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    client = EndpointClient(
-        f"http://127.0.0.1:{port}", {}, first_byte_seconds=1.0, total_seconds=total_seconds
+    client = client_at(
+        f"http://127.0.0.1:{port}", first_byte_seconds=1.0, total_seconds=total_seconds
     )
     try:
         yield client
@@ -344,7 +348,7 @@ def test_a_proxy_of_the_environment_is_used_except_for_this_machine(monkeypatch)
         for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
-        client = EndpointClient("http://expert.invalid/v1", {})
+        client = client_at("http://expert.invalid/v1")
         try:
             got = await client.post("/chat/completions", b"{}")
             body = await got.read_all()

@@ -17,11 +17,6 @@ class Pace:
 
     The bucket holds nothing in store, so there is no burst: in any 60 seconds at most ``per_minute``
     units start, as long as no amount was underestimated. None sets no limit, but can be held.
-
-    Parameters
-    ----------
-    per_minute : units in a minute, or None
-    clock : seconds that only grow
     """
 
     def __init__(
@@ -56,12 +51,7 @@ class Budget:
     """Dollars that may be spent; what a request may cost is set aside before it is sent.
 
     At all times ``spent + reserved <= limit``: as long as nothing costs more than was set aside for it,
-    the limit holds, whatever is in flight.
-
-    Parameters
-    ----------
-    limit : dollars, or None for no limit
-    spent : dollars spent before
+    the limit holds, whatever is in flight. None sets no limit.
     """
 
     def __init__(self, limit: float | None = None, spent: float = 0.0) -> None:
@@ -73,8 +63,8 @@ class Budget:
     async def reserve(self, dollars: float) -> bool:
         """Set dollars aside; False if they would not be there even when all in flight were free."""
         async with self._changed:
-            while not self._fits(dollars):
-                if self.reserved <= ROUNDING or not self._fits_alone(dollars):
+            while dollars and not self._fits(self.reserved + dollars):
+                if self.reserved <= ROUNDING or not self._fits(dollars):
                     return False
                 await self._changed.wait()
             self.reserved += dollars
@@ -88,9 +78,4 @@ class Budget:
             self._changed.notify_all()
 
     def _fits(self, dollars: float) -> bool:
-        if self.limit is None or dollars == 0:
-            return True
-        return self.spent + self.reserved + dollars <= self.limit + ROUNDING
-
-    def _fits_alone(self, dollars: float) -> bool:
         return self.limit is None or self.spent + dollars <= self.limit + ROUNDING
