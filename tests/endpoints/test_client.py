@@ -19,7 +19,7 @@ from mild.endpoints.expert import Expert
 
 
 def client_at(base_url, **settings):
-    return EndpointClient(Expert("one", base_url, "m", **settings))
+    return EndpointClient(Expert("one", base_url=base_url, model="m", **settings))
 
 
 def raw(answer, *requests):

@@ -16,6 +16,9 @@ def test_secrets_are_taken_out_in_every_form():
     redact = of("abcdef", "abcdefgh", 'quo"te', "sla/shed", "none")
     assert redact("abcdefgh abcdef none") == "[secret] [secret] none"
     assert redact('quo"te quo\\"te') == "[secret] [secret]"
+    assert redact(b"abc\\u0064ef \\u0061bcdefgh sla\\u002Fshed \\u00e9") == (
+        b"[secret] [secret] [secret] \\u00e9"
+    )
     assert redact(b'sla/shed sla\\/shed quo\\"te') == b"[secret] [secret] [secret]"
 
 

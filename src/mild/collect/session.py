@@ -45,9 +45,7 @@ def plan_outcomes(
     plan = {}
     for run in runs:
         price = run.expert.price
-        most = sum(
-            price.of(most_usage(run.expert, run.prompts[place])) for place in run.pending()
-        )
+        most = sum(price.of(most_usage(run.expert, run.prompts[place])) for place in run.pending())
         plan[run.expert.name] = {
             "to_ask": len(run.pending()),
             "known": run.from_ledger,

@@ -47,7 +47,7 @@ class _Connector(aiohttp.TCPConnector):
         acquisition = _acquisition.get()
         while True:
             connection = await super().connect(req, traces, timeout)
-            protocol = connection.protocol
+            protocol: Any = connection.protocol
             if protocol not in self._kept:
                 self._kept.add(protocol)
                 return connection
@@ -115,9 +115,9 @@ class EndpointClient:
 
     Redirects are not followed. Proxies of the environment are used, except for this machine.
 
-    Time limits: ``connect_seconds`` for name resolution, connection and TLS, ``first_byte_seconds`` from the
-    request to the head of the response, ``idle_seconds`` between two pieces of the body, ``total_seconds``
-    for everything together.
+    Time limits: ``connect_seconds`` for name resolution, connection and TLS, ``first_byte_seconds`` from
+    the request to the head of the response, ``idle_seconds`` between two pieces of the body,
+    ``total_seconds`` for everything together.
     """
 
     def __init__(self, expert: Expert) -> None:

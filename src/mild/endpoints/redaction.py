@@ -13,6 +13,7 @@ __all__ = ["redactor"]
 
 # Shorter values, such as "none", are no secrets, and hiding them would spoil every text.
 _MIN_LENGTH = 6
+_ESCAPED_ASCII = re.compile(rb"\\u00[2-7]")
 _SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
 
 
@@ -36,17 +37,23 @@ def redactor(experts: Iterable[Expert]) -> Callable[[AnyStr], AnyStr]:
             written = json.dumps(value)[1:-1]
             forms |= {value, written, written.replace("/", "\\/")}
     # The longest first: one secret may begin with another.
-    texts = sorted((form for form in forms if len(form) >= _MIN_LENGTH), key=len, reverse=True)
-    pairs = [(text.encode(), b"[secret]") for text in texts]
+    secrets = sorted((form.encode() for form in forms), key=len, reverse=True)
+    secrets = [secret for secret in secrets if len(secret) >= _MIN_LENGTH]
+    escaped = re.compile(b"|".join(map(_escaped, secrets)))
 
     def redact(content: AnyStr) -> AnyStr:
-        if isinstance(content, bytes):
-            for secret, shown in pairs:
-                if secret in content:
-                    content = content.replace(secret, shown)
-        else:
-            for text in texts:
-                content = content.replace(text, "[secret]")
+        if isinstance(content, str):
+            return redact(content.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+        for secret in secrets:
+            if secret in content:
+                content = content.replace(secret, b"[secret]")
+        if secrets and _ESCAPED_ASCII.search(content):
+            content = escaped.sub(b"[secret]", content)
         return content
 
     return redact
+
+
+def _escaped(secret: bytes) -> bytes:
+    """A pattern for a secret with any of its characters written as JSON's escapes."""
+    return b"".join(rb"(?:%b|\\u00(?i:%02x))" % (re.escape(b"%c" % mark), mark) for mark in secret)

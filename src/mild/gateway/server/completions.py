@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from mild.endpoints.client import ExpertError
+from mild.endpoints.errors import ExpertError, rate_limit_headers
 from mild.endpoints.expert import Expert
 from mild.gateway.access import Caller, Reservation
 from mild.gateway.ledger.records import Record
@@ -138,6 +138,7 @@ class CompletionHandler:
             request.body_for,
             request.headers,
             self.context.settings.routing.max_attempts,
+            key=self.caller.name,
         )
         self._record = Record(
             request_id=request.request_id,
@@ -164,7 +165,9 @@ class CompletionHandler:
             record.error = refusal.code or refusal.kind
             response = refusal_response(refusal)
             response.headers["x-mild-request-id"] = self.request.request_id
-            await self._begin(refusal.status, response.raw_headers)
+            redact = self.context.redact
+            headers = [(header, redact(value)) for header, value in response.raw_headers]
+            await self._begin(refusal.status, headers)
             await self._write(bytes(response.body), False)
         except ExpertError as error:
             # Behind the first byte: the response ends with an error, and never as if it were whole.
@@ -244,6 +247,8 @@ class CompletionHandler:
             (b"x-mild-request-id", self.request.request_id.encode("ascii")),
             (b"x-mild-overhead-ms", b"%.3f" % overhead),
         ]
+        for header, value in rate_limit_headers(self._response.response.headers).items():
+            headers.append((header.encode(), self.context.redact(value.encode())))
         cost = self._expected_cost(name)
         if cost is not None:
             headers.append((b"x-mild-expected-cost", b"%.6g" % cost))

@@ -2,11 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
 from mild.endpoints.expert import BreakerSettings
 
 __all__ = ["STATES", "Breaker"]
 
 STATES = ("closed", "half-open", "open")
+# Failures that a client may have provoked count once so many keys, or different bodies, met them.
+MIN_KEYS = 2
+MIN_BODIES = 3
+
+
+@dataclass(slots=True)
+class _Half:
+    """Calls in one half of the window."""
+
+    good: int = 0
+    bad: int = 0
+    doubtful: int = 0
+    keys: set[Hashable] = field(default_factory=set)
+    bodies: set[Hashable] = field(default_factory=set)
+
+    def doubt(self, key: Hashable, body: Hashable) -> None:
+        self.doubtful += 1
+        if len(self.keys) < MIN_KEYS:
+            self.keys.add(key)
+        if len(self.bodies) < MIN_BODIES:
+            self.bodies.add(body)
 
 
 class Breaker:
@@ -27,29 +51,25 @@ class Breaker:
         self._settings = settings
         self._opened: float | None = None
         self._probing = False
-        # The window is two halves, the current one and the one before.
         self._half_began = 0.0
-        self._good = self._bad = self._old_good = self._old_bad = 0
+        self._current, self._before = _Half(), _Half()
 
     def state(self, now: float) -> str:
         """One of ``STATES``."""
         if self._opened is None:
             return "closed"
-        return "open" if now < self._opened + self._settings.open_seconds else "half-open"
+        return "half-open" if self.wait(now) == 0 else "open"
 
     def allows(self, now: float) -> bool:
         """Whether a request would be let through."""
-        if self._opened is None:
-            return True
-        return not self._probing and now >= self._opened + self._settings.open_seconds
+        return self._opened is None or (not self._probing and self.wait(now) == 0)
 
     def take(self, now: float) -> bool:
         """Let a request through, or not. One that was let through must end in one of the three below."""
-        if not self.allows(now):
-            return False
-        if self._opened is not None:
-            self._probing = True
-        return True
+        allowed = self.allows(now)
+        if allowed:
+            self._probing = self._opened is not None
+        return allowed
 
     def succeeded(self, now: float) -> None:
         """A request was answered."""
@@ -58,20 +78,32 @@ class Breaker:
                 # It began before the breaker opened: only a probe closes it.
                 return
             self._opened, self._probing = None, False
-            self._good = self._bad = self._old_good = self._old_bad = 0
+            self._current, self._before = _Half(), _Half()
         self._advance(now)
-        self._good += 1
+        self._current.good += 1
 
-    def failed(self, now: float) -> None:
-        """A request failed."""
+    def failed(self, now: float, witness: tuple[Hashable, Hashable] | None = None) -> None:
+        """A request failed.
+
+        ``witness`` is the client's key and a hash of the body, where the request itself may be to blame.
+        Such failures count once two keys or three different bodies met them.
+        """
         if self._opened is not None:
             if self._probing:
                 self._opened, self._probing = now, False
             return
         self._advance(now)
-        self._bad += 1
-        bad = self._bad + self._old_bad
-        if bad >= self._settings.failures and bad >= self._good + self._old_good:
+        if witness is None:
+            self._current.bad += 1
+        else:
+            self._current.doubt(*witness)
+        halves = (self._current, self._before)
+        bad = sum(half.bad for half in halves)
+        keys = set().union(*(half.keys for half in halves))
+        bodies = set().union(*(half.bodies for half in halves))
+        if len(keys) >= MIN_KEYS or len(bodies) >= MIN_BODIES:
+            bad += sum(half.doubtful for half in halves)
+        if bad >= max(self._settings.failures, sum(half.good for half in halves)):
             self._opened = now
 
     def released(self) -> None:
@@ -85,9 +117,9 @@ class Breaker:
         return max(0.0, self._opened + self._settings.open_seconds - now)
 
     def _advance(self, now: float) -> None:
-        half = self._settings.window_seconds / 2
-        if now - self._half_began >= half:
-            fresh = now - self._half_began < 2 * half
-            self._old_good, self._old_bad = (self._good, self._bad) if fresh else (0, 0)
-            self._good = self._bad = 0
+        """Begin another half of the window when the current one is over."""
+        elapsed, half = now - self._half_began, self._settings.window_seconds / 2
+        if elapsed >= half:
+            self._before = self._current if elapsed < 2 * half else _Half()
+            self._current = _Half()
             self._half_began = now
