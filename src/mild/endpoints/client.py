@@ -30,6 +30,8 @@ DRAIN_SECONDS = 1.0
 # A kept connection that the expert had closed fails within this time; later, the expert was at work.
 STALE_SECONDS = 1.0
 MAX_BODY_BYTES = 64_000_000
+# A request is sent at least this fast.
+MIN_BYTES_PER_SECOND = 100_000
 # aiohttp warns about longer bodies of plain bytes.
 _LARGE_BODY = 2**20
 # How the request of this task gets its connection.
@@ -167,15 +169,21 @@ class EndpointClient:
         body: bytes,
         headers: Mapping[str, str] | None,
     ) -> aiohttp.ClientResponse:
+        seconds = self._expert.connect_seconds + self._expert.first_byte_seconds
+        # Neither a head in small pieces nor interim responses without end take longer.
+        head = asyncio.timeout(seconds + len(body) / MIN_BYTES_PER_SECOND)
         try:
-            return await session.post(
-                url,
-                data=body if len(body) < _LARGE_BODY else io.BytesIO(body),
-                headers=headers,
-                allow_redirects=False,
-                proxy=self._proxy,
-            )
+            async with head:
+                return await session.post(
+                    url,
+                    data=body if len(body) < _LARGE_BODY else io.BytesIO(body),
+                    headers=headers,
+                    allow_redirects=False,
+                    proxy=self._proxy,
+                )
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            if head.expired():
+                raise ExpertError("timeout", "no head came in time") from None
             raise _classify(error, self._expert, "no first byte came") from None
 
     async def close(self) -> None:
