@@ -261,17 +261,10 @@ async def collect(
     stop: asyncio.Event | None = None,
     seed: int | None = None,
 ) -> None:
-    """Ask what is pending; the runs are filled as answers arrive.
+    """Ask what is pending; the runs, from ``plan_runs``, are filled as answers arrive.
 
-    Parameters
-    ----------
-    runs : from ``plan_runs``
-    questions : the same
-    ledger : where every answer goes first
-    max_spend : dollars that all runs on this ledger may have spent together, None for no limit
-    progress : called with (done, total, message)
-    stop : when set, nothing new is asked and what is in flight is waited for
-    seed : of the jitter between attempts
+    ``max_spend`` counts what all runs on this ledger have spent. When ``stop`` is set, nothing new is asked
+    and what is in flight is waited for; ``seed`` is that of the jitter between attempts.
     """
     missing = [run.expert.name for run in runs if not run.expert.price.known]
     if max_spend is not None and missing:

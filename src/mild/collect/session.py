@@ -18,7 +18,8 @@ from mild.collect.grading import TOLERANCE, Grades, Scorer, grade_runs
 from mild.collect.ledger import Ledger
 from mild.collect.questions import Questions
 from mild.collect.runs import ExpertRun, most_usage, plan_runs
-from mild.collect.table import check_table, outcome_columns, write_outcomes
+from mild.collect.table import check_table, outcome_columns
+from mild.data import write_columns
 from mild.endpoints.expert import Expert
 from mild.endpoints.redaction import redactor
 from mild.errors import DataFileError, OptionError
@@ -100,15 +101,19 @@ def collect_outcomes(
             stop = asyncio.Event()
             asking = asyncio.ensure_future(
                 collect(
-                    runs,
-                    questions.items,
-                    ledger,
-                    max_spend=max_spend,
-                    progress=progress,
-                    stop=stop,
+                    runs, questions.items, ledger, max_spend=max_spend, progress=progress, stop=stop
                 )
             )
-            with _interrupts(asking, stop, runs, on_stop):
+
+            def interrupt() -> None:
+                # The first signal lets what is in flight come in, for it is paid for.
+                if stop.is_set():
+                    asking.cancel()
+                elif on_stop is not None:
+                    stop.set()
+                    on_stop(sum(run.in_flight for run in runs))
+
+            with _handling_signals(interrupt) if on_stop else contextlib.nullcontext():
                 # Cancelled by a second signal, or by the only one where signals are left alone.
                 with contextlib.suppress(asyncio.CancelledError):
                     await asking
@@ -130,41 +135,22 @@ def collect_outcomes(
             why = f" ({reasons})" if reasons else ""
             raise DataFileError(f"no expert answered anything{why}; no table was written.")
         columns = outcome_columns(questions, runs, grades.scores, responses)
-        table = write_outcomes(columns, target, ledger)
+        table = write_columns(columns, target, overwrite=True)
+        ledger.record_output(table)
         summary = _summary(runs, grades, ledger)
     return Collected(table, columns, summary, interrupted)
 
 
 @contextlib.contextmanager
-def _interrupts(
-    asking: asyncio.Future[Any],
-    stop: asyncio.Event,
-    runs: Sequence[ExpertRun],
-    on_stop: Callable[[int], None] | None,
-) -> Iterator[None]:
-    """The first signal lets what is in flight come in, for it is paid for; the second drops it."""
+def _handling_signals(interrupt: Callable[[], None]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
-    caught: list[signal.Signals] = []
-
-    def interrupt() -> None:
-        if stop.is_set():
-            asking.cancel()
-            return
-        stop.set()
-        if on_stop is not None:
-            on_stop(sum(run.in_flight for run in runs))
-
-    if on_stop is not None:
+    with contextlib.ExitStack() as handlers:
         for number in (signal.SIGINT, signal.SIGTERM):
             # Neither in a thread nor on Windows: there Ctrl-C ends the run at once.
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
                 loop.add_signal_handler(number, interrupt)
-                caught.append(number)
-    try:
+                handlers.callback(loop.remove_signal_handler, number)
         yield
-    finally:
-        for number in caught:
-            loop.remove_signal_handler(number)
 
 
 def _summary(runs: Sequence[ExpertRun], grades: Grades, ledger: Ledger) -> dict[str, Any]:
