@@ -314,6 +314,8 @@ class CompletionHandler:
                 metrics.add("mild_explored_total")
         if record.error is None and self._upstream.errors and record.outcome != "ok":
             record.error = self._upstream.errors[-1]
+        if record.error is not None:
+            record.error = self.context.redact(record.error)
         if self.context.settings.ledger.keep_text:
             record.text = self.request.text
         self.context.ledger.write(record)
