@@ -86,6 +86,10 @@ def test_bodies_of_every_framing_are_read(answer, body):
         (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n", "cut"),
         (b"", "cut"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabc", "garbled"),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nab\r\n0\r\n\r\n", "garbled"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: -3\r\n\r\nabc", "garbled"),
+        (b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 3\r\n\r\nabc", "garbled"),
+        (b"HTTP/1.1 200 OK\r\nx: " + b"y" * 100_000 + b"\r\n\r\n", "garbled"),
         (b"SSH-2.0-OpenSSH\r\n", "garbled"),
         (
             b"HTTP/1.1 200 OK\r\n" + b"".join(b"x%d: y\r\n" % n for n in range(300)) + b"\r\n",
