@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable
-from dataclasses import dataclass, field
 
 from mild.endpoints.expert import BreakerSettings
 
@@ -13,28 +13,14 @@ STATES = ("closed", "half-open", "open")
 # Failures that a client may have provoked count once so many keys, or different bodies, met them.
 MIN_KEYS = 2
 MIN_BODIES = 3
+# Calls that are remembered, or twice as many as open the breaker.
+MIN_CALLS = 256
 
-
-@dataclass(slots=True)
-class _Half:
-    """Calls in one half of the window."""
-
-    good: int = 0
-    bad: int = 0
-    doubtful: int = 0
-    keys: set[Hashable] = field(default_factory=set)
-    bodies: set[Hashable] = field(default_factory=set)
-
-    def doubt(self, key: Hashable, body: Hashable) -> None:
-        self.doubtful += 1
-        if len(self.keys) < MIN_KEYS:
-            self.keys.add(key)
-        if len(self.bodies) < MIN_BODIES:
-            self.bodies.add(body)
+Witness = tuple[Hashable, Hashable]
 
 
 class Breaker:
-    """Opens after enough failures, if they are at least half of all calls in the window.
+    """Opens after enough failures, if they are at least half of the last calls in the window.
 
     Half-open lets one request through: its success closes the breaker, its failure opens it again.
 
@@ -51,8 +37,10 @@ class Breaker:
         self._settings = settings
         self._opened: float | None = None
         self._probing = False
-        self._half_began = 0.0
-        self._current, self._before = _Half(), _Half()
+        # Time, whether it failed, and who may have provoked that.
+        self._calls: deque[tuple[float, bool, Witness | None]] = deque(
+            maxlen=max(MIN_CALLS, 2 * settings.failures)
+        )
 
     def state(self, now: float) -> str:
         """One of ``STATES``."""
@@ -78,11 +66,10 @@ class Breaker:
                 # It began before the breaker opened: only a probe closes it.
                 return
             self._opened, self._probing = None, False
-            self._current, self._before = _Half(), _Half()
-        self._advance(now)
-        self._current.good += 1
+            self._calls.clear()
+        self._calls.append((now, False, None))
 
-    def failed(self, now: float, witness: tuple[Hashable, Hashable] | None = None) -> None:
+    def failed(self, now: float, witness: Witness | None = None) -> None:
         """A request failed.
 
         ``witness`` is the client's key and a hash of the body, where the request itself may be to blame.
@@ -92,18 +79,16 @@ class Breaker:
             if self._probing:
                 self._opened, self._probing = now, False
             return
-        self._advance(now)
-        if witness is None:
-            self._current.bad += 1
-        else:
-            self._current.doubt(*witness)
-        halves = (self._current, self._before)
-        bad = sum(half.bad for half in halves)
-        keys = set().union(*(half.keys for half in halves))
-        bodies = set().union(*(half.bodies for half in halves))
+        self._calls.append((now, True, witness))
+        start = now - self._settings.window_seconds
+        recent = [(failed, who) for when, failed, who in self._calls if when > start]
+        good = sum(not failed for failed, _ in recent)
+        doubtful = [who for _, who in recent if who is not None]
+        bad = len(recent) - good - len(doubtful)
+        keys, bodies = {key for key, _ in doubtful}, {body for _, body in doubtful}
         if len(keys) >= MIN_KEYS or len(bodies) >= MIN_BODIES:
-            bad += sum(half.doubtful for half in halves)
-        if bad >= max(self._settings.failures, sum(half.good for half in halves)):
+            bad += len(doubtful)
+        if bad >= max(self._settings.failures, good):
             self._opened = now
 
     def released(self) -> None:
@@ -115,11 +100,3 @@ class Breaker:
         if self._opened is None:
             return 0.0
         return max(0.0, self._opened + self._settings.open_seconds - now)
-
-    def _advance(self, now: float) -> None:
-        """Begin another half of the window when the current one is over."""
-        elapsed, half = now - self._half_began, self._settings.window_seconds / 2
-        if elapsed >= half:
-            self._before = self._current if elapsed < 2 * half else _Half()
-            self._current = _Half()
-            self._half_began = now
