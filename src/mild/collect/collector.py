@@ -283,8 +283,9 @@ class ExpertQueue:
         expert = self._expert
         if self._client is None:
             return Reply(await run_program(expert.command or (), prompt, expert.total_seconds))
-        body = json.dumps(expert.request(prompt)["body"]).encode()
-        response = await self._client.post("/chat/completions", body)
+        request = expert.request(prompt)
+        path = request["url"].removeprefix(expert.base_url)
+        response = await self._client.post(path, json.dumps(request["body"]).encode())
         content = bytearray()
         try:
             while piece := await response.read():

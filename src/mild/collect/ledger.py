@@ -17,7 +17,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +116,11 @@ class Ledger:
     def record_answer(self, key: str, expert: str, query: str, answer: Answer) -> None:
         """Write an answer, unless there is one; its request is no longer in flight."""
         usage = answer.usage
-        tokens = (None, None, 0) if usage is None else astuple(usage)
+        tokens = (
+            (None, None, 0)
+            if usage is None
+            else (usage.tokens_in, usage.tokens_out, int(usage.estimated))
+        )
         texts = (key, expert, _storable(query), _storable(answer.response), answer.finish)
         amounts = (answer.price, answer.charged, answer.latency_ms, time.time())
         with self._change():

@@ -160,7 +160,7 @@ async def _attempt(
         start = time.perf_counter()
         try:
             response = await client.http.post(request.endpoint, body, request.headers)
-            found = await _open(client, permit, response, request.streamed)
+            found = await _open(client, permit, response, request)
         finally:
             request.waited += time.perf_counter() - start
     except ExpertError as error:
@@ -186,7 +186,7 @@ async def _attempt(
 
 
 async def _open(
-    client: ExpertClient, permit: Permit, response: EndpointResponse, streamed: bool
+    client: ExpertClient, permit: Permit, response: EndpointResponse, request: UpstreamRequest
 ) -> UpstreamResponse:
     """Read until there is something for the client."""
     status, headers = response.status, response.headers
@@ -202,7 +202,7 @@ async def _open(
         message = f"The expert {client.name} does not support this: {error_message(content)}"
         refusal = Refusal(400, message, code="expert_unsupported")
         return UpstreamResponse(client, permit, response, refusal.body())
-    if streamed:
+    if request.streamed:
         if "text/event-stream" not in headers.get("Content-Type", "").lower():
             raise ExpertError("garbled", "no stream of events, though one was asked for")
         events = EventReader(response)
