@@ -120,7 +120,7 @@ async def ask_experts(
         for client in clients:
             tries = 0
             while tries <= client.expert.retries and request.attempts < request.max_attempts:
-                permit = client.acquire(request.endpoint)
+                permit = client.acquire(_path(client, request))
                 if permit is None:
                     break
                 tries += 1
@@ -133,11 +133,9 @@ async def ask_experts(
                 if tries <= client.expert.retries and request.attempts < request.max_attempts:
                     wait = FIRST_WAIT * 2 ** (tries - 1) * (0.5 + random.random() / 2)
                     await _sleep(request, wait)
-        path = request.endpoint
-        waits = (0.0 if one.is_free(path) else one.wait(path)[0] for one in clients)
-        wait = min(waits, default=0.0)
+        wait = min((_wait(client, request) for client in clients), default=0.0)
         if last is None or request.attempts >= request.max_attempts or not 0 < wait <= patience:
-            raise _refusal(clients, path, last)
+            raise _refusal(clients, request, last)
         patience -= wait
         await _sleep(request, wait)
 
@@ -159,7 +157,7 @@ async def _attempt(
         request.asking = client.expert
         start = time.perf_counter()
         try:
-            response = await client.http.post(request.endpoint, body, request.headers)
+            response = await client.http.post(_path(client, request), body, request.headers)
             found = await _open(client, permit, response, request)
         finally:
             request.waited += time.perf_counter() - start
@@ -255,6 +253,17 @@ def is_error(event: bytes, data: bytes) -> bool:
     return bool(document.get("error")) and not document.get("choices")
 
 
+def _path(client: ExpertClient, request: UpstreamRequest) -> str:
+    """Where an expert is asked."""
+    return request.endpoint
+
+
+def _wait(client: ExpertClient, request: UpstreamRequest) -> float:
+    """Seconds until an expert may be asked."""
+    path = _path(client, request)
+    return 0.0 if client.is_free(path) else client.wait(path)[0]
+
+
 async def _sleep(request: UpstreamRequest, seconds: float) -> None:
     start = time.perf_counter()
     await asyncio.sleep(seconds)
@@ -262,10 +271,12 @@ async def _sleep(request: UpstreamRequest, seconds: float) -> None:
 
 
 def _refusal(
-    clients: Sequence[ExpertClient], path: str, last: tuple[ExpertClient, ExpertError] | None
+    clients: Sequence[ExpertClient],
+    request: UpstreamRequest,
+    last: tuple[ExpertClient, ExpertError] | None,
 ) -> Refusal:
     if last is None:
-        waits = [client.wait(path) for client in clients]
+        waits = [client.wait(_path(client, request)) for client in clients]
         soonest = min((seconds for seconds, _ in waits), default=1.0)
         if any(full for _, full in waits):
             message = "The experts have no room for another request at the moment."
