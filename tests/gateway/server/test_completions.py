@@ -292,9 +292,10 @@ ESCAPED = "".join(f"\\u{ord(mark):04x}" for mark in SECRET)
 
 @pytest.mark.parametrize("status", [400, 422])
 @pytest.mark.parametrize("shown", [SECRET, ESCAPED])
-def test_an_experts_error_is_relayed_without_the_key(status, shown):
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_experts_error_is_relayed_without_the_key(status, shown, streamed):
     content = f'{{"error": {{"message": "too long; key {shown}"}}}}'.encode()
-    found, (row,) = answered(leaking(status, content))
+    found, (row,) = answered(leaking(status, content), stream=streamed)
     assert found.status == status
     assert json.loads(found.body) == {"error": {"message": "too long; key [secret]"}}
     assert found.headers["content-type"] == "application/json"
@@ -310,11 +311,12 @@ def test_an_error_that_is_no_json_object_is_not_relayed(content):
     assert SECRET.encode() not in found.body
 
 
-def test_answers_and_streams_do_not_show_the_key():
-    content = json.dumps({"choices": [{"message": {"content": SECRET}}], "model": "x"}).encode()
+@pytest.mark.parametrize("shown", [SECRET, ESCAPED])
+def test_answers_and_streams_do_not_show_the_key(shown):
+    content = f'{{"choices": [{{"message": {{"content": "{shown}"}}}}], "model": "x"}}'.encode()
     plain, _ = answered(leaking(200, content))
-    events_ = [{"choices": [{"delta": {"content": SECRET}, "finish_reason": "stop"}]}]
-    stream = b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in events_)
+    delta = f'{{"choices": [{{"delta": {{"content": "{shown}"}}, "finish_reason": "stop"}}]}}'
+    stream = f": {shown}\n\nid: {shown}\ndata: {delta}\n\n".encode()
     streamed, _ = answered(
         leaking(200, stream + b"data: [DONE]\n\n", "text/event-stream"), stream=True
     )
@@ -322,6 +324,7 @@ def test_answers_and_streams_do_not_show_the_key():
         assert found.status == 200
         assert b"[secret]" in found.body
         assert SECRET.encode() not in found.body
+        assert ESCAPED.encode() not in found.body
 
 
 def test_a_stream_with_a_byte_order_mark_is_read():

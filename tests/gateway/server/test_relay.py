@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mild.endpoints.client import ExpertError
+from mild.endpoints.errors import ExpertError
 from mild.endpoints.prices import UsageMeter
 from mild.gateway.server.relay import StreamRelay
 

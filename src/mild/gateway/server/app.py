@@ -20,6 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from mild.artifact import LoadedRouter
+from mild.endpoints.redaction import redactor
 from mild.gateway.access import Access
 from mild.gateway.config import Settings
 from mild.gateway.config_checks import check_against
@@ -30,7 +31,6 @@ from mild.gateway.selection.selector import ExpertSelector
 from mild.gateway.selection.sessions import Sessions
 from mild.gateway.server.endpoints import Completions, Endpoints
 from mild.gateway.server.middleware import RequestGuard, refusal_response
-from mild.gateway.server.relay import redactor
 from mild.gateway.shared import EXPERT_COLUMNS, SharedMemory
 from mild.gateway.upstream.breaker import STATES
 from mild.gateway.upstream.expert_client import ExpertClient

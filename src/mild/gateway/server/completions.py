@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from mild.endpoints.client import ExpertError
+from mild.endpoints.errors import ExpertError, rate_limit_headers
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import UsageMeter, max_tokens
 from mild.gateway.access import Caller, Reservation
@@ -139,6 +139,7 @@ class CompletionHandler:
             request.body_for,
             request.headers,
             self.context.settings.routing.max_attempts,
+            key=self.caller.name,
         )
         self._record = Record(
             request_id=request.request_id,
@@ -165,7 +166,9 @@ class CompletionHandler:
             record.error = refusal.code or refusal.kind
             response = refusal_response(refusal)
             response.headers["x-mild-request-id"] = self.request.request_id
-            await self._begin(refusal.status, response.raw_headers)
+            redact = self.context.redact
+            headers = [(header, redact(value)) for header, value in response.raw_headers]
+            await self._begin(refusal.status, headers)
             await self._write(bytes(response.body), False)
         except ExpertError as error:
             # Behind the first byte: the response ends with an error, and never as if it were whole.
@@ -250,6 +253,8 @@ class CompletionHandler:
             (b"x-mild-request-id", self.request.request_id.encode("ascii")),
             (b"x-mild-overhead-ms", b"%.3f" % overhead),
         ]
+        for header, value in rate_limit_headers(self._response.response.headers).items():
+            headers.append((header.encode(), self.context.redact(value.encode())))
         cost = self._expected_cost(name)
         if cost is not None:
             headers.append((b"x-mild-expected-cost", b"%.6g" % cost))
@@ -315,6 +320,8 @@ class CompletionHandler:
                 metrics.add("mild_explored_total")
         if record.error is None and self._upstream.errors and record.outcome != "ok":
             record.error = self._upstream.errors[-1]
+        if record.error is not None:
+            record.error = self.context.redact(record.error)
         if self.context.settings.ledger.keep_text:
             record.text = self.request.text
         self.context.ledger.write(record)
