@@ -71,7 +71,7 @@ def test_an_unknown_price_matters_only_where_prices_count():
     table = make(**{"cost__Q-1B": [None, 0.002]})
     assert np.isnan(table.prices[0, 0])
     np.testing.assert_array_equal(outcome_costs(table, price_weight=0), outcome_costs(table))
-    with pytest.raises(InvalidInputError, match=r"1 is unknown, such as row 0 of 'Q-1B'"):
+    with pytest.raises(InvalidInputError, match=r"1 is unknown, such as row 1 of 'Q-1B'"):
         outcome_costs(table, price_weight=1)
 
 

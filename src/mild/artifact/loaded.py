@@ -17,8 +17,6 @@ from mild.features import TextFeatures
 from mild.policies import Policy, ScorePolicy
 from mild.policies.base import blocks
 
-__all__ = ["LoadedRouter"]
-
 # Texts whose features are held at a time.
 TEXT_BLOCK = 4096
 
@@ -193,28 +191,19 @@ class LoadedRouter:
             names = zip(self.feature_names, map(str, columns), strict=False)
             for i, (name, got) in enumerate(names):
                 if name != got:
-                    raise invalid(
-                        "X",
-                        f"must have the columns that the router was fitted with, in that order; "
-                        f"column {i} must be {name!r}, got {got!r}.",
-                    )
+                    rule = "must have the columns that the router was fitted with, in that order"
+                    raise invalid("X", f"{rule}; column {i} must be {name!r}, got {got!r}.")
         inputs = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
         if inputs.dtype.kind not in "fiubO":
             example = "" if inputs.size == 0 else f" such as {np.ravel(inputs)[0]!r}"
             raise invalid("X", f"must hold numbers; got {inputs.dtype}{example}.")
         if inputs.ndim != 2:
-            raise invalid(
-                "X",
-                f"must have shape (n_samples, n_features) = (n_samples, {self.n_features}); got "
-                f"{inputs.ndim} dimension(s), shape {inputs.shape}. For one input use "
-                f"X.reshape(1, -1).",
-            )
+            got = f"{inputs.ndim} dimension(s), shape {inputs.shape}"
+            rule = f"must have shape (n_samples, n_features) = (n_samples, {self.n_features})"
+            raise invalid("X", f"{rule}; got {got}. For one input use X.reshape(1, -1).")
         if inputs.shape[1] != self.n_features:
-            raise invalid(
-                "X",
-                f"must have the {self.n_features} feature(s) that the router was fitted with; "
-                f"got {inputs.shape[1]}.",
-            )
+            rule = f"must have the {self.n_features} feature(s) that the router was fitted with"
+            raise invalid("X", f"{rule}; got {inputs.shape[1]}.")
         if inputs.dtype not in (np.float32, np.float64):
             try:
                 inputs = inputs.astype(np.float64)
@@ -234,8 +223,5 @@ class LoadedRouter:
         dense = part.toarray() if hasattr(part, "tocsr") else part
         row, column = np.argwhere(~np.isfinite(dense))[0]
         name = "" if self.feature_names is None else f" ({self.feature_names[column]!r})"
-        raise invalid(
-            "X",
-            f"must be finite; got {dense[row, column]} in row {first_row + row}, "
-            f"column {column}{name}.",
-        )
+        place = f"row {first_row + row}, column {column}{name}"
+        raise invalid("X", f"must be finite; got {dense[row, column]} in {place}.")

@@ -13,8 +13,6 @@ from mild.artifact.loaded import LoadedRouter
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.policies import POLICIES, Policy, StandardizedPolicy
 
-__all__ = ["source_of"]
-
 # Longer arrays among the parameters are only counted.
 MOST_VALUES = 64
 

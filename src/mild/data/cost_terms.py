@@ -9,7 +9,7 @@ import numpy as np
 from mild.artifact.expert_names import match_expert
 from mild.core.arrays import FloatArray
 from mild.core.costs import costs_from_correctness
-from mild.data.data_quality import counted
+from mild.data.data_quality import ROW_ONE, counted
 from mild.data.outcomes import OutcomeTable
 from mild.errors import InvalidInputError
 
@@ -70,8 +70,8 @@ def outcome_costs(
             row, expert = (int(index) for index in unknown[0])
             raise InvalidInputError(
                 f"{parameter} needs the {what} of every answer; {counted(len(unknown), 'is', 'are')} "
-                f"unknown, such as row {table.row_number(row)} of {table.expert_names[expert]!r}. "
-                f"Fill them in, or leave out these rows or experts.",
+                f"unknown, such as row {table.row_number(row)} of {table.expert_names[expert]!r} "
+                f"({ROW_ONE}). Fill them in, or leave out these rows or experts.",
                 parameter=parameter,
             )
         costs = costs + weight * values

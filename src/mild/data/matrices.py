@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from mild.core.arrays import FloatArray
+from mild.data.data_quality import ROW_ONE, row_number
 from mild.data.tables import (
     check_file,
     check_names,
@@ -41,24 +42,14 @@ Names = str | Sequence[str] | None
 
 @dataclass(frozen=True, eq=False)
 class Matrices:
-    """Features and costs of a file.
+    """Features and costs of a file."""
 
-    Attributes
-    ----------
-    X : (n_samples, n_features) float32 or float64 array, finite
-    costs : (n_samples, n_experts) array, NaN where an expert was never asked; None if not there
-    feature_names : names of the columns of X, or None if the file does not name them
-    expert_names : names of the columns of costs; ``expert_0``, ... if the file does not name them
-    experts_named : whether the file names them
-    left_out : columns that are neither, because they do not hold numbers
-    """
-
-    X: FloatArray
-    costs: FloatArray | None
-    feature_names: list[str] | None
-    expert_names: list[str]
+    X: FloatArray  # (n_samples, n_features) float32 or float64, finite
+    costs: FloatArray | None  # (n_samples, n_experts), NaN where an expert was never asked
+    feature_names: list[str] | None  # None if the file does not name them
+    expert_names: list[str]  # expert_0, ... if the file does not name them
     experts_named: bool = True
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # columns that are neither, because they do not hold numbers
 
     @property
     def rows(self) -> int:
@@ -129,7 +120,7 @@ def read_matrices(
             raise DataFileError(
                 f"features must be finite (only costs may be missing); column "
                 f"{column if names is None else repr(names[column])} is {value}"
-                f"{' or is empty' if np.isnan(value) else ''} in row {row}.",
+                f"{' or is empty' if np.isnan(value) else ''} in row {row_number(row)} ({ROW_ONE}).",
                 parameter="features",
             )
     return matrices

@@ -32,12 +32,6 @@ class Recipe:
 
     Several columns are joined by line breaks, and so are lists of texts. Choices follow, each on its own
     line as ``A. ...``; missing ones are left out.
-
-    Examples
-    --------
-    >>> recipe = Recipe(("question",), ("A", "B"))
-    >>> recipe.text({"question": "2 + 2?", "A": "4", "B": 5})
-    '2 + 2?\\nA. 4\\nB. 5'
     """
 
     columns: tuple[str, ...]  # empty where there are only vectors

@@ -19,8 +19,6 @@ from threadpoolctl import threadpool_limits
 from mild.distributed.executors import Submit, cores
 from mild.errors import InvalidInputError, MissingExtraError
 
-__all__ = ["ENGINES", "check_ray", "connect", "ray_pool", "waiting_message"]
-
 ENGINES = ("local", "ray")
 # Seconds in which an address must accept a connection.
 TIMEOUT = 5.0

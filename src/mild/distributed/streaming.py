@@ -6,21 +6,18 @@ import json
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
 from mild.artifact import LoadedRouter
-from mild.artifact.answers import Answers, error_line
-from mild.artifact.deciding import decide_all
+from mild.artifact.deciding import Decisions, decide_all
 from mild.artifact.prices import Prices
 from mild.data.queries import Recipe, RecipeError, type_name
 from mild.distributed.executors import process_pool, result_of
 from mild.errors import DataFileError, MildError, OptionError, UnsupportedError, check_option
 from mild.policies.base import thread_count
-
-__all__ = ["LineFormat", "LineRouter", "Routed", "find_format", "read_blocks", "route_stream"]
 
 #: Bytes after which a block is full.
 BLOCK_BYTES = 256 << 10
@@ -207,6 +204,48 @@ def _is_json(line: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+class Answers:
+    """Decisions of a router as JSON lines, by a template: ten times as fast as ``json.dumps``."""
+
+    def __init__(self, expert_names: Sequence[str], echo: bool = False) -> None:
+        self._names = [_json(name) for name in expert_names]
+        entries = ", ".join(f"{name.replace('%', '%%')}: %.6g" for name in self._names)
+        self._entries = "{" + entries + "}"
+        self._echo = echo
+
+    def write(self, found: Decisions, contents: Sequence[Any], keys: Sequence[Any]) -> list[str]:
+        """One line per decision, without line breaks."""
+        entries, shares = self._entries, found.probabilities.tolist()
+        costs = ["null"] * len(shares)
+        if found.costs is not None:
+            costs = [entries % tuple(row) for row in found.costs.tolist()]
+        lines = []
+        rows = zip(found.chosen.tolist(), shares, costs, contents, keys, strict=True)
+        for k, row, cost, content, key in rows:
+            start = "{" if key is None else f'{{"id": {_json(key)}, '
+            if self._echo:
+                start += f'"query": {_json(content)}, '
+            lines.append(
+                f'{start}"expert": {self._names[k]}, "probabilities": {entries % tuple(row)}, '
+                f'"expected_cost": {cost}}}'
+            )
+        return lines
+
+
+def error_line(number: int, reason: str) -> str:
+    """Output for a line that could not be read."""
+    return _json({"line": number, "error": reason})
+
+
+def _json(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate must be escaped
+        return json.dumps(value)
+    return text
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from mild.data.data_quality import examine
 from mild.data.splits import Split, bundles, folds, random_splits, time_splits
 from mild.errors import DataFileError, InvalidInputError, listed
 from mild.evaluation.comparison import Inputs, matrix_inputs
-from mild.features import TextFeatures, make_features
+from mild.features import TextFeatures, check_input, make_features
 from mild.metrics import (
     Statement,
     common_rows,
@@ -390,16 +390,7 @@ def make_step(
             )
         text = "hashing" if task.has_queries else "vectors"
     step = make_features(text, **(options or {}))
-    if step.kind == "vectors" and task.table.vectors is None:
-        raise InvalidInputError(
-            "text 'vectors' needs a column of vectors in the table, such as embedding; it has none.",
-            parameter="text",
-        )
-    if step.kind != "vectors" and not task.has_queries:
-        raise InvalidInputError(
-            f"text {step.kind!r} needs queries, and the table has only vectors; use 'vectors'.",
-            parameter="text",
-        )
+    check_input(step, task.has_queries, task.table.vectors is not None)
     return step
 
 

@@ -56,7 +56,7 @@ def widen_llmrouter(table: Any, options: ReadOptions) -> tuple[Any, Layout, list
     cells = queries * len(experts) + model
     found, first_rows, sizes = np.unique(cells, return_index=True, return_counts=True)
     performance = numbers(PERFORMANCE, table[PERFORMANCE]).astype(np.float64)
-    check_range("scores", performance[:, None], [PERFORMANCE], 0, 1, RESCALE)
+    check_range("scores", performance[:, None], [PERFORMANCE], 1, RESCALE)
     if count := int((sizes > 1).sum()):
         known = ~np.isnan(performance)
         values = np.unique(performance[known], return_inverse=True)[1]

@@ -17,8 +17,6 @@ from mild.data.tables import choose_columns, column_kind, is_numeric, is_text, n
 from mild.data.vectors import VECTOR_NAMES, no_vectors, vector_lengths, vector_matrix
 from mild.errors import DataFileError, InvalidInputError, listed
 
-__all__ = ["Inputs", "RowError", "check_vectors", "choose_inputs", "vector_rows"]
-
 Bad = NDArray[np.bool_]
 SINGLE = (pa.float32(), pa.float16())
 
