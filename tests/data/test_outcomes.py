@@ -12,7 +12,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from mild.data import FORMS, is_outcome_table, outcome_costs, read_outcomes
-from mild.errors import DataFileError, InvalidInputError, OptionError
+from mild.errors import DataFileError, InvalidInputError, MildError, OptionError
 from table_cases import kinds, refused, wide
 
 COLUMNS = {

@@ -26,12 +26,8 @@ def outcome_costs(
     ``c_ik = (1 - score_ik) + beta_k + price_weight * price_ik + latency_weight * seconds_ik``; with
     ``beta`` alone it is the paper's cost (section 2). NaN where an expert was never asked.
 
-    Parameters
-    ----------
-    table : OutcomeTable
-    beta : expert -> what asking it costs, by name or short name; those not named cost nothing
-    price_weight : wrong answers that one dollar is worth
-    latency_weight : wrong answers that one second is worth
+    ``beta`` is what asking an expert costs, by name or short name; those not named cost nothing. Weights
+    are the wrong answers that one dollar, or one second, is worth.
 
     Examples
     --------
@@ -88,10 +84,8 @@ def expert_betas(table: OutcomeTable, beta: Mapping[str, float] | None) -> Float
         except InvalidInputError as error:
             raise InvalidInputError(f"beta: {error}", parameter="beta") from error
         if expert in betas:
-            raise InvalidInputError(
-                f"beta must name each expert once; {given[expert]!r} and {name!r} both mean {expert!r}.",
-                parameter="beta",
-            )
+            both = f"{given[expert]!r} and {name!r} both mean {expert!r}"
+            raise InvalidInputError(f"beta must name each expert once; {both}.", parameter="beta")
         if not (np.isfinite(value) and value >= 0):
             raise InvalidInputError(
                 f"beta must be finite and not negative; got {name}={value}.", parameter="beta"

@@ -14,7 +14,8 @@ from typing import Any, BinaryIO, NamedTuple
 from mild.artifact import LoadedRouter
 from mild.artifact.deciding import Decisions, decide_all
 from mild.artifact.prices import Prices
-from mild.data.queries import Recipe, RecipeError, type_name
+from mild.data.queries import QUERY_NAMES, Recipe, RecipeError, type_name
+from mild.data.vectors import VECTOR_NAMES
 from mild.distributed.executors import process_pool, result_of
 from mild.errors import DataFileError, MildError, OptionError, UnsupportedError, check_option
 from mild.policies.base import thread_count
@@ -25,9 +26,6 @@ BLOCK_BYTES = 256 << 10
 LONGEST_LINE = 32 << 20
 # Bytes of a read, and how many reads may wait.
 PIECE, WAITING = 64 << 10, 16
-#: Fields that may hold the query of a JSON object; the first that is present counts.
-FIELDS = ("prompt", "question", "query", "text", "instruction", "input")
-VECTOR_FIELDS = ("embedding", "embeddings", "vector", "vectors")
 FORMATS = ("auto", "json", "text")
 BOM = b"\xef\xbb\xbf"
 # Full blocks that are routed before processes are started, which takes a second.
@@ -113,7 +111,7 @@ class LineFormat:
     """
 
     kind: str  # "json" or "text"
-    field: str | None = None  # of the query; None for the first of FIELDS that is present
+    field: str | None = None  # of the query; None for the first usual one that is present
     vectors: bool = False  # whether queries are lists of numbers
     recipe: Recipe | None = None  # how the router's queries are made of fields
 
@@ -161,10 +159,10 @@ class LineFormat:
     def _fields(self) -> tuple[str, ...]:
         if self.vectors:
             own = self.recipe.vectors if self.recipe else None
-            return VECTOR_FIELDS if own is None else (own, *VECTOR_FIELDS)
+            return VECTOR_NAMES if own is None else (own, *VECTOR_NAMES)
         parts = self.recipe.columns if self.recipe else ()
         # A part of the query is not the whole of it.
-        return (*parts[:1], *(name for name in FIELDS if name not in parts))
+        return (*parts[:1], *(name for name in QUERY_NAMES if name not in parts))
 
     def _checked(self, value: Any, where: str) -> Any:
         if not self.vectors:
@@ -331,19 +329,12 @@ def route_stream(
     on_bad: Callable[[int, str], None] = lambda number, reason: None,
     block_bytes: int = BLOCK_BYTES,
 ) -> Routed:
-    """Answer every line of a stream with a JSON line.
+    """Answer every line of a binary stream with a JSON line.
 
-    Parameters
-    ----------
-    router : result of ``mild.artifact.load``
-    source, sink : binary streams
-    lines : "json", "text", or "auto" to decide by the first line
-    query : field of the query in JSON objects; None for those that the router was fitted on, or usual ones
-    echo : whether answers repeat their query
-    skip_bad : whether lines without a query are left out of the output
-    prices : new prices, for a router that keeps prices apart
-    jobs : processes; None for one per core
-    on_bad : called with the number of a line without a query, and the reason
+    ``lines`` is "json", "text", or "auto" to decide by the first line; ``query`` the field of the query in
+    JSON objects, None for those that the router was fitted on, or usual ones. Answers repeat their query if
+    ``echo``. Lines without a query are left out of the output if ``skip_bad``; ``on_bad`` is called with
+    their number and the reason. ``jobs`` are processes, by default one per core.
     """
     if router.text is None:
         raise UnsupportedError(

@@ -112,11 +112,8 @@ def named_scores(schema: Any, scores: Named) -> dict[str, str]:
     """Expert -> score column, by name or pattern or as ``expert=column``."""
     names = list(schema.names)
     if scores is None:
-        raise DataFileError(
-            f"plain columns must be named: --scores NAMES, with --prices and --latencies where there "
-            f"are any; found {listed(names)}.",
-            parameter="scores",
-        )
+        rule = "plain columns must be named: --scores NAMES, with --prices and --latencies"
+        raise DataFileError(f"{rule}; found {listed(names)}.", parameter="scores")
     pairs = as_pairs(scores, "scores")
     if pairs is not None:
         choose_columns("scores", list(pairs.values()), names)
@@ -126,9 +123,9 @@ def named_scores(schema: Any, scores: Named) -> dict[str, str]:
         column.removeprefix(CORRECT).removeprefix(SCORE) or column: column for column in columns
     }
     if len(experts) < len(columns):
+        got = f"{listed(columns)} for {listed(list(experts))}"
         raise DataFileError(
-            f"each expert must have one score column; got {listed(columns)} for {listed(list(experts))}.",
-            parameter="scores",
+            f"each expert must have one score column; got {got}.", parameter="scores"
         )
     return experts
 
