@@ -1,7 +1,7 @@
 """Tables for routing: features and costs, or queries and outcomes, are read; choices are written."""
 
 from mild.artifact.expert_names import match_expert, match_experts
-from mild.data.cost_terms import cost_formula, expert_betas, outcome_costs
+from mild.data.cost_terms import check_terms, cost_formula, expert_betas, outcome_costs
 from mild.data.data_quality import Finding, duplicate_groups
 from mild.data.describing import describe_outcomes
 from mild.data.formats import FORMS
@@ -15,6 +15,7 @@ __all__ = [
     "Matrices",
     "OutcomeTable",
     "check_output",
+    "check_terms",
     "cost_formula",
     "describe_outcomes",
     "duplicate_groups",

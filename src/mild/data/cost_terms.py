@@ -40,21 +40,16 @@ def outcome_costs(
     array([[0. , 0.5],
            [1. , nan]])
     """
+    check_terms(None, price_weight, latency_weight)
     costs = costs_from_correctness(table.scores, expert_betas(table, beta))
     terms = (
         ("price", price_weight, "prices", "cost__<model> in dollars"),
         ("latency", latency_weight, "latencies", "latency_ms__<model>"),
     )
     for what, weight, name, columns in terms:
-        if weight is None:
+        if not weight:
             continue
         parameter = f"{what}_weight"
-        if not (np.isfinite(weight) and weight >= 0):
-            raise InvalidInputError(
-                f"{parameter} must be finite and not negative; got {weight}.", parameter=parameter
-            )
-        if weight == 0:
-            continue
         values: FloatArray | None = getattr(table, name)
         if values is None:
             raise InvalidInputError(
@@ -74,8 +69,24 @@ def outcome_costs(
     return costs
 
 
+def check_terms(
+    beta: Mapping[str, float] | None = None,
+    price_weight: float | None = None,
+    latency_weight: float | None = None,
+) -> None:
+    """Refuse terms that fit no table: those that are negative or not finite."""
+    given = [("beta", f"{name}={value}", value) for name, value in (beta or {}).items()]
+    given += [("price_weight", f"{price_weight}", price_weight or 0.0)]
+    given += [("latency_weight", f"{latency_weight}", latency_weight or 0.0)]
+    for name, shown, value in given:
+        if not (np.isfinite(value) and value >= 0):
+            rule = f"{name} must be finite and not negative; got {shown}."
+            raise InvalidInputError(rule, parameter=name)
+
+
 def expert_betas(table: OutcomeTable, beta: Mapping[str, float] | None) -> FloatArray:
     """What asking each expert costs, in the order of the experts; 0 for those not named."""
+    check_terms(beta)
     betas: dict[str, float] = {}
     given: dict[str, str] = {}
     for name, value in (beta or {}).items():
@@ -86,10 +97,6 @@ def expert_betas(table: OutcomeTable, beta: Mapping[str, float] | None) -> Float
         if expert in betas:
             both = f"{given[expert]!r} and {name!r} both mean {expert!r}"
             raise InvalidInputError(f"beta must name each expert once; {both}.", parameter="beta")
-        if not (np.isfinite(value) and value >= 0):
-            raise InvalidInputError(
-                f"beta must be finite and not negative; got {name}={value}.", parameter="beta"
-            )
         betas[expert], given[expert] = float(value), name
     return np.array([betas.get(name, 0.0) for name in table.expert_names])
 

@@ -16,6 +16,7 @@ from mild.artifact import LoadedRouter, save
 from mild.artifact.sources import source_of
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.data import OutcomeTable, cost_formula, duplicate_groups, expert_betas, outcome_costs
+from mild.data.cost_terms import check_terms
 from mild.data.data_quality import examine
 from mild.data.splits import Split, bundles, folds, random_splits, time_splits
 from mild.errors import DataFileError, InvalidInputError, listed
@@ -50,6 +51,9 @@ class CostTerms:
     beta: Mapping[str, float] | None = None
     price_weight: float | None = None  # wrong answers that one dollar is worth, or None
     latency_weight: float | None = None  # wrong answers that one second is worth, or None
+
+    def __post_init__(self) -> None:
+        check_terms(self.beta, self.price_weight, self.latency_weight)
 
     @property
     def stated(self) -> bool:
