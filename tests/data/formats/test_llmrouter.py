@@ -151,6 +151,12 @@ def test_scores_outside_are_refused_before_they_are_averaged_away():
         read_outcomes(pa.Table.from_pylist(rows))
 
 
+def test_a_row_has_its_number_in_the_file_also_behind_one_without_a_query():
+    rows = [ROWS[0] | {"query": None}, ROWS[0], ROWS[1] | {"performance": 1.5}]
+    with pytest.raises(DataFileError, match=r"such as 1.5 in row 3 of column 'performance'"):
+        read_outcomes(pa.Table.from_pylist(rows))
+
+
 def test_choices_of_a_question_are_set_behind_it():
     rows = [
         {"question": "1?", "options": ["x", "y"], "model_name": m, "performance": 1.0} for m in "ab"
