@@ -303,7 +303,7 @@ def prepare(router: LoadedRouter, options: BatchOptions) -> LoadedRouter:
     if options.decision is None:
         return router
     check_option("decision", options.decision, DECISIONS)
-    return router._copy(_with_decision(router.policy, options.decision), router.expert_names)
+    return replace(router, policy=_with_decision(router.policy, options.decision))
 
 
 def _with_decision(policy: Policy, rule: str) -> Policy:

@@ -190,19 +190,17 @@ class PartitionSummary(NamedTuple):
     sample: list[OutcomeTable]
 
 
+@dataclass(eq=False)
 class ShardWorker:
     """Computes sums over some partitions of a dataset; large features are kept in the folder, if any."""
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        partitions: Sequence[Partition],
-        terms: CostTerms,
-        folder: Path | None = None,
-        threads: int | None = None,  # by default as many as BLAS would use
-    ) -> None:
-        self.dataset, self.partitions, self.terms = dataset, list(partitions), terms
-        self.folder, self.threads = folder, threads
+    dataset: Dataset
+    partitions: Sequence[Partition]
+    terms: CostTerms
+    folder: Path | None = None
+    threads: int | None = None  # by default as many as BLAS would use
+
+    def __post_init__(self) -> None:
         # Arrays by the number of a partition and a name, or the files that they are mapped from.
         self._arrays: dict[tuple[int, str], Any] = {}
         self._losses: dict[int, RowLoss] = {}
