@@ -10,8 +10,6 @@ from mild.artifact.loaded import LoadedRouter
 from mild.errors import InvalidInputError
 from mild.policies import PricedPolicy, StandardizedPolicy
 
-__all__ = ["Prices", "is_priced", "new_prices"]
-
 
 @dataclass(frozen=True)
 class Prices:
@@ -40,21 +38,15 @@ def new_prices(
 ) -> Prices:
     """Check new prices and bring them into the order of the router's experts.
 
-    Parameters
-    ----------
-    router : loaded router; one without a price head is refused
-    beta : expert name, or short name -> its price in units of one wrong answer. Replaces all prices;
-        experts that are not named cost nothing
-    price_weight : wrong answers per dollar, if the router was fitted with a price weight alone
+    ``beta`` gives prices by name or short name, in units of one wrong answer. It replaces all prices;
+    experts that are not named cost nothing. ``price_weight`` is in wrong answers per dollar, for a router
+    that was fitted with a price weight alone. A router without a price head is refused.
     """
     prices = Prices(None, price_weight)
     if beta is not None:
         if price_weight is not None:
-            raise InvalidInputError(
-                "beta and price_weight cannot both be changed after fitting: new betas replace all "
-                "prices. Give one of them.",
-                parameter="price_weight",
-            )
+            rule = "cannot both be changed after fitting: new betas replace all prices."
+            raise InvalidInputError(f"beta and price_weight {rule}", parameter="price_weight")
         named = {match_expert(name, router.expert_names): value for name, value in beta.items()}
         prices = Prices(tuple(named.get(name, 0.0) for name in router.expert_names), 1.0)
     elif price_weight is not None and is_priced(router):

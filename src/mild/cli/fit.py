@@ -302,7 +302,7 @@ def _fit_shards(
     overwrite: bool,
 ) -> Saved:
     from mild.artifact.writing import check_target
-    from mild.data.outcomes import ReadOptions
+    from mild.data.formats.base import ReadOptions
     from mild.distributed.ray_connection import check_ray
     from mild.distributed.shards.dataset import open_dataset
     from mild.distributed.shards.fitting import (

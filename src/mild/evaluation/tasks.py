@@ -16,11 +16,12 @@ from mild.artifact import LoadedRouter, save
 from mild.artifact.sources import source_of
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.data import OutcomeTable, cost_formula, duplicate_groups, expert_betas, outcome_costs
+from mild.data.cost_terms import check_terms
 from mild.data.data_quality import examine
 from mild.data.splits import Split, bundles, folds, random_splits, time_splits
 from mild.errors import DataFileError, InvalidInputError, listed
 from mild.evaluation.comparison import Inputs, matrix_inputs
-from mild.features import TextFeatures, make_features
+from mild.features import TextFeatures, check_input, make_features
 from mild.metrics import (
     Statement,
     common_rows,
@@ -50,6 +51,9 @@ class CostTerms:
     beta: Mapping[str, float] | None = None
     price_weight: float | None = None  # wrong answers that one dollar is worth, or None
     latency_weight: float | None = None  # wrong answers that one second is worth, or None
+
+    def __post_init__(self) -> None:
+        check_terms(self.beta, self.price_weight, self.latency_weight)
 
     @property
     def stated(self) -> bool:
@@ -390,16 +394,7 @@ def make_step(
             )
         text = "hashing" if task.has_queries else "vectors"
     step = make_features(text, **(options or {}))
-    if step.kind == "vectors" and task.table.vectors is None:
-        raise InvalidInputError(
-            "text 'vectors' needs a column of vectors in the table, such as embedding; it has none.",
-            parameter="text",
-        )
-    if step.kind != "vectors" and not task.has_queries:
-        raise InvalidInputError(
-            f"text {step.kind!r} needs queries, and the table has only vectors; use 'vectors'.",
-            parameter="text",
-        )
+    check_input(step, task.has_queries, task.table.vectors is not None)
     return step
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from mild.errors import OptionError, check_option
+from mild.errors import InvalidInputError, OptionError, check_option
 from mild.features.base import TextFeatures
 from mild.features.encoder import EncoderFeatures
 from mild.features.hashing import HashingFeatures
@@ -24,6 +24,7 @@ __all__ = [
     "StaticFeatures",
     "TextFeatures",
     "VectorFeatures",
+    "check_input",
     "make_features",
 ]
 
@@ -41,3 +42,17 @@ def make_features(name: str = "hashing", **options: Any) -> TextFeatures:
                 f"{name} features take {', '.join(known) or 'no options'}; got {option!r}."
             )
     return features(**options)
+
+
+def check_input(step: TextFeatures, queries: bool, vectors: bool) -> None:
+    """Refuse features for which a table lacks the vectors or the queries."""
+    if step.kind == "vectors" and not vectors:
+        raise InvalidInputError(
+            "text 'vectors' needs a column of vectors in the table, such as embedding; it has none.",
+            parameter="text",
+        )
+    if step.kind != "vectors" and not queries:
+        raise InvalidInputError(
+            f"text {step.kind!r} needs queries, and the table has only vectors; use 'vectors'.",
+            parameter="text",
+        )

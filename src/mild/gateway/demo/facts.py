@@ -6,8 +6,6 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["FACTS"]
-
 
 def _read() -> dict[str, tuple[int, str, dict[str, str]]]:
     content = tomllib.loads(Path(__file__).with_name("facts.toml").read_text(encoding="utf-8"))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mild.data.parquet_files import find_files, read_footers, runs
+from mild.distributed.partitions import find_files, read_footers, runs
 from mild.errors import DataFileError
 
 

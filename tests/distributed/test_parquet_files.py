@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyarrow import fs
 
-from mild.data.parquet_files import covers, find_files, system_of
+from mild.distributed.partitions import covers, find_files, system_of
 from mild.errors import DataFileError
 
 FILES = [

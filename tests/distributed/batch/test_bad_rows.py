@@ -7,7 +7,7 @@ import pytest
 
 from batch_cases import make_vectors
 from mild.artifact import LoadedRouter, load
-from mild.distributed.batch.routing import BatchOptions, _without_bad_rows, prepare
+from mild.distributed.batch.run import BatchOptions, _without_bad_rows, prepare
 from mild.errors import OptionError, UnsupportedError
 from mild.policies import StandardizedPolicy
 
