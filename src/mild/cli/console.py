@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import typer
 import typer.core
 
-from mild.errors import MildError, MildWarning
+from mild.errors import DataFileError, MildError, MildWarning
 
 __all__ = [
     "INTERRUPTED", "MildCommand", "emit", "fixed", "note", "percent", "print_facts", "print_table",
@@ -39,7 +39,8 @@ OPTION_OF = {
     "n_splits": "--splits",
     "random_state": "--seed",
 }
-# In the library these are arrays; the options of that name only say which columns hold them.
+# In the library these are arrays; the options of that name only say which columns hold them, and errors
+# about those are errors of a data file.
 ARRAYS = {"costs", "experts", "features", "latencies", "prices", "query", "scores", "vectors"}
 # Between words, but not between a number and its unit or mark.
 BETWEEN_WORDS = re.compile(r"(?<!\*) (?!%)")
@@ -90,13 +91,12 @@ class MildCommand(typer.core.TyperCommand):
                     formatter.write_dl(records)
 
     def _with_option(self, error: MildError) -> str:
-        """The message, with the option in place of the parameter that it starts with."""
-        message, name = str(error), error.parameter
-        if name is None or name in ARRAYS or not message.startswith(f"{name} "):
-            return message
+        """The message, with the option in place of the parameter."""
+        name = error.parameter or ""
         option = OPTION_OF.get(name, f"--{name.replace('_', '-')}")
-        known = {opt for parameter in self.params for opt in parameter.opts}
-        return option + message[len(name) :] if option in known else message
+        of_array = name in ARRAYS and not isinstance(error, DataFileError)
+        known = any(option in parameter.opts for parameter in self.params)
+        return error.message_about(option) if known and not of_array else str(error)
 
 
 @contextmanager

@@ -213,14 +213,11 @@ class PriceOptions:
             except ValueError:
                 name = ""
             if not name:
-                raise OptionError(
-                    f"beta must be EXPERT=COST,... such as 7B=1.0,1.5B=0.6; got {self.beta!r}.",
-                    parameter="beta",
-                )
+                rule = f"must be EXPERT=COST,... such as 7B=1.0,1.5B=0.6; got {self.beta!r}."
+                raise OptionError(parameter="beta", rule=rule)
             if name in betas:
-                raise OptionError(
-                    f"beta must name each expert once; {name!r} appears twice.", parameter="beta"
-                )
+                rule = f"must name each expert once; {name!r} appears twice."
+                raise OptionError(parameter="beta", rule=rule)
             betas[name] = number
         return betas
 
@@ -378,4 +375,5 @@ def number_list(
     try:
         return [float(part) for part in text.strip().removesuffix(",").split(",")]
     except ValueError:
-        raise OptionError(f"{name} must be {rule}; got {text!r}.{hint}", parameter=name) from None
+        rule = f"must be {rule}; got {text!r}.{hint}"
+        raise OptionError(parameter=name, rule=rule) from None

@@ -129,7 +129,7 @@ def _rows(where: str, table: Any) -> list[int]:
     column, mark, value = where.partition("=")
     if not mark or not column:
         raise OptionError(
-            f"where must be COLUMN=VALUE such as split=test; got {where!r}.", parameter="where"
+            parameter="where", rule=f"must be COLUMN=VALUE such as split=test; got {where!r}."
         )
     values = [str(entry) for entry in table.column(column)]
     rows = [i for i, entry in enumerate(values) if entry == value]

@@ -48,9 +48,8 @@ class SearchOptions:
     def arguments(self) -> dict[str, Any]:
         """Parameters of ``RouterCV``."""
         if self.candidates < 1:
-            raise OptionError(
-                f"candidates must be at least 1; got {self.candidates}.", parameter="candidates"
-            )
+            rule = f"must be at least 1; got {self.candidates}."
+            raise OptionError(parameter="candidates", rule=rule)
         return {
             "alphas": o.number_list("alphas", self.alphas),
             "margin_factors": o.number_list("margin_factors", self.margin_factors),

@@ -16,7 +16,7 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 
 def invalid(name: str, rule: str) -> InvalidInputError:
     """The error about the parameter ``name``; ``rule`` states the rule, the value and the remedy."""
-    return InvalidInputError(f"{name} {rule}", parameter=name)
+    return InvalidInputError(parameter=name, rule=rule)
 
 
 def float_matrix(

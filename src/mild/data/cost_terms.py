@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from mild.artifact.expert_names import match_expert
-from mild.core.arrays import FloatArray
+from mild.core.arrays import FloatArray, invalid
 from mild.core.costs import costs_from_correctness
 from mild.data.data_quality import counted
 from mild.data.outcomes import OutcomeTable
@@ -54,25 +54,23 @@ def outcome_costs(
             continue
         parameter = f"{what}_weight"
         if not (np.isfinite(weight) and weight >= 0):
-            raise InvalidInputError(
-                f"{parameter} must be finite and not negative; got {weight}.", parameter=parameter
-            )
+            raise invalid(parameter, f"must be finite and not negative; got {weight}.")
         if weight == 0:
             continue
         values: FloatArray | None = getattr(table, name)
         if values is None:
-            raise InvalidInputError(
-                f"{parameter} needs {name}, and the table has none: add columns {columns}, or use beta.",
-                parameter=parameter,
+            raise invalid(
+                parameter,
+                f"needs {name}, and the table has none: add columns {columns}, or give betas.",
             )
         unknown = np.argwhere(np.isnan(values) & ~np.isnan(costs))
         if len(unknown):
             row, expert = (int(index) for index in unknown[0])
-            raise InvalidInputError(
-                f"{parameter} needs the {what} of every answer; {counted(len(unknown), 'is', 'are')} "
-                f"unknown, such as row {table.row_number(row)} of {table.expert_names[expert]!r}. "
-                f"Fill them in, or leave out these rows or experts.",
-                parameter=parameter,
+            raise invalid(
+                parameter,
+                f"needs the {what} of every answer; {counted(len(unknown), 'is', 'are')} unknown, "
+                f"such as row {table.row_number(row)} of {table.expert_names[expert]!r}. Fill them in, "
+                f"or leave out these rows or experts.",
             )
         costs = costs + weight * values
     return costs
@@ -86,16 +84,12 @@ def expert_betas(table: OutcomeTable, beta: Mapping[str, float] | None) -> Float
         try:
             expert = match_expert(name, table.expert_names)
         except InvalidInputError as error:
-            raise InvalidInputError(f"beta: {error}", parameter="beta") from error
+            raise invalid("beta", f"must name experts; {error}") from error
         if expert in betas:
-            raise InvalidInputError(
-                f"beta must name each expert once; {given[expert]!r} and {name!r} both mean {expert!r}.",
-                parameter="beta",
-            )
+            both = f"{given[expert]!r} and {name!r} both mean {expert!r}"
+            raise invalid("beta", f"must name each expert once; {both}.")
         if not (np.isfinite(value) and value >= 0):
-            raise InvalidInputError(
-                f"beta must be finite and not negative; got {name}={value}.", parameter="beta"
-            )
+            raise invalid("beta", f"must be finite and not negative; got {name}={value}.")
         betas[expert], given[expert] = float(value), name
     return np.array([betas.get(name, 0.0) for name in table.expert_names])
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mild.artifact import LoadedRouter, save
 from mild.artifact.sources import source_of
-from mild.core.arrays import BoolArray, FloatArray, IntArray
+from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.data import OutcomeTable, cost_formula, duplicate_groups, expert_betas, outcome_costs
 from mild.data.data_quality import examine
 from mild.data.splits import Split, bundles, folds, random_splits, time_splits
@@ -261,7 +261,7 @@ def search_folds(
     is fitted on everything before a part is evaluated on it.
     """
     if n_folds < 2:
-        raise InvalidInputError(f"cv must be at least 2 folds; got {n_folds}.", parameter="cv")
+        raise invalid("cv", f"must be at least 2 folds; got {n_folds}.")
     check_rows(task)
     if time is None:
         return folds(task.bundle, n_folds, seed)
@@ -391,15 +391,11 @@ def make_step(
         text = "hashing" if task.has_queries else "vectors"
     step = make_features(text, **(options or {}))
     if step.kind == "vectors" and task.table.vectors is None:
-        raise InvalidInputError(
-            "text 'vectors' needs a column of vectors in the table, such as embedding; it has none.",
-            parameter="text",
-        )
+        rule = "'vectors' needs a column of vectors in the table, such as embedding; it has none."
+        raise invalid("text", rule)
     if step.kind != "vectors" and not task.has_queries:
-        raise InvalidInputError(
-            f"text {step.kind!r} needs queries, and the table has only vectors; use 'vectors'.",
-            parameter="text",
-        )
+        rule = f"{step.kind!r} needs queries, and the table has only vectors; use 'vectors'."
+        raise invalid("text", rule)
     return step
 
 

@@ -27,9 +27,10 @@ from threadpoolctl import threadpool_limits
 
 import mild
 from mild import metrics
+from mild.core.arrays import invalid
 from mild.core.costs import cheapest
 from mild.data import datasets
-from mild.errors import InvalidInputError, MildWarning, check_option
+from mild.errors import MildWarning, check_option
 from mild.evaluation.comparison import (
     Choices,
     Context,
@@ -120,17 +121,12 @@ class DemoSettings:
     def __post_init__(self) -> None:
         for name, known in _NAMES.items():
             if not getattr(self, name):
-                raise InvalidInputError(
-                    f"{name} must name at least one of {', '.join(known)}; got none.",
-                    parameter=name,
-                )
+                raise invalid(name, f"must name at least one of {', '.join(known)}; got none.")
             for value in getattr(self, name):
                 check_option(name, value, known)
         for name, least in (("seeds", 1), ("tail_draws", 2), ("jobs", 1)):
             if getattr(self, name) < least:
-                raise InvalidInputError(
-                    f"{name} must be at least {least}; got {getattr(self, name)}.", parameter=name
-                )
+                raise invalid(name, f"must be at least {least}; got {getattr(self, name)}.")
 
     def changed(
         self, *, seeds: int | None = None, jobs: int | None = None, **names: Iterable[str] | None

@@ -26,8 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from mild.core.arrays import FloatArray, IntArray
-from mild.errors import InvalidInputError
+from mild.core.arrays import FloatArray, IntArray, invalid
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,10 +76,8 @@ def self_normalised(episodes: Episodes, confidence: float = 0.95) -> Estimate:
 def doubly_robust(episodes: Episodes, expected: FloatArray, confidence: float = 0.95) -> Estimate:
     """Unbiased as inverse propensity is, and less noisy the better the model."""
     if expected.shape != episodes.target.shape:
-        raise InvalidInputError(
-            f"expected must have the shape of target, {episodes.target.shape}; got {expected.shape}.",
-            parameter="expected",
-        )
+        rule = f"must have the shape of target, {episodes.target.shape}; got {expected.shape}."
+        raise invalid("expected", rule)
     model = (episodes.target * expected).sum(axis=1)
     error = episodes.costs - _pick(expected, episodes.chosen)
     # Of an expert that the new policy does not know there is no model, and its weight is 0.

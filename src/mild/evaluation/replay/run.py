@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from mild.artifact import LoadedRouter
-from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.errors import InvalidInputError
+from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.evaluation.replay.estimates import (
     Episodes,
     Estimate,
@@ -70,17 +69,15 @@ def replay(
     beside it) and method, ``overlap``, ``rows``, ``left_out``, ``shares``
     """
     if errors is not None and (price_weight is None or not 0 <= price_weight < np.inf):
-        raise InvalidInputError(
-            f"with graded answers, price_weight must say how many errors a dollar is worth, 0 or more; "
-            f"got {price_weight}.",
-            parameter="price_weight",
+        raise invalid(
+            "price_weight",
+            f"must say how many errors a dollar is worth, 0 or more, as answers are graded; got "
+            f"{price_weight}.",
         )
     if not 0 <= explore <= 1:
-        raise InvalidInputError(f"explore must lie in [0, 1]; got {explore}.", parameter="explore")
+        raise invalid("explore", f"must lie in [0, 1]; got {explore}.")
     if not 0 < confidence < 1:
-        raise InvalidInputError(
-            f"confidence must lie in (0, 1); got {confidence}.", parameter="confidence"
-        )
+        raise invalid("confidence", f"must lie in (0, 1); got {confidence}.")
     left_out: Counter[str] = Counter()
     rows = collect_rows(read_draws(ledger, left_out, texts, errors, since, until), router, seed)
     if errors is not None:
