@@ -125,7 +125,7 @@ def _show(found: Comparison, result: Mapping[str, Any]) -> None:
         "" if row.difference is None else "{:+.4f} [{:+.4f}, {:+.4f}]".format(*row.difference)
         for row in rows
     ]
-    verdicts = ["" if row.difference is None else row.verdict for row in rows]
+    verdicts = ["too few rows" if row.verdict and row.too_few else row.verdict for row in rows]
     print_table(
         f"{found.n_rows:,} rows, {splits}: {found.n_train:,.0f} to fit on, {found.n_test:,.0f} to judge "
         f"by; intervals of {found.confidence * 100:g} % for all methods at once",

@@ -242,11 +242,16 @@ class Row:
         return float(np.nanmin(self.recall))
 
     @property
+    def too_few(self) -> bool:
+        """Whether there are too few rows for a verdict."""
+        return self.units < FEWEST_UNITS
+
+    @property
     def verdict(self) -> str:
         """Against the best constant: "better", "worse", or "level" if neither is clear."""
         if self.difference is None:
             return ""
-        if self.units < FEWEST_UNITS:
+        if self.too_few:
             return "level"
         _, low, high = self.difference
         return "better" if high < 0 else "worse" if low > 0 else "level"
@@ -392,8 +397,15 @@ def compare(
     report(0, total, "features")
     results = []
     for number, split in enumerate(splits):
+        inner = folds(units[split.train], n_folds, seed)
+        if min(len(fitted) for fitted, _ in inner) < 2:
+            raise InvalidInputError(
+                f"there are too few rows to compare methods on: with {len(array)}, a fold of the "
+                f"cross-validation leaves one to fit on, and two are needed. Collect more rows.",
+                parameter="table",
+            )
         X_train, X_test = inputs.features(split.train, split.test)
-        context = Context(folds(units[split.train], n_folds, seed), largest, seed, jobs)
+        context = Context(inner, largest, seed, jobs)
         choices: dict[str, Choices] = {}
         for method in methods:
             choices[method.key] = run_method(method, context, X_train, array[split.train], X_test)
