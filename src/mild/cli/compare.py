@@ -32,8 +32,8 @@ def compare(
     method: Annotated[
         list[str] | None,
         Option(
-            help="Method to compare; may be repeated: ce, cwce, ldam, tdef, mild, mild_tuned, regression, "
-            "knn, mlp, tune. Default: all."
+            help="ce, cwce, ldam, tdef, mild, mild_tuned, regression, knn, mlp or tune; may be repeated. "
+            "Default: all."
         ),
     ] = None,
     cv: Annotated[int, Option(help="Folds in which each method chooses its L2 strength.")] = 5,
@@ -49,13 +49,12 @@ def compare(
 ) -> None:
     """Compare all methods on the same splits: does routing pay?
 
-    Each method is fitted on the training rows of a split and judged on its test rows, over several splits.
-    Equal queries are never on both sides. With --group whole groups are on one side, which tests transfer
-    to new groups; with --time routers are fitted on the past and judged on what follows.
+    Each method is fitted on the training rows of a split and judged on its test rows. Equal queries are never
+    on both sides; with --group whole groups are on one side, and with --time the past is learned and the
+    future judged.
 
     \b
     Example:
-      mild compare outcomes.parquet
       mild compare outcomes.parquet --price-weight 50 --group subject --splits 10
       mild compare outcomes.parquet --method ce --method mild --method tune --out results.json
     """

@@ -172,8 +172,6 @@ def fixed(value: float | None, digits: int = 4) -> str:
 def percent(value: float | None) -> str:
     """A share in percent; a dash if it is missing.
 
-    Examples
-    --------
     >>> percent(0.4567), percent(None)
     ('45.7 %', '–')
     """
@@ -183,10 +181,9 @@ def percent(value: float | None) -> str:
 def print_table(
     title: str, columns: Mapping[str, Sequence[str]], left: Collection[str] = ()
 ) -> None:
-    """Print columns of cells on stdout; the first and those in ``left`` are left-aligned.
+    """Print columns of cells; the first and those in ``left`` are left-aligned, numbers stay whole.
 
-    The others hold numbers, which stay whole. Where the terminal is too narrow for the words, the last
-    columns follow in a table of their own.
+    Where the terminal is too narrow for the words, the last columns follow in a table of their own.
     """
     from rich.console import Console
     from rich.table import Table

@@ -132,8 +132,6 @@ def note_matrices(table: Matrices) -> None:
 def feature_line(names: Sequence[str] | None, count: int) -> str:
     """Names of the features, the first of them.
 
-    Examples
-    --------
     >>> feature_line(["age", "length"], 2), feature_line(None, 4)
     ('age, length', '4, unnamed')
     """

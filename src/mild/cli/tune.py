@@ -26,22 +26,16 @@ class SearchOptions:
 
     panel: ClassVar[str] = "Search"
 
-    alphas: Annotated[
-        str | None, Option(help="L2 strengths to try: 0.001,0.01. Default: 1e-4 to 1.")
-    ] = None
-    margin_factors: Annotated[
-        str, Option(help="Factors by which single margins are multiplied.")
-    ] = "0.5,1,2"
+    alphas: Annotated[str | None, Option(help="L2 strengths: 0.001,0.01. Default: 1e-4 to 1.")] = (
+        None
+    )
+    margin_factors: Annotated[str, Option(help="Factors of single margins.")] = "0.5,1,2"
     paper_grid: Annotated[
         bool, Option("--paper-grid", help="Try margins in steps of 1 within 5 of the theory.")
     ] = False
     confidence: o.Confidence = 0.95
     one_standard_error: Annotated[
-        bool,
-        Option(
-            help="Without a stack: take the simplest router within one standard error of the best. A stack "
-            "is taken unless another candidate clearly beats it."
-        ),
+        bool, Option(help="Without a stack: the simplest router within one standard error.")
     ] = True
     candidates: Annotated[int, Option(help="Number of candidates to list.")] = 10
 
@@ -67,8 +61,8 @@ def tune(
     families: Annotated[
         str | None,
         Option(
-            help="linear, regression, knn, mlp, stack, comma-separated, or all. Default: all for a table "
-            "of outcomes (mlp up to about 5,000 rows), otherwise linear."
+            help="linear,regression,knn,mlp,stack, or all. Default: all for a table of outcomes (mlp up to "
+            "about 5,000 rows), otherwise linear."
         ),
     ] = None,
     cost: o.CostOptions,
@@ -92,16 +86,14 @@ def tune(
 ) -> None:
     """Search for the best router, and say whether routing pays.
 
-    The search tries strengths and margins of a linear router and other kinds of routers, all by
-    cross-validation. Equal queries stay in one fold; so do rows of a --group. With --time each fold is
-    judged by routers that were fitted on the past. Ctrl-C ends the search early: the best router so far
-    is fitted and saved, and the exit code is 130.
+    Strengths and margins of a linear router and other kinds of routers are compared by cross-validation. Equal
+    queries, and rows of a --group, stay in one fold; with --time each fold is judged by routers fitted on the
+    past. After Ctrl-C the best router so far is saved, and the exit code is 130.
 
     \b
     Example:
       mild tune outcomes.parquet --out router --price-weight 50
       mild tune outcomes.parquet --out router --group subject --safe
-      mild tune log.csv --out router --families all --jobs -1
     """
     from mild.artifact.writing import check_target
     from mild.data import read_matrices

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mild import metrics
-from mild.core.arrays import FloatArray, IntArray, check_costs
+from mild.core.arrays import FloatArray, IntArray, check_costs, invalid
 from mild.data.splits import Split, folds
 from mild.errors import InvalidInputError, TuningInterruptedWarning, check_option
 from mild.metrics.routing import FEWEST_UNITS
@@ -378,16 +378,12 @@ def compare(
     """
     array = check_costs(costs)
     if len(inputs) != len(array):
-        raise InvalidInputError(
-            f"inputs and costs must have as many rows; got {len(inputs)} and {len(array)}.",
-            parameter="inputs",
-        )
+        rule = f"must have as many rows as costs; got {len(inputs)} and {len(array)}."
+        raise invalid("inputs", rule)
     if not splits:
-        raise InvalidInputError(
-            "splits must hold at least one split; got none.", parameter="splits"
-        )
+        raise invalid("splits", "must hold at least one split; got none.")
     if not methods or methods[0].key != "constant":
-        raise InvalidInputError("methods must begin with the best constant.", parameter="methods")
+        raise invalid("methods", "must begin with the best constant.")
     units = np.arange(len(array)) if bundle is None else np.asarray(bundle)
     # Of whole splits: a row that can be compared is tested as often as one that cannot.
     ratio = float(np.mean([len(split.test) / len(split.train) for split in splits]))

@@ -212,8 +212,8 @@ def run_demo(settings: DemoSettings, progress: Progress | None = None) -> DemoRe
         "blocks": blocks[:-1],
         "region_case": blocks[-1],
         "long_tail": tail,
-        "line": line.as_dict(regions=True),
-        "plane": plane.as_dict(),
+        "line": line.found,
+        "plane": plane.found,
     }
     versions = {"python": platform.python_version(), "mild": mild.__version__}
     versions |= {name: version(name) for name in ("numpy", "scipy", "scikit-learn", "joblib")}
