@@ -60,8 +60,8 @@ def collect(
 ) -> None:
     """Ask experts questions with known answers, and write a table of outcomes.
 
-    QUESTIONS has a column query (or prompt, question), a column answer, and perhaps options as columns A, B,
-    C, D or as a list. EXPERTS names OpenAI-compatible endpoints and programs:
+    QUESTIONS has a column query (or prompt, question), a column answer, and perhaps options as columns
+    A, B, C, D or as a list. EXPERTS names OpenAI-compatible endpoints and programs:
 
     \b
       [experts.small]
@@ -73,8 +73,8 @@ def collect(
       [experts.rules]
       command = "python rules.py"
 
-    Every answer is first written to a ledger: a run that was stopped resumes, and no answered question is
-    asked again. Ctrl-C waits for the requests in flight and writes the table.
+    Every answer is first written to a ledger: a run that was stopped resumes, and no answered question
+    is asked again. Ctrl-C waits for the requests in flight and writes the table.
 
     \b
     Example:

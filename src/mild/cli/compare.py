@@ -49,9 +49,9 @@ def compare(
 ) -> None:
     """Compare all methods on the same splits: does routing pay?
 
-    Each method is fitted on the training rows of a split and judged on its test rows. Equal queries are never
-    on both sides; with --group whole groups are on one side, and with --time the past is learned and the
-    future judged.
+    Each method is fitted on the training rows of a split and judged on its test rows. Equal queries are
+    never on both sides; with --group whole groups are on one side, and with --time the past is learned
+    and the future judged.
 
     \b
     Example:

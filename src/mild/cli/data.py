@@ -40,8 +40,8 @@ def describe(
 ) -> None:
     """Describe a table of outcomes, and what routing could gain.
 
-    For each expert: accuracy, price, latency, and how often it is the cheapest or the only right one. For the
-    table: the best constant, the oracle, their difference, and unusual data.
+    For each expert: accuracy, price, latency, and how often it is the cheapest or the only right one.
+    For the table: the best constant, the oracle, their difference, and unusual data.
 
     \b
     Example:
@@ -73,8 +73,8 @@ def convert(
 ) -> None:
     """Write a table of outcomes in the wide format.
 
-    The query becomes column prompt, vectors become embedding; the other columns follow, then those of the
-    experts as in mild data --help.
+    The query becomes column prompt, vectors become embedding; the other columns follow, then those of
+    the experts as in mild data --help.
 
     \b
     Example:

@@ -40,9 +40,10 @@ def demo(
     """Compare routers on the paper's expert setups, on scikit-learn's digits.
 
     Setups I (7-2-1), II (5-2-2-1), III (4-2-2-1-1) and severe (9-1) give the number of digits that each
-    expert knows. Costs are errors, or errors plus the share of the digits that the expert knows. Two more
-    cases follow: experts that specialise by region of the input, and 20 experts with a long tail of shares.
-    It takes a minute or two on two cores. The folder must be new, empty, or that of an earlier demo.
+    expert knows. Costs are errors, or errors plus the share of the digits that the expert knows. Two
+    more cases follow: experts that specialise by region of the input, and 20 experts with a long tail
+    of shares. It takes a minute or two on two cores. The folder must be new, empty, or that of an
+    earlier demo.
 
     \b
     Example:

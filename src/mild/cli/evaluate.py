@@ -36,9 +36,9 @@ def evaluate(
 ) -> None:
     """Evaluate a saved router on known outcomes: does it pay?
 
-    The router is compared with the expert that is best on this very data, a strict baseline. Use data that it
-    was not fitted on. Costs are counted as in the fit, unless options say otherwise; a priced router then
-    decides by the new prices.
+    The router is compared with the expert that is best on this very data, a strict baseline. Use data
+    that it was not fitted on. Costs are counted as in the fit, unless options say otherwise; a priced
+    router then decides by the new prices.
 
     \b
     Example:

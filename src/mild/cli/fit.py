@@ -117,11 +117,12 @@ def fit(
 ) -> None:
     """Fit one router on past queries and on how well each expert answered them.
 
-    TABLE is a table of outcomes (mild data --help lists the formats), or one of numbers: feature columns,
-    and a cost column cost__<expert> per expert, empty where it was not asked. A wrong answer costs 1; --beta,
-    --price-weight and --latency-weight add what asking costs. A folder, a pattern or a URL of Parquet shards
-    need not fit into memory: a linear router is fitted in passes, here or on Ray, and resumes after an
-    interruption. The figures printed are for the training data; judge the router by mild evaluate.
+    TABLE is a table of outcomes (mild data --help lists the formats), or one of numbers: feature
+    columns, and a cost column cost__<expert> per expert, empty where it was not asked. A wrong answer
+    costs 1; --beta, --price-weight and --latency-weight add what asking costs. A folder, a pattern or a
+    URL of Parquet shards need not fit into memory: a linear router is fitted in passes, here or on Ray,
+    and resumes after an interruption. The figures printed are for the training data; judge the router
+    by mild evaluate.
 
     \b
     Example:

@@ -62,8 +62,9 @@ def report(
 ) -> None:
     """Write an HTML report on a router: does it pay, and where?
 
-    The page is a single file and needs no network: verdict, frontier of cost and quality, shares, groups,
-    calibration, and the queries with the largest regret. Use data that the router was not fitted on.
+    The page is a single file and needs no network: verdict, frontier of cost and quality, shares,
+    groups, calibration, and the queries with the largest regret. Use data that the router was not
+    fitted on.
 
     \b
     Example:

@@ -93,18 +93,19 @@ def route(
 ) -> None:
     """Choose an expert for every query: lines in, JSON lines out; with --out, Parquet in and out.
 
-    A line is a query as text, or JSON: a string, or an object with the query in its fields, whose id is copied
-    to the answer. An answer holds the expert, each expert's share of the expected reward, and expected costs
-    where the router predicts them:
+    A line is a query as text, or JSON: a string, or an object with the query in its fields, whose id is
+    copied to the answer. An answer holds the expert, each expert's share of the expected reward, and
+    expected costs where the router predicts them:
 
     \b
       {"expert": "small", "probabilities": {"small": 0.7, "large": 0.3}, "expected_cost": null}
 
-    The answer to a line that cannot be read is {"line": 17, "error": "..."}, and the exit code is 1. A priced
-    router accepts new prices: --beta, or --price-weight if it was fitted with it.
+    The answer to a line that cannot be read is {"line": 17, "error": "..."}, and the exit code is 1. A
+    priced router accepts new prices: --beta, or --price-weight if it was fitted with it.
 
-    With --out any number of rows is routed, here or on Ray: a column expert, and those of --keep. After an
-    interruption the same command resumes. A row without a query has no expert, and the exit code is 1.
+    With --out any number of rows is routed, here or on Ray: a column expert, and those of --keep. After
+    an interruption the same command resumes. A row without a query has no expert, and the exit code is
+    1.
 
     \b
     Example:

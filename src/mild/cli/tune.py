@@ -86,9 +86,10 @@ def tune(
 ) -> None:
     """Search for the best router, and say whether routing pays.
 
-    Strengths and margins of a linear router and other kinds of routers are compared by cross-validation. Equal
-    queries, and rows of a --group, stay in one fold; with --time each fold is judged by routers fitted on the
-    past. After Ctrl-C the best router so far is saved, and the exit code is 130.
+    Strengths and margins of a linear router and other kinds of routers are compared by
+    cross-validation. Equal queries, and rows of a --group, stay in one fold; with --time each fold is
+    judged by routers fitted on the past. After Ctrl-C the best router so far is saved, and the exit
+    code is 130.
 
     \b
     Example:

@@ -58,10 +58,11 @@ def replay(
 ) -> None:
     """Estimate what another router would have cost on the traffic in a ledger.
 
-    The ledger must have been written with exploration (explore = 0.05 under [routing]): rows on which the new
-    router agrees are weighted by the probability of their expert. The cost of a request is its price in
-    dollars; with --feedback, error + W * dollars over the judged requests. Requests of a pinned session count
-    as one draw. The router needs the texts: keep_text = true under [ledger], or --queries.
+    The ledger must have been written with exploration (explore = 0.05 under [routing]): rows on which
+    the new router agrees are weighted by the probability of their expert. The cost of a request is its
+    price in dollars; with --feedback, error + W * dollars over the judged requests. Requests of a
+    pinned session count as one draw. The router needs the texts: keep_text = true under [ledger], or
+    --queries.
 
     \b
     Example:
