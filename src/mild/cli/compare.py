@@ -10,7 +10,7 @@ from typer import Option
 
 from mild.cli import options as o
 from mild.cli.console import emit, fixed, note, percent, print_table, progress_bar, say
-from mild.cli.outcomes import OutcomeSource, cost_facts, note_folds, workers
+from mild.cli.outcomes import OutcomeSource, note_folds
 from mild.errors import DataFileError
 
 if TYPE_CHECKING:
@@ -72,8 +72,6 @@ def compare(
     folds = possible_folds(task, cv, splits=drawn)
     note_folds(cv, folds, task)
     inputs, kind = comparison_inputs(task, text.text, text.arguments())
-    if jobs is None and execution.engine == "ray":
-        jobs = -1
     with execution.running(jobs), progress_bar("comparing") as progress:
         found = run(
             inputs,
@@ -82,24 +80,23 @@ def compare(
             methods,
             expert_names=task.table.expert_names,
             bundle=task.bundle,
-            unit="query" if group is None else "group",
+            unit=task.unit,
             prices=task.table.prices,
             largest=task.largest,
             n_folds=folds,
             confidence=confidence,
             seed=seed,
-            jobs=workers(jobs, task.table.rows),
+            jobs=execution.workers(jobs, task.table.rows),
             left_out=left_out,
             progress=progress,
         )
-    terms = cost_facts(task)
-    result = {"data": data, "cost": terms, "text": kind, "group": group, "time": time}
+    result = {"data": data, "cost": task.cost, "text": kind, "group": group, "time": time}
     result |= found.as_dict()
     if left_out:
         note(f"left out, a package is missing: {', '.join(left_out)}.")
     if out is not None:
         settings = {"text features": kind, "group": group or "none", "time": time or "none"}
-        document = comparison_document(found, cost=terms, table=task.table, settings=settings)
+        document = comparison_document(found, cost=task.cost, table=task.table, settings=settings)
         result["out"] = str(write_document(document, out))
     emit(result, as_json, lambda: _show(found, result))
 

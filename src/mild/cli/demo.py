@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -83,12 +84,10 @@ def demo(
 
 def _figures() -> dict[str, Any]:
     """Figures to draw; none, with a warning, if matplotlib is missing."""
-    from mild.errors import MissingExtraError
-    from mild.evaluation.demo.figures import check_matplotlib, draw_overview, draw_pictures
+    from mild.evaluation.demo.figures import draw_overview, draw_pictures
 
-    try:
-        check_matplotlib()
-    except MissingExtraError as error:
-        note(str(error), "warning")
+    if find_spec("matplotlib") is None:
+        remedy = "Install it with: pip install 'mild-learn[demo]'."
+        note(f"the figures need matplotlib, which is not installed. {remedy}", "warning")
         return {}
     return {"overview.png": draw_overview, "pictures.png": draw_pictures}

@@ -9,7 +9,8 @@ from typer import Option
 
 from mild.cli import options as o
 from mild.cli.console import emit, fixed, note, print_facts, print_table, say
-from mild.cli.outcomes import OutcomeSource, cost_facts, router_matrices
+from mild.cli.outcomes import OutcomeSource
+from mild.errors import OptionError
 
 if TYPE_CHECKING:
     from mild.artifact import LoadedRouter
@@ -56,7 +57,7 @@ def evaluate(
         report = found.as_dict()
     else:
         found = evaluate_choices(task, chosen, confidence, seed)
-        report = {"cost": cost_facts(task), **found.as_dict()}
+        report = {"cost": task.cost, **found.as_dict()}
     report |= training_overlap(saved, None if task is None else task.table, costs, X)
     warning = optimism(report)
     if warning is not None:
@@ -92,11 +93,15 @@ def read_known(
     prices. ``rows`` selects some of the table's rows.
     """
     from mild.artifact.prices import is_priced, new_prices
+    from mild.data import read_matrices
     from mild.evaluation.tasks import contents, make_task, terms_of
 
     if router.text is None:
         source.refuse("this router was fitted on features and costs")
-        matrices = router_matrices(router, source.file, columns)
+        if source.file is None:
+            raise OptionError("name a table: this router was fitted on columns of numbers.")
+        names = router.feature_names if columns.features is None else columns.features
+        matrices = read_matrices(source.file, names, columns.costs)
         return router, None, matrices.costs_of(router.expert_names), matrices.X
     fitted, asked = terms_of(router), source.cost.terms()
     table = source.read(router.expert_names)
@@ -125,7 +130,7 @@ def known_document(
 
     if task is None:
         return build_document(router, None, costs, X, **more)
-    more |= {"bundle": task.bundle, "group": task.group, "cost": cost_facts(task), "split": split}
+    more |= {"bundle": task.bundle, "group": task.group, "cost": task.cost, "split": split}
     return build_document(router, task.table, costs, X, **more)
 
 

@@ -14,7 +14,7 @@ from typer import Option
 from mild.cli import options as o
 from mild.cli.console import emit, note, print_table, progress_bar, say
 from mild.cli.evaluate import print_evaluation
-from mild.cli.outcomes import OutcomeSource, cost_facts, note_matrices
+from mild.cli.outcomes import OutcomeSource, note_matrices
 from mild.cli.torchrun import first_process_only, leave_writing_to_first, training_together
 from mild.errors import OptionError, check_option
 
@@ -277,7 +277,7 @@ def _fit_outcomes(
             scaled = step.kind == "vectors" if standardize is None else standardize
             fitted = fit_task(task, standardized(unfitted, scaled), step)
     leave_writing_to_first()
-    facts = {"text": fitted.step.kind, "cost": cost_facts(task)}
+    facts = {"text": fitted.step.kind, "cost": task.cost}
     return Saved(save_task(fitted, task, out, overwrite), fitted.features, facts, task)
 
 
@@ -346,7 +346,7 @@ def _fit_shards(
         note(f"{fitted.remembered} of {fitted.evaluations} evaluations {were} there already.")
     facts = {
         "text": fitted.step.kind,
-        "cost": cost_facts(fitted.task),
+        "cost": fitted.task.cost,
         "rows": fitted.rows,
         "shards": len(dataset.files),
         "engine": shards.engine,

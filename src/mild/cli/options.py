@@ -20,6 +20,8 @@ from mild.errors import OptionError, check_option
 if TYPE_CHECKING:
     from mild.evaluation.tasks import CostTerms
 
+# From this many rows on, parallel workers are worth their start-up time.
+MANY_ROWS = 2_000
 # Text, not a path: as a path, "" would be the current folder.
 Source = Annotated[
     str | None,
@@ -305,6 +307,10 @@ class EngineOptions:
                 "--address is for --engine ray; leave it out, or add --engine ray.",
                 parameter="address",
             )
+
+    def workers(self, jobs: int | None, rows: int = 0) -> int | None:
+        """Parallel workers for a table with this many rows: as given, or all on Ray or for many rows."""
+        return -1 if jobs is None and (self.engine == "ray" or rows >= MANY_ROWS) else jobs
 
     @contextmanager
     def running(self, jobs: int | None = None) -> Iterator[None]:

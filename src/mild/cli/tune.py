@@ -13,7 +13,7 @@ from typer import Option
 from mild.cli import options as o
 from mild.cli.console import INTERRUPTED, emit, fixed, note, print_table, progress_bar, say
 from mild.cli.fit import build_router, fit_constant, save_matrices, standardized
-from mild.cli.outcomes import OutcomeSource, cost_facts, note_folds, workers
+from mild.cli.outcomes import OutcomeSource, note_folds
 from mild.errors import OptionError
 
 if TYPE_CHECKING:
@@ -107,8 +107,6 @@ def tune(
     source = OutcomeSource(data, reading, cost, text, group, time)
     outcomes = source.is_outcomes(columns)
     check_target(out, overwrite)
-    if jobs is None and execution.engine == "ray":
-        jobs = -1
 
     def search(scaled: bool, families: str | None, **more: Any) -> Any:
         """The unfitted search, behind a scaler if --standardize or, by default, ``scaled`` says so."""
@@ -128,7 +126,7 @@ def tune(
             result = {
                 "router": str(tasks.save_task(fitted, task, out, overwrite)),
                 "text": fitted.step.kind,
-                "cost": cost_facts(task),
+                "cost": task.cost,
                 **_constant_result(task),
             }
             emit(result, as_json, lambda: say(f"Saved to {result['router']} (constant)."))
@@ -144,21 +142,21 @@ def tune(
                 families or TUNED,
                 cv=folds,
                 clusters=task.bundle,
-                n_jobs=workers(jobs, task.table.rows),
+                n_jobs=execution.workers(jobs, task.table.rows),
                 progress=progress,
             )
             fitted = tasks.fit_task(task, model, step)
-        names, unit = task.table.expert_names, "query" if group is None else "group"
+        names = task.table.expert_names
         result = {
             "router": str(tasks.save_task(fitted, task, out, overwrite)),
             "text": step.kind,
-            "cost": cost_facts(task),
-            **describe_tuning(fitted.model, names, unit, task.table.prices),
+            "cost": task.cost,
+            **describe_tuning(fitted.model, names, task.unit, task.table.prices),
         }
     else:
         table = read_matrices(str(data), columns.features, columns.costs)
         with execution.running(jobs), progress_bar("searching") as progress:
-            model = search(True, families, cv=cv, n_jobs=jobs, progress=progress)
+            model = search(True, families, cv=cv, n_jobs=execution.workers(jobs), progress=progress)
             model.fit(table.X, table.costs)
         result = {
             "router": str(save_matrices(model, table, out, overwrite)),

@@ -356,25 +356,14 @@ def compare(
     left_out: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Comparison:
-    """Compare methods on the same splits of the same rows.
+    """Compare methods, the best constant first, on the same splits of the same rows.
 
     Every method searches its own strength by cross-validation inside the training rows. Intervals of
     the difference to the best constant hold for all methods at once: over rows for one split, over
-    splits with a correction for their overlap otherwise. Rows of one bundle count once. Rows are compared
-    in which every expert was asked, if there are enough of them (``common_rows``).
-
-    Parameters
-    ----------
-    inputs : what routers see; features are learned from the training rows of each split
-    costs : (n_rows, n_experts), NaN where an expert was not asked
-    splits : as ``mild.data.splits`` makes them
-    methods : with the best constant first, as ``chosen_methods`` returns them
-    expert_names : names of the experts
-    bundle : (n_rows,) rows that belong together; None for single rows
-    unit : what a bundle is: "query" (equal queries) or "group"
-    prices : (n_rows, n_experts) dollars, for the difference in money
-    largest : largest possible cost, for complement rewards
-    progress : called as ``progress(done, total, message)``
+    splits with a correction for their overlap otherwise. Rows of one ``bundle``, a "query" or a "group"
+    by ``unit``, count once. Rows are compared in which every expert was asked, if there are enough of
+    them (``common_rows``). ``prices`` (n_rows, n_experts) in dollars give the difference in money;
+    ``largest`` is the largest possible cost, for complement rewards.
     """
     array = check_costs(costs)
     if len(inputs) != len(array):

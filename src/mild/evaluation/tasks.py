@@ -127,6 +127,16 @@ class Task:
         """Whether there are texts, and not only vectors."""
         return any(self.table.queries)
 
+    @property
+    def unit(self) -> str:
+        """What rows of one bundle are: "query" (equal queries) or "group"."""
+        return "query" if self.group is None else "group"
+
+    @property
+    def cost(self) -> dict[str, Any]:
+        """What counts as a cost, in words and numbers, JSON-ready."""
+        return {"words": self.words, **self.terms.as_dict()}
+
 
 def make_task(table: OutcomeTable, terms: CostTerms, group: str | None = None) -> Task:
     """Compute the costs of a table and find the rows that belong together."""
@@ -224,7 +234,7 @@ def task_notes(task: Task) -> dict[str, Any]:
     query = {} if table.recipe is None else {"query": table.recipe.as_dict()}
     return {
         **query,
-        "cost": {"words": task.words, **task.terms.as_dict()},
+        "cost": task.cost,
         "table": {
             "fingerprint": table.fingerprint(),
             "rows": table.rows,
@@ -516,9 +526,10 @@ def evaluate_choices(
     task: Task, chosen: IntArray, confidence: float = 0.95, seed: int = 0
 ) -> Evaluation:
     """Evaluate choices on a task. Rows with equal queries, or of one group, count as one."""
-    unit = "query" if task.group is None else "group"
     names, prices = task.table.expert_names, task.table.prices
-    return evaluate_costs(task.costs, chosen, names, prices, task.bundle, unit, confidence, seed)
+    return evaluate_costs(
+        task.costs, chosen, names, prices, task.bundle, task.unit, confidence, seed
+    )
 
 
 def evaluate_costs(
@@ -531,15 +542,10 @@ def evaluate_costs(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Evaluation:
-    """Compare choices with the expert that is best on these very rows, a strict baseline.
+    """Compare choices (n_samples,) with the expert that is best on these very rows, a strict baseline.
 
-    Parameters
-    ----------
-    costs : (n_samples, n_experts), NaN where an expert was not asked
-    chosen : (n_samples,) experts
-    prices : (n_samples, n_experts) dollars, or None
-    bundle : (n_samples,) rows with the same number count as one in the interval; None for single rows
-    unit : what a bundle is: "query" or "group"
+    Costs and prices in dollars are (n_samples, n_experts), NaN where an expert was not asked. Rows of
+    one ``bundle``, a "query" or a "group" by ``unit``, count as one in the interval.
     """
     common = common_rows(costs, chosen)
     rows = common.rows

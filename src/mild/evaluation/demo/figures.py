@@ -16,7 +16,6 @@ from mild.core.arrays import FloatArray, IntArray
 from mild.core.costs import cheapest
 from mild.data import datasets
 from mild.data.datasets.synthetic import BETAS, SPAN
-from mild.errors import MissingExtraError
 from mild.routers.linear import LinearRouter
 
 ALPHA = 1e-4
@@ -119,17 +118,6 @@ def segments(positions: FloatArray, chosen: Sequence[int] | IntArray) -> list[di
         {"expert": int(experts[start]), "start": edges[i], "end": edges[i + 1]}
         for i, start in enumerate(starts)
     ]
-
-
-def check_matplotlib() -> None:
-    """Raise an error that says what to install if matplotlib is missing."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError(
-            "the demo's figures need matplotlib, which is not installed. "
-            "Install it with: pip install 'mild-learn[demo]'."
-        ) from error
 
 
 def _figure(width: float, height: float) -> Any:

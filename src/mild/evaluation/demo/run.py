@@ -235,7 +235,7 @@ def run_demo(settings: DemoSettings, progress: Progress | None = None) -> DemoRe
         "versions": versions,
         "hardware": {
             "machine": platform.machine(),
-            "processor": _processor(),
+            "processor": processor_name() or "unknown",
             "cores": os.cpu_count(),
             "system": f"{platform.system()} {platform.release()}",
             "byte_order": sys.byteorder,
@@ -413,9 +413,9 @@ def gather(cells: Sequence[Cell], confidence: float) -> dict[str, Any]:
     }
 
 
-def _processor() -> str:
-    """Name of the processor; on Linux from a file."""
+def processor_name() -> str:
+    """Name of the processor, on Linux from a file; empty if it is unknown."""
     source = Path("/proc/cpuinfo")
     lines = source.read_text(errors="replace").splitlines() if source.exists() else []
     named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return named[0] if named else platform.processor() or "unknown"
+    return named[0] if named else platform.processor()

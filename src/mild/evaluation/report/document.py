@@ -55,20 +55,12 @@ def build_document(
 ) -> Document:
     """Evaluate a router on rows whose outcomes are known; the result is ready for JSON.
 
-    Parameters
-    ----------
-    router : LoadedRouter
-    table : OutcomeTable of the router's experts (``with_experts``); None if only costs are known
-    costs : (n_samples, n_experts)
-    inputs : (n_samples, n_features) features
-    bundle : (n_samples,) rows that count as one in the verdict's interval; None for equal queries
-    group : column of the table for the section on groups; None for source, subject, ... if there
-    comparison : ``Comparison.as_dict()`` of methods on the same table, to be included
-    cost : as in ``mild data describe``: words, beta, price_weight, latency_weight
-    split : how the rows were chosen
-    confidence : of every interval
-    queries : number of queries with the largest regret to show; 0 leaves all texts out
-    seed : of the resampling
+    ``table`` has the router's experts (``with_experts``), or is None if only ``costs`` are known;
+    ``inputs`` are features (n_samples, n_features). Rows of one ``bundle`` count as one in the
+    verdict's interval, by default equal queries. ``group`` names the column of the section on groups,
+    by default source, subject, ... if there. ``comparison`` is ``Comparison.as_dict()`` on the same
+    table, ``cost`` as ``Task.cost``, ``split`` how the rows were chosen, ``queries`` how many with the
+    largest regret are shown; 0 leaves all texts out.
     """
     cost = dict(cost or {})
     names = list(router.expert_names)

@@ -76,12 +76,7 @@ def render(document: Mapping[str, Any]) -> str:
     """Render a document as an HTML page.
 
     The page needs no network, and its content security policy allows only its own style and script, by
-    their checksums. Every text of the document is escaped.
-
-    Raises
-    ------
-    InvalidInputError
-        The document is of another schema, or lacks something.
+    their checksums. Every text of the document is escaped. A document of another schema is refused.
     """
     if document.get("schema") != SCHEMA:
         got = f"got {document.get('schema')!r}. Render a newer document with the newer mild."
