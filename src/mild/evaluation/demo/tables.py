@@ -198,27 +198,25 @@ def _empty_table(title: str) -> Table:
 
 def check_folder(folder: Path) -> None:
     """Refuse a target that holds anything but an earlier demo's own files, or cannot be written."""
-    if not folder.exists():
-        parent = next(place for place in folder.absolute().parents if place.exists())
-        if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
-            raise DataFileError(
-                f"the output folder must be one that can be made; {parent} cannot be written to. Choose "
-                f"another --out."
-            )
-        return
-    if not folder.is_dir():
+    if folder.exists() and not folder.is_dir():
         raise OutputExistsError(
             f"the output folder must be a folder; {folder} is a file. Choose another --out."
         )
-    own = {*FILES, *(left.name for name in FILES for left in left_behind(folder / name))}
-    others = sorted(entry.name for entry in folder.iterdir() if entry.name not in own)
+    others: list[str] = []
+    if folder.exists():
+        own = {*FILES, *(left.name for name in FILES for left in left_behind(folder / name))}
+        others = sorted(entry.name for entry in folder.iterdir() if entry.name not in own)
     if others:
         raise OutputExistsError(
             f"the output folder must be new, empty, or an earlier demo's; {folder} holds "
             f"{others[0]!r}{' and more' if len(others) > 1 else ''}. Choose another --out."
         )
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise DataFileError(f"the output folder must be writable; {folder} is not.")
+    place = folder.absolute()
+    place = next(part for part in (place, *place.parents) if part.exists())
+    if not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)):
+        raise DataFileError(
+            f"the output folder must be writable; {place} cannot be written to. Choose another --out."
+        )
 
 
 def write_results(results: Any, folder: Path, draw: Mapping[str, Draw] | None = None) -> list[Path]:
