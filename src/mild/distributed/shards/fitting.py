@@ -177,13 +177,13 @@ def _unfitted(
     )
     if step.kind == "vectors" and dataset.vectors is None:
         raise InvalidInputError(
+            "text 'vectors' needs a column of vectors in the table, such as embedding, and it has none.",
             parameter="text",
-            rule="'vectors' needs a column of vectors in the table, such as embedding; it has none.",
         )
     if step.kind != "vectors" and dataset.query is None:
         raise InvalidInputError(
+            f"text {step.kind!r} needs queries, and the table has only vectors; use 'vectors'.",
             parameter="text",
-            rule=f"{step.kind!r} needs queries, and the table has only vectors; use 'vectors'.",
         )
     return step
 
