@@ -52,8 +52,11 @@ def test_experts_without_a_beta_cost_nothing():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"beta": {"13B": 1}}, "beta: '13B' is none of the experts Q-1B, Q-7B"),
-        ({"beta": {"Q": 1}}, "beta: 'Q' must mean one expert; it fits Q-1B, Q-7B"),
+        ({"beta": {"13B": 1}}, "beta must name experts; '13B' is none of the experts Q-1B, Q-7B"),
+        (
+            {"beta": {"Q": 1}},
+            "beta must name experts; 'Q' must mean one expert; it fits Q-1B, Q-7B",
+        ),
         ({"beta": {"7B": 1, "Q-7B": 2}}, "'7B' and 'Q-7B' both mean 'Q-7B'"),
         ({"beta": {"7B": -1}}, "beta must be finite and not negative; got 7B=-1"),
         ({"beta": {"7B": float("nan")}}, "beta must be finite"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mild.artifact.expert_names import match_expert
 from mild.artifact.loaded import LoadedRouter
-from mild.errors import InvalidInputError
+from mild.core.arrays import invalid
 from mild.policies import PricedPolicy, StandardizedPolicy
 
 
@@ -45,18 +45,21 @@ def new_prices(
     prices = Prices(None, price_weight)
     if beta is not None:
         if price_weight is not None:
-            rule = "cannot both be changed after fitting: new betas replace all prices."
-            raise InvalidInputError(f"beta and price_weight {rule}", parameter="price_weight")
+            raise invalid(
+                "price_weight",
+                "cannot be changed after fitting together with beta: new betas replace all prices. "
+                "Give one of them.",
+            )
         named = {match_expert(name, router.expert_names): value for name, value in beta.items()}
         prices = Prices(tuple(named.get(name, 0.0) for name in router.expert_names), 1.0)
     elif price_weight is not None and is_priced(router):
         cost = (router.metadata.get("notes") or {}).get("cost") or {}
         other = cost.get("latency_weight") or any((cost.get("beta") or {}).values())
         if other or not cost.get("price_weight"):
-            raise InvalidInputError(
-                "price_weight can be changed after fitting only if the router was fitted with "
-                "price_weight alone; give beta, or fit again.",
-                parameter="price_weight",
+            raise invalid(
+                "price_weight",
+                "can be changed after fitting only if the router was fitted with it alone; give betas, "
+                "or fit again.",
             )
     prices.on(router)  # raises if the router has no price head
     return prices

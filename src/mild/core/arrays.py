@@ -17,7 +17,7 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 
 def invalid(name: str, rule: str) -> InvalidInputError:
     """The error about the parameter ``name``; ``rule`` states the rule, the value and the remedy."""
-    return InvalidInputError(f"{name} {rule}", parameter=name)
+    return InvalidInputError(parameter=name, rule=rule)
 
 
 def check_shape(name: str, got: Sequence[int], axes: str, wanted: Sequence[int]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from mild.artifact.expert_names import match_expert
-from mild.core.arrays import FloatArray
+from mild.core.arrays import FloatArray, invalid
 from mild.core.costs import costs_from_correctness
 from mild.data.data_quality import ROW_ONE, counted
 from mild.data.outcomes import OutcomeTable
@@ -52,18 +52,18 @@ def outcome_costs(
         parameter = f"{what}_weight"
         values: FloatArray | None = getattr(table, name)
         if values is None:
-            raise InvalidInputError(
-                f"{parameter} needs {name}, and the table has none: add columns {columns}, or use beta.",
-                parameter=parameter,
+            raise invalid(
+                parameter,
+                f"needs {name}, and the table has none: add columns {columns}, or give betas.",
             )
         unknown = np.argwhere(np.isnan(values) & ~np.isnan(costs))
         if len(unknown):
             row, expert = (int(index) for index in unknown[0])
-            raise InvalidInputError(
-                f"{parameter} needs the {what} of every answer; {counted(len(unknown), 'is', 'are')} "
-                f"unknown, such as row {table.row_number(row)} of {table.expert_names[expert]!r} "
-                f"({ROW_ONE}). Fill them in, or leave out these rows or experts.",
-                parameter=parameter,
+            raise invalid(
+                parameter,
+                f"needs the {what} of every answer; {counted(len(unknown), 'is', 'are')} unknown, "
+                f"such as row {table.row_number(row)} of {table.expert_names[expert]!r} ({ROW_ONE}). "
+                f"Fill them in, or leave out these rows or experts.",
             )
         costs = costs + weight * values
     return costs
@@ -80,8 +80,7 @@ def check_terms(
     given += [("latency_weight", f"{latency_weight}", latency_weight or 0.0)]
     for name, shown, value in given:
         if not (np.isfinite(value) and value >= 0):
-            rule = f"{name} must be finite and not negative; got {shown}."
-            raise InvalidInputError(rule, parameter=name)
+            raise invalid(name, f"must be finite and not negative; got {shown}.")
 
 
 def expert_betas(table: OutcomeTable, beta: Mapping[str, float] | None) -> FloatArray:
@@ -93,10 +92,10 @@ def expert_betas(table: OutcomeTable, beta: Mapping[str, float] | None) -> Float
         try:
             expert = match_expert(name, table.expert_names)
         except InvalidInputError as error:
-            raise InvalidInputError(f"beta: {error}", parameter="beta") from error
+            raise invalid("beta", f"must name experts; {error}") from error
         if expert in betas:
             both = f"{given[expert]!r} and {name!r} both mean {expert!r}"
-            raise InvalidInputError(f"beta must name each expert once; {both}.", parameter="beta")
+            raise invalid("beta", f"must name each expert once; {both}.")
         betas[expert], given[expert] = float(value), name
     return np.array([betas.get(name, 0.0) for name in table.expert_names])
 

@@ -44,7 +44,12 @@ def naming(file: object) -> Iterator[None]:
     except OptionError:
         raise
     except (DataFileError, InvalidInputError) as error:
-        raise DataFileError(f"{file}: {error}", parameter=error.parameter) from error
+        # An array has the name of the option that says which columns hold it.
+        rule = error.rule if isinstance(error, DataFileError) else None
+        place = f"{file}: {error.place}"
+        raise DataFileError(
+            f"{file}: {error}", parameter=error.parameter, rule=rule, place=place
+        ) from error
     except OSError as error:
         raise DataFileError(f"{file}: it cannot be read: {reason(error)}.") from error
 
@@ -275,12 +280,11 @@ def choose_columns(what: str, wanted: str | Sequence[str], columns: Sequence[str
         if not found:
             close = difflib.get_close_matches(name, columns, n=1, cutoff=0.5)
             hint = f"; did you mean {close[0]!r}?" if close else f"; found {listed(columns)}."
-            rule = f"{what} must name columns of the file; {name!r} is none{hint}"
-            raise DataFileError(rule, parameter=what)
+            rule = f"must name columns of the file; {name!r} is none{hint}"
+            raise DataFileError(parameter=what, rule=rule)
         chosen.update(dict.fromkeys(found))
     if not chosen:
-        rule = f"{what} must name at least one column; got {wanted!r}."
-        raise DataFileError(rule, parameter=what)
+        raise DataFileError(parameter=what, rule=f"must name at least one column; got {wanted!r}.")
     return list(chosen)
 
 

@@ -185,8 +185,8 @@ def find_format(
     check_option("format", kind, FORMATS)
     if vectors and kind == "text":
         raise OptionError(
-            "format must be 'json' for a router that takes vectors: one list of numbers per line.",
             parameter="format",
+            rule="must be 'json' for a router that takes vectors: one list of numbers per line.",
         )
     if kind == "auto":
         first = next((line for line in lines if line and line.strip(BOM + b" \t\r")), b"")

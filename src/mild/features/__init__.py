@@ -8,7 +8,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from mild.errors import InvalidInputError, OptionError, check_option
+from mild.core.arrays import invalid
+from mild.errors import OptionError, check_option
 from mild.features.base import TextFeatures
 from mild.features.encoder import EncoderFeatures
 from mild.features.hashing import HashingFeatures
@@ -47,12 +48,8 @@ def make_features(name: str = "hashing", **options: Any) -> TextFeatures:
 def check_input(step: TextFeatures, queries: bool, vectors: bool) -> None:
     """Refuse features for which a table lacks the vectors or the queries."""
     if step.kind == "vectors" and not vectors:
-        raise InvalidInputError(
-            "text 'vectors' needs a column of vectors in the table, such as embedding; it has none.",
-            parameter="text",
-        )
+        rule = "'vectors' needs a column of vectors in the table, such as embedding; it has none."
+        raise invalid("text", rule)
     if step.kind != "vectors" and not queries:
-        raise InvalidInputError(
-            f"text {step.kind!r} needs queries, and the table has only vectors; use 'vectors'.",
-            parameter="text",
-        )
+        rule = f"{step.kind!r} needs queries, and the table has only vectors; use 'vectors'."
+        raise invalid("text", rule)

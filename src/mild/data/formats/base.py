@@ -145,9 +145,9 @@ def named_columns(
     columns = choose_columns(what, wanted if isinstance(wanted, str) else list(wanted or ()), names)
     if len(columns) != len(experts):
         raise DataFileError(
-            f"{what} must name one column per expert, or expert=column; got {len(columns)} "
-            f"({listed(columns, 4)}) for {len(experts)} experts ({listed(experts, 4)}).",
             parameter=what,
+            rule=f"must name one column per expert, or expert=column; got {len(columns)} "
+            f"({listed(columns, 4)}) for {len(experts)} experts ({listed(experts, 4)}).",
         )
     by_core = dict(zip(_without_shared(columns), columns, strict=True))
     cores = _without_shared(experts)

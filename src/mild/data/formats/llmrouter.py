@@ -139,8 +139,8 @@ def _one_column(what: str, named: Named, table: Any, usual: tuple[str, ...]) -> 
     columns = [] if isinstance(named, Mapping) else choose_columns(what, named, table.column_names)
     if len(columns) != 1:
         raise DataFileError(
-            f"{what} must be one column where there is a row per query and model; got {named!r}.",
             parameter=what,
+            rule=f"must be one column where there is a row per query and model; got {named!r}.",
         )
     return columns[0]
 

@@ -152,7 +152,7 @@ def route_dataset(
     check_option("engine", engine, ENGINES)
     if address is not None and engine != "ray":
         raise InvalidInputError(
-            "address must go with --engine ray; the local engine has none.", parameter="address"
+            parameter="address", rule="must go with the engine ray; the local engine has none."
         )
     if engine == "ray":
         check_ray(address)
