@@ -19,6 +19,7 @@ from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import ModelRequest
 from mild.gateway.selection.selector import Selection
 from mild.gateway.selection.text import chat_text, completion_text, text_bytes
+from mild.gateway.server.body import parse_body
 from mild.gateway.server.middleware import Receive, Send, refusal_response
 from mild.gateway.server.relay import (
     StreamRelay,
@@ -26,15 +27,15 @@ from mild.gateway.server.relay import (
     error_event,
     plain_content,
 )
-from mild.gateway.server.usage import Usage, max_tokens
+from mild.gateway.server.usage import Usage, answer_limit
 from mild.gateway.upstream.attempts import UpstreamRequest, UpstreamResponse, ask_experts
 from mild.gateway.upstream.expert_client import ExpertClient
-from mild.gateway.upstream.json_edit import parse_object, replace_model, replace_values
+from mild.gateway.upstream.json_edit import replace_model, replace_values
 
 if TYPE_CHECKING:
     from mild.gateway.server.app import AppContext, Serving
 
-__all__ = ["CompletionHandler", "CompletionRequest", "parse_body", "run_until_disconnect"]
+__all__ = ["CompletionHandler", "CompletionRequest", "run_until_disconnect"]
 
 # Headers of the client that are passed on; its key never is.
 _PASSED_ON = (b"traceparent", b"tracestate", b"openai-beta", b"idempotency-key")
@@ -44,20 +45,12 @@ _MAX_SESSION_CHARACTERS = 512
 Headers = list[tuple[bytes, bytes]]
 
 
-def parse_body(body: bytes) -> dict[str, Any]:
-    """The body as an object; Refusal 400 says why it is none."""
-    try:
-        return parse_object(body)
-    except ValueError as error:
-        raise Refusal(400, f"The body cannot be read: {error}.", code="invalid_body") from None
-
-
 class CompletionRequest:
     """What a completion request says, and what each expert is sent of it.
 
     Attributes
     ----------
-    document : the body, parsed; only read
+    document : the body, parsed; only read, and only until the expert is chosen
     number, request_id : twelve random bytes, and the id made of them
     text : for the router
     bytes_in : of the text that an expert may count
@@ -78,6 +71,7 @@ class CompletionRequest:
         read = chat_text if endpoint == "/chat/completions" else completion_text
         self.text = read(document, which)
         self.bytes_in = text_bytes(document, body)
+        self._tokens, self._answers = answer_limit(document)
         self.number = os.urandom(12)
         self.request_id = name_request(self.number)
         self.session: bytes | None = None
@@ -95,6 +89,19 @@ class CompletionRequest:
         self._wants_usage = not self.streamed or not (
             options is None or (isinstance(options, dict) and not options.get("include_usage"))
         )
+        self._options: str | None = None
+        if not self._wants_usage and "stream_options" in document:
+            self._options = json.dumps({**(options or {}), "include_usage": True})
+
+    def forget(self, *, keep_text: bool) -> None:
+        """Drop what is needed for the choice alone: parsed, a body takes many times its bytes."""
+        self.document = {}
+        if not keep_text:
+            self.text = ""
+
+    def max_tokens(self, expert: Expert) -> int:
+        """Tokens that the answers may have at most, all together."""
+        return (self._tokens or expert.max_tokens) * self._answers
 
     def adds_usage(self, expert: Expert) -> bool:
         """Whether the expert is asked for the usage of a stream though the client did not."""
@@ -105,11 +112,10 @@ class CompletionRequest:
         body = replace_model(self._body, _as_json(expert.model), every=True)
         if not self.adds_usage(expert):
             return body
-        if "stream_options" not in self.document:
+        if self._options is None:
             place = body.index(b"{") + 1
             return body[:place] + _USAGE + body[place:]
-        options = json.dumps({**(self.document["stream_options"] or {}), "include_usage": True})
-        return replace_values(body.decode("utf-8"), {"stream_options": options}).encode("utf-8")
+        return replace_values(body.decode(), {"stream_options": self._options}).encode()
 
 
 @dataclass(eq=False)
@@ -195,6 +201,7 @@ class CompletionHandler:
         self._selection = await self.serving.selector.select(
             self.model, request.text, request.session, request.number
         )
+        request.forget(keep_text=context.settings.ledger.keep_text)
         clients = [context.clients[name] for name in self._selection.order]
         response = await ask_experts(clients, self._upstream, self._reserve, self._report)
         self._response = response
@@ -257,7 +264,7 @@ class CompletionHandler:
     async def _reserve(self, expert: Expert) -> None:
         """Put the money aside that this expert may cost at most."""
         access, request = self.context.access, self.request
-        tokens = max_tokens(request.document, expert)
+        tokens = request.max_tokens(expert)
         dollars = expert.dollars(request.bytes_in, tokens) + self._lost_dollars()
         try:
             if self._reservation is None:

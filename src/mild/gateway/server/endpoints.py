@@ -16,10 +16,10 @@ from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import ROUTER_MODEL, read_model
 from mild.gateway.selection.sessions import hash_session
 from mild.gateway.selection.text import chat_text, completion_text
+from mild.gateway.server.body import parse_body
 from mild.gateway.server.completions import (
     CompletionHandler,
     CompletionRequest,
-    parse_body,
     run_until_disconnect,
 )
 from mild.gateway.server.middleware import COMPLETIONS, Receive, Scope, Send
