@@ -404,3 +404,22 @@ def test_a_reader_changes_nothing(tmp_path):
         connection.execute(PROCESSES.insert(), ROW)
     database.close()
     assert isinstance(database, Database)
+
+
+def test_keys_of_an_older_store_are_ordinary_ones(tmp_path):
+    """A store of the first revision gets the new column when it is opened."""
+    place = tmp_path / "store.sqlite"
+    store = AccessStore(place)
+    store.open()
+    text = new_key()
+    store.add_key(Key("alice", digest_of(text, store.salt()), hint_of(text), 1.0))
+    store.close()
+    with sqlite3.connect(place) as connection:
+        connection.execute("ALTER TABLE keys DROP COLUMN admin")
+        connection.execute("UPDATE alembic_version SET version_num = '0001'")
+    connection.close()
+    store.open()
+    (key,) = store.read_keys()
+    store.close()
+    assert (key.name, key.admin) == ("alice", False)
+    assert inspect_database(place) == SCHEMA

@@ -40,7 +40,7 @@ __all__ = [
 Location = str | os.PathLike[str] | Address
 MEMORY = ":memory:"
 # Revision of the newest migration. "old" stands for tables of mild 0.1, which had no migrations.
-SCHEMA = "0001"
+SCHEMA = "0002"
 OLD = "old"
 metadata = sa.MetaData()
 

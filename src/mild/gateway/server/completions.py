@@ -161,7 +161,7 @@ class CompletionHandler:
         record = self._record
         record.outcome, record.status = "cancelled", 499
         try:
-            await self._serve()
+            await self._serve_in_time()
             record.outcome = "ok" if record.status < 400 else "failed"
         except Refusal as refusal:
             early = self._refused or self._upstream.attempts == 0
@@ -190,6 +190,18 @@ class CompletionHandler:
         finally:
             self._settle()
             self._write_record()
+
+    async def _serve_in_time(self) -> None:
+        """Serve within the time of the whole request: reservations end soon after it."""
+        seconds = self.context.settings.longest_request
+        try:
+            async with asyncio.timeout(seconds):
+                await self._serve()
+        except TimeoutError:
+            if self._started:
+                raise ExpertError("timeout", f"took longer than {seconds:g} s") from None
+            message = f"The request was not answered within {seconds:g} s."
+            raise Refusal(504, message, code="total_timeout") from None
 
     async def _serve(self) -> None:
         context, request = self.context, self.request
@@ -231,13 +243,13 @@ class CompletionHandler:
         self._note_start()
 
     async def _begin(self, status: int, headers: Headers) -> None:
+        self._started = True
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def _write(self, body: bytes, more: bool) -> None:
         await self.send({"type": "http.response.body", "body": body, "more_body": more})
 
     def _note_start(self) -> None:
-        self._started = True
         self._record.first_byte_ms = (time.perf_counter() - self.start) * 1000
 
     def _headers(self, media_type: bytes) -> Headers:

@@ -21,6 +21,7 @@ from uvicorn.protocols.http.httptools_impl import (
 
 from mild.gateway.config import LimitSettings
 from mild.gateway.refusals import Refusal
+from mild.gateway.server.middleware import new_request_id
 
 __all__ = ["GatewayProtocol"]
 
@@ -261,6 +262,7 @@ class GatewayProtocol(HttpToolsProtocol):
             lines += [
                 f"{name.lower()}: {value}\r\n".encode() for name, value in refusal.headers.items()
             ]
+            lines.append(b"x-request-id: %b\r\n" % new_request_id().encode("ascii"))
             lines.append(b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body))
             self.transport.write(b"".join(lines) + body)
         self._disconnect_active()
@@ -285,8 +287,12 @@ class GatewayProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         self._start_timer(LINGER_SECONDS)
-        self.transport.write_eof()
-        self.flow.resume_reading()
+        # TLS cannot be closed in one direction.
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+            self.flow.resume_reading()
+        else:
+            self.transport.close()
 
 
 def _too_large(message: str) -> Refusal:
