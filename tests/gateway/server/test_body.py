@@ -8,10 +8,12 @@ import pytest
 
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, ask, chat, expert, gateway, request_bytes
+from mild.endpoints.expert import Expert
 from mild.gateway.refusals import Refusal
 from mild.gateway.server import body as body_module
 from mild.gateway.server.body import MAX_CONTAINERS, MAX_DEPTH, MAX_VALUES, BodyMemory, parse_body
 from mild.gateway.server.completions import CompletionRequest
+from mild.gateway.server.usage import max_tokens
 
 
 def lists(count):
@@ -82,7 +84,7 @@ def test_the_parsed_document_is_dropped_once_the_expert_is_chosen(monkeypatch):
     forget = CompletionRequest.forget
 
     def note(request, *, keep_text):
-        requests.append((request, bool(request.document), request.text))
+        requests.append((request, request._document is not None, request.text))
         forget(request, keep_text=keep_text)
 
     monkeypatch.setattr(CompletionRequest, "forget", note)
@@ -93,11 +95,34 @@ def test_the_parsed_document_is_dropped_once_the_expert_is_chosen(monkeypatch):
             while not up.in_flight:
                 await asyncio.sleep(0.005)
             ((request, had, text),) = requests
-            found = request.document, request.text, request.max_tokens(g.settings.experts[0])
+            found = request._document, request.text, request.max_tokens(g.settings.experts[0])
+            # Who asks for it later gets it anew.
+            assert request.document == chat("Hello", max_tokens=7)
             await task
             return had, text, found
 
-    assert asyncio.run(run()) == (True, "Hello", ({}, "", 7))
+    assert asyncio.run(run()) == (True, "Hello", (None, "", 7))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"max_tokens": 7, "n": 3},
+        {"max_tokens": [7], "max_completion_tokens": "9", "best_of": {}},
+        {"prompt": "x"},
+        {"prompt": []},
+        {"prompt": ["x"] * 5, "max_tokens": 2},
+        {"prompt": [[1, 2], [3]], "max_tokens": 2},
+        {"prompt": [1, 2, 3], "max_tokens": 2},
+    ],
+)
+def test_the_limit_of_tokens_outlives_the_document(more):
+    expert = Expert("small", "http://x/v1", "m", max_tokens=100)
+    document = {"model": "mild", **more}
+    request = CompletionRequest([], "/completions", json.dumps(document).encode(), "last")
+    request.forget(keep_text=False)
+    assert request.max_tokens(expert) == max_tokens(document, expert)
 
 
 def test_bytes_are_held_up_to_the_limit():

@@ -299,9 +299,9 @@ KEPT = {
     ),
     "body nested 40,000 deep, open": (post(b'{"a":' + b"[" * 40_000), 400, "invalid_body"),
     "body of many objects": (post(b'{"a":[' + b"{}," * 60_000 + b"{}]}"), 400, "invalid_body"),
-    "model missing": (post(b'{"messages": []}'), 400, None),
+    "model missing": (post(b'{"messages": []}'), 400, "model_missing"),
     "model unknown": (post(json.dumps(chat(model="none")).encode()), 404, "model_not_found"),
-    "model is a list": (post(json.dumps(chat(model=[])).encode()), 400, None),
+    "model is a list": (post(json.dumps(chat(model=[])).encode()), 400, "model_missing"),
     "stream in words": (post(json.dumps(chat(stream="yes")).encode()), 400, "invalid_type"),
 }
 

@@ -1,7 +1,7 @@
 import pytest
 
 from mild.endpoints.expert import Expert
-from mild.gateway.server.usage import Usage, answer_limit
+from mild.gateway.server.usage import Usage, max_tokens
 
 EXPERT = Expert("small", "http://x/v1", "m", max_tokens=100, price_in=1.0, price_out=1.0)
 
@@ -29,8 +29,7 @@ EXPERT = Expert("small", "http://x/v1", "m", max_tokens=100, price_in=1.0, price
     ],
 )
 def test_no_more_is_charged_than_was_put_aside_however_it_is_written(document, most):
-    tokens, answers = answer_limit(document)
-    assert (tokens or EXPERT.max_tokens) * answers == most
+    assert max_tokens(document, EXPERT) == most
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from mild.gateway.server.relay import (
     error_event,
     plain_content,
 )
-from mild.gateway.server.usage import Usage, answer_limit
+from mild.gateway.server.usage import Usage, max_tokens
 from mild.gateway.upstream.attempts import UpstreamRequest, UpstreamResponse, ask_experts
 from mild.gateway.upstream.expert_client import ExpertClient
 from mild.gateway.upstream.json_edit import replace_model, replace_values
@@ -41,6 +41,7 @@ __all__ = ["CompletionHandler", "CompletionRequest", "run_until_disconnect"]
 _PASSED_ON = (b"traceparent", b"tracestate", b"openai-beta", b"idempotency-key")
 _USAGE = b'"stream_options":{"include_usage":true},'
 _MAX_SESSION_CHARACTERS = 512
+_LIMITS = ("max_completion_tokens", "max_tokens", "n", "best_of", "prompt")
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -50,7 +51,6 @@ class CompletionRequest:
 
     Attributes
     ----------
-    document : the body, parsed; only read, and only until the expert is chosen
     number, request_id : twelve random bytes, and the id made of them
     text : for the router
     bytes_in : of the text that an expert may count
@@ -62,7 +62,8 @@ class CompletionRequest:
     ) -> None:
         self._body = body
         self.endpoint = endpoint
-        document = self.document = parse_body(body)
+        document = parse_body(body)
+        self._document: dict[str, Any] | None = document
         stream = document.get("stream")
         if stream is not None and not isinstance(stream, bool):
             # An expert might read it otherwise than we do, and would be blamed for its answer.
@@ -71,7 +72,7 @@ class CompletionRequest:
         read = chat_text if endpoint == "/chat/completions" else completion_text
         self.text = read(document, which)
         self.bytes_in = text_bytes(document, body)
-        self._tokens, self._answers = answer_limit(document)
+        self._limits = _token_limits(document)
         self.number = os.urandom(12)
         self.request_id = name_request(self.number)
         self.session: bytes | None = None
@@ -93,15 +94,20 @@ class CompletionRequest:
         if not self._wants_usage and "stream_options" in document:
             self._options = json.dumps({**(options or {}), "include_usage": True})
 
+    @property
+    def document(self) -> dict[str, Any]:
+        """The body, parsed; only read. Once the expert is chosen, it is parsed again for who asks."""
+        return parse_body(self._body) if self._document is None else self._document
+
     def forget(self, *, keep_text: bool) -> None:
         """Drop what is needed for the choice alone: parsed, a body takes many times its bytes."""
-        self.document = {}
+        self._document = None
         if not keep_text:
             self.text = ""
 
     def max_tokens(self, expert: Expert) -> int:
         """Tokens that the answers may have at most, all together."""
-        return (self._tokens or expert.max_tokens) * self._answers
+        return max_tokens(self._limits, expert)
 
     def adds_usage(self, expert: Expert) -> bool:
         """Whether the expert is asked for the usage of a stream though the client did not."""
@@ -366,6 +372,22 @@ async def run_until_disconnect(handler: CompletionHandler, receive: Receive) -> 
         task.uncancel()
     finally:
         watcher.cancel()
+
+
+def _token_limits(document: dict[str, Any]) -> dict[str, Any]:
+    """The fields that say how much may be answered, without the texts among them."""
+    found = {name: document.get(name) for name in _LIMITS}
+    limits = {
+        name: value
+        for name, value in found.items()
+        if name != "prompt" and not isinstance(value, list | dict)
+    }
+    prompts = found["prompt"]
+    if isinstance(prompts, list):
+        # Their number counts, and whether they are numbers of tokens.
+        tokens = bool(prompts) and isinstance(prompts[0], int)
+        limits["prompt"] = [0] if tokens else [""] * len(prompts)
+    return limits
 
 
 def name_request(number: bytes) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from mild.endpoints.expert import Expert
 
-__all__ = ["Usage", "answer_limit"]
+__all__ = ["Usage", "max_tokens"]
 
 # Bytes of text that count as a token where an expert reports no usage.
 BYTES_PER_TOKEN = 3
@@ -57,21 +57,23 @@ class Usage:
         return expert.dollars(tokens_in, tokens_out)
 
 
-def answer_limit(document: Mapping[str, Any]) -> tuple[int, int]:
-    """Tokens that each answer to a request may have, 0 if it does not say; and how many answers.
+def max_tokens(document: Mapping[str, Any], expert: Expert) -> int:
+    """Tokens that the answers to a request may have at most, all together.
 
     Examples
     --------
-    >>> answer_limit({"max_tokens": 20, "n": 3}), answer_limit({"prompt": ["one", "two"]})
-    ((20, 3), (0, 2))
+    >>> expert = Expert("small", "http://x/v1", "m", max_tokens=100)
+    >>> max_tokens({"max_tokens": 20, "n": 3}, expert), max_tokens({}, expert)
+    (60, 100)
     """
     # Endpoints differ in which of the two they obey.
     given = (document.get("max_completion_tokens"), document.get("max_tokens"))
+    most = max(map(_count, given)) or expert.max_tokens
     answers = max(_count(document.get("n")), _count(document.get("best_of")), 1)
     prompts = document.get("prompt")
     if isinstance(prompts, list) and prompts and not isinstance(prompts[0], int):
         answers *= len(prompts)
-    return max(map(_count, given)), answers
+    return most * answers
 
 
 def _count(value: Any) -> int:

@@ -13,5 +13,7 @@ def upgrade() -> None:
     """Add the column; keys that exist are ordinary ones."""
     # Alembic's ALTER TABLE knows no map of schemas, as CREATE TABLE does.
     schema = "mild" if op.get_bind().dialect.name == "postgresql" else None
-    column = sa.Column("admin", sa.Boolean(), nullable=False, server_default=sa.false())
+    column: sa.Column[bool] = sa.Column(
+        "admin", sa.Boolean(), nullable=False, server_default=sa.false()
+    )
     op.add_column("keys", column, schema=schema)
