@@ -6,6 +6,7 @@ import ipaddress
 import os
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -238,7 +239,7 @@ class Settings:
         """Whether dashboard, status and metrics are shown without a key, unless a proxy asks for others."""
         return self.page == "public" or (is_loopback(self.host) and not self.requires_key)
 
-    @property
+    @cached_property
     def longest_request(self) -> float:
         """Seconds that a request may take: attempts that fail before the first byte, then a whole one.
 

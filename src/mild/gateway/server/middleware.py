@@ -80,7 +80,9 @@ class RequestGuard:
         send = _with_request_id(send, given)
         try:
             self._hosts.check(scope)
-            scope["mild.local"] = self._proxies.is_local(scope, forwarded)
+            # Completions that no proxy has forwarded need not know.
+            if forwarded or not completes:
+                scope["mild.local"] = self._proxies.is_local(scope, forwarded)
             if forwarded and self._trusts_machine and not scope["mild.local"]:
                 self._check_key(scope)
             # A path has one spelling: what a proxy refuses must not come in under another.
