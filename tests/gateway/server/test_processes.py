@@ -355,7 +355,8 @@ def test_who_comes_while_it_drains_is_refused_at_once(tmp_path):
             write_files(tmp_path, [("small", up.base_url)], workers=2)
             async with served(tmp_path) as g:
                 task = asyncio.create_task(ask(g.port, chat()))
-                await asyncio.sleep(0.2)
+                while not up.asked:
+                    await asyncio.sleep(0.01)
                 g.process.send_signal(signal.SIGTERM)
                 await asyncio.sleep(0.3)
                 with pytest.raises(ConnectionRefusedError):
