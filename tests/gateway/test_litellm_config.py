@@ -302,3 +302,30 @@ def test_a_capability_that_is_no_flag_is_named_with_its_line(tmp_path):
     text = one(["model: ollama/qwen"]) + "    model_info: {supports_vision: 5}\n"
     said = refusal(tmp_path, text)
     assert ", line 5: model_list.1.model_info.supports_vision must be true or false" in said
+
+
+def merges(depth, width):
+    lines = ["a0: &a0 {x: 1}"]
+    for n in range(1, depth):
+        lines.append(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * width)}]}}")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        merges(12, 9),
+        "a: &a {<<: *a}",
+        "".join(" " * n + "a:\n" for n in range(600)),
+        "- " * 5000 + "x",
+        "? " * 3000 + "x",
+        "a:\n" + "- 1\n" * 20_001,
+        "# " + "x" * 250_000,
+    ],
+    ids=["merge bomb", "merges itself", "indents", "lists", "keys", "values", "long"],
+)
+def test_a_file_that_would_exhaust_the_reader_is_refused(tmp_path, text):
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    with pytest.raises(DataFileError, match=r"must (be|have) .*at most"):
+        read_settings(file, {})

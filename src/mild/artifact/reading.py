@@ -31,6 +31,10 @@ DTYPES = {"F32": "<f4", "F64": "<f8"}
 HASHES_DTYPES = {"U64": "<u8"}
 TEXT_DTYPES = {"F16": "<f2", "F32": "<f4", "I32": "<i4", "I8": "i1", "U8": "u1"}
 
+MAX_MANIFEST_BYTES = 64 * 1024**2
+# Files from this size on are checked before they are read.
+LARGE_BYTES = 1024**3
+
 # safetensors has no types for it.
 _unpack: Callable[[bytes], list[tuple[str, dict[str, Any]]]] = deserialize
 
@@ -66,6 +70,11 @@ def _load(path: Path) -> LoadedRouter:
             _refuse_pickle(entry)
     for name in (MANIFEST_FILE, TENSORS_FILE):
         _check_present(path / name)
+    size = (path / MANIFEST_FILE).stat().st_size
+    if size > MAX_MANIFEST_BYTES:
+        raise ArtifactError(
+            f"{MANIFEST_FILE} must have at most {MAX_MANIFEST_BYTES:,} bytes; got {size:,}."
+        )
     try:
         manifest = read_manifest((path / MANIFEST_FILE).read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
@@ -122,6 +131,7 @@ def _check_present(file: Path) -> None:
 
 
 def _content(file: Path, sha256: str) -> bytes:
+    _check_size(file.name, file.stat())
     content = file.read_bytes()
     if hashlib.sha256(content).hexdigest() != sha256:
         raise ArtifactError(
@@ -129,6 +139,18 @@ def _content(file: Path, sha256: str) -> bytes:
             f"cut off."
         )
     return content
+
+
+def _check_size(name: str, status: os.stat_result) -> None:
+    """Refuse, before it is read, a large file that is mostly holes, or that memory cannot hold."""
+    size = status.st_size
+    if size < LARGE_BYTES:
+        return
+    # Blocks of 512 bytes; systems that do not count them have no such field.
+    if getattr(status, "st_blocks", size) * 512 < size // 2:
+        raise ArtifactError(f"{name} has {size:,} bytes, of which most were never written.")
+    if hasattr(os, "sysconf") and size > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
+        raise ArtifactError(f"{name} has {size:,} bytes, more than the memory of this machine.")
 
 
 def _refuse_pickle(file: Path) -> None:
@@ -167,7 +189,12 @@ def _tensors(content: bytes, listed: dict[str, Any], has_text: bool) -> dict[str
             allowed = "float32 or float64" if dtypes is DTYPES else f"one of {', '.join(dtypes)}"
             raise ArtifactError(f"tensor {name!r} must be {allowed}; got {entry['dtype']}.")
         array = np.frombuffer(entry["data"], dtype=dtypes[entry["dtype"]])
-        tensors[name] = array.reshape(entry["shape"])
+        try:
+            tensors[name] = array.reshape(entry["shape"])
+        except ValueError as error:
+            raise ArtifactError(
+                f"tensor {name!r} must have a shape that an array can have; got {entry['shape']}."
+            ) from error
     for name in sorted(set(listed) - set(tensors)):
         raise ArtifactError(f"tensor {name!r} is listed in {MANIFEST_FILE} but missing.")
     for name, array in sorted(tensors.items()):

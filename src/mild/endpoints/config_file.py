@@ -20,6 +20,7 @@ from mild.errors import DataFileError
 
 __all__ = [
     "CONFIG",
+    "MAX_BYTES",
     "Amount",
     "ConfigFile",
     "Flag",
@@ -42,6 +43,11 @@ _PART = r"(?:[A-Za-z0-9_-]+|\"[^\"\n]*\"|'[^'\n]*')"
 _ASSIGNED = re.compile(rf"\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=")
 _LONG = ('"""', "'''")
 CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+# Larger than any configuration; longer keys are no keys of ours.
+MAX_BYTES = 250_000
+_DEEP_KEY = re.compile(r"(?<![A-Za-z0-9_.-])(?:[\"']?[A-Za-z0-9_-]++[\"']?\s*+\.\s*+){50}")
+# Problems that are told at a time.
+MAX_PROBLEMS = 20
 #: Values keep their type: 1 is no flag, and "1" no number.
 _ACCEPTED: dict[Any, tuple[type, ...]] = {
     str: (str,), bool: (bool,), int: (int,), float: (int, float)
@@ -135,10 +141,13 @@ class ConfigFile:
         try:
             return TypeAdapter(kind).validate_python(data)
         except ValidationError as error:
-            for entry in error.errors(include_url=False, include_input=False):
+            errors = error.errors(include_url=False, include_input=False)
+            for entry in errors[:MAX_PROBLEMS]:
                 inner = tuple(str(part) for part in entry["loc"] if part != "[key]")
                 found = (names or {}).get(inner[0], inner[:1]) + inner[1:] if inner else inner
                 self.add((*location, *found), _rule(kind, inner, entry))
+            if len(errors) > MAX_PROBLEMS:
+                self.problems.append(f"There are {len(errors) - MAX_PROBLEMS} more problems.")
             return None
 
 
@@ -150,7 +159,14 @@ def read_toml(path: Path) -> ConfigFile:
     DataFileError : it cannot be read, or is not TOML
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        with open(path, "rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+        if len(raw) > MAX_BYTES:
+            raise DataFileError(f"{path}: it must have at most {MAX_BYTES:,} bytes.")
+        text = raw.decode("utf-8").replace("\r\n", "\n")
+        # The parser's time grows with the square of the depth.
+        if _DEEP_KEY.search(text):
+            raise RecursionError
         content = tomllib.loads(text)
     except OSError as error:
         raise DataFileError(f"{path}: it cannot be read: {error.strerror or error}.") from error

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mild.endpoints.config_file import ConfigFile
+from mild.endpoints.config_file import MAX_BYTES, ConfigFile
 from mild.endpoints.expert import Expert, is_name, is_secret_header
 from mild.endpoints.secrets import Secret, SecretError, check_safe_file, secret_from_environment
 from mild.errors import DataFileError, MissingExtraError
@@ -26,6 +26,7 @@ ENVIRONMENT = "os.environ/"
 MILLION = 1_000_000
 # More nodes than any configuration has; aliases of YAML multiply them.
 MOST_NODES = 100_000
+MOST_WRITTEN = 20_000
 MOST_DEPTH = 100
 PRICES = {
     "input_cost_per_token": "price_in",
@@ -363,12 +364,15 @@ def _read_yaml(file: Path) -> tuple[ConfigFile, os.stat_result]:
         ) from error
     try:
         with file.open("rb") as opened:
-            status, text = os.fstat(opened.fileno()), opened.read()
+            status, text = os.fstat(opened.fileno()), opened.read(MAX_BYTES + 1)
+        if len(text) > MAX_BYTES:
+            raise DataFileError(f"{file}: it must have at most {MAX_BYTES:,} bytes.")
         # The parser's time grows with the square of the depth.
         depths = itertools.accumulate((c in b"[{") - (c in b"]}") for c in text)
         if max(depths, default=0) > MOST_DEPTH:
             raise DataFileError(f"{file}: it must be nested at most {MOST_DEPTH} deep.")
         loader = yaml.SafeLoader(text)
+        _bound_nodes(loader, file)
         node = loader.get_single_node()
         if node is not None and _size(node, {}) > MOST_NODES:
             raise DataFileError(f"{file}: it must have at most {MOST_NODES:,} values.")
@@ -393,6 +397,25 @@ def _read_yaml(file: Path) -> tuple[ConfigFile, os.stat_result]:
     plain = {str(key): value for key, value in content.items()}
     plain["model_list"] = {str(number): _plain(model) for number, model in enumerate(models, 1)}
     return ConfigFile(file, plain, _lines(node)), status
+
+
+def _bound_nodes(loader: Any, file: Path) -> None:
+    """Let the loader stop where a file is nested too deeply, or has too many values, as it is read."""
+    compose = loader.compose_node
+    count = depth = 0
+
+    def compose_node(parent: Any, index: Any) -> Any:
+        nonlocal count, depth
+        count, depth = count + 1, depth + 1
+        if depth > MOST_DEPTH:
+            raise DataFileError(f"{file}: it must be nested at most {MOST_DEPTH} deep.")
+        if count > MOST_WRITTEN:
+            raise DataFileError(f"{file}: it must have at most {MOST_WRITTEN:,} values.")
+        node = compose(parent, index)
+        depth -= 1
+        return node
+
+    loader.compose_node = compose_node
 
 
 def _size(node: Any, known: dict[int, float]) -> float:

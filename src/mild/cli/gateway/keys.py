@@ -50,6 +50,10 @@ def add(
     requests_per_minute: Annotated[
         int | None, Option("--requests-per-minute", "--rpm", min=1, help="Default: as in CONFIG.")
     ] = None,
+    admin: Annotated[
+        bool,
+        Option("--admin", help="The key may also read /metrics, which show every key's spend."),
+    ] = False,
     config: Config = Path("mild.toml"),
     store: StoreUrl = None,
     as_json: o.AsJson = False,
@@ -74,6 +78,7 @@ def add(
             budget_day=None if budget_day is None else parts_of(budget_day),
             budget_month=None if budget_month is None else parts_of(budget_month),
             requests_per_minute=requests_per_minute,
+            admin=admin,
         )
         opened.add_key(kept)
     emit({"name": name, "key": key}, as_json, lambda: typer.echo(key))
@@ -111,6 +116,7 @@ def list_keys(
                 "spent_month": spent[1],
                 "budget_month": None if key.budget_month is None else dollars_of(key.budget_month),
                 "requests_per_minute": key.requests_per_minute,
+                "admin": key.admin,
             }
         )
     emit({"keys": rows}, as_json, lambda: _show(rows))
@@ -160,7 +166,9 @@ def _show(rows: list[dict[str, Any]]) -> None:
         typer.echo("No keys yet: mild keys add NAME")
         return
     columns = {
-        "name": [row["name"] + " (revoked)" * row["revoked"] for row in rows],
+        "name": [
+            row["name"] + " (admin)" * row["admin"] + " (revoked)" * row["revoked"] for row in rows
+        ],
         "key": [row["key"] for row in rows],
         "created": [row["created"] for row in rows],
         "today": [_of(row["spent_day"], row["budget_day"]) for row in rows],

@@ -134,7 +134,10 @@ class ExpertSelector:
         """Refuse another price weight where the router takes none."""
         if price_weight is not None and self.fixed is not None:
             raise Refusal(
-                400, f"router-mild-<t> cannot be used with this router: {self.fixed}", param="model"
+                400,
+                f"router-mild-<t> cannot be used with this router: {self.fixed}",
+                code="price_weight_not_supported",
+                param="model",
             )
 
     def cannot_serve(self, document: Mapping[str, Any], bytes_in: int) -> dict[str, str]:

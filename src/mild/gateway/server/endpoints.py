@@ -12,14 +12,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mild import __version__
+from mild.gateway.access import Caller
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import ROUTER_MODEL, read_model
 from mild.gateway.selection.sessions import content_session, named_session
 from mild.gateway.selection.text import chat_text, completion_text, text_bytes
+from mild.gateway.server.body import parse_body
 from mild.gateway.server.completions import (
     CompletionHandler,
     CompletionRequest,
-    parse_body,
     run_until_disconnect,
 )
 from mild.gateway.server.middleware import COMPLETIONS, Receive, Scope, Send
@@ -92,9 +93,7 @@ class Endpoints:
             Route("/metrics", self._metrics),
         ]
         if self._context.settings.page and self._context.board is not None:
-            shown = self._context.settings.page_is_open
-            routes.append(Route("/", self._page if shown else self._closed))
-            routes.append(Route("/status.json", self._status if shown else self._closed))
+            routes += [Route("/", self._page), Route("/status.json", self._status)]
         return routes
 
     async def _models(self, request: Request) -> Response:
@@ -189,21 +188,34 @@ class Endpoints:
         return JSONResponse({"status": "ready", "router": self._context.serving.fingerprint})
 
     async def _metrics(self, request: Request) -> Response:
-        if not self._context.settings.page_is_open:
-            self._identify(request)
+        """Names, spend and budgets of all keys: for a key that may see them, and on this machine."""
+        settings = self._context.settings
+        open_here = not settings.requires_key and request.scope["mild.local"]
+        if settings.page != "public" and not open_here and not self._identify(request).admin:
+            raise Refusal(
+                403,
+                "The metrics show what every key spends: they need a key that was created with "
+                "`mild keys add NAME --admin`.",
+                code="admin_key_required",
+            )
         content = self._context.metrics.render()
         return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def _page(self, request: Request) -> Response:
         from mild.gateway.dashboard import page_bytes
 
+        self._check_page(request)
         return Response(page_bytes(), headers=_PAGE_HEADERS, media_type="text/html")
 
     async def _status(self, request: Request) -> Response:
         assert self._context.board is not None
+        self._check_page(request)
         return JSONResponse(await self._context.board.document())
 
-    async def _closed(self, request: Request) -> Response:
+    def _check_page(self, request: Request) -> None:
+        settings = self._context.settings
+        if settings.page == "public" or (settings.page_is_open and request.scope["mild.local"]):
+            return
         # Not for a key either: it shows what the holders of other keys spend and ask.
         raise Refusal(
             403,
@@ -212,5 +224,5 @@ class Endpoints:
             code="page_closed",
         )
 
-    def _identify(self, request: Request) -> None:
-        self._context.access.identify(request.headers.get("authorization"))
+    def _identify(self, request: Request) -> Caller:
+        return self._context.access.identify(request.headers.get("authorization"))
