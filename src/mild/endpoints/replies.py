@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mild.endpoints.prices import Usage
+from mild.endpoints.translation import message_to_chat
 
 __all__ = ["NoAnswerError", "Reply", "read_reply", "retry_after"]
 
@@ -130,6 +131,8 @@ def _message(content: Any, text: str) -> str:
 
 def _answer(content: Any) -> Reply | None:
     try:
+        if "choices" not in content and content["type"] == "message":
+            content = message_to_chat(content)
         choice = content["choices"][0]
         message = choice["message"]
         said = message.get("content")

@@ -6,25 +6,38 @@ import asyncio
 import json
 import os
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from mild.endpoints.client import ExpertError
 from mild.endpoints.expert import Expert
+from mild.endpoints.translation import (
+    CHAT,
+    COMPLETIONS,
+    EMBEDDINGS,
+    REQUIRED,
+    TranslationError,
+    is_native,
+    translate_answer,
+    translate_request,
+    upstream_endpoint,
+)
 from mild.gateway.access import Caller, Reservation
 from mild.gateway.ledger.records import Record
 from mild.gateway.metrics import NO_EXPERT
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import ModelRequest
 from mild.gateway.selection.selector import Selection
-from mild.gateway.selection.text import chat_text, completion_text, text_bytes
+from mild.gateway.selection.text import request_text, text_bytes
 from mild.gateway.server.middleware import Receive, Send, refusal_response
 from mild.gateway.server.relay import (
     StreamRelay,
     client_error_content,
     error_event,
     plain_content,
+    stream_translator,
 )
 from mild.gateway.server.usage import Usage, max_tokens
 from mild.gateway.upstream.attempts import UpstreamRequest, UpstreamResponse, ask_experts
@@ -34,10 +47,23 @@ from mild.gateway.upstream.json_edit import parse_object, replace_model, replace
 if TYPE_CHECKING:
     from mild.gateway.server.app import AppContext, Serving
 
-__all__ = ["CompletionHandler", "CompletionRequest", "parse_body", "run_until_disconnect"]
+__all__ = [
+    "CompletionHandler",
+    "CompletionRequest",
+    "check_required",
+    "parse_body",
+    "run_until_disconnect",
+]
 
 # Headers of the client that are passed on; its key never is.
-_PASSED_ON = (b"traceparent", b"tracestate", b"openai-beta", b"idempotency-key")
+_PASSED_ON = (
+    b"traceparent",
+    b"tracestate",
+    b"openai-beta",
+    b"anthropic-beta",
+    b"anthropic-version",
+    b"idempotency-key",
+)
 _USAGE = b'"stream_options":{"include_usage":true},'
 _MAX_SESSION_CHARACTERS = 512
 
@@ -50,6 +76,14 @@ def parse_body(body: bytes) -> dict[str, Any]:
         return parse_object(body)
     except ValueError as error:
         raise Refusal(400, f"The body cannot be read: {error}.", code="invalid_body") from None
+
+
+def check_required(document: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Refuse a request without a field that it must have."""
+    for name in names:
+        if document.get(name) is None:
+            message = f"The request must have {name}. It is missing."
+            raise Refusal(400, message, code="missing_required_parameter", param=name)
 
 
 class CompletionRequest:
@@ -70,13 +104,13 @@ class CompletionRequest:
         self._body = body
         self.endpoint = endpoint
         document = self.document = parse_body(body)
+        check_required(document, REQUIRED[endpoint])
         stream = document.get("stream")
         if stream is not None and not isinstance(stream, bool):
             # An expert might read it otherwise than we do, and would be blamed for its answer.
             raise Refusal(400, "stream must be true or false.", code="invalid_type", param="stream")
         self.streamed = bool(stream)
-        read = chat_text if endpoint == "/chat/completions" else completion_text
-        self.text = read(document, which)
+        self.text = request_text(document, which)
         self.bytes_in = text_bytes(document, body)
         self.number = os.urandom(12)
         self.request_id = name_request(self.number)
@@ -87,21 +121,65 @@ class CompletionRequest:
             if name in _PASSED_ON
         }
         given = next((value for name, value in headers if name == b"x-mild-session-id"), b"")
-        session: Any = given.decode("latin-1") or document.get("user")
+        metadata = document.get("metadata")
+        user = document.get("user") or (isinstance(metadata, dict) and metadata.get("user_id"))
+        session: Any = given.decode("latin-1") or user
         self.session_name = None
         if session and isinstance(session, str):
             self.session_name = session[:_MAX_SESSION_CHARACTERS]
         options = document.get("stream_options")
-        self._wants_usage = not self.streamed or not (
+        self._wants_usage = not (self.streamed and endpoint in (CHAT, COMPLETIONS)) or not (
             options is None or (isinstance(options, dict) and not options.get("include_usage"))
         )
+        self._translated: dict[tuple[str, int], dict[str, Any]] = {}
 
     def adds_usage(self, expert: Expert) -> bool:
         """Whether the expert is asked for the usage of a stream though the client did not."""
-        return not self._wants_usage and expert.stream_usage
+        return not self._wants_usage and expert.stream_usage and self.is_native(expert)
+
+    def is_native(self, expert: Expert) -> bool:
+        """Whether the expert speaks the client's API."""
+        return is_native(self.endpoint, expert.api)
+
+    def endpoint_for(self, expert: Expert) -> str:
+        """Where the expert is asked."""
+        return upstream_endpoint(self.endpoint, expert.api)
+
+    def max_tokens(self, expert: Expert) -> int:
+        """Tokens that the answer may have at most."""
+        return 0 if self.endpoint == EMBEDDINGS else max_tokens(self.document, expert)
+
+    def translated(self, expert: Expert) -> dict[str, Any]:
+        """The request in the expert's API; Refusal 400 says why there is none."""
+        key = (expert.api, expert.max_tokens)
+        if key not in self._translated:
+            try:
+                found = translate_request(self.endpoint, self.document, *key)
+            except TranslationError as error:
+                param = error.parameter
+                raise Refusal(400, str(error), code=error.code, param=param) from None
+            self._translated[key] = found
+        return self._translated[key]
+
+    def able(self, clients: Sequence[ExpertClient]) -> list[ExpertClient]:
+        """Those of the experts whose API can say this request; Refusal 400 if there is none."""
+        found: list[ExpertClient] = []
+        refusal: Refusal | None = None
+        for client in clients:
+            try:
+                if not self.is_native(client.expert):
+                    self.translated(client.expert)
+                found.append(client)
+            except Refusal as error:
+                refusal = refusal or error
+        if not found and refusal is not None:
+            raise refusal
+        return found
 
     def body_for(self, expert: Expert) -> bytes:
-        """The body as it came, with the expert's name for the model."""
+        """The body as it came, with the expert's name for the model; or in the expert's API."""
+        if not self.is_native(expert):
+            return self._translated_body(expert)
         body = replace_model(self._body, _as_json(expert.model), every=True)
         if not self.adds_usage(expert):
             return body
@@ -110,6 +188,15 @@ class CompletionRequest:
             return body[:place] + _USAGE + body[place:]
         options = json.dumps({**(self.document["stream_options"] or {}), "include_usage": True})
         return replace_values(body.decode("utf-8"), {"stream_options": options}).encode("utf-8")
+
+    def _translated_body(self, expert: Expert) -> bytes:
+        document = {**self.translated(expert), "model": expert.model}
+        if expert.api == "openai":
+            if "max_tokens" in document:
+                document[expert.max_tokens_field] = document.pop("max_tokens")
+            if self.streamed and expert.stream_usage:
+                document["stream_options"] = {"include_usage": True}
+        return json.dumps(document).encode("ascii")
 
 
 @dataclass(eq=False)
@@ -133,9 +220,10 @@ class CompletionHandler:
         self._started = False
         self._refused = False
         self._upstream = UpstreamRequest(
-            request.endpoint,
+            request.endpoint_for,
             request.streamed,
             request.body_for,
+            self._read_answer,
             request.headers,
             self.context.settings.routing.max_attempts,
         )
@@ -162,7 +250,7 @@ class CompletionHandler:
             record.outcome = "refused" if early else "failed"
             record.status = refusal.status
             record.error = refusal.code or refusal.kind
-            response = refusal_response(refusal)
+            response = refusal_response(refusal, self.request.endpoint)
             response.headers["x-mild-request-id"] = self.request.request_id
             await self._begin(refusal.status, response.raw_headers)
             await self._write(bytes(response.body), False)
@@ -173,7 +261,8 @@ class CompletionHandler:
                 self._response.close(error)
                 name = self._response.client.name
                 message = f"The expert {name} {error.description} in the middle of it."
-                await self._write(error_event(Refusal(502, message, code="stream_broken")), True)
+                broken = Refusal(502, message, code="stream_broken")
+                await self._write(error_event(broken, self.request.endpoint), True)
         except asyncio.CancelledError:
             if self._started:
                 record.status = 200
@@ -195,14 +284,16 @@ class CompletionHandler:
         self._selection = await self.serving.selector.select(
             self.model, request.text, request.session, request.number
         )
-        clients = [context.clients[name] for name in self._selection.order]
+        clients = request.able([context.clients[name] for name in self._selection.order])
         response = await ask_experts(clients, self._upstream, self._reserve, self._report)
         self._response = response
         status = self._record.status = response.response.status
         name = context.labels[response.client.name][1]
         if response.events is not None:
-            strip = request.adds_usage(response.client.expert)
-            relay = StreamRelay(response, name, self._usage, strip, context.redact)
+            expert = response.client.expert
+            strip = request.adds_usage(expert)
+            translator = stream_translator(request.endpoint, expert, request.document)
+            relay = StreamRelay(response, name, self._usage, strip, context.redact, translator)
             headers = self._headers(b"text/event-stream; charset=utf-8")
             headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
             await self._begin(status, headers)
@@ -210,9 +301,10 @@ class CompletionHandler:
             response.close(finished=True)
             return
         if response.document is not None:
-            content = plain_content(response, name, self._usage)
+            native = request.is_native(response.client.expert)
+            content = plain_content(response, name, self._usage, native)
         else:
-            content = client_error_content(response)
+            content = client_error_content(response, request.endpoint)
             self._usage.tokens_in = self._usage.tokens_out = 0
             self._record.error = "client_error"
         response.close()
@@ -222,6 +314,17 @@ class CompletionHandler:
         await self._begin(status, headers)
         await self._write(content, False)
         self._note_start()
+
+    def _read_answer(self, expert: Expert, answer: dict[str, Any]) -> dict[str, Any]:
+        """A plain answer in the client's API; its usage is noted."""
+        request, found = self.request, answer
+        if not request.is_native(expert):
+            try:
+                found = translate_answer(request.endpoint, answer, expert.api, request.document)
+            except TranslationError as error:
+                raise ExpertError("garbled", str(error)) from None
+        self._usage.read(answer)
+        return found
 
     async def _begin(self, status: int, headers: Headers) -> None:
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
@@ -257,7 +360,7 @@ class CompletionHandler:
     async def _reserve(self, expert: Expert) -> None:
         """Put the money aside that this expert may cost at most."""
         access, request = self.context.access, self.request
-        tokens = max_tokens(request.document, expert)
+        tokens = request.max_tokens(expert)
         dollars = expert.dollars(request.bytes_in, tokens) + self._lost_dollars()
         try:
             if self._reservation is None:

@@ -26,15 +26,18 @@ Send = Callable[[Message], Awaitable[None]]
 COMPLETIONS = {
     "/v1/chat/completions": "/chat/completions",
     "/v1/completions": "/completions",
+    "/v1/responses": "/responses",
+    "/v1/messages": "/messages",
+    "/v1/embeddings": "/embeddings",
 }
 # These say nothing that matters, and are asked for under any name.
 _OPEN_PATHS = ("/health", "/health/liveliness", "/health/readiness")
 _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:[0-9]{0,5})?")
 
 
-def refusal_response(refusal: Refusal) -> Response:
-    """A refusal as a response."""
-    return Response(refusal.body(), refusal.status, refusal.headers, "application/json")
+def refusal_response(refusal: Refusal, path: str = "") -> Response:
+    """A refusal as a response, in the shape of the API of a path."""
+    return Response(refusal.body(path), refusal.status, refusal.headers, "application/json")
 
 
 class RequestGuard:
@@ -73,7 +76,7 @@ class RequestGuard:
                     raise self._too_large()
         except Refusal as refusal:
             context.metrics.refused(refusal.status)
-            await refusal_response(refusal)(scope, receive, send)
+            await refusal_response(refusal, scope["path"])(scope, receive, send)
             return
         if not completes:
             await self._app(scope, self._limited(receive), send)
@@ -83,7 +86,7 @@ class RequestGuard:
             await self._completions(scope, self._limited(receive), send)
         except Refusal as refusal:
             context.metrics.refused(refusal.status)
-            await refusal_response(refusal)(scope, receive, send)
+            await refusal_response(refusal, scope["path"])(scope, receive, send)
         except ClientDisconnect:
             pass
         finally:

@@ -5,16 +5,32 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 from mild.endpoints.client import ExpertError
 from mild.endpoints.expert import Expert
+from mild.endpoints.translation import (
+    RESPONSES,
+    MessageReader,
+    StreamTranslator,
+    TranslationError,
+    is_native,
+    translate_error,
+)
 from mild.gateway.refusals import Refusal
 from mild.gateway.server.usage import BYTES_PER_TOKEN, Usage
 from mild.gateway.upstream.attempts import UpstreamResponse, is_error
 from mild.gateway.upstream.events import event_data
 from mild.gateway.upstream.json_edit import parse_object, replace_model
 
-__all__ = ["StreamRelay", "client_error_content", "error_event", "plain_content", "redactor"]
+__all__ = [
+    "StreamRelay",
+    "client_error_content",
+    "error_event",
+    "plain_content",
+    "redactor",
+    "stream_translator",
+]
 
 _FINISH = re.compile(rb'"finish_reason"\s*:\s*"')
 _USAGE = re.compile(rb'"usage"\s*:\s*\{')
@@ -55,25 +71,59 @@ def redactor(experts: Iterable[Expert]) -> Callable[[bytes], bytes]:
     return redact
 
 
-def plain_content(response: UpstreamResponse, name: bytes, usage: Usage) -> bytes:
-    """The body of a plain answer with the model renamed; its usage is noted."""
-    assert response.document is not None
-    usage.read(response.document)
+def plain_content(response: UpstreamResponse, name: bytes, usage: Usage, native: bool) -> bytes:
+    """The body of a plain answer with the model renamed."""
+    document = response.document
+    assert document is not None
     usage.pieces_out = -(-len(response.content) // BYTES_PER_TOKEN)
-    if "model" not in response.document:
+    if not native:
+        return json.dumps({**document, "model": json.loads(name)}).encode("ascii")
+    if "model" not in document:
         return response.content
     return replace_model(response.content, name)
 
 
-def client_error_content(response: UpstreamResponse) -> bytes:
+def client_error_content(response: UpstreamResponse, endpoint: str) -> bytes:
     """An expert's error about the client's request, such as a text that is too long; JSON only."""
     try:
         document = parse_object(response.content)
     except ValueError:
         message = f"The expert {response.client.name} refused the request."
-        return Refusal(response.response.status, message, code="client_error").body()
+        return Refusal(response.response.status, message, code="client_error").body(endpoint)
+    if not is_native(endpoint, response.client.expert.api):
+        document = translate_error(endpoint, response.response.status, document)
     # Written anew, so that no way of escaping hides a secret.
     return json.dumps(document).encode("ascii")
+
+
+def stream_translator(
+    endpoint: str, expert: Expert, request: dict[str, Any]
+) -> StreamTranslator | _MessageRelay | None:
+    """What changes the events of a stream; None where only the model is renamed."""
+    if not is_native(endpoint, expert.api):
+        return StreamTranslator(endpoint, expert.api, expert.name, request)
+    return _MessageRelay(expert.name) if expert.api == "anthropic" else None
+
+
+class _MessageRelay(MessageReader):
+    """Anthropic's events to a client of the same API: only the model is renamed."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__()
+        self._model = model
+
+    def feed(self, document: dict[str, Any], event: bytes) -> bytes:
+        """The event as the client gets it."""
+        message = document.get("message")
+        self.observe(document)
+        if document.get("type") != "message_start" or not isinstance(message, dict):
+            return event
+        changed = {**document, "message": {**message, "model": self._model}}
+        return b"event: message_start\ndata: " + json.dumps(changed).encode("ascii") + b"\n\n"
+
+    def finish(self) -> bytes:
+        """Nothing: the expert's own last event was sent."""
+        return b""
 
 
 class StreamRelay:
@@ -86,8 +136,10 @@ class StreamRelay:
         usage: Usage,
         strip: bool,
         redact: Callable[[bytes], bytes],
+        translator: StreamTranslator | _MessageRelay | None = None,
     ) -> None:
         self._response = response
+        self._translator = translator
         self._name = name
         self._usage = usage
         self._strip = strip
@@ -128,6 +180,8 @@ class StreamRelay:
             event = await events.next()
         if not self._done and (events.left_over or not self._finished):
             raise ExpertError("cut", "the stream ended before its answer was finished")
+        if self._translator is not None:
+            await write(self._redact(self._translator.finish()), True)
         await write(b"", False)
 
     def _changed(self, event: bytes) -> bytes:
@@ -143,12 +197,27 @@ class StreamRelay:
             self._error = ExpertError("server", "an error within the stream")
             return b""
         self._usage.pieces_out += 1
+        if self._translator is not None:
+            return self._translate(event, data, self._translator)
         if not self._finished and _FINISH.search(data):
             self._finished = True
         if b'"usage"' in data and _USAGE.search(data) and self._is_usage_alone(data):
             return b""
         start = event.find(b"{")
         return event if start < 0 else event[:start] + replace_model(event[start:], self._name)
+
+    def _translate(
+        self, event: bytes, data: bytes, translator: StreamTranslator | _MessageRelay
+    ) -> bytes:
+        try:
+            changed = translator.feed(parse_object(data), event)
+        except (TranslationError, ValueError) as error:
+            self._error = ExpertError("garbled", str(error))
+            return b""
+        if translator.usage is not None:
+            self._usage.read({"usage": translator.usage})
+        self._finished, self._done = translator.finished, translator.done
+        return changed
 
     def _is_usage_alone(self, data: bytes) -> bool:
         try:
@@ -162,12 +231,20 @@ class StreamRelay:
         return self._strip
 
 
-def error_event(refusal: Refusal) -> bytes:
-    """The last event of a stream that broke off.
+def error_event(refusal: Refusal, endpoint: str = "") -> bytes:
+    """The last event of a stream that broke off, in the shape of the client's API.
 
     Examples
     --------
     >>> error_event(Refusal(502, "Broken."))[:43]
     b'event: error\\ndata: {"error": {"message": "B'
     """
-    return b"event: error\ndata: " + refusal.body() + b"\n\n"
+    document = refusal.document(endpoint)
+    if endpoint == RESPONSES:
+        document |= {
+            "type": "error",
+            "message": refusal.message,
+            "code": refusal.code,
+            "param": None,
+        }
+    return b"event: error\ndata: " + json.dumps(document).encode("ascii") + b"\n\n"

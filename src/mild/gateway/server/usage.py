@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mild.endpoints.expert import Expert
+from mild.endpoints.translation import chat_usage
 
 __all__ = ["Usage", "max_tokens"]
 
@@ -34,6 +35,8 @@ class Usage:
     def read(self, document: Mapping[str, Any]) -> None:
         """Take the tokens that an answer reports, if they make sense."""
         reported = document.get("usage")
+        if isinstance(reported, dict) and "input_tokens" in reported:
+            reported = chat_usage(reported)
         if isinstance(reported, dict):
             tokens_in, tokens_out = reported.get("prompt_tokens"), reported.get("completion_tokens")
             if _is_count(tokens_in):
@@ -66,9 +69,9 @@ def max_tokens(document: Mapping[str, Any], expert: Expert) -> int:
     >>> max_tokens({"max_tokens": 20, "n": 3}, expert), max_tokens({}, expert)
     (60, 100)
     """
-    # Endpoints differ in which of the two they obey.
-    given = (document.get("max_completion_tokens"), document.get("max_tokens"))
-    most = max(map(_count, given)) or expert.max_tokens
+    # Endpoints differ in which of them they obey.
+    names = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+    most = max(_count(document.get(name)) for name in names) or expert.max_tokens
     answers = max(_count(document.get("n")), _count(document.get("best_of")), 1)
     prompts = document.get("prompt")
     if isinstance(prompts, list) and prompts and not isinstance(prompts[0], int):

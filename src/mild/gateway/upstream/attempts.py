@@ -36,8 +36,9 @@ class UpstreamRequest:
 
     Attributes
     ----------
-    endpoint : ``/chat/completions`` or ``/completions``
+    endpoint : where an expert is asked, such as ``/chat/completions``
     body : gives what to send to an expert
+    read : checks an expert's plain answer, and gives it in the shape of the client's API
     headers : of the client, passed on
     max_attempts : over all experts
     attempts : sent so far
@@ -47,9 +48,10 @@ class UpstreamRequest:
     lost : experts of attempts that failed and may be charged all the same
     """
 
-    endpoint: str
+    endpoint: Callable[[Expert], str]
     streamed: bool
     body: Callable[[Expert], bytes]
+    read: Callable[[Expert, dict[str, Any]], dict[str, Any]]
     headers: Mapping[str, str] = field(default_factory=dict)
     max_attempts: int = 3
     attempts: int = 0
@@ -145,8 +147,10 @@ async def _attempt(
         request.asking = client.expert
         start = time.perf_counter()
         try:
-            response = await client.http.post(request.endpoint, body, request.headers)
-            found = await _open(client, permit, response, request.streamed)
+            response = await client.http.post(
+                request.endpoint(client.expert), body, request.headers
+            )
+            found = await _open(client, permit, response, request)
         finally:
             request.waited += time.perf_counter() - start
     except ExpertError as error:
@@ -172,7 +176,7 @@ async def _attempt(
 
 
 async def _open(
-    client: ExpertClient, permit: Permit, response: EndpointResponse, streamed: bool
+    client: ExpertClient, permit: Permit, response: EndpointResponse, request: UpstreamRequest
 ) -> UpstreamResponse:
     """Read until there is something for the client."""
     status, headers = response.status, response.headers
@@ -181,7 +185,7 @@ async def _open(
     if not 200 <= status < 300:
         _check_status(response)
         return UpstreamResponse(client, permit, response, await response.read_all())
-    if streamed:
+    if request.streamed:
         if "text/event-stream" not in headers.get("Content-Type", "").lower():
             raise ExpertError("garbled", "no stream of events, though one was asked for")
         events = EventReader(response)
@@ -194,6 +198,7 @@ async def _open(
         raise ExpertError("garbled", f"a body that cannot be read: {error}") from None
     if document.get("error") and "choices" not in document:
         raise ExpertError("server", "an error with status 200", status)
+    document = request.read(client.expert, document)
     return UpstreamResponse(client, permit, response, content, document)
 
 
