@@ -835,12 +835,11 @@ class MessageReader:
     Attributes
     ----------
     usage : as of a chat, so far
-    finished : whether the answer has a stop reason
     done : whether the stream has ended as it should
     """
 
     def __init__(self) -> None:
-        self.finished = self.done = False
+        self.done = False
         self._usage: Document = {}
         self._base: Document = {}
         self._calls = -1
@@ -848,6 +847,11 @@ class MessageReader:
     @property
     def usage(self) -> Document | None:
         return chat_usage(self._usage) if self._usage else None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the answer is whole: only its last event says so."""
+        return self.done
 
     def read(self, event: Document) -> Iterator[Document]:
         """The chunks of one event."""
@@ -878,7 +882,6 @@ class MessageReader:
             given = event.get("usage") or {}
             self._usage.update((key, value) for key, value in given.items() if value is not None)
             if reason := event["delta"].get("stop_reason"):
-                self.finished = True
                 yield self._chunk({}, _TO_FINISH_REASON.get(reason, "stop"))
         elif kind == "message_stop":
             self.done = True

@@ -188,10 +188,10 @@ class StreamRelay:
         """The event as the client gets it; empty if it is left out."""
         data = event_data(event)
         if not data:
-            return event
+            return event if self._translator is None else b""
         if data == b"[DONE]":
             self._done = True
-            return event
+            return event if self._translator is None else b""
         if is_error(event, data):
             # What came before it goes out first.
             self._error = ExpertError("server", "an error within the stream")
