@@ -36,10 +36,9 @@ from mild.gateway.server.relay import (
     StreamRelay,
     client_error_content,
     error_event,
-    plain_content,
     stream_translator,
 )
-from mild.gateway.server.usage import Usage, max_tokens
+from mild.gateway.server.usage import BYTES_PER_TOKEN, Usage, max_tokens
 from mild.gateway.upstream.attempts import UpstreamRequest, UpstreamResponse, ask_experts
 from mild.gateway.upstream.expert_client import ExpertClient
 from mild.gateway.upstream.json_edit import parse_object, replace_model, replace_values
@@ -196,7 +195,11 @@ class CompletionRequest:
                 document[expert.max_tokens_field] = document.pop("max_tokens")
             if self.streamed and expert.stream_usage:
                 document["stream_options"] = {"include_usage": True}
-        return json.dumps(document).encode("ascii")
+        try:
+            return json.dumps(document).encode("ascii")
+        except RecursionError:
+            message = "The body cannot be read: it is nested too deeply."
+            raise Refusal(400, message, code="invalid_body") from None
 
 
 @dataclass(eq=False)
@@ -301,8 +304,7 @@ class CompletionHandler:
             response.close(finished=True)
             return
         if response.document is not None:
-            native = request.is_native(response.client.expert)
-            content = plain_content(response, name, self._usage, native)
+            content = response.content
         else:
             content = client_error_content(response, request.endpoint)
             self._usage.tokens_in = self._usage.tokens_out = 0
@@ -315,16 +317,21 @@ class CompletionHandler:
         await self._write(content, False)
         self._note_start()
 
-    def _read_answer(self, expert: Expert, answer: dict[str, Any]) -> dict[str, Any]:
-        """A plain answer in the client's API; its usage is noted."""
-        request, found = self.request, answer
-        if not request.is_native(expert):
+    def _read_answer(self, expert: Expert, answer: dict[str, Any], content: bytes) -> bytes:
+        """A plain answer in the client's API with the model renamed; its usage is noted."""
+        request = self.request
+        self._usage.pieces_out = -(-len(content) // BYTES_PER_TOKEN)
+        if request.is_native(expert):
+            if "model" in answer:
+                content = replace_model(content, self.context.labels[expert.name][1])
+        else:
             try:
                 found = translate_answer(request.endpoint, answer, expert.api, request.document)
-            except TranslationError as error:
+                content = json.dumps({**found, "model": expert.name}).encode("ascii")
+            except (TranslationError, RecursionError) as error:
                 raise ExpertError("garbled", str(error)) from None
         self._usage.read(answer)
-        return found
+        return content
 
     async def _begin(self, status: int, headers: Headers) -> None:
         await self.send({"type": "http.response.start", "status": status, "headers": headers})

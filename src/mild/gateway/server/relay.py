@@ -18,7 +18,7 @@ from mild.endpoints.translation import (
     translate_error,
 )
 from mild.gateway.refusals import Refusal
-from mild.gateway.server.usage import BYTES_PER_TOKEN, Usage
+from mild.gateway.server.usage import Usage
 from mild.gateway.upstream.attempts import UpstreamResponse, is_error
 from mild.gateway.upstream.events import event_data
 from mild.gateway.upstream.json_edit import parse_object, replace_model
@@ -27,7 +27,6 @@ __all__ = [
     "StreamRelay",
     "client_error_content",
     "error_event",
-    "plain_content",
     "redactor",
     "stream_translator",
 ]
@@ -69,18 +68,6 @@ def redactor(experts: Iterable[Expert]) -> Callable[[bytes], bytes]:
         return content
 
     return redact
-
-
-def plain_content(response: UpstreamResponse, name: bytes, usage: Usage, native: bool) -> bytes:
-    """The body of a plain answer with the model renamed."""
-    document = response.document
-    assert document is not None
-    usage.pieces_out = -(-len(response.content) // BYTES_PER_TOKEN)
-    if not native:
-        return json.dumps({**document, "model": json.loads(name)}).encode("ascii")
-    if "model" not in document:
-        return response.content
-    return replace_model(response.content, name)
 
 
 def client_error_content(response: UpstreamResponse, endpoint: str) -> bytes:
@@ -172,7 +159,7 @@ class StreamRelay:
                 await write(self._redact(b"".join(parts)), True)
             if self._error is not None:
                 raise self._error
-            if first:
+            if first and size:
                 first = False
                 started()
             if self._done:

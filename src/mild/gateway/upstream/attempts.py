@@ -38,7 +38,7 @@ class UpstreamRequest:
     ----------
     endpoint : where an expert is asked, such as ``/chat/completions``
     body : gives what to send to an expert
-    read : checks an expert's plain answer, and gives it in the shape of the client's API
+    read : gives a plain answer as the client gets it, from the expert, its document and its bytes
     headers : of the client, passed on
     max_attempts : over all experts
     attempts : sent so far
@@ -51,7 +51,7 @@ class UpstreamRequest:
     endpoint: Callable[[Expert], str]
     streamed: bool
     body: Callable[[Expert], bytes]
-    read: Callable[[Expert, dict[str, Any]], dict[str, Any]]
+    read: Callable[[Expert, dict[str, Any], bytes], bytes]
     headers: Mapping[str, str] = field(default_factory=dict)
     max_attempts: int = 3
     attempts: int = 0
@@ -67,7 +67,8 @@ class UpstreamResponse:
 
     Attributes
     ----------
-    content, document : of a plain answer, whole; the document is None for an error that is relayed
+    content, document : of a plain answer, whole, for the client, and as it came; the document is None for
+        an error that is relayed
     events, first : of a stream, and its first event
     """
 
@@ -198,7 +199,7 @@ async def _open(
         raise ExpertError("garbled", f"a body that cannot be read: {error}") from None
     if document.get("error") and "choices" not in document:
         raise ExpertError("server", "an error with status 200", status)
-    document = request.read(client.expert, document)
+    content = request.read(client.expert, document, content)
     return UpstreamResponse(client, permit, response, content, document)
 
 
