@@ -165,6 +165,7 @@ class _Pieces:
             self.finish_reason = choice.get("finish_reason") or self.finish_reason
             delta = choice.get("delta") or {}
             if text := delta.get("content") or delta.get("refusal"):
+                self._index = self._id = None
                 yield "text", self._counted(text), ""
             for call in delta.get("tool_calls") or ():
                 function = call.get("function") or {}
@@ -174,6 +175,8 @@ class _Pieces:
                     self._index, self._id = index, number
                     yield "call", self._counted(number), self._counted(function["name"])
                 if arguments := function.get("arguments"):
+                    if self._id is None:
+                        raise ValueError("arguments of a tool call that has not begun")
                     yield "arguments", self._counted(arguments), ""
 
     def _counted(self, text: Any) -> str:
