@@ -7,6 +7,7 @@ import pytest
 
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import ask, expert, gateway, priced_router, rows
+from mild.endpoints.expert import BreakerSettings
 from mild.endpoints.secrets import Secret
 from mild.gateway.access import AccessStore
 from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
@@ -30,6 +31,7 @@ ENDS = {
     RESPONSES: b"response.completed",
     MESSAGES: b"message_stop",
 }
+PATIENT = BreakerSettings(failures=1000)
 QUICK = {"retries": 0, "price_in": 1.0, "price_out": 100.0}
 
 
@@ -89,39 +91,50 @@ def test_every_byte_of_a_message_travels_but_the_model(streamed):
 
 
 @pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("path", ENDS)
-@pytest.mark.parametrize("fault", ["cut", "cut_clean", "cut_event", "error_middle"])
-def test_a_cut_stream_never_ends_as_a_whole_one(path, fault, api):
-    (found,), (row,), _, _ = served(
-        path, REQUESTS[path] | {"stream": True}, api=api, script=[fault]
-    )
-    assert (found.status, found.whole, row.outcome) == (200, False, "cut")
-    assert ENDS[path] not in found.body
-    last = found.body.split(b"event: error\ndata: ")[1]
-    document = json.loads(last)
-    assert document["error"]["code"] == "stream_broken"
-    assert document.get("type") == (None if path in (CHAT, COMPLETIONS) else "error")
+def test_a_cut_stream_never_ends_as_a_whole_one(api):
+    faults = ("cut", "cut_clean", "cut_event", "error_middle")
+
+    async def run():
+        async with (
+            FakeUpstream(script=[fault for _ in ENDS for fault in faults]) as up,
+            gateway([expert("one", up, api=api, retries=0, breaker=PATIENT)]) as g,
+        ):
+            found = [
+                (path, await ask(g.port, REQUESTS[path] | {"stream": True}, path))
+                for path in ENDS
+                for _ in faults
+            ]
+            return found, await rows(g, len(found))
+
+    answers, records = asyncio.run(run())
+    assert {row.outcome for row in records} == {"cut"}
+    for path, found in answers:
+        assert (found.status, found.whole) == (200, False)
+        assert ENDS[path] not in found.body
+        document = json.loads(found.body.split(b"event: error\ndata: ")[1])
+        assert document["error"]["code"] == "stream_broken"
+        assert document.get("type") == (None if path in (CHAT, COMPLETIONS) else "error")
 
 
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("path", ENDS)
-@pytest.mark.parametrize("fault", ["500", "garbage", "reset", "other"])
-def test_another_expert_of_another_api_follows_before_the_first_byte(path, fault, streamed):
+def test_another_expert_of_another_api_follows_before_the_first_byte(path, streamed):
     content = b'{"hello": "world"}'
     other = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(content), content)
-    api = "anthropic" if path != MESSAGES else "openai"
-    script = [other if fault == "other" else fault]
+    script = ["500", "ok", "garbage", "ok", "reset", "ok", other, "ok"]
+    first, second = APIS if path == MESSAGES else reversed(APIS)
 
     def experts(up):
-        first = expert("first", up, api=api, retries=0)
-        second = "openai" if api == "anthropic" else "anthropic"
-        return [first, expert("second", up, api=second, retries=0)]
+        more = {"retries": 0, "breaker": PATIENT}
+        return [expert("first", up, api=first, **more), expert("second", up, api=second, **more)]
 
-    request = REQUESTS[path] | {"stream": streamed}
-    (found,), (row,), _, _ = served(path, request, script=script, experts=experts)
-    assert found.status == 200
-    assert (row.chosen, row.expert, row.attempts) == ("first", "second", 2)
-    assert b'"model": "second"' in found.body
+    requests = [REQUESTS[path] | {"stream": streamed}] * 4
+    answers, records, _, _ = served(path, *requests, script=script, experts=experts)
+    assert len(records) == 4
+    for found, row in zip(answers, records, strict=True):
+        assert found.status == 200
+        assert (row.chosen, row.expert, row.attempts) == ("first", "second", 2)
+        assert b'"model": "second"' in found.body
 
 
 @pytest.mark.parametrize("path", REQUESTS)
