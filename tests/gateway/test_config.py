@@ -358,3 +358,29 @@ def test_a_page_may_be_public(tmp_path):
         read(tmp_path, 'page = "yes"\n' + LEAST)
     with pytest.raises(DataFileError, match="page must be true, false or"):
         read(tmp_path, "page = 3\n" + LEAST)
+
+
+def test_an_expert_may_speak_anthropics_api(tmp_path):
+    (plain,) = read(tmp_path, LEAST).experts
+    assert (plain.api, plain.embeddings) == ("openai", False)
+    (found,) = read(tmp_path, LEAST + 'api = "anthropic"\n').experts
+    assert found.api == "anthropic"
+    (found,) = read(tmp_path, LEAST + "embeddings = true\n").experts
+    assert found.embeddings
+
+
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [
+        ('api = "gemini"\n', "experts.a.api"),
+        ('embeddings = "yes"\n', "experts.a.embeddings"),
+        ('embeddings = true\napi = "anthropic"\n', "experts.a.embeddings"),
+    ],
+)
+def test_an_api_that_is_not_known_is_refused(tmp_path, more, key):
+    assert f", line 4: {key} must " in refusal(tmp_path, LEAST + more)
+
+
+def test_an_address_ends_before_the_endpoint(tmp_path):
+    found = refusal(tmp_path, LEAST.replace("/v1", "/v1/messages"))
+    assert found.startswith(", line 2: experts.a.base_url must end before /messages")

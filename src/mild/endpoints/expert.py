@@ -244,7 +244,8 @@ class Expert:
         if self.system is not None:
             messages.insert(0, {"role": "system", "content": self.system})
         body: dict[str, Any] = {"model": self.model, "messages": messages}
-        body[self.max_tokens_field] = self.max_tokens
+        if self.api == "openai":
+            body[self.max_tokens_field] = self.max_tokens
         if self.temperature is not None:
             body["temperature"] = self.temperature
         if self.api == "anthropic":
