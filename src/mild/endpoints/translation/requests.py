@@ -126,8 +126,9 @@ def _turns_from_blocks(role: str, blocks: list[Document]) -> Iterator[Document]:
         kind = block.get("type")
         if kind == "tool_result":
             content = block.get("content") or ""
-            inner = [{"type": "text", "text": content}] if isinstance(content, str) else None
-            inner = objects(block, "content", "tool_result") if inner is None else inner
+            inner = [{"type": "text", "text": content}]
+            if not isinstance(content, str):
+                inner = objects(block, "content", "tool_result")
             # A tool's message holds text alone: its images go into the user's.
             texts = [part for part in inner if part.get("type") == "text"]
             parts += [_part_from_block(part) for part in inner if part.get("type") != "text"]
@@ -196,7 +197,7 @@ def _responses_request_to_chat(request: Document) -> Document:
         text = get(request, "text", dict, "")
         if text.get("verbosity"):
             chat["verbosity"] = text["verbosity"]
-        form = dict(text.get("format") or {})
+        form = {**get(text, "format", dict, "text")} if text.get("format") else {}
         kind = form.pop("type", "text")
         if kind == "json_schema":
             chat["response_format"] = {"type": kind, "json_schema": form}

@@ -378,8 +378,11 @@ class StreamTranslator:
             raise TranslationError(f"an event has another shape: {error!r}") from error
 
     def finish(self) -> bytes:
-        """The last events, of a stream that ended as it should."""
-        return self._writer.finish(self.usage)
+        """The last events, of a stream that ended as it should; TranslationError as ``feed``."""
+        try:
+            return self._writer.finish(self.usage)
+        except SHAPE_ERRORS as error:
+            raise TranslationError(f"the stream has another shape: {error!r}") from error
 
 
 def _event(document: Document) -> bytes:

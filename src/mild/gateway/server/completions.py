@@ -157,6 +157,8 @@ class CompletionRequest:
             except TranslationError as error:
                 param = error.parameter
                 raise Refusal(400, str(error), code=error.code, param=param) from None
+            except RecursionError:
+                raise _too_deep() from None
             self._translated[key] = found
         return self._translated[key]
 
@@ -198,8 +200,7 @@ class CompletionRequest:
         try:
             return json.dumps(document).encode("ascii")
         except RecursionError:
-            message = "The body cannot be read: it is nested too deeply."
-            raise Refusal(400, message, code="invalid_body") from None
+            raise _too_deep() from None
 
 
 @dataclass(eq=False)
@@ -457,6 +458,10 @@ async def run_until_disconnect(handler: CompletionHandler, receive: Receive) -> 
         task.uncancel()
     finally:
         watcher.cancel()
+
+
+def _too_deep() -> Refusal:
+    return Refusal(400, "The body cannot be read: it is nested too deeply.", code="invalid_body")
 
 
 def name_request(number: bytes) -> str:

@@ -168,7 +168,11 @@ class StreamRelay:
         if not self._done and (events.left_over or not self._finished):
             raise ExpertError("cut", "the stream ended before its answer was finished")
         if self._translator is not None:
-            await write(self._redact(self._translator.finish()), True)
+            try:
+                last = self._translator.finish()
+            except TranslationError as error:
+                raise ExpertError("garbled", str(error)) from None
+            await write(self._redact(last), True)
         await write(b"", False)
 
     def _changed(self, event: bytes) -> bytes:
