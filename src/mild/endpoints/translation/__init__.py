@@ -11,6 +11,7 @@ answer is valid without it) or refused (it would not be), by ``FIELDS``. Unknown
 from __future__ import annotations
 
 from mild.endpoints.translation.answers import (
+    ECHOED,
     anthropic_error,
     chat_usage,
     message_to_chat,
@@ -33,6 +34,7 @@ from mild.endpoints.translation.streams import MessageReader, StreamTranslator
 __all__ = [
     "CHAT",
     "COMPLETIONS",
+    "ECHOED",
     "EMBEDDINGS",
     "FIELDS",
     "MESSAGES",

@@ -17,6 +17,7 @@ from mild.endpoints.translation.fields import (
 from mild.endpoints.translation.requests import arguments_of
 
 __all__ = [
+    "ECHOED",
     "FINISH_REASONS",
     "SHAPE_ERRORS",
     "anthropic_error",
@@ -48,6 +49,21 @@ FINISH_REASONS = {
     "refusal": "content_filter",
 }
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_DEFAULTS: Document = {
+    "instructions": None,
+    "max_output_tokens": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "reasoning": {"effort": None, "summary": None},
+    "temperature": None,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_p": None,
+    "truncation": "disabled",
+}
+#: Fields of a request that its answer depends on, or repeats.
+ECHOED = (*_DEFAULTS, "stream_options")
 _ANTHROPIC_ERRORS = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -239,13 +255,7 @@ def empty_response(number: Any, created: Any, model: Any, request: Document) -> 
         "previous_response_id": None,
         "store": False,
     }
-    defaults: Document = {
-        "instructions": None, "max_output_tokens": None, "metadata": {}, "parallel_tool_calls": True,
-        "reasoning": {"effort": None, "summary": None}, "temperature": None,
-        "text": {"format": {"type": "text"}}, "tool_choice": "auto", "tools": [], "top_p": None,
-        "truncation": "disabled",
-    }  # fmt: skip
-    for key, default in defaults.items():
+    for key, default in _DEFAULTS.items():
         given = request.get(key)
         response[key] = default if given is None else given
     return response

@@ -16,13 +16,13 @@ from mild.endpoints.expert import Expert
 from mild.endpoints.translation import (
     CHAT,
     COMPLETIONS,
+    ECHOED,
     EMBEDDINGS,
     REQUIRED,
     TranslationError,
     is_native,
     translate_answer,
     translate_request,
-    upstream_endpoint,
 )
 from mild.gateway.access import Caller, Reservation
 from mild.gateway.ledger.records import Record
@@ -95,6 +95,7 @@ class CompletionRequest:
     text : for the router
     bytes_in : of the text that an expert may count
     session : hash of the session, set by whoever knows the caller
+    echo : fields that an answer in another API repeats
     """
 
     def __init__(
@@ -130,7 +131,9 @@ class CompletionRequest:
         self._wants_usage = not (self.streamed and endpoint in (CHAT, COMPLETIONS)) or not (
             options is None or (isinstance(options, dict) and not options.get("include_usage"))
         )
-        self._translated: dict[tuple[str, int], dict[str, Any]] = {}
+        self.echo = {name: document[name] for name in ECHOED if name in document}
+        # Bodies for experts of the other API, by all that they depend on but the model.
+        self._translated: dict[tuple[Any, ...], bytes] = {}
 
     def adds_usage(self, expert: Expert) -> bool:
         """Whether the expert is asked for the usage of a stream though the client did not."""
@@ -140,27 +143,9 @@ class CompletionRequest:
         """Whether the expert speaks the client's API."""
         return is_native(self.endpoint, expert.api)
 
-    def endpoint_for(self, expert: Expert) -> str:
-        """Where the expert is asked."""
-        return upstream_endpoint(self.endpoint, expert.api)
-
     def max_tokens(self, expert: Expert) -> int:
         """Tokens that the answer may have at most."""
         return 0 if self.endpoint == EMBEDDINGS else max_tokens(self.document, expert)
-
-    def translated(self, expert: Expert) -> dict[str, Any]:
-        """The request in the expert's API; Refusal 400 says why there is none."""
-        key = (expert.api, expert.max_tokens)
-        if key not in self._translated:
-            try:
-                found = translate_request(self.endpoint, self.document, *key)
-            except TranslationError as error:
-                param = error.parameter
-                raise Refusal(400, str(error), code=error.code, param=param) from None
-            except RecursionError:
-                raise _too_deep() from None
-            self._translated[key] = found
-        return self._translated[key]
 
     def able(self, clients: Sequence[ExpertClient]) -> list[ExpertClient]:
         """Those of the experts whose API can say this request; Refusal 400 if there is none."""
@@ -169,7 +154,7 @@ class CompletionRequest:
         for client in clients:
             try:
                 if not self.is_native(client.expert):
-                    self.translated(client.expert)
+                    self._translated_body(client.expert)
                 found.append(client)
             except Refusal as error:
                 refusal = refusal or error
@@ -180,7 +165,7 @@ class CompletionRequest:
     def body_for(self, expert: Expert) -> bytes:
         """The body as it came, with the expert's name for the model; or in the expert's API."""
         if not self.is_native(expert):
-            return self._translated_body(expert)
+            return replace_model(self._translated_body(expert), _as_json(expert.model))
         body = replace_model(self._body, _as_json(expert.model), every=True)
         if not self.adds_usage(expert):
             return body
@@ -191,16 +176,26 @@ class CompletionRequest:
         return replace_values(body.decode("utf-8"), {"stream_options": options}).encode("utf-8")
 
     def _translated_body(self, expert: Expert) -> bytes:
-        document = {**self.translated(expert), "model": expert.model}
-        if expert.api == "openai":
-            if "max_tokens" in document:
-                document[expert.max_tokens_field] = document.pop("max_tokens")
-            if self.streamed and expert.stream_usage:
-                document["stream_options"] = {"include_usage": True}
-        try:
-            return json.dumps(document).encode("ascii")
-        except RecursionError:
-            raise _too_deep() from None
+        """The request in the expert's API, with the client's model; Refusal 400 says why there is none."""
+        key = (expert.api, expert.max_tokens, expert.max_tokens_field, expert.stream_usage)
+        if key not in self._translated:
+            try:
+                found = translate_request(self.endpoint, self.document, *key[:2])
+                # The first key, where it is replaced at once.
+                document = {"model": found.pop("model", None), **found}
+                if expert.api == "openai":
+                    if "max_tokens" in document:
+                        document[expert.max_tokens_field] = document.pop("max_tokens")
+                    if self.streamed and expert.stream_usage:
+                        document["stream_options"] = {"include_usage": True}
+                self._translated[key] = json.dumps(document).encode("ascii")
+            except TranslationError as error:
+                param = error.parameter
+                raise Refusal(400, str(error), code=error.code, param=param) from None
+            except RecursionError:
+                message = "The body cannot be read: it is nested too deeply."
+                raise Refusal(400, message, code="invalid_body") from None
+        return self._translated[key]
 
 
 @dataclass(eq=False)
@@ -224,7 +219,7 @@ class CompletionHandler:
         self._started = False
         self._refused = False
         self._upstream = UpstreamRequest(
-            request.endpoint_for,
+            request.endpoint,
             request.streamed,
             request.body_for,
             self._read_answer,
@@ -296,7 +291,7 @@ class CompletionHandler:
         if response.events is not None:
             expert = response.client.expert
             strip = request.adds_usage(expert)
-            translator = stream_translator(request.endpoint, expert, request.document)
+            translator = stream_translator(request.endpoint, expert, request.echo)
             relay = StreamRelay(response, name, self._usage, strip, context.redact, translator)
             headers = self._headers(b"text/event-stream; charset=utf-8")
             headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
@@ -327,7 +322,7 @@ class CompletionHandler:
                 content = replace_model(content, self.context.labels[expert.name][1])
         else:
             try:
-                found = translate_answer(request.endpoint, answer, expert.api, request.document)
+                found = translate_answer(request.endpoint, answer, expert.api, request.echo)
                 content = json.dumps({**found, "model": expert.name}).encode("ascii")
             except (TranslationError, RecursionError) as error:
                 raise ExpertError("garbled", str(error)) from None
@@ -458,10 +453,6 @@ async def run_until_disconnect(handler: CompletionHandler, receive: Receive) -> 
         task.uncancel()
     finally:
         watcher.cancel()
-
-
-def _too_deep() -> Refusal:
-    return Refusal(400, "The body cannot be read: it is nested too deeply.", code="invalid_body")
 
 
 def name_request(number: bytes) -> str:

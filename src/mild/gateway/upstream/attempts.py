@@ -16,6 +16,7 @@ from typing import Any
 
 from mild.endpoints.client import EndpointResponse, ExpertError, retry_after
 from mild.endpoints.expert import Expert
+from mild.endpoints.translation import upstream_endpoint
 from mild.gateway.refusals import Refusal
 from mild.gateway.upstream.events import EventReader, event_data
 from mild.gateway.upstream.expert_client import ExpertClient, Permit
@@ -36,7 +37,7 @@ class UpstreamRequest:
 
     Attributes
     ----------
-    endpoint : where an expert is asked, such as ``/chat/completions``
+    endpoint : of the client, such as ``/chat/completions``; the expert's own may be another
     body : gives what to send to an expert
     read : gives a plain answer as the client gets it, from the expert, its document and its bytes
     headers : of the client, passed on
@@ -48,7 +49,7 @@ class UpstreamRequest:
     lost : experts of attempts that failed and may be charged all the same
     """
 
-    endpoint: Callable[[Expert], str]
+    endpoint: str
     streamed: bool
     body: Callable[[Expert], bytes]
     read: Callable[[Expert, dict[str, Any], bytes], bytes]
@@ -148,9 +149,8 @@ async def _attempt(
         request.asking = client.expert
         start = time.perf_counter()
         try:
-            response = await client.http.post(
-                request.endpoint(client.expert), body, request.headers
-            )
+            endpoint = upstream_endpoint(request.endpoint, client.expert.api)
+            response = await client.http.post(endpoint, body, request.headers)
             found = await _open(client, permit, response, request)
         finally:
             request.waited += time.perf_counter() - start
