@@ -157,7 +157,8 @@ class CompletionRequest:
                     self._translated_body(client.expert)
                 found.append(client)
             except Refusal as error:
-                refusal = refusal or error
+                # Without its frames, which hold it in turn.
+                refusal = refusal or error.with_traceback(None)
         if not found and refusal is not None:
             raise refusal
         return found
@@ -174,6 +175,16 @@ class CompletionRequest:
             return body[:place] + _USAGE + body[place:]
         options = json.dumps({**(self.document["stream_options"] or {}), "include_usage": True})
         return replace_values(body.decode("utf-8"), {"stream_options": options}).encode("utf-8")
+
+    def read_answer(self, expert: Expert, answer: dict[str, Any], content: bytes) -> bytes:
+        """A plain answer in the client's API, with the expert's name for the model."""
+        if self.is_native(expert):
+            return replace_model(content, _as_json(expert.name)) if "model" in answer else content
+        try:
+            found = translate_answer(self.endpoint, answer, expert.api, self.echo)
+            return json.dumps({**found, "model": expert.name}).encode("ascii")
+        except (TranslationError, RecursionError) as error:
+            raise ExpertError("garbled", str(error)) from None
 
     def _translated_body(self, expert: Expert) -> bytes:
         """The request in the expert's API, with the client's model; Refusal 400 says why there is none."""
@@ -222,7 +233,7 @@ class CompletionHandler:
             request.endpoint,
             request.streamed,
             request.body_for,
-            self._read_answer,
+            request.read_answer,
             request.headers,
             self.context.settings.routing.max_attempts,
         )
@@ -301,6 +312,8 @@ class CompletionHandler:
             return
         if response.document is not None:
             content = response.content
+            self._usage.read(response.document)
+            self._usage.pieces_out = -(-len(content) // BYTES_PER_TOKEN)
         else:
             content = client_error_content(response, request.endpoint)
             self._usage.tokens_in = self._usage.tokens_out = 0
@@ -312,22 +325,6 @@ class CompletionHandler:
         await self._begin(status, headers)
         await self._write(content, False)
         self._note_start()
-
-    def _read_answer(self, expert: Expert, answer: dict[str, Any], content: bytes) -> bytes:
-        """A plain answer in the client's API with the model renamed; its usage is noted."""
-        request = self.request
-        self._usage.pieces_out = -(-len(content) // BYTES_PER_TOKEN)
-        if request.is_native(expert):
-            if "model" in answer:
-                content = replace_model(content, self.context.labels[expert.name][1])
-        else:
-            try:
-                found = translate_answer(request.endpoint, answer, expert.api, request.echo)
-                content = json.dumps({**found, "model": expert.name}).encode("ascii")
-            except (TranslationError, RecursionError) as error:
-                raise ExpertError("garbled", str(error)) from None
-        self._usage.read(answer)
-        return content
 
     async def _begin(self, status: int, headers: Headers) -> None:
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
