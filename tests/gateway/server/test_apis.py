@@ -114,6 +114,8 @@ def test_a_cut_stream_never_ends_as_a_whole_one(api):
         document = json.loads(found.body.split(b"event: error\ndata: ")[1])
         assert document["error"]["code"] == "stream_broken"
         assert document.get("type") == (None if path in (CHAT, COMPLETIONS) else "error")
+        if path == RESPONSES:
+            assert document["sequence_number"] == found.body.count(b'"sequence_number"') - 1
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -303,6 +305,7 @@ def test_usage_is_not_asked_for_where_that_is_refused(path):
     [
         (RESPONSES, {"user": "alice"}),
         (MESSAGES, {"metadata": {"user_id": "alice"}}),
+        (CHAT, {"user": "alice", "metadata": {"user_id": "somebody"}}),
     ],
 )
 def test_a_session_stays_with_its_expert(path, more):

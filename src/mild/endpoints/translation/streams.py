@@ -249,7 +249,7 @@ class _ResponseWriter:
         self._output: list[Document] = []
         self._said: list[str] = []
         self._is_open = False
-        self._events = 0
+        self.events = 0
 
     def write(self, chunk: Document) -> bytes:
         events = []
@@ -326,8 +326,8 @@ class _ResponseWriter:
         return self._event(kind, item_id=self._item["id"], output_index=place, **more)
 
     def _event(self, kind: str, **more: Any) -> bytes:
-        event = {"type": kind, "sequence_number": self._events, **more}
-        self._events += 1
+        event = {"type": kind, "sequence_number": self.events, **more}
+        self.events += 1
         return _named_event(event)
 
 
@@ -365,6 +365,11 @@ class StreamTranslator:
         return self._reader.finished
 
     @property
+    def numbered(self) -> int:
+        """How many events with a number were written: the number of the next one."""
+        return self._writer.events if isinstance(self._writer, _ResponseWriter) else 0
+
+    @property
     def done(self) -> bool:
         """Whether the expert has said that nothing follows."""
         return self._reader.done
@@ -386,7 +391,7 @@ class StreamTranslator:
 
 
 def _event(document: Document) -> bytes:
-    return b"data: " + json.dumps(document).encode("ascii") + b"\n\n"
+    return b"data: " + json.dumps(document, allow_nan=False).encode("ascii") + b"\n\n"
 
 
 def _named_event(document: Document) -> bytes:

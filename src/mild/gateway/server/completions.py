@@ -18,6 +18,7 @@ from mild.endpoints.translation import (
     COMPLETIONS,
     ECHOED,
     EMBEDDINGS,
+    MESSAGES,
     REQUIRED,
     TranslationError,
     is_native,
@@ -34,6 +35,7 @@ from mild.gateway.selection.text import request_text, text_bytes
 from mild.gateway.server.middleware import Receive, Send, refusal_response
 from mild.gateway.server.relay import (
     StreamRelay,
+    Translator,
     client_error_content,
     error_event,
     stream_translator,
@@ -121,8 +123,9 @@ class CompletionRequest:
             if name in _PASSED_ON
         }
         given = next((value for name, value in headers if name == b"x-mild-session-id"), b"")
-        metadata = document.get("metadata")
-        user = document.get("user") or (isinstance(metadata, dict) and metadata.get("user_id"))
+        user = document.get("user")
+        if endpoint == MESSAGES and isinstance(document.get("metadata"), dict):
+            user = document["metadata"].get("user_id")
         session: Any = given.decode("latin-1") or user
         self.session_name = None
         if session and isinstance(session, str):
@@ -182,8 +185,9 @@ class CompletionRequest:
             return replace_model(content, _as_json(expert.name)) if "model" in answer else content
         try:
             found = translate_answer(self.endpoint, answer, expert.api, self.echo)
-            return json.dumps({**found, "model": expert.name}).encode("ascii")
-        except (TranslationError, RecursionError) as error:
+            changed = {**found, "model": expert.name}
+            return json.dumps(changed, allow_nan=False).encode("ascii")
+        except (ValueError, RecursionError) as error:
             raise ExpertError("garbled", str(error)) from None
 
     def _translated_body(self, expert: Expert) -> bytes:
@@ -227,6 +231,7 @@ class CompletionHandler:
         self._reservation: Reservation | None = None
         self._response: UpstreamResponse | None = None
         self._selection: Selection | None = None
+        self._translator: Translator | None = None
         self._started = False
         self._refused = False
         self._upstream = UpstreamRequest(
@@ -272,7 +277,8 @@ class CompletionHandler:
                 name = self._response.client.name
                 message = f"The expert {name} {error.description} in the middle of it."
                 broken = Refusal(502, message, code="stream_broken")
-                await self._write(error_event(broken, self.request.endpoint), True)
+                content = error_event(broken, self.request.endpoint, self._translator)
+                await self._write(content, True)
         except asyncio.CancelledError:
             if self._started:
                 record.status = 200
@@ -302,8 +308,10 @@ class CompletionHandler:
         if response.events is not None:
             expert = response.client.expert
             strip = request.adds_usage(expert)
-            translator = stream_translator(request.endpoint, expert, request.echo)
-            relay = StreamRelay(response, name, self._usage, strip, context.redact, translator)
+            self._translator = stream_translator(request.endpoint, expert, request.echo)
+            relay = StreamRelay(
+                response, name, self._usage, strip, context.redact, self._translator
+            )
             headers = self._headers(b"text/event-stream; charset=utf-8")
             headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
             await self._begin(status, headers)

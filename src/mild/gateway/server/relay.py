@@ -25,6 +25,7 @@ from mild.gateway.upstream.json_edit import parse_object, replace_model
 
 __all__ = [
     "StreamRelay",
+    "Translator",
     "client_error_content",
     "error_event",
     "redactor",
@@ -83,9 +84,7 @@ def client_error_content(response: UpstreamResponse, endpoint: str) -> bytes:
     return json.dumps(document).encode("ascii")
 
 
-def stream_translator(
-    endpoint: str, expert: Expert, request: dict[str, Any]
-) -> StreamTranslator | _MessageRelay | None:
+def stream_translator(endpoint: str, expert: Expert, request: dict[str, Any]) -> Translator | None:
     """What changes the events of a stream; None where only the model is renamed."""
     if not is_native(endpoint, expert.api):
         return StreamTranslator(endpoint, expert.api, expert.name, request)
@@ -113,6 +112,9 @@ class _MessageRelay(MessageReader):
         return b""
 
 
+Translator = StreamTranslator | _MessageRelay
+
+
 class StreamRelay:
     """A stream on its way, event by event, as they come."""
 
@@ -123,7 +125,7 @@ class StreamRelay:
         usage: Usage,
         strip: bool,
         redact: Callable[[bytes], bytes],
-        translator: StreamTranslator | _MessageRelay | None = None,
+        translator: Translator | None = None,
     ) -> None:
         self._response = response
         self._translator = translator
@@ -197,9 +199,7 @@ class StreamRelay:
         start = event.find(b"{")
         return event if start < 0 else event[:start] + replace_model(event[start:], self._name)
 
-    def _translate(
-        self, event: bytes, data: bytes, translator: StreamTranslator | _MessageRelay
-    ) -> bytes:
+    def _translate(self, event: bytes, data: bytes, translator: Translator) -> bytes:
         try:
             changed = translator.feed(parse_object(data), event)
         except (TranslationError, ValueError) as error:
@@ -222,7 +222,9 @@ class StreamRelay:
         return self._strip
 
 
-def error_event(refusal: Refusal, endpoint: str = "") -> bytes:
+def error_event(
+    refusal: Refusal, endpoint: str = "", translator: Translator | None = None
+) -> bytes:
     """The last event of a stream that broke off, in the shape of the client's API.
 
     Examples
@@ -231,11 +233,8 @@ def error_event(refusal: Refusal, endpoint: str = "") -> bytes:
     b'event: error\\ndata: {"error": {"message": "B'
     """
     document = refusal.document(endpoint)
-    if endpoint == RESPONSES:
-        document |= {
-            "type": "error",
-            "message": refusal.message,
-            "code": refusal.code,
-            "param": None,
-        }
+    if isinstance(translator, StreamTranslator) and endpoint == RESPONSES:
+        number, code = translator.numbered, refusal.code
+        event = {"type": "error", "sequence_number": number, "code": code, "param": None}
+        document |= {**event, "message": refusal.message}
     return b"event: error\ndata: " + json.dumps(document).encode("ascii") + b"\n\n"
