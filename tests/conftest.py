@@ -27,6 +27,8 @@ REMEDIES = {
     "postgresql": "apt install postgresql",
     "psycopg": "pip install '.[postgres]'",
     "openssl": "apt install openssl",
+    "openai": "pip install openai",
+    "anthropic": "pip install anthropic",
     "real model": "make test-real",
     "cuda": "run on a machine with a CUDA GPU",
     "transformer": "pip install '.[transformer]'",

@@ -9,7 +9,14 @@ from typing import Any
 
 __all__ = ["ENDPOINTS", "garbage", "mutated_body", "mutated_headers", "mutated_path"]
 
-ENDPOINTS = ("/v1/chat/completions", "/v1/completions", "/v1/route")
+ENDPOINTS = (
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/responses",
+    "/v1/messages",
+    "/v1/embeddings",
+    "/v1/route",
+)
 PATHS = (
     *ENDPOINTS,
     "/v1/models",
@@ -22,6 +29,7 @@ PATHS = (
 )
 _TURN = [{"role": "user", "content": "What is 2 + 2?"}]
 _PARTS = [{"type": "text", "text": "x"}, {"type": "image_url", "image_url": {"url": "data:x"}}]
+_CALL = {"type": "tool_use", "id": "a", "name": "f", "input": {"x": [1, {"y": None}]}}
 GOOD: tuple[dict[str, Any], ...] = (
     {"model": "mild", "messages": _TURN},
     {
@@ -39,6 +47,33 @@ GOOD: tuple[dict[str, Any], ...] = (
     },
     {"model": "mild", "messages": [{"role": "user", "content": _PARTS}], "stream": True},
     {"model": "small", "prompt": ["a", "b"], "stream": True, "best_of": 3},
+    {
+        "model": "mild",
+        "max_tokens": 10,
+        "system": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}],
+        "messages": [
+            *_TURN,
+            {"role": "assistant", "content": [_CALL]},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "a", "content": "4"}],
+            },
+        ],
+        "tools": [{"name": "f", "input_schema": {"type": "object"}}],
+        "stream": True,
+    },
+    {
+        "model": "mild",
+        "input": [
+            {"role": "user", "content": [{"type": "input_text", "text": "x"}]},
+            {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "a", "output": "4"},
+        ],
+        "max_output_tokens": 10,
+        "text": {"format": {"type": "text"}},
+        "tools": [{"type": "function", "name": "f", "parameters": {}}],
+    },
+    {"model": "mild", "input": "a", "stream": True},
     {"model": "mild", "prompt": "a", "tools": [{"type": "function", "function": {"name": "f"}}]},
 )
 ODD: tuple[Any, ...] = (

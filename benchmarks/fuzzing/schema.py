@@ -6,6 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from benchmarks.fuzzing.bodies import ENDPOINTS
+
 __all__ = ["any_body", "good_body"]
 
 Body = tuple[str, dict[str, Any]]
@@ -74,6 +76,8 @@ def any_body() -> st.SearchStrategy[Body]:
     """An endpoint, and a body in which any field may be of any type, or missing."""
     fields: dict[str, Any] = {name: values | options[name] for name in options}
     wild = {"model": models | values, "messages": values | st.lists(turns | values, max_size=3)}
-    document = st.fixed_dictionaries({}, optional={**fields, **wild, "prompt": values})
-    paths = st.sampled_from(["/v1/chat/completions", "/v1/completions", "/v1/route"])
-    return st.tuples(paths, document | st.dictionaries(words, values, max_size=5))
+    wild |= {"prompt": values, "input": values | st.lists(turns | values, max_size=3)}
+    document = st.fixed_dictionaries({}, optional={**fields, **wild})
+    return st.tuples(
+        st.sampled_from(ENDPOINTS), document | st.dictionaries(words, values, max_size=5)
+    )

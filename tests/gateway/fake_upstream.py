@@ -1,4 +1,4 @@
-"""An OpenAI-compatible endpoint on loopback with every fault there is, in the loop of the test."""
+"""An endpoint of either API on loopback with every fault there is, in the loop of the test."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ STREAM_FAULTS = (
 
 
 class FakeUpstream:
-    """Serves ``/v1/chat/completions`` and ``/v1/completions``; an async context manager.
+    """Serves chat completions, completions, embeddings and Anthropic's messages below ``/v1``; an async
+    context manager.
 
     Parameters
     ----------
@@ -221,6 +222,13 @@ class FakeUpstream:
 
     def completion(self, document, line):
         """A plain answer."""
+        if "/messages" in line:
+            return self.message(document)
+        if "/embeddings" in line:
+            vectors = [{"object": "embedding", "index": 0, "embedding": [0.25, -0.5]}]
+            usage = {"prompt_tokens": 5, "total_tokens": 5}
+            model = document.get("model")
+            return {"object": "list", "data": vectors, "model": model, "usage": usage}
         chat = "/chat/" in line
         choice = {"index": 0, "finish_reason": "stop"}
         if chat:
@@ -241,6 +249,49 @@ class FakeUpstream:
             answer["usage"] = USAGE if self.usage is True else self.usage
         return answer
 
+    def message(self, document):
+        """A plain answer of Anthropic's API."""
+        content = [{"type": "text", "text": self.text}]
+        if document.get("tools"):
+            tool = {"city": "Rome", "model": "x"}
+            content = [{"type": "tool_use", "id": "toolu_1", "name": "weather", "input": tool}]
+        return {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": document.get("model"),
+            "content": content,
+            "stop_reason": "tool_use" if document.get("tools") else "end_turn",
+            "stop_sequence": None,
+            "usage": MESSAGE_USAGE,
+        }
+
+    def message_events(self, document):
+        """The same as events."""
+        message = self.message(document)
+        usage = {**MESSAGE_USAGE, "output_tokens": 1}
+        begun = {**message, "content": [], "stop_reason": None, "usage": usage}
+        events = [{"type": "message_start", "message": begun}]
+        if document.get("tools"):
+            start = {**message["content"][0], "input": {}}
+            arguments = json.dumps(message["content"][0]["input"])
+            pieces = [arguments[:9], arguments[9:]]
+            deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+        else:
+            start = {"type": "text", "text": ""}
+            deltas = [{"type": "text_delta", "text": f"{word} "} for word in self.text.split()]
+        events.append({"type": "content_block_start", "index": 0, "content_block": start})
+        events.append({"type": "ping"})
+        events += [{"type": "content_block_delta", "index": 0, "delta": one} for one in deltas]
+        events.append({"type": "content_block_stop", "index": 0})
+        delta = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+        usage = {"output_tokens": MESSAGE_USAGE["output_tokens"]}
+        events.append({"type": "message_delta", "delta": delta, "usage": usage})
+        events.append({"type": "message_stop"})
+        return [
+            f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events
+        ]
+
     async def _stream(self, document, step, reader, writer, line):
         chat = "/chat/" in line
         base = {
@@ -250,11 +301,16 @@ class FakeUpstream:
             "model": document.get("model"),
         }
         events = []
-        for word in self.text.split():
+        for delta in tool_deltas() if chat and document.get("tools") else ():
+            events.append(
+                {**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+            )
+        for word in self.text.split() if not events else ():
             content = {"delta": {"content": word + " "}} if chat else {"text": word + " "}
             choice = {"index": 0, **content, "finish_reason": None}
             events.append({**base, "choices": [choice]})
-        last = {"index": 0, "finish_reason": "stop", **({"delta": {}} if chat else {"text": ""})}
+        reason = "tool_calls" if chat and document.get("tools") else "stop"
+        last = {"index": 0, "finish_reason": reason, **({"delta": {}} if chat else {"text": ""})}
         events.append({**base, "choices": [last]})
         options = document.get("stream_options")
         if isinstance(options, dict) and options.get("include_usage") and self.usage:
@@ -264,6 +320,10 @@ class FakeUpstream:
         lines = [b"data: " + json.dumps(event).encode() + b"\n\n" for event in events]
         lines.append(b"data: [DONE]\n\n")
         error = b'data: {"error": {"message": "down"}}\n\n'
+        if "/messages" in line:
+            lines = self.message_events(document)
+            down = {"type": "error", "error": {"type": "overloaded_error", "message": "down"}}
+            error = b"event: error\ndata: " + json.dumps(down).encode() + b"\n\n"
         if step == "error_first":
             lines = [error]
         elif step == "error_middle":
@@ -318,7 +378,19 @@ class FakeUpstream:
             await asyncio.sleep(min(0.005, seconds))
 
 
+def tool_deltas():
+    """A tool call in pieces."""
+    yield {
+        "role": "assistant",
+        "tool_calls": [{"index": 0, **CALL, "function": {"name": "weather"}}],
+    }
+    arguments = CALL["function"]["arguments"]
+    for piece in (arguments[:9], arguments[9:]):
+        yield {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}
+
+
 USAGE = {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13}
+MESSAGE_USAGE = {"input_tokens": 6, "cache_read_input_tokens": 4, "output_tokens": 3}
 CALL = {
     "id": "call_1",
     "type": "function",

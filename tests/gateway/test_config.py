@@ -474,3 +474,29 @@ def test_a_server_table_of_other_types_is_refused(tmp_path, lines):
     file.write_text(f"{lines}\n[experts.a]\nbase_url = 'http://127.0.0.1:9/v1'\nmodel = 'm'\n")
     with pytest.raises(DataFileError, match="server"):
         read_settings(file, {})
+
+
+def test_an_expert_may_speak_anthropics_api(tmp_path):
+    (plain,) = read(tmp_path, LEAST).experts
+    assert (plain.api, plain.embeddings) == ("openai", False)
+    (found,) = read(tmp_path, LEAST + 'api = "anthropic"\n').experts
+    assert found.api == "anthropic"
+    (found,) = read(tmp_path, LEAST + "embeddings = true\n").experts
+    assert found.embeddings
+
+
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [
+        ('api = "gemini"\n', "experts.a.api"),
+        ('embeddings = "yes"\n', "experts.a.embeddings"),
+        ('embeddings = true\napi = "anthropic"\n', "experts.a.embeddings"),
+    ],
+)
+def test_an_api_that_is_not_known_is_refused(tmp_path, more, key):
+    assert f", line 4: {key} must " in refusal(tmp_path, LEAST + more)
+
+
+def test_an_address_ends_before_the_endpoint(tmp_path):
+    found = refusal(tmp_path, LEAST.replace("/v1", "/v1/messages"))
+    assert found.startswith(", line 2: experts.a.base_url must end before /messages")

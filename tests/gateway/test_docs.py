@@ -6,8 +6,10 @@ import ast
 import re
 from pathlib import Path
 
+import mild.endpoints
 import mild.gateway
 from mild.endpoints.errors import FAILURES
+from mild.endpoints.translation import FIELDS
 from mild.gateway.config import read_settings
 from mild.gateway.server.body import MAX_CONTAINERS, MAX_DEPTH, MAX_VALUES
 
@@ -22,6 +24,13 @@ def test_the_file_that_shows_everything_is_read(tmp_path):
     assert [expert.name for expert in settings.experts] == ["small", "large"]
     assert settings.access.budget_month == 300
     assert settings.experts[0].breaker.failures == 5
+
+
+def translation_codes():
+    """Codes of the errors in the source of the translation."""
+    folder = Path(mild.endpoints.__file__).parent / "translation"
+    text = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
+    return set(re.findall(r'code="(\w+)"', text))
 
 
 def raised_codes():
@@ -40,6 +49,9 @@ def raised_codes():
                 # What a request is refused for is passed on and has no code of this kind.
                 kinds = FAILURES.keys() - {"client_error"}
                 found |= {(statuses.get(kind, "502"), f"expert_{kind}") for kind in kinds}
+            elif isinstance(code, ast.Attribute):
+                # Codes of a translation that fails.
+                found |= {(status, name) for name in translation_codes()}
             else:
                 found.add((status, code.value))
     return found
@@ -56,3 +68,14 @@ def test_the_table_names_the_bounds_that_are_used():
     text = PAGE.read_text(encoding="utf-8")
     for bound in (f"{MAX_CONTAINERS:,} lists", f"{MAX_VALUES:,} values", f"{MAX_DEPTH} levels"):
         assert bound in text
+
+
+def test_the_table_of_fields_is_that_of_the_code():
+    found = {}
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        cells = line.strip("|").split("|")
+        path = re.match(r" `/v1(/[a-z/]+)`", cells[0])
+        if path and len(cells) == 4:
+            names = [re.findall(r"`([a-z_]+)`", cell) for cell in cells[1:]]
+            found[path[1]] = dict(zip(("translated", "ignored", "refused"), names, strict=True))
+    assert found == FIELDS

@@ -15,8 +15,10 @@ from mild.gateway.litellm_config import Endpoint, endpoint_of
         (
             "claude-3",
             None,
-            Endpoint("https://api.anthropic.com/v1", "claude-3", "ANTHROPIC_API_KEY"),
+            Endpoint("https://api.anthropic.com/v1", "claude-3", "ANTHROPIC_API_KEY", "anthropic"),
         ),
+        ("anthropic/a", "http://x", Endpoint("http://x/v1", "a", api="anthropic")),
+        ("anthropic/a", "http://x/v1/messages", Endpoint("http://x/v1", "a", api="anthropic")),
         ("openai/a/b", "http://x/v1", Endpoint("http://x/v1", "a/b")),
         ("my-model", "http://x/v1", Endpoint("http://x/v1", "my-model")),
         ("gpt-4o", "http://x/v1", Endpoint("http://x/v1", "gpt-4o")),
@@ -34,7 +36,7 @@ def test_the_endpoint_is_found(model, base, found):
     ("model", "base", "why"),
     [
         ("azure/a", "http://x", "azure speaks a protocol of its own"),
-        ("anthropic/a", "http://x", "anthropic speaks a protocol of its own"),
+        ("gemini/a", "http://x", "gemini speaks a protocol of its own"),
         ("hosted_vllm/a", None, "no api_base"),
         ("unknown/a", None, "provider is not known"),
         ("llama", None, "provider is not known"),

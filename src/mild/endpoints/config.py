@@ -69,6 +69,8 @@ def read_expert(
     if base is not None and isinstance(table.get("breaker"), dict):
         data["breaker"] = dataclasses.asdict(base.breaker) | table["breaker"]
     expert = config.validate(Expert, data, location)
+    if expert is not None and expert.embeddings and expert.api == "anthropic":
+        config.add((*location, "embeddings"), "must not be true: Anthropic's API has none")
     if expert is None or len(config.problems) > before or environment is None:
         return expert
     secret = _secret(config, location, expert, environment)

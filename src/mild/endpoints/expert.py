@@ -17,6 +17,7 @@ from pydantic.dataclasses import dataclass
 from mild.endpoints.config_file import CONFIG, Amount, Flag, Positive, Rule, Text, problem, whole
 from mild.endpoints.prices import Price, Usage
 from mild.endpoints.secrets import Secret
+from mild.endpoints.translation import chat_to_messages, upstream_endpoint
 
 __all__ = ["BreakerSettings", "Expert", "check_base_url", "is_name", "is_secret_header"]
 
@@ -26,6 +27,7 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 # Carried by settings of their own, or by the protocol itself.
 _SECRET_HEADERS = ("authorization", "api-key", "x-api-key", "proxy-authorization", "cookie")
 _OWN_HEADERS = ("host", "content-length", "content-type", "transfer-encoding", "connection")
+_ANTHROPIC_VERSION = "2023-06-01"
 _BODY_FIELDS = ("model", "messages", "temperature", "stream", "n", "max_tokens")
 # Larger files of a command are not looked into.
 SMALL_FILE = 10_000_000
@@ -53,6 +55,8 @@ def check_base_url(url: str) -> str:
         problem("must hold no user, password, query or fragment; name a key by api_key_env")
     if parts.path.rstrip("/").endswith("/completions"):
         problem("must end before /chat/completions, as in https://api.example.com/v1")
+    if parts.path.rstrip("/").endswith("/messages"):
+        problem("must end before /messages, as in https://api.example.com/v1")
     return url.rstrip("/")
 
 
@@ -122,16 +126,20 @@ class BreakerSettings:
 
 @dataclass(frozen=True, config=CONFIG)
 class Expert:
-    """An OpenAI-compatible endpoint, or a program that reads a query on stdin and answers on stdout.
+    """An endpoint that speaks OpenAI's or Anthropic's API, or a program that reads a query on stdin and
+    answers on stdout.
 
     Attributes
     ----------
     name : as the router knows the expert
-    base_url : address before ``/chat/completions``
+    base_url : address before ``/chat/completions`` or ``/messages``
     model : name sent to the endpoint
+    api : "openai" (chat completions) or "anthropic" (Messages)
+    embeddings : whether the endpoint has ``/embeddings``
     command : words of the program, in place of base_url and model
     api_key_env, api_key_file : environment variable or file (mode 0600) that holds the key
-    api_key_header : header that carries the key; ``Authorization`` carries it as a bearer's
+    api_key_header : header that carries the key; ``Authorization`` carries it as a bearer's. None for
+        ``Authorization``, or ``x-api-key`` with Anthropic's API
     headers : sent with every request, besides the key
     price_in, price_out : dollars per million tokens; None if not known
     price_cached_in : of tokens that the endpoint's prompt cache had; None if they cost what others do
@@ -156,6 +164,8 @@ class Expert:
     name: str
     base_url: Annotated[str, Rule("must be text in quotes"), AfterValidator(check_base_url)] = ""
     model: Text = ""
+    api: Literal["openai", "anthropic"] = Field(default="openai", kw_only=True)
+    embeddings: Flag = Field(default=False, kw_only=True)
     command: Annotated[
         tuple[str, ...],
         BeforeValidator(_words),
@@ -163,9 +173,9 @@ class Expert:
     ] | None = None  # fmt: skip
     api_key_env: Annotated[Text, AfterValidator(_variable)] | None = None
     api_key_file: Text | None = None
-    api_key_header: Annotated[Text, Rule("must be the name of a header", _HEADER.fullmatch)] = (
-        "Authorization"
-    )
+    api_key_header: (
+        Annotated[Text, Rule("must be the name of a header", _HEADER.fullmatch)] | None
+    ) = None
     # Some headers are secrets too.
     headers: dict[
         Annotated[str, AfterValidator(_header_name)], Annotated[str, BeforeValidator(_header_value)]
@@ -231,14 +241,18 @@ class Expert:
     @property
     def url(self) -> str:
         """Where chats are completed."""
-        return self.base_url + "/chat/completions"
+        return self.base_url + upstream_endpoint("/chat/completions", self.api)
 
     def sent_headers(self) -> dict[str, str]:
         """Headers of every request, with the key in plain text: not for logs."""
         headers = dict(self.headers)
+        anthropic = self.api == "anthropic"
+        if anthropic and "anthropic-version" not in map(str.lower, headers):
+            headers["anthropic-version"] = _ANTHROPIC_VERSION
         if self.secret is not None:
-            bearer = "Bearer " if self.api_key_header.lower() == "authorization" else ""
-            headers[self.api_key_header] = bearer + self.secret.value
+            name = self.api_key_header or ("x-api-key" if anthropic else "Authorization")
+            bearer = "Bearer " if name.lower() == "authorization" else ""
+            headers[name] = bearer + self.secret.value
         return headers
 
     def request(self, prompt: str) -> dict[str, Any]:
@@ -249,9 +263,12 @@ class Expert:
         if self.system is not None:
             messages.insert(0, {"role": "system", "content": self.system})
         body: dict[str, Any] = {"model": self.model, "messages": messages}
-        body[self.max_tokens_field] = self.max_tokens
+        if self.api == "openai":
+            body[self.max_tokens_field] = self.max_tokens
         if self.temperature is not None:
             body["temperature"] = self.temperature
+        if self.api == "anthropic":
+            body = chat_to_messages(body, self.max_tokens)
         return {"url": self.url, "body": body | self.extra}
 
     @functools.cached_property

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mild.endpoints.translation.answers import chat_usage
+
 __all__ = [
     "Price",
     "Usage",
@@ -113,6 +115,8 @@ class UsageMeter:
     def read(self, document: Mapping[str, Any]) -> None:
         """Take the tokens that an answer reports, if they make sense."""
         reported = document.get("usage")
+        if isinstance(reported, dict) and "input_tokens" in reported:
+            reported = chat_usage(reported)
         if not isinstance(reported, dict) or not is_count(reported.get("prompt_tokens")):
             return
         self.tokens_in = reported["prompt_tokens"]

@@ -9,6 +9,7 @@ from typing import Any
 
 from mild.endpoints.errors import ExpertError, status_error
 from mild.endpoints.prices import Usage, read_cached
+from mild.endpoints.translation import message_to_chat
 
 __all__ = ["Reply", "error_message", "read_reply"]
 
@@ -78,6 +79,8 @@ def _out_of_money(error: Any) -> bool:
 
 def _answer(content: Any) -> Reply | None:
     try:
+        if "choices" not in content and content["type"] == "message":
+            content = message_to_chat(content)
         choice = content["choices"][0]
         message = choice["message"]
         said = message.get("content")

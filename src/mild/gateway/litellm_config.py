@@ -75,9 +75,9 @@ _PUBLIC = {
     "perplexity": ("https://api.perplexity.ai", "PERPLEXITYAI_API_KEY"),
     "cerebras": ("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
 }
-# At their own address these speak OpenAI's protocol too; at another one LiteLLM means theirs.
+_ANTHROPIC = ("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY")
+# At its own address it speaks OpenAI's protocol too; at another one LiteLLM means Gemini's.
 _TRANSLATED = {
-    "anthropic": ("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
     "gemini": ("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
 }
 # Servers that people run themselves.
@@ -118,11 +118,12 @@ _BARE = (("openai", ("gpt-", "o1", "o3", "o4", "chatgpt-")), ("anthropic", ("cla
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a model is asked: address, its name there, and the usual variable of the key."""
+    """Where a model is asked: address, its name there, the usual variable of the key, and the API."""
 
     base_url: str
     model: str
     variable: str | None = None
+    api: str = "openai"
 
 
 def endpoint_of(model: str, base: str | None) -> Endpoint | str:
@@ -131,9 +132,11 @@ def endpoint_of(model: str, base: str | None) -> Endpoint | str:
     Examples
     --------
     >>> endpoint_of("openai/gpt-4o", None)
-    Endpoint(base_url='https://api.openai.com/v1', model='gpt-4o', variable='OPENAI_API_KEY')
-    >>> endpoint_of("openai/facebook/opt-125m", "http://127.0.0.1:8000/v1/")
-    Endpoint(base_url='http://127.0.0.1:8000/v1', model='facebook/opt-125m', variable=None)
+    Endpoint(base_url='https://api.openai.com/v1', model='gpt-4o', variable='OPENAI_API_KEY', api='openai')
+    >>> endpoint_of("openai/facebook/opt-125m", "http://127.0.0.1:8000/v1/").base_url
+    'http://127.0.0.1:8000/v1'
+    >>> endpoint_of("anthropic/claude-sonnet-4-5", "http://127.0.0.1:8000").base_url
+    'http://127.0.0.1:8000/v1'
     >>> endpoint_of("bedrock/titan", None)
     'bedrock speaks a protocol of its own: name a LiteLLM proxy in front of it as api_base'
     """
@@ -146,6 +149,12 @@ def endpoint_of(model: str, base: str | None) -> Endpoint | str:
     )
     if provider in _FOREIGN or (provider in _TRANSLATED and address is not None and slash):
         return own
+    if provider == "anthropic" and (slash or address is None):
+        if address is None:
+            return Endpoint(_ANTHROPIC[0], name, _ANTHROPIC[1], "anthropic")
+        address = address.removesuffix("/messages")
+        address = address if address.endswith("/v1") else f"{address}/v1"
+        return Endpoint(address, name, api="anthropic")
     if provider in _OLLAMA:
         address = address or "http://127.0.0.1:11434"
         return Endpoint(address if address.endswith("/v1") else f"{address}/v1", name)
@@ -240,6 +249,7 @@ class _Reader:
             "name": name,
             "base_url": endpoint.base_url,
             "model": endpoint.model,
+            "api": endpoint.api,
             "secret": self._secret((*inner, "api_key"), params.get("api_key"), endpoint),
             "headers": self._headers(inner, params),
             "place": self.config.place(location),

@@ -1,11 +1,13 @@
-"""Answers that refuse a request, in OpenAI's shape, so that clients know them."""
+"""Answers that refuse a request, in OpenAI's or Anthropic's shape, so that clients know them."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Mapping
+from typing import Any
 
+from mild.endpoints.translation import anthropic_error
 from mild.errors import MildError
 
 __all__ = ["Refusal"]
@@ -68,8 +70,10 @@ class Refusal(MildError):  # noqa: N818 - it is an answer, not a failure
         if retry_after is not None:
             self.headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
 
-    def document(self) -> dict[str, dict[str, str | None]]:
-        """The error as OpenAI writes it; also what an ``error`` event of a stream holds."""
+    def document(self, path: str = "") -> dict[str, Any]:
+        """The error as the API of a path writes it; also what an ``error`` event of a stream holds."""
+        if path.endswith("/messages"):
+            return anthropic_error(self.status, self.message, self.code)
         return {
             "error": {
                 "message": self.message,
@@ -79,9 +83,9 @@ class Refusal(MildError):  # noqa: N818 - it is an answer, not a failure
             }
         }
 
-    def body(self) -> bytes:
+    def body(self, path: str = "") -> bytes:
         """The document as JSON in plain ASCII."""
-        return json.dumps(self.document()).encode("ascii")
+        return json.dumps(self.document(path)).encode("ascii")
 
 
 def _kind_of(status: int) -> str:

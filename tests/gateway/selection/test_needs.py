@@ -16,6 +16,10 @@ def expert(**more):
     return Expert("small", "http://x/v1", "m", **more)
 
 
+def turn(*parts):
+    return {"role": "user", "content": list(parts)}
+
+
 def chat(*messages, **more):
     return {"messages": [*messages, {"role": "user", "content": "Hello"}], **more}
 
@@ -103,3 +107,22 @@ def test_any_document_has_needs(document):
     needs = request_needs(document, len(json.dumps(document)))
     limits = expert(vision=False, tools=False, json_schema=False, reasoning=False, context=1)
     assert isinstance(missing_of(limits, needs), str)
+
+
+@pytest.mark.parametrize(
+    ("document", "needs"),
+    [
+        ({"messages": [turn({"type": "image", "source": {}})]}, {"vision"}),
+        ({"input": [turn({"type": "input_image", "image_url": "https://x/y.png"})]}, {"vision"}),
+        ({"messages": [turn({"type": "tool_result", "content": "5"})]}, {"tools"}),
+        ({"input": [{"type": "function_call_output", "output": "5"}]}, {"tools"}),
+        ({"input": "Hi", "text": {"format": {"type": "json_schema"}}}, {"json_schema"}),
+        ({"input": "Hi", "reasoning": {"effort": "low"}}, {"reasoning"}),
+        ({"messages": [], "thinking": {"type": "enabled"}}, {"reasoning"}),
+        ({"input": ["Hi", 3, {"type": ["x"]}], "text": 3, "reasoning": []}, set()),
+    ],
+)
+def test_needs_of_the_other_apis(document, needs):
+    found = request_needs(document, 0)
+    names = ("vision", "tools", "json_schema", "reasoning")
+    assert {name for name in names if getattr(found, name)} == needs

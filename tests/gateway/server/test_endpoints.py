@@ -87,7 +87,8 @@ def test_a_decision_is_explained_and_nobody_is_asked():
     assert json.loads(weighed.body)["why"]["lead"] == pytest.approx(0.691)
     assert json.loads(named.body)["expert"] == "one"
     assert none.status == 404
-    assert empty.status == 200
+    assert empty.status == 400
+    assert json.loads(empty.body)["error"]["code"] == "missing_required_parameter"
     assert asked == 0
     assert records == []
 

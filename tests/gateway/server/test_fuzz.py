@@ -19,6 +19,11 @@ from gateway.gateway_cases import Client, chat, expert, gateway, request_bytes
 NAMES = ("small", "large")
 
 
+def experts(up):
+    """One of each API."""
+    return [expert("small", up, embeddings=True), expert("large", up, api="anthropic")]
+
+
 async def press(port, count, rng, statuses):
     done = 0
     while done < count:
@@ -39,7 +44,7 @@ def fuzz(count, seed):
     async def run():
         async with (
             FakeUpstream(keep_bodies=False) as up,
-            gateway([expert(name, up) for name in NAMES]) as g,
+            gateway(experts(up)) as g,
         ):
             rng = random.Random(seed)
             await press(g.port, count // 10, rng, {})

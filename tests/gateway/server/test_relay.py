@@ -8,6 +8,7 @@ import pytest
 
 from mild.endpoints.errors import ExpertError
 from mild.endpoints.prices import UsageMeter
+from mild.endpoints.translation import StreamTranslator
 from mild.gateway.server.relay import StreamRelay
 
 
@@ -51,6 +52,34 @@ def relay(*pieces, name=b'"small"', strip=False):
         return None
 
     return asyncio.run(run()), b"".join(request.written), request.ended, usage
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"choices": [{"delta": {"content": 7}}]},
+        {"choices": [{"delta": {}, "finish_reason": ["stop"]}]},
+        b"data: {\n\n",
+    ],
+)
+@pytest.mark.parametrize("endpoint", ["/messages", "/responses"])
+def test_a_translated_stream_of_another_shape_is_cut(endpoint, bad):
+    first = event({"id": "a", "choices": [{"delta": {"content": "x"}}]})
+    bad = bad if isinstance(bad, bytes) else event(bad)
+    events, request = Events([[first, bad, DONE]]), Request()
+
+    async def run():
+        response = SimpleNamespace(events=events, first=await events.next())
+        translator = StreamTranslator(endpoint, "openai", "small", {})
+        relay = StreamRelay(response, b'"small"', UsageMeter(0), False, bytes, translator)
+        await relay.run(request.write, lambda: None)
+
+    with pytest.raises(ExpertError) as found:
+        asyncio.run(run())
+    assert found.value.kind == "garbled"
+    assert not request.ended
+    assert b"message_stop" not in b"".join(request.written)
+    assert b"response.completed" not in b"".join(request.written)
 
 
 def event(document):

@@ -14,6 +14,10 @@ from mild.endpoints.prices import asked_tokens, tokens_in_bytes
 
 __all__ = ["Needs", "declares_limits", "missing_of", "request_needs"]
 
+# Types of parts and items in the APIs.
+IMAGES = frozenset(("image_url", "input_image", "image"))
+TOOLS = frozenset(("function_call", "function_call_output", "tool_use", "tool_result"))
+
 
 @dataclass(frozen=True, slots=True)
 class Needs:
@@ -36,7 +40,7 @@ class Needs:
 
 
 def request_needs(document: Mapping[str, Any], bytes_in: int) -> Needs:
-    """Needs of a request in the form of chat completions, or of a completion.
+    """Needs of a request in any of the APIs.
 
     ``bytes_in`` is the length of the request, attachments at a flat rate (``text_bytes``).
 
@@ -46,24 +50,41 @@ def request_needs(document: Mapping[str, Any], bytes_in: int) -> Needs:
     >>> request_needs({"messages": [{"role": "user", "content": [part]}], "max_tokens": 50}, 4000)
     Needs(vision=True, tools=False, json_schema=False, reasoning=False, tokens_in=1000, tokens_out=50)
     """
-    vision, tools = False, bool(document.get("tools") or document.get("functions"))
-    messages = document.get("messages")
-    for message in messages if isinstance(messages, list) else ():
-        if not isinstance(message, dict):
+    tools = bool(document.get("tools") or document.get("functions"))
+    parts: list[Any] = []
+    turns = document.get("messages") or document.get("input")
+    for turn in turns if isinstance(turns, list) else ():
+        if not isinstance(turn, dict):
             continue
-        tools = tools or message.get("role") == "tool" or bool(message.get("tool_calls"))
-        content = message.get("content")
-        if isinstance(content, list) and not vision:
-            vision = any(isinstance(part, dict) and "image_url" in part for part in content)
-    form = document.get("response_format")
+        tools = tools or turn.get("role") == "tool" or bool(turn.get("tool_calls"))
+        parts.append(turn)
+        content = turn.get("content")
+        parts += content if isinstance(content, list) else []
+    kinds = {part.get("type") for part in parts if isinstance(part, dict) and _is_text(part)}
+    forms = [document.get("response_format")]
+    forms += [_inner(document, name, "format") for name in ("text", "output_config")]
+    efforts = [document.get("reasoning_effort"), _inner(document, "reasoning", "effort")]
+    efforts.append(_inner(document, "output_config", "effort"))
     return Needs(
-        vision=vision,
-        tools=tools,
-        json_schema=isinstance(form, dict) and form.get("type") == "json_schema",
-        reasoning=document.get("reasoning_effort") not in (None, "none"),
+        vision=bool(kinds & IMAGES),
+        tools=tools or bool(kinds & TOOLS),
+        json_schema=any(
+            isinstance(form, dict) and form.get("type") == "json_schema" for form in forms
+        ),
+        reasoning=any(effort not in (None, "none") for effort in efforts)
+        or _inner(document, "thinking", "type") in ("enabled", "adaptive"),
         tokens_in=tokens_in_bytes(bytes_in),
         tokens_out=asked_tokens(document),
     )
+
+
+def _is_text(part: Mapping[str, Any]) -> bool:
+    return isinstance(part.get("type"), str)
+
+
+def _inner(document: Mapping[str, Any], name: str, key: str) -> Any:
+    holder = document.get(name)
+    return holder.get(key) if isinstance(holder, dict) else None
 
 
 def missing_of(expert: Expert, needs: Needs) -> str:

@@ -130,10 +130,15 @@ def sent_before(document: Mapping[str, Any]) -> int:
 
 
 def _messages(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    messages = document.get("messages")
+    """The turns of a chat in any of the APIs, its system prompt first."""
+    messages = document.get("messages") or document.get("input")
+    if isinstance(messages, str) and "messages" not in document:
+        messages = [{"role": "user", "content": messages}]
     if not isinstance(messages, list):
         return []
-    return [message for message in messages if isinstance(message, dict)]
+    system = document.get("system") or document.get("instructions")
+    first = [{"role": "system", "content": system}] if system else []
+    return first + [message for message in messages if isinstance(message, dict)]
 
 
 class Sessions:

@@ -2,8 +2,9 @@
 
 Of a chat: the text of the last user turn, or of all user turns with an empty line between them, as the
 settings say. Of a turn made of parts, the texts; images and the like are left out. A chat without a user
-turn is routed by its last turn that has a text. Of a completion: its prompt, or its prompts one below
-the other. Prompts of token numbers have no text. What has no text is routed as an empty one.
+turn is routed by its last turn that has a text. The input of a Responses request is read like a chat. Of a
+completion: its prompt, or its prompts one below the other. Prompts of token numbers have no text. What has
+no text is routed as an empty one.
 """
 
 from __future__ import annotations
@@ -11,10 +12,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-__all__ = ["chat_text", "completion_text", "text_bytes"]
+__all__ = ["chat_text", "completion_text", "request_text", "text_bytes"]
 
 # Counted for an image or a recording that is sent along, in bytes of text.
 ATTACHED = 1500
+
+
+def request_text(document: Mapping[str, Any], which: Literal["last", "all"]) -> str:
+    """The routed text of a request of any shape.
+
+    Examples
+    --------
+    >>> request_text({"prompt": "one"}, "last"), request_text({"input": "two"}, "last")
+    ('one', 'two')
+    """
+    if "messages" in document:
+        return chat_text(document, which)
+    if "prompt" in document:
+        return completion_text(document, which)
+    given = document.get("input")
+    if isinstance(given, list) and not any(isinstance(item, dict) for item in given):
+        return completion_text({"prompt": given})
+    turns = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    return chat_text({"messages": turns}, which)
 
 
 def chat_text(document: Mapping[str, Any], which: Literal["last", "all"]) -> str:
@@ -63,10 +83,10 @@ def completion_text(document: Mapping[str, Any], which: Literal["last", "all"] =
 
 def text_bytes(document: Mapping[str, Any], body: bytes) -> int:
     """Bytes of a request that an expert may count as input: attachments in the body at a flat rate."""
-    if b"data:" not in body and b"input_audio" not in body:
+    if b"data:" not in body and b"input_audio" not in body and b"base64" not in body:
         return len(body)
     size, attached = len(body), 0
-    turns = document.get("messages")
+    turns = document.get("messages") or document.get("input")
     for turn in turns if isinstance(turns, list) else ():
         parts = turn.get("content") if isinstance(turn, dict) else None
         for part in parts if isinstance(parts, list) else ():
@@ -94,5 +114,7 @@ def _attachment(part: Any) -> int:
     url = image.get("url") if isinstance(image, dict) else image
     if isinstance(url, str) and url.startswith("data:"):
         return len(url)
+    if audio is None and part.get("type") == "image":
+        audio = part.get("source")  # Anthropic's
     data = audio.get("data") if isinstance(audio, dict) else None
     return len(data) if isinstance(data, str) else 0

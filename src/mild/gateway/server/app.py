@@ -40,7 +40,10 @@ __all__ = ["AppContext", "Serving", "StatusBoard", "create_app"]
 
 # Seconds between two reports of a worker about itself.
 PUBLISH_SECONDS = 1.0
-_SERVED = "/v1/chat/completions, /v1/completions, /v1/models and /v1/route"
+_SERVED = (
+    "/v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/embeddings, /v1/models "
+    "and /v1/route"
+)
 
 # Headers of answers that pages of other origins may read.
 _EXPOSED = (
@@ -241,7 +244,7 @@ def create_app(context: AppContext) -> Starlette:
     async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, Refusal)
         context.metrics.refused(error.status)
-        return refusal_response(error)
+        return refusal_response(error, request.url.path)
 
     async def refuse_route(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -266,7 +269,8 @@ def create_app(context: AppContext) -> Starlette:
         context.metrics.add("mild_errors_total")
         logger.error("error while serving a request", exc_info=error)
         message = "The gateway failed to serve this request."
-        return refusal_response(Refusal(500, message, code="internal_error"))
+        refusal = Refusal(500, message, code="internal_error")
+        return refusal_response(refusal, request.url.path)
 
     app = Starlette(
         routes=Endpoints(context).routes(),

@@ -6,13 +6,26 @@ import asyncio
 import json
 import os
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from mild.endpoints.errors import ExpertError, rate_limit_headers
 from mild.endpoints.expert import Expert
-from mild.endpoints.prices import UsageMeter, max_tokens
+from mild.endpoints.prices import UsageMeter, charged_tokens, max_tokens
+from mild.endpoints.translation import (
+    CHAT,
+    COMPLETIONS,
+    ECHOED,
+    EMBEDDINGS,
+    MESSAGES,
+    REQUIRED,
+    TranslationError,
+    is_native,
+    translate_answer,
+    translate_request,
+)
 from mild.gateway.access import Caller, Reservation
 from mild.gateway.ledger.records import Record
 from mild.gateway.metrics import NO_EXPERT
@@ -20,14 +33,15 @@ from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import ModelRequest
 from mild.gateway.selection.selector import Selection
 from mild.gateway.selection.sessions import Session
-from mild.gateway.selection.text import chat_text, completion_text, text_bytes
+from mild.gateway.selection.text import request_text, text_bytes
 from mild.gateway.server.body import parse_body
 from mild.gateway.server.middleware import Receive, Send, refusal_response
 from mild.gateway.server.relay import (
     StreamRelay,
+    Translator,
     client_error_content,
     error_event,
-    plain_content,
+    stream_translator,
 )
 from mild.gateway.upstream.attempts import UpstreamRequest, UpstreamResponse, ask_experts
 from mild.gateway.upstream.expert_client import ExpertClient
@@ -36,15 +50,30 @@ from mild.gateway.upstream.json_edit import replace_model, replace_values
 if TYPE_CHECKING:
     from mild.gateway.server.app import AppContext, Serving
 
-__all__ = ["CompletionHandler", "CompletionRequest", "run_until_disconnect"]
+__all__ = ["CompletionHandler", "CompletionRequest", "check_required", "run_until_disconnect"]
 
 # Headers of the client that are passed on; its key never is.
-_PASSED_ON = (b"traceparent", b"tracestate", b"openai-beta", b"idempotency-key")
+_PASSED_ON = (
+    b"traceparent",
+    b"tracestate",
+    b"openai-beta",
+    b"anthropic-beta",
+    b"anthropic-version",
+    b"idempotency-key",
+)
 _USAGE = b'"stream_options":{"include_usage":true},'
 _MAX_SESSION_CHARACTERS = 512
 _LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens", "n", "best_of", "prompt")
 
 Headers = list[tuple[bytes, bytes]]
+
+
+def check_required(document: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Refuse a request without a field that it must have."""
+    for name in names:
+        if document.get(name) is None:
+            message = f"The request must have {name}. It is missing."
+            raise Refusal(400, message, code="missing_required_parameter", param=name)
 
 
 class CompletionRequest:
@@ -56,6 +85,7 @@ class CompletionRequest:
     text : for the router
     bytes_in : of the text that an expert may count
     session : of the request, set by whoever knows the caller
+    echo : fields that an answer in another API repeats
     """
 
     def __init__(
@@ -65,13 +95,13 @@ class CompletionRequest:
         self.endpoint = endpoint
         document = parse_body(body)
         self._document: dict[str, Any] | None = document
+        check_required(document, REQUIRED[endpoint])
         stream = document.get("stream")
         if stream is not None and not isinstance(stream, bool):
             # An expert might read it otherwise than we do, and would be blamed for its answer.
             raise Refusal(400, "stream must be true or false.", code="invalid_type", param="stream")
         self.streamed = bool(stream)
-        read = chat_text if endpoint == "/chat/completions" else completion_text
-        self.text = read(document, which)
+        self.text = request_text(document, which)
         self.bytes_in = text_bytes(document, body)
         self._limits = _token_limits(document)
         self.number = os.urandom(12)
@@ -83,17 +113,23 @@ class CompletionRequest:
             if name in _PASSED_ON
         }
         given = next((value for name, value in headers if name == b"x-mild-session-id"), b"")
-        session: Any = given.decode("latin-1") or document.get("user")
+        user = document.get("user")
+        if endpoint == MESSAGES and isinstance(document.get("metadata"), dict):
+            user = document["metadata"].get("user_id")
+        session: Any = given.decode("latin-1") or user
         self.session_name = None
         if session and isinstance(session, str):
             self.session_name = session[:_MAX_SESSION_CHARACTERS]
         options = document.get("stream_options")
-        self._wants_usage = not self.streamed or not (
+        self._wants_usage = not (self.streamed and endpoint in (CHAT, COMPLETIONS)) or not (
             options is None or (isinstance(options, dict) and not options.get("include_usage"))
         )
         self._options: str | None = None
         if not self._wants_usage and "stream_options" in document:
             self._options = json.dumps({**(options or {}), "include_usage": True})
+        self.echo = {name: document[name] for name in ECHOED if name in document}
+        # Bodies for experts of the other API, by all that they depend on but the model.
+        self._translated: dict[tuple[Any, ...], bytes] = {}
 
     @property
     def document(self) -> dict[str, Any]:
@@ -106,16 +142,38 @@ class CompletionRequest:
         if not keep_text:
             self.text = ""
 
-    def max_tokens(self, expert: Expert) -> int:
-        """Tokens that the answers may have at most, all together."""
-        return max_tokens(self._limits, expert.max_tokens)
-
     def adds_usage(self, expert: Expert) -> bool:
         """Whether the expert is asked for the usage of a stream though the client did not."""
-        return not self._wants_usage and expert.stream_usage
+        return not self._wants_usage and expert.stream_usage and self.is_native(expert)
+
+    def is_native(self, expert: Expert) -> bool:
+        """Whether the expert speaks the client's API."""
+        return is_native(self.endpoint, expert.api)
+
+    def max_tokens(self, expert: Expert) -> int:
+        """Tokens that the answer may have at most."""
+        return 0 if self.endpoint == EMBEDDINGS else max_tokens(self._limits, expert.max_tokens)
+
+    def able(self, clients: Sequence[ExpertClient]) -> list[ExpertClient]:
+        """Those of the experts whose API can say this request; Refusal 400 if there is none."""
+        found: list[ExpertClient] = []
+        refusal: Refusal | None = None
+        for client in clients:
+            try:
+                if not self.is_native(client.expert):
+                    self._translated_body(client.expert)
+                found.append(client)
+            except Refusal as error:
+                # Without its frames, which hold it in turn.
+                refusal = refusal or error.with_traceback(None)
+        if not found and refusal is not None:
+            raise refusal
+        return found
 
     def body_for(self, expert: Expert) -> bytes:
-        """The body as it came, with the expert's name for the model."""
+        """The body as it came, with the expert's name for the model; or in the expert's API."""
+        if not self.is_native(expert):
+            return replace_model(self._translated_body(expert), _as_json(expert.model))
         body = replace_model(self._body, _as_json(expert.model), every=True)
         if not self.adds_usage(expert):
             return body
@@ -123,6 +181,39 @@ class CompletionRequest:
             place = body.index(b"{") + 1
             return body[:place] + _USAGE + body[place:]
         return replace_values(body.decode(), {"stream_options": self._options}).encode()
+
+    def read_answer(self, expert: Expert, answer: dict[str, Any], content: bytes) -> bytes:
+        """A plain answer in the client's API, with the expert's name for the model."""
+        if self.is_native(expert):
+            return replace_model(content, _as_json(expert.name)) if "model" in answer else content
+        try:
+            found = translate_answer(self.endpoint, answer, expert.api, self.echo)
+            changed = {**found, "model": expert.name}
+            return json.dumps(changed, allow_nan=False).encode("ascii")
+        except (ValueError, RecursionError) as error:
+            raise ExpertError("garbled", str(error)) from None
+
+    def _translated_body(self, expert: Expert) -> bytes:
+        """The request in the expert's API, with the client's model; Refusal 400 says why there is none."""
+        key = (expert.api, expert.max_tokens, expert.max_tokens_field, expert.stream_usage)
+        if key not in self._translated:
+            try:
+                found = translate_request(self.endpoint, self.document, *key[:2])
+                # The first key, where it is replaced at once.
+                document = {"model": found.pop("model", None), **found}
+                if expert.api == "openai":
+                    if "max_tokens" in document:
+                        document[expert.max_tokens_field] = document.pop("max_tokens")
+                    if self.streamed and expert.stream_usage:
+                        document["stream_options"] = {"include_usage": True}
+                self._translated[key] = json.dumps(document).encode("ascii")
+            except TranslationError as error:
+                param = error.parameter
+                raise Refusal(400, str(error), code=error.code, param=param) from None
+            except RecursionError:
+                message = "The body cannot be read: it is nested too deeply."
+                raise Refusal(400, message, code="invalid_body") from None
+        return self._translated[key]
 
 
 @dataclass(eq=False)
@@ -143,12 +234,14 @@ class CompletionHandler:
         self._reservation: Reservation | None = None
         self._response: UpstreamResponse | None = None
         self._selection: Selection | None = None
+        self._translator: Translator | None = None
         self._started = False
         self._refused = False
         self._upstream = UpstreamRequest(
             request.endpoint,
             request.streamed,
             request.body_for,
+            request.read_answer,
             request.headers,
             self.context.settings.routing.max_attempts,
             key=self.caller.name,
@@ -176,7 +269,7 @@ class CompletionHandler:
             record.outcome = "refused" if early else "failed"
             record.status = refusal.status
             record.error = refusal.code or refusal.kind
-            response = refusal_response(refusal)
+            response = refusal_response(refusal, self.request.endpoint)
             response.headers["x-mild-request-id"] = self.request.request_id
             redact = self.context.redact
             headers = [(header, redact(value)) for header, value in response.raw_headers]
@@ -189,7 +282,9 @@ class CompletionHandler:
                 self._response.close(error)
                 name = self._response.client.name
                 message = f"The expert {name} {error.description} in the middle of it."
-                await self._write(error_event(Refusal(502, message, code="stream_broken")), True)
+                broken = Refusal(502, message, code="stream_broken")
+                content = error_event(broken, self.request.endpoint, self._translator)
+                await self._write(content, True)
         except asyncio.CancelledError:
             if self._started:
                 record.status = 200
@@ -228,15 +323,19 @@ class CompletionHandler:
             request.document,
             request.bytes_in,
         )
+        clients = request.able([context.clients[name] for name in self._selection.order])
         request.forget(keep_text=context.settings.ledger.keep_text)
-        clients = [context.clients[name] for name in self._selection.order]
         response = await ask_experts(clients, self._upstream, self._reserve, self._report)
         self._response = response
         status = self._record.status = response.response.status
         name = context.labels[response.client.name][1]
         if response.events is not None:
-            strip = request.adds_usage(response.client.expert)
-            relay = StreamRelay(response, name, self._usage, strip, context.redact)
+            expert = response.client.expert
+            strip = request.adds_usage(expert)
+            self._translator = stream_translator(request.endpoint, expert, request.echo)
+            relay = StreamRelay(
+                response, name, self._usage, strip, context.redact, self._translator
+            )
             headers = self._headers(b"text/event-stream; charset=utf-8")
             headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
             await self._begin(status, headers)
@@ -244,9 +343,11 @@ class CompletionHandler:
             response.close(finished=True)
             return
         if response.document is not None:
-            content = plain_content(response, name, self._usage)
+            content = response.content
+            self._usage.read(response.document)
+            self._usage.pieces_out = charged_tokens(len(content))
         else:
-            content = client_error_content(response)
+            content = client_error_content(response, request.endpoint)
             self._usage.tokens_in = self._usage.tokens_out = 0
             self._record.error = "client_error"
         response.close()

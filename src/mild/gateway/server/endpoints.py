@@ -1,4 +1,4 @@
-"""The endpoints: completions, models, decisions, health, metrics, the page."""
+"""The endpoints: completions of every API, models, decisions, health, metrics, the page."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mild import __version__
+from mild.endpoints.translation import EMBEDDINGS
 from mild.gateway.access import Caller
 from mild.gateway.refusals import Refusal
-from mild.gateway.selection.models import ROUTER_MODEL, read_model
+from mild.gateway.selection.models import ROUTER_MODEL, ModelRequest, read_model
 from mild.gateway.selection.sessions import content_session, named_session
-from mild.gateway.selection.text import chat_text, completion_text, text_bytes
+from mild.gateway.selection.text import request_text, text_bytes
 from mild.gateway.server.body import parse_body
 from mild.gateway.server.completions import (
     CompletionHandler,
     CompletionRequest,
+    check_required,
     run_until_disconnect,
 )
 from mild.gateway.server.middleware import COMPLETIONS, Receive, Scope, Send
@@ -47,7 +49,7 @@ _PAGE_HEADERS = {
 
 
 class Completions:
-    """``/v1/chat/completions`` and ``/v1/completions`` as an ASGI application."""
+    """The endpoints that ask an expert, as an ASGI application."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
@@ -56,19 +58,32 @@ class Completions:
         start = time.perf_counter()
         context, serving = self._context, self._context.serving
         http = Request(scope, receive)
-        caller = context.access.identify(http.headers.get("authorization"))
+        caller = context.access.identify(authorization_of(http))
         body = await http.body()
         endpoint, which = COMPLETIONS[scope["path"]], context.settings.routing.text
         request = CompletionRequest(scope["headers"], endpoint, body, which)
         selector = serving.selector
         model = read_model(request.document.get("model"), context.names, selector.fixed is None)
         selector.check_weight(model.price_weight)
+        if endpoint == EMBEDDINGS:
+            model = self._embedding_model(model)
         if request.session_name is not None:
             request.session = named_session(caller.name, request.session_name)
         elif context.settings.routing.session_from_content:
             request.session = content_session(caller.name, request.document)
         handler = CompletionHandler(context, serving, send, caller, request, model, start)
         await run_until_disconnect(handler, receive)
+
+    def _embedding_model(self, model: ModelRequest) -> ModelRequest:
+        """The expert that computes embeddings; those of different experts cannot be compared."""
+        able = [one.name for one in self._context.settings.experts if one.embeddings]
+        if model.expert in able:
+            return model
+        if model.expert is None and len(able) == 1:
+            return ModelRequest(expert=able[0])
+        said = f"they are {', '.join(able)}" if able else "there are none (embeddings = true)"
+        message = f"model must name an expert that computes embeddings; {said}."
+        raise Refusal(400, message, code="embeddings_unsupported", param="model")
 
 
 class Endpoints:
@@ -122,8 +137,9 @@ class Endpoints:
         model = document.get("model", ROUTER_MODEL)
         wanted = read_model(model, context.names, selector.fixed is None)
         selector.check_weight(wanted.price_weight)
-        read = chat_text if "messages" in document else completion_text
-        text = read(document, context.settings.routing.text)[:MAX_EXPLAINED_CHARACTERS]
+        if not document.keys() & {"messages", "prompt", "input"}:
+            check_required(document, ("messages",))
+        text = request_text(document, context.settings.routing.text)[:MAX_EXPLAINED_CHARACTERS]
         if wanted.expert is not None:
             why = "The request names this expert."
             return JSONResponse({"expert": wanted.expert, "why": why})
@@ -225,4 +241,10 @@ class Endpoints:
         )
 
     def _identify(self, request: Request) -> Caller:
-        return self._context.access.identify(request.headers.get("authorization"))
+        return self._context.access.identify(authorization_of(request))
+
+
+def authorization_of(request: Request) -> str | None:
+    """The value of ``Authorization``, or the key in ``x-api-key`` in its form."""
+    key = request.headers.get("x-api-key")
+    return request.headers.get("authorization") or (None if key is None else f"Bearer {key}")

@@ -33,6 +33,9 @@ Send = Callable[[Message], Awaitable[None]]
 COMPLETIONS = {
     "/v1/chat/completions": "/chat/completions",
     "/v1/completions": "/completions",
+    "/v1/responses": "/responses",
+    "/v1/messages": "/messages",
+    "/v1/embeddings": "/embeddings",
 }
 # These say nothing that matters, and are asked for under any name.
 _OPEN_PATHS = ("/health", "/health/liveliness", "/health/readiness")
@@ -40,9 +43,9 @@ _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:[0-9]{0,5})?")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
-def refusal_response(refusal: Refusal) -> Response:
-    """A refusal as a response."""
-    return Response(refusal.body(), refusal.status, refusal.headers, "application/json")
+def refusal_response(refusal: Refusal, path: str = "") -> Response:
+    """A refusal as a response, in the shape of the API of a path."""
+    return Response(refusal.body(path), refusal.status, refusal.headers, "application/json")
 
 
 def new_request_id() -> str:
@@ -96,7 +99,7 @@ class RequestGuard:
                 raise _too_large(self._max_body)
         except Refusal as refusal:
             context.metrics.refused(refusal.status)
-            await refusal_response(refusal)(scope, receive, send)
+            await refusal_response(refusal, scope["path"])(scope, receive, send)
             return
         body = _LimitedBody(receive, self._max_body, self._memory)
         if not completes:
@@ -110,7 +113,7 @@ class RequestGuard:
             await self._completions(scope, body, send)
         except Refusal as refusal:
             context.metrics.refused(refusal.status)
-            await refusal_response(refusal)(scope, receive, send)
+            await refusal_response(refusal, scope["path"])(scope, receive, send)
         except ClientDisconnect:
             pass
         finally:

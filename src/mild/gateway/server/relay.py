@@ -5,15 +5,31 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from mild.endpoints.errors import ExpertError
-from mild.endpoints.prices import UsageMeter, charged_tokens
+from mild.endpoints.expert import Expert
+from mild.endpoints.prices import UsageMeter
+from mild.endpoints.translation import (
+    RESPONSES,
+    MessageReader,
+    StreamTranslator,
+    TranslationError,
+    is_native,
+    translate_error,
+)
 from mild.gateway.refusals import Refusal
 from mild.gateway.upstream.attempts import UpstreamResponse, is_error
 from mild.gateway.upstream.events import event_data
 from mild.gateway.upstream.json_edit import parse_object, replace_model
 
-__all__ = ["StreamRelay", "client_error_content", "error_event", "plain_content"]
+__all__ = [
+    "StreamRelay",
+    "Translator",
+    "client_error_content",
+    "error_event",
+    "stream_translator",
+]
 
 _FINISH = re.compile(rb'"finish_reason"\s*:\s*"')
 _USAGE = re.compile(rb'"usage"\s*:\s*\{')
@@ -21,24 +37,48 @@ _USAGE = re.compile(rb'"usage"\s*:\s*\{')
 MAX_JOINED_BYTES = 32_768
 
 
-def plain_content(response: UpstreamResponse, name: bytes, usage: UsageMeter) -> bytes:
-    """The body of a plain answer with the model renamed; its usage is noted."""
-    assert response.document is not None
-    usage.read(response.document)
-    usage.pieces_out = charged_tokens(len(response.content))
-    if "model" not in response.document:
-        return response.content
-    return replace_model(response.content, name)
-
-
-def client_error_content(response: UpstreamResponse) -> bytes:
+def client_error_content(response: UpstreamResponse, endpoint: str) -> bytes:
     """An expert's error about the client's request, such as a text that is too long; JSON only."""
     try:
+        document = parse_object(response.content)
+        if not is_native(endpoint, response.client.expert.api):
+            document = translate_error(endpoint, response.response.status, document)
         # Written anew, so that no way of escaping hides a secret.
-        return json.dumps(parse_object(response.content), allow_nan=False).encode("ascii")
+        return json.dumps(document, allow_nan=False).encode("ascii")
     except (ValueError, RecursionError):
         message = f"The expert {response.client.name} refused the request."
-        return Refusal(response.response.status, message, code="client_error").body()
+        return Refusal(response.response.status, message, code="client_error").body(endpoint)
+
+
+def stream_translator(endpoint: str, expert: Expert, request: dict[str, Any]) -> Translator | None:
+    """What changes the events of a stream; None where only the model is renamed."""
+    if not is_native(endpoint, expert.api):
+        return StreamTranslator(endpoint, expert.api, expert.name, request)
+    return _MessageRelay(expert.name) if expert.api == "anthropic" else None
+
+
+class _MessageRelay(MessageReader):
+    """Anthropic's events to a client of the same API: only the model is renamed."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__()
+        self._model = model
+
+    def feed(self, document: dict[str, Any], event: bytes) -> bytes:
+        """The event as the client gets it."""
+        message = document.get("message")
+        self.observe(document)
+        if document.get("type") != "message_start" or not isinstance(message, dict):
+            return event
+        changed = {**document, "message": {**message, "model": self._model}}
+        return b"event: message_start\ndata: " + json.dumps(changed).encode("ascii") + b"\n\n"
+
+    def finish(self) -> bytes:
+        """Nothing: the expert's own last event was sent."""
+        return b""
+
+
+Translator = StreamTranslator | _MessageRelay
 
 
 class StreamRelay:
@@ -51,8 +91,10 @@ class StreamRelay:
         usage: UsageMeter,
         strip: bool,
         redact: Callable[[bytes], bytes],
+        translator: Translator | None = None,
     ) -> None:
         self._response = response
+        self._translator = translator
         self._name = name
         self._usage = usage
         self._strip = strip
@@ -85,7 +127,7 @@ class StreamRelay:
                 await write(self._redact(b"".join(parts)), True)
             if self._error is not None:
                 raise self._error
-            if first:
+            if first and size:
                 first = False
                 started()
             if self._done:
@@ -93,27 +135,46 @@ class StreamRelay:
             event = await events.next()
         if not self._done and (events.left_over or not self._finished):
             raise ExpertError("cut", "the stream ended before its answer was finished")
+        if self._translator is not None:
+            try:
+                last = self._translator.finish()
+            except TranslationError as error:
+                raise ExpertError("garbled", str(error)) from None
+            await write(self._redact(last), True)
         await write(b"", False)
 
     def _changed(self, event: bytes) -> bytes:
         """The event as the client gets it; empty if it is left out."""
         data = event_data(event)
         if not data:
-            return event
+            return event if self._translator is None else b""
         if data == b"[DONE]":
             self._done = True
-            return event
+            return event if self._translator is None else b""
         if is_error(event, data):
             # What came before it goes out first.
             self._error = ExpertError("server", "an error within the stream")
             return b""
         self._usage.pieces_out += 1
+        if self._translator is not None:
+            return self._translate(event, data, self._translator)
         if not self._finished and _FINISH.search(data):
             self._finished = True
         if b'"usage"' in data and _USAGE.search(data) and self._is_usage_alone(data):
             return b""
         start = event.find(b"{")
         return event if start < 0 else event[:start] + replace_model(event[start:], self._name)
+
+    def _translate(self, event: bytes, data: bytes, translator: Translator) -> bytes:
+        try:
+            changed = translator.feed(parse_object(data), event)
+        except (TranslationError, ValueError) as error:
+            self._error = ExpertError("garbled", str(error))
+            return b""
+        if translator.usage is not None:
+            self._usage.read({"usage": translator.usage})
+        self._finished, self._done = translator.finished, translator.done
+        return changed
 
     def _is_usage_alone(self, data: bytes) -> bool:
         try:
@@ -127,12 +188,19 @@ class StreamRelay:
         return self._strip
 
 
-def error_event(refusal: Refusal) -> bytes:
-    """The last event of a stream that broke off.
+def error_event(
+    refusal: Refusal, endpoint: str = "", translator: Translator | None = None
+) -> bytes:
+    """The last event of a stream that broke off, in the shape of the client's API.
 
     Examples
     --------
     >>> error_event(Refusal(502, "Broken."))[:43]
     b'event: error\\ndata: {"error": {"message": "B'
     """
-    return b"event: error\ndata: " + refusal.body() + b"\n\n"
+    document = refusal.document(endpoint)
+    if isinstance(translator, StreamTranslator) and endpoint == RESPONSES:
+        number, code = translator.numbered, refusal.code
+        event = {"type": "error", "sequence_number": number, "code": code, "param": None}
+        document |= {**event, "message": refusal.message}
+    return b"event: error\ndata: " + json.dumps(document).encode("ascii") + b"\n\n"

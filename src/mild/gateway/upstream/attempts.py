@@ -19,6 +19,7 @@ from mild.endpoints.client import EndpointResponse
 from mild.endpoints.errors import ExpertError, status_error
 from mild.endpoints.expert import Expert
 from mild.endpoints.replies import error_message
+from mild.endpoints.translation import upstream_endpoint
 from mild.gateway.refusals import Refusal
 from mild.gateway.upstream.events import EventReader, event_data
 from mild.gateway.upstream.expert_client import ExpertClient, Permit
@@ -45,8 +46,9 @@ class UpstreamRequest:
 
     Attributes
     ----------
-    endpoint : ``/chat/completions`` or ``/completions``
+    endpoint : of the client, such as ``/chat/completions``; the expert's own may be another
     body : gives what to send to an expert
+    read : gives a plain answer as the client gets it, from the expert, its document and its bytes
     headers : of the client, passed on
     max_attempts : over all experts
     key : name of the client's key
@@ -60,6 +62,7 @@ class UpstreamRequest:
     endpoint: str
     streamed: bool
     body: Callable[[Expert], bytes]
+    read: Callable[[Expert, dict[str, Any], bytes], bytes]
     headers: Mapping[str, str] = field(default_factory=dict)
     max_attempts: int = 3
     key: str | None = None
@@ -76,7 +79,8 @@ class UpstreamResponse:
 
     Attributes
     ----------
-    content, document : of a plain answer, whole; the document is None for an error that is relayed
+    content, document : of a plain answer, whole, for the client, and as it came; the document is None for
+        an error that is relayed
     events, first : of a stream, and its first event
     """
 
@@ -199,7 +203,7 @@ async def _open(
         response.status = 400
         message = f"The expert {client.name} does not support this: {error_message(content)}"
         refusal = Refusal(400, message, code="expert_unsupported")
-        return UpstreamResponse(client, permit, response, refusal.body())
+        return UpstreamResponse(client, permit, response, refusal.body(request.endpoint))
     if request.streamed:
         if "text/event-stream" not in headers.get("Content-Type", "").lower():
             raise ExpertError("garbled", "no stream of events, though one was asked for")
@@ -213,6 +217,7 @@ async def _open(
         raise ExpertError("garbled", f"a body that cannot be read: {error}") from None
     if document.get("error") and "choices" not in document:
         raise ExpertError("server", "an error with status 200", status)
+    content = request.read(client.expert, document, content)
     return UpstreamResponse(client, permit, response, content, document)
 
 
@@ -255,7 +260,7 @@ def is_error(event: bytes, data: bytes) -> bool:
 
 def _path(client: ExpertClient, request: UpstreamRequest) -> str:
     """Where an expert is asked."""
-    return request.endpoint
+    return upstream_endpoint(request.endpoint, client.expert.api)
 
 
 def _wait(client: ExpertClient, request: UpstreamRequest) -> float:

@@ -1,0 +1,398 @@
+"""Streams: events of an expert as chunks of a chat, and from there as events of the client's API."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from mild.endpoints.translation.answers import (
+    FINISH_REASONS,
+    SHAPE_ERRORS,
+    call_item,
+    chat_usage,
+    empty_message,
+    empty_response,
+    message_item,
+    message_usage,
+    response_end,
+    stop_reason,
+    text_part,
+)
+from mild.endpoints.translation.fields import (
+    COMPLETIONS,
+    MESSAGES,
+    RESPONSES,
+    Document,
+    TranslationError,
+    tool_call,
+)
+
+__all__ = ["MessageReader", "StreamTranslator"]
+
+# Of an answer that is streamed: a longer one is broken off.
+MAX_CHARACTERS = 64_000_000
+
+
+class MessageReader:
+    """Events of Anthropic's stream as chunks of a chat.
+
+    Attributes
+    ----------
+    usage : as of a chat, so far
+    done : whether the stream has ended as it should
+    """
+
+    def __init__(self) -> None:
+        self.done = False
+        self._usage: Document = {}
+        self._base: Document = {}
+        self._calls = -1
+
+    @property
+    def usage(self) -> Document | None:
+        return chat_usage(self._usage) if self._usage else None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the answer is whole: only its last event says so."""
+        return self.done
+
+    def read(self, event: Document) -> Iterator[Document]:
+        """The chunks of one event."""
+        kind = event.get("type")
+        if kind == "message_start":
+            message = event["message"]
+            self._usage.update(message.get("usage") or {})
+            self._base = {
+                "id": message.get("id"),
+                "object": "chat.completion.chunk",
+                "created": int(time.time()),
+                "model": message.get("model"),
+            }
+            yield self._chunk({"role": "assistant", "content": ""})
+        elif kind == "content_block_start" and event["content_block"]["type"] == "tool_use":
+            self._calls += 1
+            block = event["content_block"]
+            call = {"index": self._calls, **tool_call(block["id"], block["name"], "")}
+            yield self._chunk({"tool_calls": [call]})
+        elif kind == "content_block_delta":
+            delta = event["delta"]
+            if delta["type"] == "text_delta":
+                yield self._chunk({"content": delta["text"]})
+            elif delta["type"] == "input_json_delta" and self._calls >= 0:
+                call = {"index": self._calls, "function": {"arguments": delta["partial_json"]}}
+                yield self._chunk({"tool_calls": [call]})
+        elif kind == "message_delta":
+            given = event.get("usage") or {}
+            self._usage.update((key, value) for key, value in given.items() if value is not None)
+            if reason := event["delta"].get("stop_reason"):
+                yield self._chunk({}, FINISH_REASONS.get(reason, "stop"))
+        elif kind == "message_stop":
+            self.done = True
+
+    def observe(self, event: Document) -> None:
+        """Note what an event says, without its chunks; TranslationError if it has another shape."""
+        try:
+            for _ in self.read(event):
+                pass
+        except SHAPE_ERRORS as error:
+            raise TranslationError(f"an event has another shape: {error!r}") from error
+
+    def _chunk(self, delta: Document, finish_reason: str | None = None) -> Document:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+        return {**self._base, "choices": [choice]}
+
+
+class _ChatReader:
+    """Events of a chat, which are its chunks."""
+
+    def __init__(self) -> None:
+        self.finished = self.done = False
+        self.usage: Document | None = None
+
+    def read(self, event: Document) -> Iterator[Document]:
+        if event.get("usage"):
+            self.usage = event["usage"]
+        self.finished |= any(choice.get("finish_reason") for choice in event.get("choices") or ())
+        yield event
+
+
+class _Writer(Protocol):
+    def write(self, chunk: Document) -> bytes: ...
+
+    def finish(self, usage: Document | None) -> bytes: ...
+
+
+class _ChatWriter:
+    """Chunks as events of a chat, or of a completion."""
+
+    def __init__(self, endpoint: str, include_usage: bool) -> None:
+        self._completes = endpoint == COMPLETIONS
+        self._include_usage = include_usage
+        self._base: Document = {}
+
+    def write(self, chunk: Document) -> bytes:
+        self._base = {key: chunk.get(key) for key in ("id", "object", "created", "model")}
+        if not self._completes:
+            return _event(chunk)
+        self._base["object"] = "text_completion"
+        choice = chunk["choices"][0]
+        text, reason = choice["delta"].get("content") or "", choice["finish_reason"]
+        choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": reason}
+        return _event(self._base | {"choices": [choice]})
+
+    def finish(self, usage: Document | None) -> bytes:
+        last = b"data: [DONE]\n\n"
+        if not self._include_usage:
+            return last
+        return _event(self._base | {"choices": [], "usage": usage}) + last
+
+
+class _Pieces:
+    """Cuts chunks of a chat into texts, beginnings of tool calls, and parts of their arguments."""
+
+    def __init__(self) -> None:
+        self._index: Any = None
+        self._id: Any = None
+        self._characters = 0
+        self.finish_reason: str | None = None
+
+    def cut(self, chunk: Document) -> Iterator[tuple[str, str, str]]:
+        """Triples: ("text", text, ""), ("call", id, name), ("arguments", text, "")."""
+        for choice in (chunk.get("choices") or [])[:1]:
+            self.finish_reason = choice.get("finish_reason") or self.finish_reason
+            delta = choice.get("delta") or {}
+            if text := delta.get("content") or delta.get("refusal"):
+                self._index = self._id = None
+                yield "text", self._counted(text), ""
+            for call in delta.get("tool_calls") or ():
+                function = call.get("function") or {}
+                index, number = call.get("index"), call.get("id") or self._id
+                # Some servers count every call as 0 and tell them apart by their ids.
+                if (index, number) != (self._index, self._id):
+                    self._index, self._id = index, number
+                    yield "call", self._counted(number), self._counted(function["name"])
+                if arguments := function.get("arguments"):
+                    if self._id is None:
+                        raise ValueError("arguments of a tool call that has not begun")
+                    yield "arguments", self._counted(arguments), ""
+
+    def _counted(self, text: Any) -> str:
+        if not isinstance(text, str):
+            raise TypeError(f"{text!r} is not a text")
+        self._characters += len(text)
+        if self._characters > MAX_CHARACTERS:
+            raise ValueError("the answer is too long")
+        return text
+
+
+class _MessageWriter:
+    """Chunks as events of Anthropic's stream."""
+
+    def __init__(self) -> None:
+        self._pieces = _Pieces()
+        self._started = False
+        self._index = -1
+        self._open: str | None = None
+
+    def write(self, chunk: Document) -> bytes:
+        events = []
+        if not self._started:
+            self._started = True
+            message = empty_message(chunk.get("id"), chunk.get("model"))
+            events.append(_named_event({"type": "message_start", "message": message}))
+        for kind, value, name in self._pieces.cut(chunk):
+            if kind == "text":
+                if self._open != "text":
+                    events.append(self._start("text", {"type": "text", "text": ""}))
+                events.append(self._delta({"type": "text_delta", "text": value}))
+            elif kind == "call":
+                block = {"type": "tool_use", "id": value, "name": name, "input": {}}
+                events.append(self._start("tool_use", block))
+            else:
+                events.append(self._delta({"type": "input_json_delta", "partial_json": value}))
+        return b"".join(events)
+
+    def finish(self, usage: Document | None) -> bytes:
+        reason = stop_reason(self._pieces.finish_reason)
+        delta = {"stop_reason": reason, "stop_sequence": None}
+        last = {"type": "message_delta", "delta": delta, "usage": message_usage(usage)}
+        return self._stop() + _named_event(last) + _named_event({"type": "message_stop"})
+
+    def _start(self, kind: str, block: Document) -> bytes:
+        before = self._stop()
+        self._index += 1
+        self._open = kind
+        event = {"type": "content_block_start", "index": self._index, "content_block": block}
+        return before + _named_event(event)
+
+    def _delta(self, delta: Document) -> bytes:
+        event = {"type": "content_block_delta", "index": self._index, "delta": delta}
+        return _named_event(event)
+
+    def _stop(self) -> bytes:
+        if self._open is None:
+            return b""
+        self._open = None
+        return _named_event({"type": "content_block_stop", "index": self._index})
+
+
+class _ResponseWriter:
+    """Chunks as events of a Responses stream."""
+
+    def __init__(self, request: Document) -> None:
+        self._request = request
+        self._pieces = _Pieces()
+        self._response: Document = {}
+        self._output: list[Document] = []
+        self._said: list[str] = []
+        self._is_open = False
+        self.events = 0
+
+    def write(self, chunk: Document) -> bytes:
+        events = []
+        if not self._response:
+            number, made = chunk.get("id"), chunk.get("created")
+            self._response = empty_response(number, made, chunk.get("model"), self._request)
+            for kind in ("created", "in_progress"):
+                events.append(self._event(f"response.{kind}", response=self._response))
+        for kind, value, name in self._pieces.cut(chunk):
+            number = self._response["id"].removeprefix("resp_")
+            if kind == "text":
+                if not self._is_open or self._item["type"] != "message":
+                    number = f"msg_{number}_{len(self._output)}"
+                    events.append(self._start(message_item(number, status="in_progress")))
+                    part = text_part("")
+                    events.append(self._part_event("response.content_part.added", part=part))
+                more = {"delta": value, "logprobs": []}
+                events.append(self._part_event("response.output_text.delta", **more))
+                self._said.append(value)
+            elif kind == "call":
+                item = f"fc_{number}_{len(self._output)}"
+                events.append(self._start(call_item(item, value, name, "", "in_progress")))
+            else:
+                kind = "response.function_call_arguments.delta"
+                events.append(self._item_event(kind, delta=value))
+                self._said.append(value)
+        return b"".join(events)
+
+    def finish(self, usage: Document | None) -> bytes:
+        closing = self._stop()
+        end = response_end(self._pieces.finish_reason, self._output, usage)
+        response = self._response | end
+        return closing + self._event(f"response.{end['status']}", response=response)
+
+    @property
+    def _item(self) -> Document:
+        return self._output[-1]
+
+    def _start(self, item: Document) -> bytes:
+        before = self._stop()
+        self._output.append(item)
+        self._is_open = True
+        place = len(self._output) - 1
+        return before + self._event("response.output_item.added", output_index=place, item=item)
+
+    def _stop(self) -> bytes:
+        """Close the item that is open."""
+        if not self._is_open:
+            return b""
+        text = "".join(self._said)
+        self._said.clear()
+        self._is_open = False
+        events = []
+        if self._item["type"] == "message":
+            part = text_part(text)
+            more = {"text": text, "logprobs": []}
+            events.append(self._part_event("response.output_text.done", **more))
+            events.append(self._part_event("response.content_part.done", part=part))
+            self._item["content"] = [part]
+        else:
+            kind, name = "response.function_call_arguments.done", self._item["name"]
+            events.append(self._item_event(kind, arguments=text, name=name))
+            self._item["arguments"] = text
+        self._item["status"] = "completed"
+        place = len(self._output) - 1
+        last = self._event("response.output_item.done", output_index=place, item=self._item)
+        return b"".join([*events, last])
+
+    def _part_event(self, kind: str, **more: Any) -> bytes:
+        return self._item_event(kind, content_index=0, **more)
+
+    def _item_event(self, kind: str, **more: Any) -> bytes:
+        place = len(self._output) - 1
+        return self._event(kind, item_id=self._item["id"], output_index=place, **more)
+
+    def _event(self, kind: str, **more: Any) -> bytes:
+        event = {"type": kind, "sequence_number": self.events, **more}
+        self.events += 1
+        return _named_event(event)
+
+
+class StreamTranslator:
+    """Events of an expert's stream in the shape of the client's endpoint.
+
+    Parameters
+    ----------
+    endpoint, api : of the client, and of the expert
+    model : the name that the client is told
+    request : of the client
+    """
+
+    def __init__(self, endpoint: str, api: str, model: str, request: Document) -> None:
+        self._reader = MessageReader() if api == "anthropic" else _ChatReader()
+        self._model = model
+        options = request.get("stream_options")
+        include_usage = isinstance(options, dict) and bool(options.get("include_usage"))
+        self._writer: _Writer
+        if endpoint == RESPONSES:
+            self._writer = _ResponseWriter(request)
+        elif endpoint == MESSAGES:
+            self._writer = _MessageWriter()
+        else:
+            self._writer = _ChatWriter(endpoint, include_usage)
+
+    @property
+    def usage(self) -> Document | None:
+        """Usage so far, as that of a chat."""
+        return self._reader.usage
+
+    @property
+    def finished(self) -> bool:
+        """Whether the answer is whole."""
+        return self._reader.finished
+
+    @property
+    def numbered(self) -> int:
+        """How many events with a number were written: the number of the next one."""
+        return self._writer.events if isinstance(self._writer, _ResponseWriter) else 0
+
+    @property
+    def done(self) -> bool:
+        """Whether the expert has said that nothing follows."""
+        return self._reader.done
+
+    def feed(self, event: Document, raw: bytes = b"") -> bytes:
+        """The client's events for one of the expert's; TranslationError if it has another shape."""
+        try:
+            chunks = self._reader.read(event)
+            return b"".join(self._writer.write({**one, "model": self._model}) for one in chunks)
+        except SHAPE_ERRORS as error:
+            raise TranslationError(f"an event has another shape: {error!r}") from error
+
+    def finish(self) -> bytes:
+        """The last events, of a stream that ended as it should; TranslationError as ``feed``."""
+        try:
+            return self._writer.finish(self.usage)
+        except SHAPE_ERRORS as error:
+            raise TranslationError(f"the stream has another shape: {error!r}") from error
+
+
+def _event(document: Document) -> bytes:
+    return b"data: " + json.dumps(document, allow_nan=False).encode("ascii") + b"\n\n"
+
+
+def _named_event(document: Document) -> bytes:
+    return b"event: " + document["type"].encode("ascii") + b"\n" + _event(document)
