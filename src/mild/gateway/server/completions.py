@@ -132,12 +132,16 @@ class CompletionHandler:
         self._selection: Selection | None = None
         self._started = False
         self._refused = False
+        self._trace = None
+        if self.context.tracing is not None:
+            self._trace = self.context.tracing.start(request.endpoint, request.headers, self.start)
         self._upstream = UpstreamRequest(
             request.endpoint,
             request.streamed,
             request.body_for,
             request.headers,
             self.context.settings.routing.max_attempts,
+            self._trace,
         )
         self._record = Record(
             request_id=request.request_id,
@@ -311,6 +315,8 @@ class CompletionHandler:
             record.error = self._upstream.errors[-1]
         if self.context.settings.ledger.keep_text:
             record.text = self.request.text
+        if self._trace is not None:
+            self._trace.finish(record, selection)
         self.context.ledger.write(record)
         name = record.expert or NO_EXPERT
         metrics.add("mild_requests_total", name, record.outcome)

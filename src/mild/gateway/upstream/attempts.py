@@ -17,6 +17,7 @@ from typing import Any
 from mild.endpoints.client import EndpointResponse, ExpertError, retry_after
 from mild.endpoints.expert import Expert
 from mild.gateway.refusals import Refusal
+from mild.gateway.tracing import RequestTrace
 from mild.gateway.upstream.events import EventReader, event_data
 from mild.gateway.upstream.expert_client import ExpertClient, Permit
 from mild.gateway.upstream.json_edit import parse_object
@@ -40,6 +41,7 @@ class UpstreamRequest:
     body : gives what to send to an expert
     headers : of the client, passed on
     max_attempts : over all experts
+    trace : of the request, where it is traced
     attempts : sent so far
     asking : the expert that is being asked
     waited : seconds spent waiting for experts
@@ -52,6 +54,7 @@ class UpstreamRequest:
     body: Callable[[Expert], bytes]
     headers: Mapping[str, str] = field(default_factory=dict)
     max_attempts: int = 3
+    trace: RequestTrace | None = None
     attempts: int = 0
     asking: Expert | None = None
     waited: float = 0.0
@@ -143,9 +146,12 @@ async def _attempt(
         body = request.body(client.expert)
         request.attempts += 1
         request.asking = client.expert
+        headers = request.headers
+        if request.trace is not None:
+            headers = request.trace.start_attempt(client.expert, headers)
         start = time.perf_counter()
         try:
-            response = await client.http.post(request.endpoint, body, request.headers)
+            response = await client.http.post(request.endpoint, body, headers)
             found = await _open(client, permit, response, request.streamed)
         finally:
             request.waited += time.perf_counter() - start
@@ -157,6 +163,8 @@ async def _attempt(
         if error.may_cost:
             request.lost.append(client.expert)
         report(client, error.kind)
+        if request.trace is not None:
+            request.trace.fail_attempt(error)
         request.errors.append(f"{client.name}: {error}")
         # Without its frames: they would keep this attempt until the garbage collector runs.
         return error.with_traceback(None)
