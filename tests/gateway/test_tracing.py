@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sys
+import time
 
 import pytest
 
@@ -239,6 +240,26 @@ def test_spans_are_sent_to_a_collector(monkeypatch):
     assert set(paths) == {"/v1/traces"}
     for word in (b"chat mild", b"chat small-model", b"mild.decision.expert", b"chat-gateway"):
         assert word in b"".join(bodies)
+
+
+def test_a_collector_that_is_gone_delays_neither_answers_nor_the_end(monkeypatch):
+    monkeypatch.setattr("mild.gateway.tracing.FLUSH_SECONDS", 0.2)
+
+    async def run():
+        tracing = TracingSettings(endpoint="http://127.0.0.1:1/v1/traces")
+        async with (
+            FakeUpstream() as up,
+            gateway([expert("small", up)], tracing_settings=tracing) as g,
+        ):
+            answer = await ask(g.port, chat())
+            start = time.monotonic()
+            await g.stop()
+            return answer, time.monotonic() - start
+
+    answer, seconds = asyncio.run(run())
+    assert answer.status == 200
+    # The exporter alone would try for ten.
+    assert seconds < 5
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -31,8 +32,8 @@ __all__ = ["RequestTrace", "Tracing", "is_enabled", "open_tracing"]
 # Names that the semantic conventions have for what an endpoint does; the others are a chat.
 _OPERATIONS = {"/completions": "text_completion", "/embeddings": "embeddings"}
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-# Milliseconds at the end for spans that were not sent yet.
-FLUSH_MS = 3000
+# Seconds at the end for spans that were not sent yet.
+FLUSH_SECONDS = 3.0
 
 logger = logging.getLogger("mild.gateway")
 
@@ -74,6 +75,8 @@ def open_tracing(settings: TracingSettings) -> Tracing | None:
             raise MissingExtraError(message) from error
         logger.warning("the variables OTEL_* ask for traces, and there are none: %s", message)
         return None
+    # A line per failure is enough; the exporter logs every retry, too.
+    logging.getLogger("opentelemetry.exporter.otlp").setLevel(logging.ERROR)
     return Tracing(make_provider(OTLPSpanExporter(endpoint=settings.endpoint), settings))
 
 
@@ -136,9 +139,10 @@ class Tracing:
         return span, sent
 
     def close(self) -> None:
-        """Send what is left, for a few seconds at most."""
-        self._provider.force_flush(FLUSH_MS)
-        self._provider.shutdown()
+        """Send what is left, for a few seconds at most: the exporter would retry for longer."""
+        ending = threading.Thread(target=self._provider.shutdown, daemon=True)
+        ending.start()
+        ending.join(FLUSH_SECONDS)
 
 
 class RequestTrace:
