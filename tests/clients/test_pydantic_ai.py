@@ -63,18 +63,3 @@ def test_the_responses_api(make_model, serves):
     serves("/v1/responses")
     agent = pydantic_ai.Agent(make_model("OpenAIResponsesModel"))
     assert asyncio.run(agent.run(SUM)).output == "391"
-
-
-def test_the_messages_api(gateway, serves):
-    serves("/v1/messages")
-    anthropic_models = pytest.importorskip("pydantic_ai.models.anthropic")
-    anthropic_provider = pytest.importorskip("pydantic_ai.providers.anthropic")
-    anthropic = pytest.importorskip("anthropic")
-
-    async def ask():
-        async with anthropic.AsyncAnthropic(base_url=gateway.url, api_key="none") as client:
-            provider = anthropic_provider.AnthropicProvider(anthropic_client=client)
-            model = anthropic_models.AnthropicModel("mild", provider=provider)
-            return (await pydantic_ai.Agent(model).run(SUM)).output
-
-    assert asyncio.run(ask()) == "391"
