@@ -66,15 +66,26 @@ def run_node(gateway):
 
 
 @pytest.fixture(scope="session")
-def serves(gateway):
-    """Skip the test where this gateway has no such endpoint."""
+def is_served(gateway):
+    """Whether this gateway has an endpoint."""
 
     def check(path):
         request = urllib.request.Request(gateway.url + path, data=b"{}")
         try:
             urllib.request.urlopen(request, timeout=10)
         except urllib.error.HTTPError as error:
-            if error.code == 404:
-                pytest.skip(f"the gateway does not serve {path}")
+            return error.code != 404
+        return True
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def serves(is_served):
+    """Skip the test where this gateway has no such endpoint."""
+
+    def check(path):
+        if not is_served(path):
+            pytest.skip(f"the gateway does not serve {path}")
 
     return check
