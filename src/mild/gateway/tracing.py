@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from mild import __version__
-from mild.endpoints.client import ExpertError
-from mild.endpoints.expert import Expert
 from mild.errors import MissingExtraError
 from mild.gateway.config import TracingSettings
-from mild.gateway.ledger.records import Record
-from mild.gateway.selection.selector import Selection
 
 if TYPE_CHECKING:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Span
+
+    from mild.endpoints.client import ExpertError
+    from mild.endpoints.expert import Expert
+    from mild.gateway.ledger.records import Record
+    from mild.gateway.selection.selector import Selection
 
 __all__ = ["RequestTrace", "Tracing", "is_enabled", "open_tracing"]
 
@@ -68,16 +70,26 @@ def open_tracing(settings: TracingSettings) -> Tracing | None:
     if not is_enabled(settings):
         return None
     try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    except ImportError as error:
-        message = "traces need OpenTelemetry; pip install 'mild-learn[gateway,otel]'."
+        exporter = import_exporter()
+    except MissingExtraError as error:
         if settings.enabled or settings.endpoint is not None:
-            raise MissingExtraError(message) from error
-        logger.warning("the variables OTEL_* ask for traces, and there are none: %s", message)
+            raise
+        logger.warning("the variables OTEL_* ask for traces, and there are none: %s", error)
         return None
     # A line per failure is enough; the exporter logs every retry, too.
     logging.getLogger("opentelemetry.exporter.otlp").setLevel(logging.ERROR)
-    return Tracing(make_provider(OTLPSpanExporter(endpoint=settings.endpoint), settings))
+    return Tracing(make_provider(exporter(endpoint=settings.endpoint), settings))
+
+
+def import_exporter() -> type[OTLPSpanExporter]:
+    """The exporter of spans; MissingExtraError without the extra ``otel``."""
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    except ImportError as error:
+        raise MissingExtraError(
+            "traces need OpenTelemetry; pip install 'mild-learn[gateway,otel]'."
+        ) from error
+    return OTLPSpanExporter
 
 
 def make_provider(exporter: SpanExporter, settings: TracingSettings) -> TracerProvider:
