@@ -9,6 +9,7 @@ import pytest
 
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import ask, chat, expert, gateway, priced_router
+from gateway.process_cases import served, write_files
 from mild.errors import MissingExtraError
 from mild.gateway.config import AccessSettings, TracingSettings
 from mild.gateway.tracing import Tracing, is_enabled, make_provider, open_tracing
@@ -240,6 +241,23 @@ def test_spans_are_sent_to_a_collector(monkeypatch):
     assert set(paths) == {"/v1/traces"}
     for word in (b"chat mild", b"chat small-model", b"mild.decision.expert", b"chat-gateway"):
         assert word in b"".join(bodies)
+
+
+@pytest.mark.slow
+def test_every_worker_sends_its_spans(tmp_path):
+    async def run():
+        async with FakeUpstream() as collector, FakeUpstream() as up:
+            endpoint = collector.base_url.replace("/v1", "/v1/traces")
+            extra = f'[tracing]\nendpoint = "{endpoint}"'
+            write_files(tmp_path, [("small", up.base_url)], extra=extra, workers=2)
+            async with served(tmp_path) as g:
+                found = [await ask(g.port, chat()) for _ in range(6)]
+                assert await g.stop() == 0
+            return found, b"".join(collector.bodies)
+
+    answers, told = asyncio.run(run())
+    for answer in answers:
+        assert answer.headers["x-mild-request-id"].encode() in told
 
 
 def test_a_collector_that_is_gone_delays_neither_answers_nor_the_end(monkeypatch):
