@@ -141,7 +141,7 @@ class CompletionHandler:
             request.body_for,
             request.headers,
             self.context.settings.routing.max_attempts,
-            self._trace,
+            trace=self._trace,
         )
         self._record = Record(
             request_id=request.request_id,
