@@ -2,10 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CLIENTS := .venv-clients
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-real quick lint types layers docs unit wheel tables bench serve-real clean
+.PHONY: help demo test test-real test-clients quick lint types layers docs unit wheel tables bench serve-real clean
 
 help:
 	@echo "make demo    install what the demo needs and run it (no torch)"
@@ -13,6 +14,7 @@ help:
 	@echo "make quick   the fast part of it, for daily work"
 	@echo "make serve-real   the gateway's demo with a real small model as one expert"
 	@echo "make test-real    the tests that ask that model"
+	@echo "make test-clients  real clients (openai, anthropic, LangChain, ...) against the gateway's demo"
 	@echo "make docs    build the documentation's site in site/"
 	@echo "make bench   measure against the peers (minutes); results in docs/benchmarks.md"
 	@echo "make clean   remove what the other targets made"
@@ -39,6 +41,19 @@ serve-real: $(VENV)/.real
 
 test-real: $(VENV)/.test $(VENV)/.real
 	$(BIN)/python -m pytest -q tests/collect/test_real_model.py tests/gateway/test_real_model.py
+
+# Clients pin versions of each other, so they have an environment of their own; those for node need npm.
+$(CLIENTS)/.installed: pyproject.toml constraints.txt tests/clients/requirements.txt tests/clients/package.json
+	$(PYTHON) -m venv $(CLIENTS)
+	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--editable ".[gateway,litellm]" --requirement tests/clients/requirements.txt
+	mkdir -p $(CLIENTS)/node
+	cp tests/clients/package.json $(CLIENTS)/node/
+	if command -v npm > /dev/null; then cd $(CLIENTS)/node && npm install --no-audit --no-fund; fi
+	touch $@
+
+test-clients: $(CLIENTS)/.installed
+	$(CLIENTS)/bin/python -m pytest -q -rs tests/clients --confcutdir tests/clients -W ignore
 
 demo: $(VENV)/.demo
 	$(BIN)/mild demo
@@ -87,4 +102,4 @@ bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) .venv-wheel dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage*
+	rm -rf $(VENV) $(CLIENTS) .venv-wheel dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage*

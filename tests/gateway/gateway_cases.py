@@ -94,8 +94,10 @@ async def gateway(experts, router=None, *, access=None, listen=True, board=None,
     limits = parts.pop("limits", {})
     if "access_settings" in parts:
         parts["access"] = parts.pop("access_settings")
-    named = ("clock", "seed", "shared", "worker")
+    named = ("clock", "seed", "shared", "tracing", "worker")
     app_parts = {name: parts.pop(name) for name in named if name in parts}
+    if "tracing_settings" in parts:
+        parts["tracing"] = parts.pop("tracing_settings")
     settings = Settings(
         experts=tuple(experts),
         routing=RoutingSettings(**routing),

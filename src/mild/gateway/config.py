@@ -42,6 +42,7 @@ __all__ = [
     "RoutingSettings",
     "ServerSettings",
     "Settings",
+    "TracingSettings",
     "is_loopback",
     "read_ledger_location",
     "read_settings",
@@ -157,6 +158,31 @@ class LedgerSettings:
     max_bytes: Annotated[int, whole(1_000_000)] = 1_000_000_000
 
 
+def _is_url(text: str) -> bool:
+    return text.startswith(("http://", "https://")) and text.isprintable() and " " not in text
+
+
+@dataclass(frozen=True, config=CONFIG)
+class TracingSettings:
+    """Where OpenTelemetry spans are sent.
+
+    Attributes
+    ----------
+    enabled : None for "yes, if an endpoint is named, here or in the variables of OpenTelemetry"
+    endpoint : address for traces in OTLP over HTTP; None for the variables, or a collector on this machine
+    sample : share of the requests without a parent; None for the variables, or all
+    """
+
+    enabled: Flag | None = None
+    endpoint: (
+        Annotated[str, Rule("must be an address such as http://127.0.0.1:4318/v1/traces", _is_url)]
+        | None
+    ) = None
+    sample: Annotated[float, Rule("must be a share from 0 to 1", lambda x: 0 <= x <= 1)] | None = (
+        None
+    )
+
+
 def _is_host(text: str) -> bool:
     return bool(text) and text.isascii() and text.isprintable() and " " not in text
 
@@ -222,6 +248,7 @@ class Settings:
     server: ServerSettings = ServerSettings()
     access: AccessSettings = AccessSettings()
     ledger: LedgerSettings = LedgerSettings()
+    tracing: TracingSettings = TracingSettings()
     store: str | Address | None = None
     page: Annotated[bool | Literal["public"], PlainValidator(_flag_or("public"))] = True
     notes: tuple[str, ...] = ()

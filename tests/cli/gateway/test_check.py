@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -79,6 +80,19 @@ def test_what_was_understood_fits_one_screen(place):
     ):
         assert words in done.out
     assert len((done.out + done.err).splitlines()) <= 24
+
+
+def test_traces_are_named_and_their_extra_is_missed(place, monkeypatch):
+    config = CONFIG + '[tracing]\nendpoint = "http://127.0.0.1:4318/v1/traces"\n'
+    assert "Traces   http://127.0.0.1:4318/v1/traces" in place.run(config=config).out
+    assert "Traces" not in place.run().out
+    name = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
+    monkeypatch.setitem(sys.modules, name, None)
+    done = place.run("--json", config=config)
+    assert done.code == 1
+    result = json.loads(done.out)
+    assert result["tracing"] is True
+    assert "mild-learn[gateway,otel]" in result["findings"][0]["text"]
 
 
 def test_a_mismatch_with_the_router_ends_with_1_and_names_it(place):

@@ -46,12 +46,13 @@ def check(
     from mild.artifact import load
     from mild.gateway.config import read_settings
     from mild.gateway.config_checks import findings_against, findings_in
+    from mild.gateway.tracing import is_enabled
 
     settings = read_settings(config)
     folder = router or settings.router
     loaded = None if folder is None else load(folder)
     findings = findings_in(settings) if loaded is None else findings_against(settings, loaded)
-    findings = [*_about_store(settings), *findings]
+    findings = [*_about_store(settings), *_about_traces(settings), *findings]
     errors = [finding for finding in findings if finding.kind == "error"]
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     experts = {
@@ -73,6 +74,7 @@ def check(
         "store": None if settings.store is None else str(settings.store),
         "when_store_lost": "shed" if settings.sheds else "serve",
         "ledger": None if settings.ledger.path is None else str(settings.ledger.path),
+        "tracing": is_enabled(settings.tracing),
         "findings": [{"kind": finding.kind, "text": finding.text} for finding in findings],
         "ok": not errors,
     }
@@ -106,6 +108,21 @@ def _about_store(settings: Settings) -> list[Finding]:
     return []
 
 
+def _about_traces(settings: Settings) -> list[Finding]:
+    """The extra that traces need, where it is missing."""
+    from mild.errors import MissingExtraError
+    from mild.gateway.config_checks import Finding
+    from mild.gateway.tracing import import_exporter
+
+    if not (settings.tracing.enabled or settings.tracing.endpoint):
+        return []
+    try:
+        import_exporter()
+    except MissingExtraError as error:
+        return [Finding("error", str(error))]
+    return []
+
+
 def _show(result: dict[str, Any], settings: Settings) -> None:
     experts = result["experts"].values()
     keys = [expert["key"] or "–" for expert in experts]
@@ -131,6 +148,8 @@ def _show(result: dict[str, Any], settings: Settings) -> None:
     typer.echo(f"Store    {settings.store}; while it is unavailable, {lost}")
     kept = f"{result['ledger']}, {settings.ledger.keep_days:g} days"
     typer.echo(f"Ledger   {kept if result['ledger'] else 'none'}")
+    if result["tracing"]:
+        typer.echo(f"Traces   {settings.tracing.endpoint or 'as the variables OTEL_* say'}")
 
 
 def _access(settings: Settings) -> str:

@@ -54,6 +54,7 @@ def demo_settings(ports: dict[str, int], folder: Path, options: dict[str, Any]) 
             price_in=price_in,
             price_out=price_out,
             price_per_query=price_per_query,
+            embeddings=True,
         )
         for name, (price_in, price_out, price_per_query) in PRICES.items()
     )

@@ -3,24 +3,70 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import json
+import re
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
+import numpy as np
 from starlette.requests import Request
-from starlette.responses import JSONResponse, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from mild.gateway.demo.schemas import make_instance
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.text import chat_text, completion_text
 from mild.gateway.server.body import parse_body
 from mild.gateway.server.middleware import refusal_response
 
-__all__ = ["StandIn"]
+__all__ = ["Reply", "StandIn", "reply_to"]
+
+# Answers to one request.
+MAX_CHOICES = 16
+CHARACTERS_PER_TOKEN = 4
+# Numbers of an embedding, unless the request says.
+DIMENSIONS = 64
+MAX_DIMENSIONS = 3072
+_PIECES = re.compile(r"\s*\S+|\s+$")
+_WORDS = re.compile(r"[a-z]{4,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A text, or the call of a tool with its arguments as JSON."""
+
+    content: str
+    finish_reason: str = "stop"
+    tool: str | None = None
+
+    def message(self) -> dict[str, Any]:
+        """As the message of a plain answer."""
+        if self.tool is None:
+            return {"role": "assistant", "content": self.content}
+        return {"role": "assistant", "content": None, "tool_calls": [_call(self)]}
+
+    def deltas(self) -> Iterator[dict[str, Any]]:
+        """As the deltas of a streamed answer; the first has the role."""
+        pieces = _PIECES.findall(self.content)
+        if self.tool is None:
+            yield {"role": "assistant", "content": ""}
+            yield from ({"content": piece} for piece in pieces)
+            return
+        opened = _call(Reply("", tool=self.tool))
+        yield {"role": "assistant", "content": None, "tool_calls": [{"index": 0, **opened}]}
+        for piece in pieces:
+            yield {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}
 
 
 class StandIn:
     """Answers with a function of the text.
+
+    Tools are called where the request forces it, or names in its text what the name of a tool says; a
+    ``response_format`` is answered with an instance of its schema.
 
     Parameters
     ----------
@@ -37,51 +83,177 @@ class StandIn:
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         request = Request(scope, receive)
         try:
-            document = parse_body(await request.body())
+            response = await self._respond(request.url.path, parse_body(await request.body()))
         except Refusal as refusal:
-            await refusal_response(refusal)(scope, receive, send)
-            return
-        chat = request.url.path.endswith("/chat/completions")
-        text = (chat_text if chat else completion_text)(document, "last")
-        words = self._answer(text)
-        usage = {
-            "prompt_tokens": max(1, len(text) // 4),
-            "completion_tokens": max(1, len(words) // 4),
-        }
-        usage["total_tokens"] = sum(usage.values())
+            response = refusal_response(refusal)
+        await response(scope, receive, send)
+
+    async def _respond(self, path: str, document: dict[str, Any]) -> Response:
         if self._seconds:
             await asyncio.sleep(self._seconds)
+        if path.endswith("/embeddings"):
+            return JSONResponse(self._embeddings(document))
+        chat = path.endswith("/chat/completions")
+        text = (chat_text if chat else completion_text)(document, "last")
+        reply = reply_to(document, text, self._answer)
+        count = document.get("n")
+        count = min(max(count, 1), MAX_CHOICES) if isinstance(count, int) else 1
+        usage = _usage(len(text), count * len(reply.content))
         if document.get("stream"):
-            events = self._events(document, words, usage, chat)
-            stream = StreamingResponse(events, media_type="text/event-stream")
-            await stream(scope, receive, send)
-            return
-        said = {"message": {"role": "assistant", "content": words}} if chat else {"text": words}
-        choice = {"index": 0, **said, "finish_reason": "stop"}
+            events = self._events(document, reply, count, usage, chat)
+            return StreamingResponse(events, media_type="text/event-stream")
+        said = {"message": reply.message()} if chat else {"text": reply.content}
+        choices = [
+            {"index": k, **said, "logprobs": None, "finish_reason": reply.finish_reason}
+            for k in range(count)
+        ]
         kind = "chat.completion" if chat else "text_completion"
-        answer = {**self._base(kind), "choices": [choice], "usage": usage}
-        await JSONResponse(answer)(scope, receive, send)
+        return JSONResponse({**self._base(kind), "choices": choices, "usage": usage})
 
     async def _events(
-        self, document: dict[str, Any], words: str, usage: dict[str, int], chat: bool
+        self,
+        document: dict[str, Any],
+        reply: Reply,
+        count: int,
+        usage: dict[str, int],
+        chat: bool,
     ) -> AsyncIterator[bytes]:
         base = self._base("chat.completion.chunk" if chat else "text_completion")
-        pieces = [piece + " " for piece in words.split(" ")]
-        for piece in [*pieces, None]:
-            delta = {} if piece is None else {"content": piece}
-            said: dict[str, Any] = {"delta": delta} if chat else {"text": piece or ""}
-            choice = {"index": 0, **said, "finish_reason": "stop" if piece is None else None}
-            yield _event({**base, "choices": [choice]})
+
+        def event(choice: dict[str, Any], finish_reason: str | None = None) -> bytes:
+            choices = [
+                {"index": k, **choice, "logprobs": None, "finish_reason": finish_reason}
+                for k in range(count)
+            ]
+            return b"".join(_event({**base, "choices": [one]}) for one in choices)
+
+        pieces: Iterator[dict[str, Any]] = ({"delta": delta} for delta in reply.deltas())
+        if not chat:
+            pieces = ({"text": piece} for piece in _PIECES.findall(reply.content))
+        for piece in pieces:
+            yield event(piece)
             if self._seconds:
                 await asyncio.sleep(self._seconds)
+        yield event({"delta": {}} if chat else {"text": ""}, reply.finish_reason)
         options = document.get("stream_options")
         if isinstance(options, dict) and options.get("include_usage"):
             yield _event({**base, "choices": [], "usage": usage})
         yield b"data: [DONE]\n\n"
 
+    def _embeddings(self, document: dict[str, Any]) -> dict[str, Any]:
+        """A unit vector for each input, drawn with its text as the seed."""
+        given, size = document.get("input"), document.get("dimensions")
+        texts = given if isinstance(given, list) else [given]
+        if texts and all(isinstance(token, int) for token in texts):
+            texts = [texts]
+        size = min(max(size, 1), MAX_DIMENSIONS) if isinstance(size, int) else DIMENSIONS
+        rows = [_embed(str(text), size) for text in texts]
+        encoded = document.get("encoding_format") == "base64"
+        data = [
+            {
+                "object": "embedding",
+                "index": k,
+                "embedding": base64.b64encode(row.tobytes()).decode() if encoded else row.tolist(),
+            }
+            for k, row in enumerate(rows)
+        ]
+        usage = _usage(sum(len(str(text)) for text in texts), 0)
+        del usage["completion_tokens"]
+        return {"object": "list", "data": data, "model": self._name, "usage": usage}
+
     def _base(self, kind: str) -> dict[str, Any]:
-        now = int(time.time())
-        return {"id": f"stand-in-{now}", "object": kind, "created": now, "model": self._name}
+        name = f"stand-in-{uuid4().hex}"
+        return {"id": name, "object": kind, "created": int(time.time()), "model": self._name}
+
+
+def reply_to(document: dict[str, Any], text: str, answer: Callable[[str], str]) -> Reply:
+    """What is answered to a request with this text: the call of a tool, an instance of a schema, or text.
+
+    Examples
+    --------
+    >>> tools = [{"type": "function", "function": {"name": "get_weather"}}]
+    >>> reply_to({"tools": tools}, "How is the weather?", str.upper)
+    Reply(content='{}', finish_reason='tool_calls', tool='get_weather')
+    >>> reply_to({"tools": tools}, "How are you?", str.upper)
+    Reply(content='HOW ARE YOU?', finish_reason='stop', tool=None)
+    """
+    turns = [turn for turn in _list(document.get("messages")) if isinstance(turn, dict)]
+    tool = _find_tool(document, turns, text)
+    if tool is not None:
+        arguments = make_instance(tool.get("parameters") or {"type": "object"}, text)
+        return Reply(json.dumps(arguments), "tool_calls", tool["name"])
+    # Behind the result of a tool, the result is the answer.
+    last = turns[-1] if turns else {}
+    content = chat_text({"messages": [last]}, "last") if last.get("role") == "tool" else ""
+    content = content or answer(text)
+    form = document.get("response_format")
+    if isinstance(form, dict) and form.get("type") == "json_object":
+        return Reply(json.dumps({"answer": content}))
+    if isinstance(form, dict) and form.get("type") == "json_schema":
+        described = form.get("json_schema")
+        schema = described.get("schema") if isinstance(described, dict) else None
+        return Reply(json.dumps(make_instance(schema, content)))
+    most = document.get("max_completion_tokens", document.get("max_tokens"))
+    if isinstance(most, int) and 0 < most * CHARACTERS_PER_TOKEN < len(content):
+        return Reply(content[: most * CHARACTERS_PER_TOKEN], "length")
+    return Reply(content)
+
+
+def _find_tool(
+    document: dict[str, Any], turns: list[dict[str, Any]], text: str
+) -> dict[str, Any] | None:
+    """The tool to call: the one that is forced, or one whose name has a word of the text."""
+    functions = [tool.get("function") for tool in _list(document.get("tools")) if _is_dict(tool)]
+    tools = {tool["name"]: tool for tool in functions if _has_name(tool)}
+    choice = document.get("tool_choice")
+    if not tools or choice == "none":
+        return None
+    if isinstance(choice, dict):
+        named: Any = choice.get("function")
+        return tools.get(named["name"]) if _has_name(named) else None
+    if choice == "required":
+        made = [call for turn in turns for call in _list(turn.get("tool_calls")) if _is_dict(call)]
+        called = {call["function"]["name"] for call in made if _has_name(call.get("function"))}
+        return next(
+            (tools[name] for name in tools if name not in called), next(iter(tools.values()))
+        )
+    if turns and turns[-1].get("role") == "tool":
+        return None
+    asked = set(_WORDS.findall(text.lower()))
+    return next((tools[name] for name in tools if asked & set(_WORDS.findall(name.lower()))), None)
+
+
+def _call(reply: Reply) -> dict[str, Any]:
+    function = {"name": reply.tool, "arguments": reply.content}
+    return {"id": f"call_{uuid4().hex}", "type": "function", "function": function}
+
+
+def _embed(text: str, size: int) -> np.ndarray:
+    seed = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+    row = np.random.default_rng(seed).normal(size=size)
+    return (row / np.linalg.norm(row)).astype("<f4")
+
+
+def _usage(characters_in: int, characters_out: int) -> dict[str, int]:
+    tokens_in = max(1, characters_in // CHARACTERS_PER_TOKEN)
+    tokens_out = max(1, characters_out // CHARACTERS_PER_TOKEN)
+    return {
+        "prompt_tokens": tokens_in,
+        "completion_tokens": tokens_out,
+        "total_tokens": tokens_in + tokens_out,
+    }
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _is_dict(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _has_name(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("name"), str)
 
 
 def _event(document: dict[str, Any]) -> bytes:

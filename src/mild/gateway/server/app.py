@@ -33,6 +33,7 @@ from mild.gateway.selection.sessions import Sessions
 from mild.gateway.server.endpoints import Completions, Endpoints
 from mild.gateway.server.middleware import RequestGuard, refusal_response
 from mild.gateway.shared import EXPERT_COLUMNS, SharedMemory
+from mild.gateway.tracing import Tracing, open_tracing
 from mild.gateway.upstream.breaker import STATES
 from mild.gateway.upstream.expert_client import ExpertClient
 
@@ -78,6 +79,7 @@ class AppContext:
     access, ledger : started and closed with the application
     board : for the page; None without one
     shared, worker : memory of all workers, and which of them this is
+    tracing : of requests; without it, as the settings say
     clock, wall_clock : monotonic seconds, and seconds since 1970
     seed : of exploration; None for the system's
 
@@ -98,6 +100,7 @@ class AppContext:
         *,
         shared: SharedMemory | None = None,
         worker: int = 0,
+        tracing: Tracing | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
         seed: int | None = None,
@@ -109,6 +112,7 @@ class AppContext:
         self.board = board
         self.names = [expert.name for expert in settings.experts]
         self.metrics = Metrics(self.names, access.spend)
+        self.tracing = tracing or open_tracing(settings.tracing)
         self.draining = False
         self.started = wall_clock()
         self.labels = {name: label_of(name) for name in self.names}
@@ -165,6 +169,8 @@ class AppContext:
             await client.http.close()
         await self.access.close()
         await asyncio.to_thread(self.ledger.close)
+        if self.tracing is not None:
+            await asyncio.to_thread(self.tracing.close)
 
     async def reload(self, load: Callable[[], LoadedRouter]) -> str:
         """Load another router beside the one that serves, and swap them; the old one stays if that fails.

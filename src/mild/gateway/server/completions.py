@@ -237,6 +237,9 @@ class CompletionHandler:
         self._translator: Translator | None = None
         self._started = False
         self._refused = False
+        self._trace = None
+        if self.context.tracing is not None:
+            self._trace = self.context.tracing.start(request.endpoint, request.headers, self.start)
         self._upstream = UpstreamRequest(
             request.endpoint,
             request.streamed,
@@ -245,6 +248,7 @@ class CompletionHandler:
             request.headers,
             self.context.settings.routing.max_attempts,
             key=self.caller.name,
+            trace=self._trace,
         )
         self._record = Record(
             request_id=request.request_id,
@@ -450,6 +454,8 @@ class CompletionHandler:
             record.error = self.context.redact(record.error)
         if self.context.settings.ledger.keep_text:
             record.text = self.request.text
+        if self._trace is not None:
+            self._trace.finish(record, selection)
         self.context.ledger.write(record)
         name = record.expert or NO_EXPERT
         metrics.add("mild_requests_total", name, record.outcome)

@@ -21,6 +21,7 @@ from mild.endpoints.expert import Expert
 from mild.endpoints.replies import error_message
 from mild.endpoints.translation import upstream_endpoint
 from mild.gateway.refusals import Refusal
+from mild.gateway.tracing import RequestTrace
 from mild.gateway.upstream.events import EventReader, event_data
 from mild.gateway.upstream.expert_client import ExpertClient, Permit
 from mild.gateway.upstream.json_edit import parse_object
@@ -52,6 +53,7 @@ class UpstreamRequest:
     headers : of the client, passed on
     max_attempts : over all experts
     key : name of the client's key
+    trace : of the request, where it is traced
     attempts : sent so far
     asking : the expert that is being asked
     waited : seconds spent waiting for experts
@@ -66,6 +68,7 @@ class UpstreamRequest:
     headers: Mapping[str, str] = field(default_factory=dict)
     max_attempts: int = 3
     key: str | None = None
+    trace: RequestTrace | None = None
     attempts: int = 0
     asking: Expert | None = None
     waited: float = 0.0
@@ -159,9 +162,12 @@ async def _attempt(
         permit.witness = (request.key, hash((len(body), body[-_TAIL_BYTES:])))
         request.attempts += 1
         request.asking = client.expert
+        headers = request.headers
+        if request.trace is not None:
+            headers = request.trace.start_attempt(client.expert, headers)
         start = time.perf_counter()
         try:
-            response = await client.http.post(_path(client, request), body, request.headers)
+            response = await client.http.post(_path(client, request), body, headers)
             found = await _open(client, permit, response, request)
         finally:
             request.waited += time.perf_counter() - start
@@ -173,6 +179,8 @@ async def _attempt(
         if error.may_cost:
             request.lost.append(client.expert)
         report(client, error.kind)
+        if request.trace is not None:
+            request.trace.fail_attempt(error)
         request.errors.append(f"{client.name}: {error}")
         # Without its frames: they would keep this attempt until the garbage collector runs.
         return error.with_traceback(None)

@@ -1,0 +1,280 @@
+"""OpenTelemetry traces: a span per request with the decision, and a child span per attempt at an expert.
+
+Names follow the GenAI semantic conventions; what they have no name for begins with ``mild.``. Texts of
+requests and answers are never recorded.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from mild import __version__
+from mild.errors import MissingExtraError
+from mild.gateway.config import TracingSettings
+
+if TYPE_CHECKING:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
+    from opentelemetry.trace import Span
+
+    from mild.endpoints.client import ExpertError
+    from mild.endpoints.expert import Expert
+    from mild.gateway.ledger.records import Record
+    from mild.gateway.selection.selector import Selection
+
+__all__ = ["RequestTrace", "Tracing", "is_enabled", "open_tracing"]
+
+# Names that the semantic conventions have for what an endpoint does; the others are a chat.
+_OPERATIONS = {"/completions": "text_completion", "/embeddings": "embeddings"}
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+# Seconds at the end for spans that were not sent yet.
+FLUSH_SECONDS = 3.0
+
+logger = logging.getLogger("mild.gateway")
+
+
+def is_enabled(settings: TracingSettings, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether spans are sent: the file says so or names an endpoint, or the standard variables do.
+
+    Examples
+    --------
+    >>> is_enabled(TracingSettings(), {}), is_enabled(TracingSettings(enabled=True), {})
+    (False, True)
+    >>> is_enabled(TracingSettings(), {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"})
+    True
+    """
+    if settings.enabled is not None:
+        return settings.enabled
+    exporter = environment.get("OTEL_TRACES_EXPORTER", "")
+    if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or exporter == "none":
+        return False
+    named = exporter == "otlp" or any(environment.get(name) for name in _ENDPOINTS)
+    return settings.endpoint is not None or named
+
+
+def open_tracing(settings: TracingSettings) -> Tracing | None:
+    """Tracing as the settings and the variables ``OTEL_*`` say; None where it is off.
+
+    Raises
+    ------
+    MissingExtraError : the file turns it on and the extra ``otel`` is not installed. Where only the
+        variables do, it is logged, because they may be meant for other programs.
+    """
+    if not is_enabled(settings):
+        return None
+    try:
+        exporter = import_exporter()
+    except MissingExtraError as error:
+        if settings.enabled or settings.endpoint is not None:
+            raise
+        logger.warning("the variables OTEL_* ask for traces, and there are none: %s", error)
+        return None
+    # A line per failure is enough; the exporter logs every retry, too.
+    logging.getLogger("opentelemetry.exporter.otlp").setLevel(logging.ERROR)
+    return Tracing(make_provider(exporter(endpoint=settings.endpoint), settings))
+
+
+def import_exporter() -> type[OTLPSpanExporter]:
+    """The exporter of spans; MissingExtraError without the extra ``otel``."""
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    except ImportError as error:
+        raise MissingExtraError(
+            "traces need OpenTelemetry; pip install 'mild-learn[gateway,otel]'."
+        ) from error
+    return OTLPSpanExporter
+
+
+def make_provider(exporter: SpanExporter, settings: TracingSettings) -> TracerProvider:
+    """A provider that sends to the exporter in batches, from a thread of its own."""
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
+
+    service: dict[str, Any] = {"service.version": __version__}
+    # The SDK reads the name from these; what is given here would replace it.
+    if "OTEL_SERVICE_NAME" not in os.environ and "service.name" not in os.environ.get(
+        "OTEL_RESOURCE_ATTRIBUTES", ""
+    ):
+        service["service.name"] = "mild"
+    sampler = None if settings.sample is None else ParentBasedTraceIdRatio(settings.sample)
+    provider = TracerProvider(
+        sampler=sampler, resource=Resource.create(service), shutdown_on_exit=False
+    )
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    return provider
+
+
+class Tracing:
+    """Makes the traces of requests with a provider of spans."""
+
+    def __init__(self, provider: TracerProvider) -> None:
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        self._provider = provider
+        self._tracer = provider.get_tracer("mild.gateway", __version__)
+        self._propagator = TraceContextTextMapPropagator()
+
+    def start(self, endpoint: str, headers: Mapping[str, str], start: float) -> RequestTrace:
+        """Begin the span of a request, below the one in its ``traceparent``.
+
+        ``start`` is when the request came, by ``time.perf_counter()``.
+        """
+        from opentelemetry.trace import SpanKind
+
+        waited = time.perf_counter() - start
+        span = self._tracer.start_span(
+            _OPERATIONS.get(endpoint, "chat"),
+            self._propagator.extract(headers),
+            SpanKind.SERVER,
+            start_time=time.time_ns() - int(waited * 1e9),
+        )
+        return RequestTrace(self, span, _OPERATIONS.get(endpoint, "chat"))
+
+    def start_attempt(
+        self, parent: Span, name: str, headers: Mapping[str, str]
+    ) -> tuple[Span, dict[str, str]]:
+        """Begin the span of an attempt, and the headers that name it to the expert."""
+        from opentelemetry.trace import SpanKind, set_span_in_context
+
+        span = self._tracer.start_span(name, set_span_in_context(parent), SpanKind.CLIENT)
+        sent = {name: value for name, value in headers.items() if name != "tracestate"}
+        self._propagator.inject(sent, set_span_in_context(span))
+        return span, sent
+
+    def close(self) -> None:
+        """Send what is left, for a few seconds at most: the exporter would retry for longer."""
+        ending = threading.Thread(target=self._provider.shutdown, daemon=True)
+        ending.start()
+        ending.join(FLUSH_SECONDS)
+
+
+class RequestTrace:
+    """The span of one request, and of the attempt that is under way."""
+
+    __slots__ = ("_attempt", "_operation", "_span", "_tracing", "attempts")
+
+    def __init__(self, tracing: Tracing, span: Span, operation: str) -> None:
+        self._tracing = tracing
+        self._span = span
+        self._operation = operation
+        self._attempt: Span | None = None
+        self.attempts = 0
+
+    def start_attempt(self, expert: Expert, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Begin an attempt; the headers to send, with its ``traceparent``."""
+        self.attempts += 1
+        name = f"{self._operation} {expert.model}"
+        self._attempt, sent = self._tracing.start_attempt(self._span, name, headers)
+        address = urlsplit(expert.base_url)
+        attributes: dict[str, Any] = {
+            "gen_ai.operation.name": self._operation,
+            "gen_ai.provider.name": getattr(expert, "api", "openai"),
+            "gen_ai.request.model": expert.model,
+            "server.address": address.hostname or "",
+            "server.port": address.port or (443 if address.scheme == "https" else 80),
+            "mild.expert": expert.name,
+            "mild.attempt": self.attempts,
+        }
+        self._attempt.set_attributes(attributes)
+        return sent
+
+    def fail_attempt(self, error: ExpertError) -> None:
+        """End the attempt with its error."""
+        if self._attempt is None:
+            return
+        if error.status is not None:
+            self._attempt.set_attribute("http.response.status_code", error.status)
+        _set_error(self._attempt, error.kind)
+        self._attempt.end()
+        self._attempt = None
+
+    def finish(self, record: Record, selection: Selection | None) -> None:
+        """End the request, and the attempt that answered it."""
+        usage = _known(
+            {
+                "gen_ai.usage.input_tokens": record.tokens_in,
+                "gen_ai.usage.output_tokens": record.tokens_out,
+                "http.response.status_code": record.status,
+            }
+        )
+        failed = record.outcome in ("cut", "failed")
+        error = record.error or record.outcome
+        if self._attempt is not None:
+            self._attempt.set_attributes(usage)
+            if failed:
+                _set_error(self._attempt, error)
+            self._attempt.end()
+        span = self._span
+        if span.is_recording():
+            span.update_name(f"{self._operation} {record.asked}")
+            span.set_attributes(usage | _request_attributes(record) | _decision(selection))
+            span.set_attribute("gen_ai.operation.name", self._operation)
+            if failed or record.outcome == "refused":
+                # 4xx is an error of whoever asked.
+                _set_error(span, error, ours=record.outcome == "cut" or record.status >= 500)
+        span.end()
+
+
+def _request_attributes(record: Record) -> dict[str, Any]:
+    return _known(
+        {
+            "gen_ai.provider.name": "mild",
+            "gen_ai.request.model": record.asked,
+            "gen_ai.response.model": record.expert,
+            "gen_ai.conversation.id": record.session,
+            "mild.request.id": record.request_id,
+            "mild.key": record.key,
+            "mild.router": record.router,
+            "mild.outcome": record.outcome,
+            "mild.attempts": record.attempts,
+            "mild.streamed": record.streamed,
+            "mild.price": record.price,
+            "mild.overhead_ms": record.overhead_ms,
+            "mild.first_byte_ms": record.first_byte_ms,
+        }
+    )
+
+
+def _decision(selection: Selection | None) -> dict[str, Any]:
+    """The decision as attributes; expected costs by expert are two lists of one order."""
+    if selection is None:
+        return {}
+    if selection.chosen is None:
+        reason = "named"
+    elif selection.pinned_by is not None:
+        reason = "session"
+    else:
+        reason = "explored" if selection.explored else "router"
+    expected = selection.expected or {}
+    return _known(
+        {
+            "mild.decision.reason": reason,
+            "mild.decision.expert": selection.chosen or selection.order[0],
+            "mild.decision.order": selection.order,
+            "mild.decision.propensity": selection.propensity,
+            "mild.decision.experts": list(expected) or None,
+            "mild.decision.expected_costs": list(expected.values()) or None,
+        }
+    )
+
+
+def _known(attributes: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _set_error(span: Span, kind: str, *, ours: bool = True) -> None:
+    from opentelemetry.trace import StatusCode
+
+    # A kind is one word; what follows it is for the operator.
+    span.set_attribute("error.type", kind.partition(":")[0])
+    if ours:
+        span.set_status(StatusCode.ERROR)
