@@ -97,7 +97,7 @@ CASES = [
     ),
 ]
 
-# Every loss, surrogate and decision of the linear router: the same code path in the checks at p = 1.
+# Every loss, surrogate and decision of the linear router.
 LINEAR_CASES = [
     linear("mild-argmax", decision="argmax", by_proba=False),
     linear("tdef-argmax", loss="tdef", decision="argmax"),

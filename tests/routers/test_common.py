@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 import warnings
 
@@ -50,6 +51,12 @@ def fitted(case, X, costs, sample_weight=None):
         return clone(case.router).fit(X, costs, sample_weight)
 
 
+@functools.cache
+def fitted_to_problem(case):
+    """The router fitted to ``problem()``, once for all tests that only read it."""
+    return fitted(case, *problem())
+
+
 # --- with scikit-learn's tools ---------------------------------------------------------------------
 
 
@@ -89,7 +96,7 @@ def test_cross_val_score_is_minus_the_deferral_loss_of_each_fold(case):
 
 @all_cases()
 def test_a_clone_is_unfitted_and_has_the_same_parameters(case):
-    router = fitted(case, *problem())
+    router = fitted_to_problem(case)
     copy = clone(router)
     assert repr(copy.get_params()) == repr(router.get_params())
     with pytest.raises(NotFittedError):
@@ -98,8 +105,8 @@ def test_a_clone_is_unfitted_and_has_the_same_parameters(case):
 
 @all_cases()
 def test_a_pickle_decides_the_same(case):
-    X, costs = problem()
-    router = fitted(case, X, costs)
+    X, _ = problem()
+    router = fitted_to_problem(case)
     copy = pickle.loads(pickle.dumps(router))
     assert_array_equal(copy.predict(X), router.predict(X))
     assert_array_equal(copy.decision_function(X), router.decision_function(X))
@@ -155,8 +162,8 @@ def test_expert_names_come_from_the_columns_of_the_costs(case):
     frame = pandas.DataFrame(costs, columns=["small", "medium", "large"])
     router = fitted(case, X, frame)
     assert router.expert_names_ == ["small", "medium", "large"]
-    assert fitted(case, X, costs).expert_names_ == ["expert_0", "expert_1", "expert_2"]
-    assert_array_equal(router.predict(X), fitted(case, X, costs).predict(X))
+    assert fitted_to_problem(case).expert_names_ == ["expert_0", "expert_1", "expert_2"]
+    assert_array_equal(router.predict(X), fitted_to_problem(case).predict(X))
     assert router.without("medium").expert_names_ == ["small", "large"]
 
 
@@ -182,14 +189,14 @@ def test_sample_weights_matter(case):
     X, costs = problem()
     weight = np.where(np.arange(len(X)) < 45, 1.0, 5.0)
     weighted = fitted(case, X, costs, weight).decision_function(X)
-    assert np.abs(weighted - fitted(case, X, costs).decision_function(X)).max() > 1e-3
+    assert np.abs(weighted - fitted_to_problem(case).decision_function(X)).max() > 1e-3
 
 
 @all_cases([case for case in ALL if case.deterministic])
 def test_permuting_experts_permutes_decisions(case):
     X, costs = problem()
     order = np.array([2, 0, 1])
-    router = fitted(case, X, costs)
+    router = fitted_to_problem(case)
     permuted = fitted(case, X, costs[:, order])
     close = 5e-2 if case.kinked else 2e-4
     assert_allclose(
@@ -203,8 +210,8 @@ def test_permuting_experts_permutes_decisions(case):
 
 @all_cases([case for case in ALL if case.deterministic])
 def test_a_row_is_decided_alone_as_in_a_batch(case):
-    X, costs = problem()
-    router = fitted(case, X, costs)
+    X, _ = problem()
+    router = fitted_to_problem(case)
     batch = router.predict(X)
     assert_array_equal([router.predict(x[None])[0] for x in X], batch)
     assert_array_equal([router.policy_.decide_one(x) for x in X], batch)
@@ -218,7 +225,7 @@ def test_a_row_is_decided_alone_as_in_a_batch(case):
 @all_cases()
 def test_distributions_sum_to_one(case):
     X, costs = problem()
-    distribution = fitted(case, X, costs).predict_proba(X)
+    distribution = fitted_to_problem(case).predict_proba(X)
     assert distribution.shape == costs.shape
     assert (distribution >= 0).all()
     assert_allclose(distribution.sum(axis=1), 1)
@@ -226,8 +233,8 @@ def test_distributions_sum_to_one(case):
 
 @all_cases()
 def test_the_choice_is_the_largest_score_or_the_largest_share(case):
-    X, costs = problem()
-    router = fitted(case, X, costs)
+    X, _ = problem()
+    router = fitted_to_problem(case)
     if case.decides_by_proba:
         assert_array_equal(router.predict(X), argmax_last(router.predict_proba(X)))
     else:
@@ -244,7 +251,7 @@ def test_learns_to_route_better_than_the_best_constant(case):
 @all_cases()
 def test_score_is_minus_the_weighted_mean_cost(case):
     X, costs = problem()
-    router = fitted(case, X, costs)
+    router = fitted_to_problem(case)
     weight = np.arange(len(X)) + 1.0
     chosen = costs.argmin(axis=1) if isinstance(router, OracleRouter) else router.predict(X)
     expected = -np.average(costs[np.arange(len(X)), chosen], weights=weight)
@@ -254,7 +261,7 @@ def test_score_is_minus_the_weighted_mean_cost(case):
 @all_cases()
 def test_score_skips_rows_whose_chosen_expert_was_not_asked(case):
     X, costs = problem()
-    router = fitted(case, X, costs)
+    router = fitted_to_problem(case)
     chosen = router.predict(X)
     thin = costs.copy()
     thin[np.arange(0, 90, 2), chosen[::2]] = np.nan
@@ -271,7 +278,7 @@ def test_score_skips_rows_whose_chosen_expert_was_not_asked(case):
 @all_cases()
 def test_without_drops_an_expert_by_index_or_name(case):
     X, costs = problem()
-    router = fitted(case, X, costs)
+    router = fitted_to_problem(case)
     by_index, by_name = router.without(1), router.without("expert_1")
     assert by_index.expert_names_ == by_name.expert_names_ == ["expert_0", "expert_2"]
     assert by_index.n_experts_ == 2
@@ -286,8 +293,8 @@ def test_without_drops_an_expert_by_index_or_name(case):
 
 @all_cases([case for case in CASES if case.deterministic])
 def test_without_leaves_the_choice_among_the_others_alone(case):
-    X, costs = problem()
-    router = fitted(case, X, costs)
+    X, _ = problem()
+    router = fitted_to_problem(case)
     chosen, left = router.predict(X), router.without(1).predict(X)
     kept = chosen != 1
     if not isinstance(router, (LinearRouter, StackRouter, NeuralRouter, RouterCV)):
@@ -299,7 +306,7 @@ def test_without_leaves_the_choice_among_the_others_alone(case):
 
 @all_cases()
 def test_without_refuses_unknown_experts_and_the_last_one(case):
-    router = fitted(case, *problem())
+    router = fitted_to_problem(case)
     with pytest.raises(InvalidInputError, match="expert must be"):
         router.without("nobody")
     with pytest.raises(InvalidInputError, match=r"expert must be an index in \[0, 3\); got 3"):
@@ -399,7 +406,7 @@ def test_refuses_nan_and_infinite_inputs(case, value):
     with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
         clone(case.router).fit(bad, costs)
     with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
-        fitted(case, X, costs).predict(bad)
+        fitted_to_problem(case).predict(bad)
 
 
 @pytest.mark.parametrize(
@@ -451,9 +458,9 @@ def test_refuses_weights_that_are_all_zero_negative_or_of_the_wrong_length(case)
 
 @all_cases(CASES)
 def test_refuses_another_number_of_features(case):
-    X, costs = problem()
+    X, _ = problem()
     with pytest.raises(ValueError, match="4 features"):
-        fitted(case, X, costs).predict(X[:, :3])
+        fitted_to_problem(case).predict(X[:, :3])
 
 
 def test_one_decision_is_that_of_a_batch_of_one():

@@ -17,6 +17,11 @@ EXPECTED_FAILURES = {
 }
 
 
+# With one expert every loss is zero, so the checks tell apart only the paths through the fit: a loss of
+# labels, one of pairs, one with kinks, and no intercept. test_common.py runs all with three experts.
+LINEAR_PATHS = ("linear-ce", "linear-pairwise-logistic", "linear-hinge", "linear-no-intercept")
+
+
 def failures(estimator):
     return EXPECTED_FAILURES if isinstance(estimator, BaseRouter) else {}
 
@@ -32,7 +37,7 @@ def test_passes_the_checks_of_scikit_learn(estimator, check):
 @pytest.mark.slow
 @parametrize_with_checks(
     [
-        *(case.router for case in LINEAR_CASES),
+        *(case.router for case in LINEAR_CASES if case.name in LINEAR_PATHS),
         CostSensitiveClassifier("hinge"),
         CostSensitiveClassifier(form="sum"),
         CostSensitiveClassifier(form="log_sum"),
