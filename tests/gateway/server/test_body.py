@@ -110,7 +110,6 @@ def test_the_parsed_document_is_dropped_once_the_expert_is_chosen(monkeypatch):
         {},
         {"max_tokens": 7, "n": 3},
         {"max_tokens": [7], "max_completion_tokens": "9", "best_of": {}},
-        {"prompt": "x"},
         {"prompt": []},
         {"prompt": ["x"] * 5, "max_tokens": 2},
         {"prompt": [[1, 2], [3]], "max_tokens": 2},
@@ -119,7 +118,7 @@ def test_the_parsed_document_is_dropped_once_the_expert_is_chosen(monkeypatch):
 )
 def test_the_limit_of_tokens_outlives_the_document(more):
     expert = Expert("small", "http://x/v1", "m", max_tokens=100)
-    document = {"model": "mild", **more}
+    document = {"model": "mild", "prompt": "x", **more}
     request = CompletionRequest([], "/completions", json.dumps(document).encode(), "last")
     request.forget(keep_text=False)
     assert request.max_tokens(expert) == max_tokens(document, expert.max_tokens)

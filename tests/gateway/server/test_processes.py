@@ -351,17 +351,27 @@ def test_an_address_that_is_not_ours_is_named(tmp_path):
 
 def test_who_comes_while_it_drains_is_refused_at_once(tmp_path):
     async def run():
-        async with FakeUpstream(delay=0.8) as up:
+        async with FakeUpstream(delay=2.0) as up:
             write_files(tmp_path, [("small", up.base_url)], workers=2)
             async with served(tmp_path) as g:
                 task = asyncio.create_task(ask(g.port, chat()))
                 while not up.asked:
                     await asyncio.sleep(0.01)
                 g.process.send_signal(signal.SIGTERM)
-                await asyncio.sleep(0.3)
-                with pytest.raises(ConnectionRefusedError):
-                    await asyncio.open_connection("127.0.0.1", g.port)
-                return await task, await g.stop()
+                refused = False
+                while not (refused or task.done()):
+                    try:
+                        _, writer = await asyncio.open_connection("127.0.0.1", g.port)
+                    except ConnectionRefusedError:
+                        refused = True
+                    else:
+                        # The signal has not arrived yet.
+                        writer.close()
+                        await asyncio.sleep(0.02)
+                running = not task.done()
+                return refused, running, await task, await g.stop()
 
-    found, code = asyncio.run(run())
+    refused, running, found, code = asyncio.run(run())
+    assert refused
+    assert running
     assert (found.status, found.whole, code) == (200, True, 0)
