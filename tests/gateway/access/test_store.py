@@ -7,11 +7,11 @@ import threading
 import pytest
 
 from mild.errors import InvalidInputError
-from mild.gateway.access import AccessStore, StoreError
+from mild.gateway.access import AccessStore, StoreError, tables
 from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
 from mild.gateway.access.store import WINDOW, Account, Batch, Claim, Settlement
 from mild.gateway.access.tables import accounts
-from mild.gateway.database import CommitUnknownError
+from mild.gateway.database import CommitUnknownError, DatabaseError
 from mild.gateway.database.engine import Database
 from store_cases import commits_in_doubt
 
@@ -33,11 +33,11 @@ def clock(store, monkeypatch):
     now = [1_800_000_000.5]
     run = Database.run
 
-    def told(database, *work):
-        found = run(database, *work)
+    def told(database, *work, commit=False):
+        found = run(database, *work, commit=commit)
         for (statement, _), rows in zip(work, found, strict=True):
             if "clock_timestamp" in str(statement):
-                rows[0][0] = (now[0],)
+                rows[0] = (now[0],)
         return found
 
     monkeypatch.setattr(Database, "run", told)
@@ -305,3 +305,39 @@ def test_more_accounts_than_one_statement_holds_are_counted(store):
     many = [Account(f"key:{place}", "2026-11-15") for place in range(2500)]
     apply(store, "b1", (), [Settlement((), [account], 1) for account in many])
     assert store.totals(["2026-11-15"]) == dict.fromkeys(many, (1, 0, 0))
+
+
+def test_a_reservation_with_the_settlement_before_it_takes_two_messages(postgres, monkeypatch):
+    psycopg = pytest.importorskip("psycopg")
+    store = AccessStore(postgres.address)
+    store.open()
+    apply(store, "b1", [claim("r1", 30)])
+    sent, execute = [], psycopg.Connection.execute
+
+    def count(connection, query, *more, **options):
+        sent.append(query)
+        return execute(connection, query, *more, **options)
+
+    monkeypatch.setattr(psycopg.Connection, "execute", count)
+    both = [claim("r2", 30, rate=5, scope="key:a"), claim("r3", 30)]
+    store._create_accounts([Account("key:a", "")])
+    sent.clear()
+    assert apply(store, "b2", both, [Settlement([("r1", 30)], [DAY], 10)], "b1") == [True, True]
+    assert len(sent) == 2
+    assert [query.endswith("; COMMIT") for query in sent] == [False, True]
+    assert total(store) == (10, 60, 0)
+    store.close()
+
+
+def test_a_change_beyond_a_budget_ends_its_transaction(store):
+    apply(store, "b1", [claim("r1", 90)])
+    database = store._database
+    with pytest.raises(DatabaseError, match="exceeded"), database.transaction(deferred=True):
+        database.run(
+            (tables.INSERT, [("r2", "[]", 20, 1.0)]),
+            (tables.CHANGE, [(*DAY, 0, 20, 0, 100)]),
+            commit=True,
+        )
+    assert not database.broken
+    assert total(store) == (0, 90, 0)
+    assert not store.has_happened(Batch("r2"))

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
@@ -210,8 +210,7 @@ class AccessStore:
         def ask(connection: sa.Connection) -> StoreState:
             database = self._opened()
             now = database.time(self._clock())
-            seen = [{"name": name, "seen": now}]
-            database.run((tables.SEEN, seen))
+            database.run((tables.SEEN, [(name, now)]))
             connection.execute(processes.delete().where(processes.c.seen < now - _SILENT))
             old = request_counts.c.second < int(now) - WINDOW
             connection.execute(request_counts.delete().where(old))
@@ -262,31 +261,33 @@ class AccessStore:
     def _apply(self, batch: Batch, seconds: float) -> dict[Account, Totals]:
         database = self._opened()
         # All workers lock rows in one order: reservations by id, then accounts by name.
-        ids = [id for settlement in batch.settlements for id, _ in settlement.parts]
+        ids = [(id,) for settlement in batch.settlements for id, _ in settlement.parts]
         if batch.previous is not None:
-            ids.append(batch.previous)
+            ids.append((batch.previous,))
         touched = _touched(batch)
-        scopes = sorted({claim.scope for claim in batch.claims if claim.rate is not None})
-        deleted, locked, clock, counted = database.run(
-            (tables.DELETE, [{"id": id} for id in sorted(ids)]),
-            (tables.LOCK, [account._asdict() for account in touched]),
+        scopes = sorted({(claim.scope,) for claim in batch.claims if claim.rate is not None})
+        deleted, locked, counted, *clock = database.run(
+            (tables.DELETE, ids),
+            (tables.LOCK, touched),
+            (tables.COUNTS, scopes),
             # Under the locks: whoever had to wait is counted in the second in which it goes on.
-            (CLOCK[database.is_postgres], [{"now": self._clock()}]),
-            (tables.COUNTS, [{"scope": scope} for scope in scopes]),
+            *([(CLOCK, ())] if database.is_postgres else []),
         )
-        if not all(locked):
+        now = clock[0][0][0] if clock else self._clock()
+        if len(locked) != len(touched):
             raise _MissingRows
-        now: float = clock[0][0][0]
-        ended = {row[0] for rows in deleted for row in rows}
-        counts = {scope: dict(rows) for scope, rows in zip(scopes, counted, strict=True)}
-        balances = {
-            account: _Balance(spent, held, lost, Totals(spent, held, lost))
-            for account, ((spent, held, lost),) in zip(touched, locked, strict=True)
-        }
+        ended = {id for (id,) in deleted}
+        counts: dict[str, dict[int, int]] = {scope: {} for (scope,) in scopes}
+        for scope, second, requests in counted:
+            counts[scope][second] = requests
+        before = {Account(*row[:2]): Totals(*row[2:]) for row in locked}
+        balances = {account: _Balance(*totals) for account, totals in before.items()}
         for settlement in batch.settlements:
             _settle(settlement, balances, ended)
-        rows = [{"id": batch.id, "accounts": "[]", "amount": 0, "deadline": now + seconds}]
+        deadline = now + seconds
+        rows = [(batch.id, "[]", 0, deadline)]
         taken: dict[str, int] = {}
+        named: dict[Sequence[Account], str] = {}
         for claim in batch.claims:
             claim.denial = _deny(claim, balances, counts, now)
             if claim.denial is not None:
@@ -295,22 +296,30 @@ class AccessStore:
                 taken[claim.scope] = taken.get(claim.scope, 0) + 1
                 counts[claim.scope][int(now)] = counts[claim.scope].get(int(now), 0) + 1
             if claim.amount:
-                named = json.dumps(claim.accounts)
-                rows.append({**rows[0], "id": claim.id, "accounts": named, "amount": claim.amount})
-                for account, budget in zip(claim.accounts, claim.budgets, strict=True):
+                its = tuple(claim.accounts)
+                text = named.get(its) or named.setdefault(its, json.dumps(its))
+                rows.append((claim.id, text, claim.amount, deadline))
+                for account, budget in zip(its, claim.budgets, strict=True):
                     balances[account].held += claim.amount
                     if budget is not None:
                         balances[account].budget = budget
-        changes = [change for account in touched if (change := balances[account].change(account))]
-        new = [{"scope": scope, "second": int(now), "requests": n} for scope, n in taken.items()]
-        changed, _, _ = database.run(
+        after = {account: Totals(b.spent, b.held, b.lost) for account, b in balances.items()}
+        changes = [
+            (
+                *account,
+                *(new - old for new, old in zip(after[account], totals, strict=True)),
+                balances[account].budget,
+            )
+            for account, totals in before.items()
+            if after[account] != totals
+        ]
+        database.run(
             (tables.CHANGE, changes),
             (tables.INSERT, rows),
-            (tables.COUNT, new),
+            (tables.COUNT, [(scope, int(now), n) for scope, n in taken.items()]),
+            commit=True,
         )
-        if not all(changed):
-            raise DatabaseError("a budget would have been exceeded")
-        return {account: Totals(b.spent, b.held, b.lost) for account, b in balances.items()}
+        return after
 
     def _create_accounts(self, wanted: Sequence[Account]) -> None:
         """Create rows in a transaction of their own: who holds one row never waits to create another."""
@@ -318,9 +327,8 @@ class AccessStore:
         if not missing:
             return
         database = self._opened()
-        with database.transaction():
-            new = [{**account._asdict(), "spent": 0, "held": 0, "lost": 0} for account in missing]
-            database.run((tables.CREATE, new))
+        with database.transaction(deferred=True):
+            database.run((tables.CREATE, [(*account, 0, 0, 0) for account in missing]), commit=True)
         if len(self._created) > _MOST_CREATED:
             self._created.clear()
         self._created.update(missing)
@@ -381,26 +389,12 @@ class _MissingRows(Exception):  # noqa: N818 - never leaves this module
 
 @dataclass(slots=True)
 class _Balance:
-    """An account within a transaction, and as it was before; its budget if something was granted."""
+    """An account within a transaction, and its budget if something was granted."""
 
     spent: int
     held: int
     lost: int
-    before: Totals
     budget: int = _NO_LIMIT
-
-    def change(self, account: Account) -> dict[str, Any] | None:
-        spent, held, lost = self.before
-        if (self.spent, self.held, self.lost) == self.before:
-            return None
-        return {
-            "its_scope": account.scope,
-            "its_period": account.period,
-            "more_spent": self.spent - spent,
-            "more_held": self.held - held,
-            "more_lost": self.lost - lost,
-            "budget": self.budget,
-        }
 
 
 def _touched(batch: Batch) -> list[Account]:
