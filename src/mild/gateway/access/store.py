@@ -135,10 +135,7 @@ class AccessStore:
     """
 
     def __init__(
-        self,
-        place: Location | None,
-        clock: Callable[[], float] = time.time,
-        patience: float = 5.0,
+        self, place: Location | None, clock: Callable[[], float] = time.time, patience: float = 5.0
     ) -> None:
         self._place: Location = MEMORY if place is None else place
         self._clock = clock
