@@ -20,7 +20,7 @@ from mild.errors import DataFileError, InvalidInputError, MildError
 from mild.gateway.access import tables
 from mild.gateway.access.keys import Key
 from mild.gateway.access.tables import accounts, keys, processes, request_counts, reservations
-from mild.gateway.database import CommitUnknownError, DatabaseError
+from mild.gateway.database import CommitUnknownError, ConditionError, DatabaseError
 from mild.gateway.database.engine import CLOCK, MEMORY, Database, Location, open_database, shown
 
 __all__ = [
@@ -36,6 +36,8 @@ _SILENT = 60.0
 _EXPIRED = 1000
 _NO_LIMIT = 2**62
 _MOST_CREATED = 100_000
+# Seconds for which claims are decided one by one after something was denied.
+_DECIDE_SECONDS = 1.0
 
 Result = TypeVar("Result")
 
@@ -144,6 +146,7 @@ class AccessStore:
         self._database: Database | None = None
         # Accounts that have a row.
         self._created: set[Account] = set()
+        self._decides_until = 0.0
 
     def open(self) -> None:
         """Connect; create or migrate the tables where needed."""
@@ -253,18 +256,73 @@ class AccessStore:
         ------
         CommitUnknownError : ask ``has_happened`` before anything else
         """
-        return self._run(lambda _: self._apply(batch, seconds), batch)
+        is_limited = any(claim.rate is not None for claim in batch.claims)
+        if not is_limited and time.monotonic() >= self._decides_until:
+            try:
+                return self._run(lambda _: self._grant_all(batch, seconds), batch)
+            except ConditionError:
+                self._decides_until = time.monotonic() + _DECIDE_SECONDS
+            except CommitUnknownError as unknown:
+                # The connection may have been lost long before. A transaction that happens meanwhile makes
+                # the other one fail: both insert the batch's id.
+                try:
+                    if self.has_happened(batch):
+                        return {}
+                    return self._run(lambda _: self._decide(batch, seconds), batch)
+                except StoreError:
+                    raise unknown from None
+        return self._run(lambda _: self._decide(batch, seconds), batch)
 
-    def _apply(self, batch: Batch, seconds: float) -> dict[Account, Totals]:
+    def _grant_all(self, batch: Batch, seconds: float) -> dict[Account, Totals]:
+        """Everything at once, for batches in which nothing is denied and no reservation has expired.
+
+        ConditionError if something is. The sums of all claims fit a budget if and only if each fits.
+        """
+        database = self._opened()
+        touched = _touched(batch)
+        changes = {account: _Balance(0, 0, 0) for account in touched}
+        for settlement in batch.settlements:
+            _settle(settlement, changes, {id for id, _ in settlement.parts})
+        for claim in batch.claims:
+            claim.denial = None
+            for account, budget in zip(claim.accounts, claim.budgets, strict=True):
+                if claim.amount:
+                    changes[account].grant(claim.amount, budget)
+        # As in _decide: reservations, then accounts, which PostgreSQL locks in one order before the change.
+        *_, changed = database.run(
+            (tables.DELETE_ALL, _ended(batch)),
+            (tables.INSERT, self._rows(batch, batch.claims, seconds)),
+            (tables.LOCK, touched if database.is_postgres else ()),
+            (
+                tables.CHANGE,
+                [(*account, b.spent, b.held, b.lost, b.budget) for account, b in changes.items()],
+            ),
+            commit=True,
+        )
+        return {Account(*row[:2]): Totals(*row[2:5]) for row in changed}
+
+    def _rows(
+        self, batch: Batch, granted: Sequence[Claim], seconds: float
+    ) -> list[tuple[str, str, int, float]]:
+        """New rows of reservations; PostgreSQL adds its clock to the seconds."""
+        deadline = seconds if self._opened().is_postgres else self._clock() + seconds
+        named: dict[Sequence[Account], str] = {}
+        rows = [(batch.id, "[]", 0, deadline)]
+        for claim in granted:
+            if claim.amount:
+                its = tuple(claim.accounts)
+                text = named.get(its) or named.setdefault(its, json.dumps(its))
+                rows.append((claim.id, text, claim.amount, deadline))
+        return rows
+
+    def _decide(self, batch: Batch, seconds: float) -> dict[Account, Totals]:
+        """Claim by claim, under the locks of all rows."""
         database = self._opened()
         # All workers lock rows in one order: reservations by id, then accounts by name.
-        ids = [(id,) for settlement in batch.settlements for id, _ in settlement.parts]
-        if batch.previous is not None:
-            ids.append((batch.previous,))
         touched = _touched(batch)
         scopes = sorted({(claim.scope,) for claim in batch.claims if claim.rate is not None})
         deleted, locked, counted, *clock = database.run(
-            (tables.DELETE, ids),
+            (tables.DELETE, _ended(batch)),
             (tables.LOCK, touched),
             (tables.COUNTS, scopes),
             # Under the locks: whoever had to wait is counted in the second in which it goes on.
@@ -281,25 +339,19 @@ class AccessStore:
         balances = {account: _Balance(*totals) for account, totals in before.items()}
         for settlement in batch.settlements:
             _settle(settlement, balances, ended)
-        deadline = now + seconds
-        rows = [(batch.id, "[]", 0, deadline)]
+        granted = []
         taken: dict[str, int] = {}
-        named: dict[Sequence[Account], str] = {}
         for claim in batch.claims:
             claim.denial = _deny(claim, balances, counts, now)
             if claim.denial is not None:
                 continue
+            granted.append(claim)
             if claim.rate is not None:
                 taken[claim.scope] = taken.get(claim.scope, 0) + 1
                 counts[claim.scope][int(now)] = counts[claim.scope].get(int(now), 0) + 1
-            if claim.amount:
-                its = tuple(claim.accounts)
-                text = named.get(its) or named.setdefault(its, json.dumps(its))
-                rows.append((claim.id, text, claim.amount, deadline))
-                for account, budget in zip(its, claim.budgets, strict=True):
-                    balances[account].held += claim.amount
-                    if budget is not None:
-                        balances[account].budget = budget
+            for account, budget in zip(claim.accounts, claim.budgets, strict=True):
+                if claim.amount:
+                    balances[account].grant(claim.amount, budget)
         after = {account: Totals(b.spent, b.held, b.lost) for account, b in balances.items()}
         changes = [
             (
@@ -312,7 +364,7 @@ class AccessStore:
         ]
         database.run(
             (tables.CHANGE, changes),
-            (tables.INSERT, rows),
+            (tables.INSERT, self._rows(batch, granted, seconds)),
             (tables.COUNT, [(scope, int(now), n) for scope, n in taken.items()]),
             commit=True,
         )
@@ -373,7 +425,7 @@ class AccessStore:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except CommitUnknownError:
+        except (CommitUnknownError, ConditionError):
             raise
         except DatabaseError as error:
             sentence = f"{shown(self._place)}: the store cannot be used: {error}."
@@ -392,6 +444,17 @@ class _Balance:
     held: int
     lost: int
     budget: int = _NO_LIMIT
+
+    def grant(self, amount: int, budget: int | None) -> None:
+        self.held += amount
+        if budget is not None:
+            self.budget = min(self.budget, budget)
+
+
+def _ended(batch: Batch) -> list[tuple[str]]:
+    """Rows of reservations that the batch deletes."""
+    ids = [(id,) for settlement in batch.settlements for id, _ in settlement.parts]
+    return ids if batch.previous is None else [*ids, (batch.previous,)]
 
 
 def _touched(batch: Batch) -> list[Account]:

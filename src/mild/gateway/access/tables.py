@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from mild.gateway.database.engine import Statement, metadata, upsert
 
 __all__ = [
-    "CHANGE", "COUNT", "COUNTS", "CREATE", "DELETE", "INSERT", "LOCK", "SEEN", "accounts", "keys",
-    "processes", "request_counts", "reservations", "store",
+    "CHANGE", "COUNT", "COUNTS", "CREATE", "DELETE", "DELETE_ALL", "INSERT", "LOCK", "SEEN", "accounts",
+    "keys", "processes", "request_counts", "reservations", "store",
 ]  # fmt: skip
 
 _BYTES, _WHOLE, _REAL, _TEXT = sa.LargeBinary, sa.BigInteger, sa.Double, sa.Text
@@ -69,9 +69,11 @@ _ACCOUNT = (("scope", "text"), ("period", "text"))
 CREATE = upsert(accounts)
 COUNT = upsert(request_counts, add=["requests"])
 SEEN = upsert(processes, replace=["seen"])
+# PostgreSQL adds its clock to the deadline.
 INSERT = Statement(
     "INSERT INTO reservations (id, accounts, amount, deadline) VALUES (?1, ?2, ?3, ?4)",
-    "INSERT INTO mild.reservations (id, accounts, amount, deadline) SELECT * FROM {given}",
+    "INSERT INTO mild.reservations (id, accounts, amount, deadline) SELECT id, accounts, amount, "
+    "deadline + EXTRACT(epoch FROM clock_timestamp()) FROM {given}",
     (("id", "text"), ("accounts", "text"), ("amount", "bigint"), ("deadline", "double precision")),
 )
 LOCK = Statement(
@@ -86,6 +88,7 @@ DELETE = Statement(
     "JOIN {given} USING (id) ORDER BY id FOR UPDATE OF locked) RETURNING id",
     (("id", "text"),),
 )
+DELETE_ALL = DELETE._replace(sqlite="DELETE FROM reservations WHERE id = ?1", changes_all=True)
 COUNTS = Statement(
     "SELECT scope, second, requests FROM request_counts WHERE scope = ?1",
     "SELECT scope, second, requests FROM mild.request_counts JOIN {given} USING (scope)",
@@ -94,11 +97,13 @@ COUNTS = Statement(
 # The condition repeats what was decided under the lock: no mistake of ours can exceed a budget.
 CHANGE = Statement(
     "UPDATE accounts SET spent = spent + ?3, held = held + ?4, lost = lost + ?5 "
-    "WHERE scope = ?1 AND period = ?2 AND spent + held + ?3 + ?4 <= ?6",
+    "WHERE scope = ?1 AND period = ?2 AND spent + held + ?3 + ?4 <= ?6 "
+    "RETURNING scope, period, spent, held, lost",
     "UPDATE mild.accounts AS account SET spent = account.spent + given.spent, "
     "held = account.held + given.held, lost = account.lost + given.lost FROM {given} "
     "WHERE account.scope = given.scope AND account.period = given.period "
-    "AND account.spent + account.held + given.spent + given.held <= given.budget",
+    "AND account.spent + account.held + given.spent + given.held <= given.budget "
+    "RETURNING account.scope, account.period, account.spent, account.held, account.lost",
     (*_ACCOUNT, *((name, "bigint") for name in ("spent", "held", "lost", "budget"))),
     changes_all=True,
 )

@@ -15,7 +15,12 @@ from typing import Any, NamedTuple
 
 from mild.errors import DataFileError, MissingExtraError
 from mild.gateway.database.address import Address
-from mild.gateway.database.errors import CommitUnknownError, DatabaseError, InvalidRowError
+from mild.gateway.database.errors import (
+    CommitUnknownError,
+    ConditionError,
+    DatabaseError,
+    InvalidRowError,
+)
 
 try:
     import sqlalchemy as sa
@@ -100,9 +105,10 @@ class Statement(NamedTuple):
         sql = self.postgres.replace("{given}", f"(VALUES {lines}) AS given({names})")
         if self.changes_all:
             # An error, so that the COMMIT in the same message has no effect.
+            returning = "" if " RETURNING " in sql else " RETURNING 1"
             sql = (
-                f"WITH changed AS ({sql} RETURNING 1) "
-                f"SELECT 1 / (count(*) = {len(rows)})::int FROM changed"
+                f"WITH changed AS ({sql}{returning}), checked AS (SELECT 1 / (count(*) = {len(rows)})::int "
+                "AS ok FROM changed) SELECT changed.*, checked.ok FROM checked LEFT JOIN changed ON true"
             )
         return sql
 
@@ -193,14 +199,16 @@ class Database:
     def _run_each(self, statement: Statement, rows: Sequence[Any]) -> list[tuple[Any, ...]]:
         if not rows:
             return []
-        sql = statement.sqlite
-        if sql.startswith("SELECT") or "RETURNING" in sql:
+        sql, found = statement.sqlite, []
+        if sql.startswith("SELECT") or " RETURNING " in sql:
             execute = self._raw.execute
-            return [found for row in rows for found in execute(sql, row)]
-        changed = self._raw.executemany(sql, rows).rowcount
+            found = [line for row in rows for line in execute(sql, row)]
+            changed = len(found)
+        else:
+            changed = self._raw.executemany(sql, rows).rowcount
         if statement.changes_all and changed != len(rows):
-            raise DatabaseError(_BROKEN_RULE)
-        return []
+            raise ConditionError(_BROKEN_RULE)
+        return found
 
     def _send(
         self, work: Sequence[tuple[Statement, Sequence[Any]]], commit: bool
@@ -260,7 +268,7 @@ class Database:
             if closed or state == "25006":
                 self.broken = True
             if state == "22012":
-                raise DatabaseError(_BROKEN_RULE) from error
+                raise ConditionError(_BROKEN_RULE) from error
             invalid = isinstance(cause, driver.DataError | driver.IntegrityError) or (
                 isinstance(cause, driver.InterfaceError | driver.ProgrammingError) and not state
             )
