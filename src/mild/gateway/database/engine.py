@@ -81,7 +81,8 @@ class Statement(NamedTuple):
     sqlite : runs once for each row, whose values are ?1, ?2 and so on
     postgres : runs once for all rows, for which ``{given}`` stands
     columns : names and types of the values
-    changes_all : whether the transaction fails unless there is a changed row for each row of values
+    changes_all : whether the transaction fails unless there is a changed row for each row of values;
+        ``postgres`` must end with RETURNING
     """
 
     sqlite: str
@@ -105,10 +106,9 @@ class Statement(NamedTuple):
         sql = self.postgres.replace("{given}", f"(VALUES {lines}) AS given({names})")
         if self.changes_all:
             # An error, so that the COMMIT in the same message has no effect.
-            returning = "" if " RETURNING " in sql else " RETURNING 1"
             sql = (
-                f"WITH changed AS ({sql}{returning}), checked AS (SELECT 1 / (count(*) = {len(rows)})::int "
-                "AS ok FROM changed) SELECT changed.*, checked.ok FROM checked LEFT JOIN changed ON true"
+                f"WITH changed AS ({sql}), checked AS (SELECT 1 / (count(*) = {len(rows)})::int AS ok "
+                "FROM changed) SELECT changed.*, checked.ok FROM checked LEFT JOIN changed ON true"
             )
         return sql
 
@@ -121,7 +121,8 @@ def _literal(value: Any, kind: str, quote: Callable[[str], str]) -> str:
     if kind == "double precision":
         return f"'{float(value)!r}'"
     if not isinstance(value, str) or "\0" in value:
-        raise InvalidRowError(f"a text must be a str without NUL; got {value!r:.50}")
+        # Not quoted: it may be the text of a request.
+        raise InvalidRowError(f"a text must be a str without NUL; got a {type(value).__name__}")
     return quote(value)
 
 
@@ -148,6 +149,11 @@ class Database:
         except (sa.exc.DBAPIError, self._driver.Error) as error:
             raise DatabaseError(_reason(getattr(error, "orig", error))) from error
         self._raw: Any = self._connection.connection.driver_connection
+        if self.is_postgres:
+            from psycopg.pq import Escaping
+
+            raw: Any = self._raw
+            self._escaping, self._encoding = Escaping(raw.pgconn), raw.info.encoding
 
     @contextmanager
     def transaction(self, deferred: bool = False) -> Iterator[sa.Connection]:
@@ -231,9 +237,8 @@ class Database:
         return found
 
     def _quote(self, text: str) -> str:
-        from psycopg.pq import Escaping
-
-        return Escaping(self._raw.pgconn).escape_literal(text.encode()).decode()
+        quoted: bytes = self._escaping.escape_literal(text.encode(self._encoding))
+        return quoted.decode(self._encoding)
 
     def time(self, now: float) -> float:
         """Seconds since 1970 by the server's clock; ``now`` for a file, which is on one machine."""
