@@ -9,7 +9,7 @@ from mild.gateway.database.engine import Database
 @contextmanager
 def commits_in_doubt(monkeypatch, kept):
     """Every commit is lost on the way: it has happened, or not. Gives a list of those that were."""
-    transaction, lost = Database.transaction, []
+    transaction, run, lost = Database.transaction, Database.run, []
 
     @contextmanager
     def lose(database, deferred=False):
@@ -26,4 +26,6 @@ def commits_in_doubt(monkeypatch, kept):
 
     with monkeypatch.context() as patch:
         patch.setattr(Database, "transaction", lose)
+        # The transaction commits, not its last message.
+        patch.setattr(Database, "run", lambda database, *work, commit=False: run(database, *work))
         yield lost

@@ -8,10 +8,9 @@ from dataclasses import replace
 import pytest
 
 from fake_endpoint import FakeEndpoint
-from mild.collect.collector import collect
+from mild.collect.collector import collect, plan_runs
 from mild.collect.ledger import Ledger
 from mild.collect.questions import Question
-from mild.collect.runs import plan_runs
 from mild.endpoints.expert import Expert
 from mild.endpoints.secrets import Secret
 

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
+from mild.collect.collector import plan_runs
 from mild.collect.grading import Scorer, grade_runs, make_scorer
 from mild.collect.ledger import Answer, Ledger
 from mild.collect.questions import Question
-from mild.collect.runs import plan_runs
 from mild.endpoints.expert import Expert
 from mild.errors import OptionError
 

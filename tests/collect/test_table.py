@@ -10,10 +10,10 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 import pytest
 
+from mild.collect.collector import plan_runs
 from mild.collect.ledger import Answer, Ledger
 from mild.collect.questions import Question, Questions
-from mild.collect.runs import plan_runs
-from mild.collect.table import check_table, outcome_columns
+from mild.collect.session import check_table, outcome_columns
 from mild.data import write_columns
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import Usage

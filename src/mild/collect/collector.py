@@ -11,16 +11,18 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from mild.collect.ledger import Answer, Ledger
+from mild.collect.ledger import Answer, Ledger, request_key
+from mild.collect.prompts import PROMPTS, bare_prompt, fill_prompt
 from mild.collect.questions import Question
-from mild.collect.runs import ExpertRun, most_usage
 from mild.endpoints.errors import ExpertError
-from mild.endpoints.prices import Usage, estimate_tokens
+from mild.endpoints.expert import Expert
+from mild.endpoints.prices import Usage, estimate_tokens, most_tokens
 from mild.endpoints.programs import run_program
 from mild.endpoints.redaction import redactor
 from mild.endpoints.replies import Reply, read_reply
@@ -29,7 +31,7 @@ from mild.errors import MildError, MissingExtraError, OptionError
 if TYPE_CHECKING:
     from mild.endpoints.client import EndpointClient
 
-__all__ = ["Budget", "Pace", "Progress", "collect"]
+__all__ = ["Budget", "ExpertRun", "Pace", "Progress", "collect", "most_usage", "plan_runs"]
 
 # So many questions in a row without an answer, and an expert is left alone.
 PATIENCE = 10
@@ -41,6 +43,87 @@ MAX_REPLY_BYTES = 16_000_000
 
 # Called with (done, total, message).
 Progress = Callable[[int, int, str], None]
+
+
+@dataclass
+class ExpertRun:
+    """What one expert is asked, and what came of it.
+
+    Attributes
+    ----------
+    prompts, keys : prompt and ledger key of every question; equal questions share them
+    answers : by key
+    from_ledger : how many of them were known before
+    asked, failed : questions put to it in this run, and those left without an answer
+    attempts, in_flight : requests sent, repeated ones included, and those without an outcome yet
+    spent : dollars for answers of this run
+    lost : dollars that replies which never came may have cost
+    reasons : why attempts failed, counted
+    stopped : why it is not asked any more
+    """
+
+    expert: Expert
+    prompts: list[str]
+    keys: list[str]
+    answers: dict[str, Answer] = field(default_factory=dict)
+    from_ledger: int = 0
+    asked: int = 0
+    failed: int = 0
+    attempts: int = 0
+    in_flight: int = 0
+    spent: float = 0.0
+    lost: float = 0.0
+    reasons: Counter[str] = field(default_factory=Counter)
+    stopped: str | None = None
+
+    def pending(self) -> list[int]:
+        """Questions without an answer, equal ones once."""
+        first = {key: place for place, key in reversed(list(enumerate(self.keys)))}
+        return sorted(place for key, place in first.items() if key not in self.answers)
+
+    @property
+    def total(self) -> int:
+        """Different questions."""
+        return len(set(self.keys))
+
+    @property
+    def done(self) -> int:
+        """Questions that need no more waiting."""
+        return self.total if self.stopped is not None else len(self.answers) + self.failed
+
+    def describe(self) -> str:
+        """Where this expert stands, in a few words."""
+        spent = f" ${self.spent:.4f}" if self.expert.price.known else ""
+        failed = f" ({self.failed} failed)" if self.failed else ""
+        over = " stopped" if self.stopped is not None else ""
+        return f"{self.expert.name} {len(self.answers)}/{self.total}{spent}{failed}{over}"
+
+
+def plan_runs(
+    questions: Sequence[Question],
+    experts: Sequence[Expert],
+    ledger: Ledger | None,
+    prompts: Mapping[str, str] = PROMPTS,
+) -> list[ExpertRun]:
+    """What every expert would be asked, with the answers that the ledger, if there is one, has."""
+    runs = []
+    for expert in experts:
+        if expert.command is not None:
+            texts = [bare_prompt(one.query, one.options) for one in questions]
+        else:
+            texts = [fill_prompt(prompts[one.kind], one.query, one.options) for one in questions]
+        run = ExpertRun(expert, texts, [request_key(expert.request(text)) for text in texts])
+        run.answers = {} if ledger is None else ledger.answers(run.keys)
+        run.from_ledger = len(run.answers)
+        runs.append(run)
+    return runs
+
+
+def most_usage(expert: Expert, prompt: str) -> Usage | None:
+    """Tokens that a request can take at most: a token is a byte or longer. None for programs."""
+    if expert.command is not None:
+        return None
+    return Usage(most_tokens((expert.system or "") + prompt), expert.max_tokens)
 
 
 class Pace:

@@ -106,11 +106,7 @@ def _read(file: Path) -> Columns:
 
 
 def _interpret(
-    columns: Columns,
-    query: str | None,
-    answer: str | None,
-    kind: str | None,
-    scorer: bool,
+    columns: Columns, query: str | None, answer: str | None, kind: str | None, scorer: bool
 ) -> Questions:
     query_name = _column("query", query, QUERY_NAMES, columns)
     answer_name = _column("answer", answer, ANSWER_NAMES, columns)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
@@ -25,6 +26,11 @@ class Finding:
 
     kind: Literal["error", "warning", "note"]
     text: str
+
+
+_error = partial(Finding, "error")
+_warning = partial(Finding, "warning")
+_note = partial(Finding, "note")
 
 
 def check_against(settings: Settings, router: LoadedRouter) -> list[Finding]:
@@ -60,7 +66,7 @@ def findings_in(settings: Settings) -> list[Finding]:
         *_sessions(settings),
         *_exposure(settings),
         *_store(settings),
-        *_notes(settings),
+        *map(_note, settings.notes),
     ]
 
 
@@ -74,10 +80,9 @@ def _names(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
         hint = ""
         if close:
             hint = f" Is it the one called {close[0]!r} ({given[close[0]].place or source})?"
-        yield Finding(
-            "error",
+        yield _error(
             f"{source} must name every expert of the router ({', '.join(router.expert_names)}); "
-            f"{name!r} is missing.{hint}",
+            f"{name!r} is missing.{hint}"
         )
     for expert in extra:
         if expert.role == "fallback":
@@ -94,62 +99,51 @@ def _fallbacks(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
     if not names:
         return
     if all(name in names for name in router.expert_names):
-        yield Finding(
-            "error",
+        yield _error(
             "the router must have an expert to choose, but all of its experts have "
-            'role = "fallback".',
+            'role = "fallback".'
         )
     if not settings.routing.fallback:
-        yield Finding(
-            "warning",
-            f"{', '.join(names)} can be asked by name only: routing.fallback is false.",
-        )
+        yield _warning(f"{', '.join(names)} can be asked by name only: routing.fallback is false.")
         return
     routed = [settings.expert(name) for name in router.expert_names if name not in names]
     attempts = sum(1 + expert.retries for expert in routed if expert is not None)
     if attempts >= settings.routing.max_attempts:
-        yield Finding(
-            "warning",
+        yield _warning(
             f"{', '.join(names)} may never be asked: the other experts use up "
             f"routing.max_attempts = {settings.routing.max_attempts} where each fails "
-            f"({attempts} attempts with their retries).",
+            f"({attempts} attempts with their retries)."
         )
 
 
 def _abilities(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
     if router.text is None:
-        yield Finding(
-            "error",
+        yield _error(
             "the router must read texts, but it was fitted on numbers; save it with its text "
-            "features: mild.save(router, folder, text=features).",
+            "features: mild.save(router, folder, text=features)."
         )
     weight = settings.routing.price_weight
     try:
         router.with_prices(price_weight=1.0 if weight is None else weight)
     except (UnsupportedError, InvalidInputError) as error:
         if weight is not None:
-            yield Finding("error", f"routing.price_weight = {weight:g} cannot be used: {error}")
+            yield _error(f"routing.price_weight = {weight:g} cannot be used: {error}")
         else:
-            yield Finding(
-                "note",
+            yield _note(
                 "the router has no separate head for prices: router-mild-<t> is refused, "
-                "model mild works.",
+                "model mild works."
             )
 
 
 def _sessions(settings: Settings) -> Iterator[Finding]:
     routing = settings.routing
     if routing.session_from_content and not routing.pin_sessions:
-        yield Finding(
-            "warning",
-            "routing.session_from_content has no effect: routing.pin_sessions is false.",
-        )
+        yield _warning("routing.session_from_content has no effect: routing.pin_sessions is false.")
     cached = any(expert.price_cached_in is not None for expert in settings.experts)
     if routing.pin_sessions == "soft" and not cached:
-        yield Finding(
-            "warning",
+        yield _warning(
             'routing.pin_sessions = "soft" keeps no conversation with its expert: no expert has a '
-            "price_cached_in.",
+            "price_cached_in."
         )
 
 
@@ -157,22 +151,18 @@ def _money(settings: Settings) -> Iterator[Finding]:
     access = settings.access
     free = [expert.name for expert in settings.experts if not expert.price.known]
     if free and len(free) < len(settings.experts):
-        yield Finding("warning", f"no price is given for {', '.join(free)}: counted as free.")
+        yield _warning(f"no price is given for {', '.join(free)}: counted as free.")
     elif free and (access.budget_day is not None or access.budget_month is not None):
-        yield Finding("warning", "no expert has a price: the budgets cannot be reached.")
+        yield _warning("no expert has a price: the budgets cannot be reached.")
     elif free:
-        yield Finding("note", "no expert has a price: spend is counted as 0.")
+        yield _note("no expert has a price: spend is counted as 0.")
     for expert in settings.experts:
         if (expert.price_in is None) != (expert.price_out is None):
             lacking = "price_in" if expert.price_in is None else "price_out"
-            yield Finding(
-                "warning", f"{_place(expert)}{expert.name} has no {lacking}: it is taken as 0."
-            )
+            yield _warning(f"{_place(expert)}{expert.name} has no {lacking}: it is taken as 0.")
     day, month = access.budget_day, access.budget_month
     if day is not None and month is not None and day > month:
-        yield Finding(
-            "warning", f"access.budget_day (${day:g}) is above access.budget_month (${month:g})."
-        )
+        yield _warning(f"access.budget_day (${day:g}) is above access.budget_month (${month:g}).")
 
 
 def _exposure(settings: Settings) -> Iterator[Finding]:
@@ -180,41 +170,33 @@ def _exposure(settings: Settings) -> Iterator[Finding]:
         parts = urlsplit(expert.base_url)
         exposed = parts.scheme == "http" and not is_loopback(parts.hostname or "")
         if exposed and expert.secret is not None:
-            yield Finding(
-                "warning", f"{_place(expert)}the key of {expert.name} travels unencrypted: http://."
+            yield _warning(
+                f"{_place(expert)}the key of {expert.name} travels unencrypted: http://."
             )
     if not settings.requires_key and not is_loopback(settings.host):
-        yield Finding(
-            "warning", f"anyone who reaches {settings.host} can spend: access.require_key is false."
+        yield _warning(
+            f"anyone who reaches {settings.host} can spend: access.require_key is false."
         )
     if settings.page == "public" and settings.ledger.keep_text and not is_loopback(settings.host):
-        yield Finding(
-            "warning",
+        yield _warning(
             f"anyone who reaches {settings.host} reads the last requests on the page, without a key: "
-            'page is "public" and ledger.keep_text is true.',
+            'page is "public" and ledger.keep_text is true.'
         )
     if settings.ledger.keep_text:
-        yield Finding("note", "the ledger keeps the text of every request: ledger.keep_text.")
+        yield _note("the ledger keeps the text of every request: ledger.keep_text.")
 
 
 def _store(settings: Settings) -> Iterator[Finding]:
     access, path = settings.access, settings.ledger.path
     if isinstance(settings.store, Address) and path is not None and not isinstance(path, Address):
-        yield Finding(
-            "note",
-            "the ledger is a file of this machine alone, though the store is shared: ledger.path.",
+        yield _note(
+            "the ledger is a file of this machine alone, though the store is shared: ledger.path."
         )
     if access.lost_allowance and settings.sheds:
-        yield Finding(
-            "warning",
+        yield _warning(
             "access.lost_allowance is never spent: requests are shed while the store is lost "
-            '(access.when_store_lost = "serve" would use it).',
+            '(access.when_store_lost = "serve" would use it).'
         )
-
-
-def _notes(settings: Settings) -> Iterator[Finding]:
-    for text in settings.notes:
-        yield Finding("note", text)
 
 
 def _place(expert: Expert) -> str:

@@ -82,37 +82,14 @@ _TRANSLATED = {
 }
 # Servers that people run themselves.
 _PRIVATE = (
-    "hosted_vllm",
-    "vllm",
-    "custom_openai",
-    "openai_like",
-    "lm_studio",
-    "llamafile",
-    "litellm_proxy",
-)
+    "hosted_vllm", "vllm", "custom_openai", "openai_like", "lm_studio", "llamafile", "litellm_proxy",
+)  # fmt: skip
 _OLLAMA = ("ollama", "ollama_chat")
 _FOREIGN = (
-    "azure",
-    "azure_ai",
-    "azure_text",
-    "bedrock",
-    "cloudflare",
-    "cohere",
-    "cohere_chat",
-    "databricks",
-    "huggingface",
-    "oobabooga",
-    "predibase",
-    "replicate",
-    "sagemaker",
-    "sagemaker_chat",
-    "snowflake",
-    "triton",
-    "vertex_ai",
-    "vertex_ai_beta",
-    "watsonx",
-    "watsonx_text",
-)
+    "azure", "azure_ai", "azure_text", "bedrock", "cloudflare", "cohere", "cohere_chat", "databricks",
+    "huggingface", "oobabooga", "predibase", "replicate", "sagemaker", "sagemaker_chat", "snowflake",
+    "triton", "vertex_ai", "vertex_ai_beta", "watsonx", "watsonx_text",
+)  # fmt: skip
 _BARE = (("openai", ("gpt-", "o1", "o3", "o4", "chatgpt-")), ("anthropic", ("claude-",)))
 
 
@@ -264,29 +241,21 @@ class _Reader:
         self, params: dict[str, Any], info: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Location]]:
         """Prices, limits, times and capabilities, and their keys; the endpoint's win over the model's."""
+        limits = {"max_tokens": "max_tokens", "max_output_tokens": "max_tokens"}
         data: dict[str, Any] = {}
         names: dict[str, Location] = {}
-
-        def put(field: str, table: str, key: str, value: Any) -> None:
-            data[field], names[field] = value, (table, key)
-
-        for key in ("max_tokens", "max_output_tokens"):
-            if key in info:
-                put("max_tokens", "model_info", key, info[key])
-        for key, field in CAPABILITIES.items():
-            if key in info:
-                put(field, "model_info", key, info[key])
-        for table, values in (("model_info", info), ("litellm_params", params)):
-            for key, field in PRICES.items():
+        for table, values, fields in (
+            ("model_info", info, limits),
+            ("model_info", info, CAPABILITIES | PRICES),
+            ("litellm_params", params, PRICES | FIELDS),
+        ):
+            for key, field in fields.items():
                 if key in values:
                     value = values[key]
-                    if isinstance(value, (int, float)) and not isinstance(value, bool):
+                    if key in PRICES and type(value) in (int, float):
                         # Rounded: a millionth has no exact float.
                         value = round(value * MILLION, 9)
-                    put(field, table, key, value)
-        for key, field in FIELDS.items():
-            if key in params:
-                put(field, "litellm_params", key, params[key])
+                    data[field], names[field] = value, (table, key)
         return data, names
 
     def _secret(self, location: Location, value: Any, endpoint: Endpoint) -> Secret | None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import betabinom, binom
 
-from mild.gateway.dashboard.drift import CONFIDENCE, WINDOW, _middle, bands
+from mild.gateway.dashboard.shares import CONFIDENCE, WINDOW, _middle, bands
 
 
 @pytest.mark.parametrize(("n", "a", "b"), [(50, 3.5, 7.5), (500, 450.5, 550.5), (500, 0.5, 900.0)])

@@ -2,8 +2,7 @@
 
 import pytest
 
-from mild.gateway.dashboard.drift import LEAST, WINDOW
-from mild.gateway.dashboard.shares import Reference, share_document, trained
+from mild.gateway.dashboard.shares import LEAST, WINDOW, Reference, share_document, trained
 
 NAMES = ["a", "b"]
 

@@ -168,7 +168,7 @@ def test_a_transaction_is_whole_or_nothing_and_the_next_one_works(database):
 def test_values_that_do_not_fit_are_told_from_a_database_that_fails(postgres, value):
     database = open_database(postgres.address)
     with pytest.raises(InvalidRowError), database.transaction():
-        database.run((tables.SEEN, [{"name": value, "seen": 1.0}]))
+        database.run((tables.SEEN, [(value, 1.0)]))
     assert not database.broken
     database.close()
 

@@ -12,14 +12,7 @@ from mild.errors import InvalidInputError
 from mild.gateway.access.dollars import dollars_of, parts_of, shown
 from mild.gateway.access.keys import ANONYMOUS, Caller, Callers, Key
 from mild.gateway.access.periods import periods_at
-from mild.gateway.access.store import (
-    WINDOW,
-    AccessStore,
-    Account,
-    Claim,
-    Settlement,
-    StoreError,
-)
+from mild.gateway.access.store import WINDOW, AccessStore, Account, Claim, Settlement, StoreError
 from mild.gateway.access.writer import StoreWriter
 from mild.gateway.config import Settings
 from mild.gateway.refusals import Refusal

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
@@ -20,7 +20,7 @@ from mild.errors import DataFileError, InvalidInputError, MildError
 from mild.gateway.access import tables
 from mild.gateway.access.keys import Key
 from mild.gateway.access.tables import accounts, keys, processes, request_counts, reservations
-from mild.gateway.database import CommitUnknownError, DatabaseError
+from mild.gateway.database import CommitUnknownError, ConditionError, DatabaseError
 from mild.gateway.database.engine import CLOCK, MEMORY, Database, Location, open_database, shown
 
 __all__ = [
@@ -36,6 +36,8 @@ _SILENT = 60.0
 _EXPIRED = 1000
 _NO_LIMIT = 2**62
 _MOST_CREATED = 100_000
+# Seconds for which claims are decided one by one after something was denied.
+_DECIDE_SECONDS = 1.0
 
 Result = TypeVar("Result")
 
@@ -135,10 +137,7 @@ class AccessStore:
     """
 
     def __init__(
-        self,
-        place: Location | None,
-        clock: Callable[[], float] = time.time,
-        patience: float = 5.0,
+        self, place: Location | None, clock: Callable[[], float] = time.time, patience: float = 5.0
     ) -> None:
         self._place: Location = MEMORY if place is None else place
         self._clock = clock
@@ -147,6 +146,7 @@ class AccessStore:
         self._database: Database | None = None
         # Accounts that have a row.
         self._created: set[Account] = set()
+        self._decides_until = 0.0
 
     def open(self) -> None:
         """Connect; create or migrate the tables where needed."""
@@ -210,8 +210,7 @@ class AccessStore:
         def ask(connection: sa.Connection) -> StoreState:
             database = self._opened()
             now = database.time(self._clock())
-            seen = [{"name": name, "seen": now}]
-            database.run((tables.SEEN, seen))
+            database.run((tables.SEEN, [(name, now)]))
             connection.execute(processes.delete().where(processes.c.seen < now - _SILENT))
             old = request_counts.c.second < int(now) - WINDOW
             connection.execute(request_counts.delete().where(old))
@@ -257,60 +256,119 @@ class AccessStore:
         ------
         CommitUnknownError : ask ``has_happened`` before anything else
         """
-        return self._run(lambda _: self._apply(batch, seconds), batch)
+        is_limited = any(claim.rate is not None for claim in batch.claims)
+        if not is_limited and time.monotonic() >= self._decides_until:
+            try:
+                return self._run(lambda _: self._grant_all(batch, seconds), batch)
+            except ConditionError:
+                self._decides_until = time.monotonic() + _DECIDE_SECONDS
+            except CommitUnknownError as unknown:
+                # The connection may have been lost long before. A transaction that happens meanwhile makes
+                # the other one fail: both insert the batch's id.
+                try:
+                    if self.has_happened(batch):
+                        return {}
+                    return self._run(lambda _: self._decide(batch, seconds), batch)
+                except StoreError:
+                    raise unknown from None
+        return self._run(lambda _: self._decide(batch, seconds), batch)
 
-    def _apply(self, batch: Batch, seconds: float) -> dict[Account, Totals]:
+    def _grant_all(self, batch: Batch, seconds: float) -> dict[Account, Totals]:
+        """Everything at once, for batches in which nothing is denied and no reservation has expired.
+
+        ConditionError if something is. The sums of all claims fit a budget if and only if each fits.
+        """
+        database = self._opened()
+        touched = _touched(batch)
+        changes = {account: _Balance(0, 0, 0) for account in touched}
+        for settlement in batch.settlements:
+            _settle(settlement, changes, {id for id, _ in settlement.parts})
+        for claim in batch.claims:
+            claim.denial = None
+            for account, budget in zip(claim.accounts, claim.budgets, strict=True):
+                if claim.amount:
+                    changes[account].grant(claim.amount, budget)
+        # As in _decide: reservations, then accounts, which PostgreSQL locks in one order before the change.
+        *_, changed = database.run(
+            (tables.DELETE_ALL, _ended(batch)),
+            (tables.INSERT, self._rows(batch, batch.claims, seconds)),
+            (tables.LOCK, touched if database.is_postgres else ()),
+            (
+                tables.CHANGE,
+                [(*account, b.spent, b.held, b.lost, b.budget) for account, b in changes.items()],
+            ),
+            commit=True,
+        )
+        return {Account(*row[:2]): Totals(*row[2:5]) for row in changed}
+
+    def _rows(
+        self, batch: Batch, granted: Sequence[Claim], seconds: float
+    ) -> list[tuple[str, str, int, float]]:
+        """New rows of reservations; PostgreSQL adds its clock to the seconds."""
+        deadline = seconds if self._opened().is_postgres else self._clock() + seconds
+        named: dict[Sequence[Account], str] = {}
+        rows = [(batch.id, "[]", 0, deadline)]
+        for claim in granted:
+            if claim.amount:
+                its = tuple(claim.accounts)
+                text = named.get(its) or named.setdefault(its, json.dumps(its))
+                rows.append((claim.id, text, claim.amount, deadline))
+        return rows
+
+    def _decide(self, batch: Batch, seconds: float) -> dict[Account, Totals]:
+        """Claim by claim, under the locks of all rows."""
         database = self._opened()
         # All workers lock rows in one order: reservations by id, then accounts by name.
-        ids = [id for settlement in batch.settlements for id, _ in settlement.parts]
-        if batch.previous is not None:
-            ids.append(batch.previous)
         touched = _touched(batch)
-        scopes = sorted({claim.scope for claim in batch.claims if claim.rate is not None})
-        deleted, locked, clock, counted = database.run(
-            (tables.DELETE, [{"id": id} for id in sorted(ids)]),
-            (tables.LOCK, [account._asdict() for account in touched]),
+        scopes = sorted({(claim.scope,) for claim in batch.claims if claim.rate is not None})
+        deleted, locked, counted, *clock = database.run(
+            (tables.DELETE, _ended(batch)),
+            (tables.LOCK, touched),
+            (tables.COUNTS, scopes),
             # Under the locks: whoever had to wait is counted in the second in which it goes on.
-            (CLOCK[database.is_postgres], [{"now": self._clock()}]),
-            (tables.COUNTS, [{"scope": scope} for scope in scopes]),
+            *([(CLOCK, ())] if database.is_postgres else []),
         )
-        if not all(locked):
+        now = clock[0][0][0] if clock else self._clock()
+        if len(locked) != len(touched):
             raise _MissingRows
-        now: float = clock[0][0][0]
-        ended = {row[0] for rows in deleted for row in rows}
-        counts = {scope: dict(rows) for scope, rows in zip(scopes, counted, strict=True)}
-        balances = {
-            account: _Balance(spent, held, lost, Totals(spent, held, lost))
-            for account, ((spent, held, lost),) in zip(touched, locked, strict=True)
-        }
+        ended = {id for (id,) in deleted}
+        counts: dict[str, dict[int, int]] = {scope: {} for (scope,) in scopes}
+        for scope, second, requests in counted:
+            counts[scope][second] = requests
+        before = {Account(*row[:2]): Totals(*row[2:]) for row in locked}
+        balances = {account: _Balance(*totals) for account, totals in before.items()}
         for settlement in batch.settlements:
             _settle(settlement, balances, ended)
-        rows = [{"id": batch.id, "accounts": "[]", "amount": 0, "deadline": now + seconds}]
+        granted = []
         taken: dict[str, int] = {}
         for claim in batch.claims:
             claim.denial = _deny(claim, balances, counts, now)
             if claim.denial is not None:
                 continue
+            granted.append(claim)
             if claim.rate is not None:
                 taken[claim.scope] = taken.get(claim.scope, 0) + 1
                 counts[claim.scope][int(now)] = counts[claim.scope].get(int(now), 0) + 1
-            if claim.amount:
-                named = json.dumps(claim.accounts)
-                rows.append({**rows[0], "id": claim.id, "accounts": named, "amount": claim.amount})
-                for account, budget in zip(claim.accounts, claim.budgets, strict=True):
-                    balances[account].held += claim.amount
-                    if budget is not None:
-                        balances[account].budget = budget
-        changes = [change for account in touched if (change := balances[account].change(account))]
-        new = [{"scope": scope, "second": int(now), "requests": n} for scope, n in taken.items()]
-        changed, _, _ = database.run(
+            for account, budget in zip(claim.accounts, claim.budgets, strict=True):
+                if claim.amount:
+                    balances[account].grant(claim.amount, budget)
+        after = {account: Totals(b.spent, b.held, b.lost) for account, b in balances.items()}
+        changes = [
+            (
+                *account,
+                *(new - old for new, old in zip(after[account], totals, strict=True)),
+                balances[account].budget,
+            )
+            for account, totals in before.items()
+            if after[account] != totals
+        ]
+        database.run(
             (tables.CHANGE, changes),
-            (tables.INSERT, rows),
-            (tables.COUNT, new),
+            (tables.INSERT, self._rows(batch, granted, seconds)),
+            (tables.COUNT, [(scope, int(now), n) for scope, n in taken.items()]),
+            commit=True,
         )
-        if not all(changed):
-            raise DatabaseError("a budget would have been exceeded")
-        return {account: Totals(b.spent, b.held, b.lost) for account, b in balances.items()}
+        return after
 
     def _create_accounts(self, wanted: Sequence[Account]) -> None:
         """Create rows in a transaction of their own: who holds one row never waits to create another."""
@@ -318,9 +376,8 @@ class AccessStore:
         if not missing:
             return
         database = self._opened()
-        with database.transaction():
-            new = [{**account._asdict(), "spent": 0, "held": 0, "lost": 0} for account in missing]
-            database.run((tables.CREATE, new))
+        with database.transaction(deferred=True):
+            database.run((tables.CREATE, [(*account, 0, 0, 0) for account in missing]), commit=True)
         if len(self._created) > _MOST_CREATED:
             self._created.clear()
         self._created.update(missing)
@@ -368,7 +425,7 @@ class AccessStore:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except CommitUnknownError:
+        except (CommitUnknownError, ConditionError):
             raise
         except DatabaseError as error:
             sentence = f"{shown(self._place)}: the store cannot be used: {error}."
@@ -381,26 +438,23 @@ class _MissingRows(Exception):  # noqa: N818 - never leaves this module
 
 @dataclass(slots=True)
 class _Balance:
-    """An account within a transaction, and as it was before; its budget if something was granted."""
+    """An account within a transaction, and its budget if something was granted."""
 
     spent: int
     held: int
     lost: int
-    before: Totals
     budget: int = _NO_LIMIT
 
-    def change(self, account: Account) -> dict[str, Any] | None:
-        spent, held, lost = self.before
-        if (self.spent, self.held, self.lost) == self.before:
-            return None
-        return {
-            "its_scope": account.scope,
-            "its_period": account.period,
-            "more_spent": self.spent - spent,
-            "more_held": self.held - held,
-            "more_lost": self.lost - lost,
-            "budget": self.budget,
-        }
+    def grant(self, amount: int, budget: int | None) -> None:
+        self.held += amount
+        if budget is not None:
+            self.budget = min(self.budget, budget)
+
+
+def _ended(batch: Batch) -> list[tuple[str]]:
+    """Rows of reservations that the batch deletes."""
+    ids = [(id,) for settlement in batch.settlements for id, _ in settlement.parts]
+    return ids if batch.previous is None else [*ids, (batch.previous,)]
 
 
 def _touched(batch: Batch) -> list[Account]:

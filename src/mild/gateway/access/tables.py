@@ -6,11 +6,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mild.gateway.database.engine import metadata, upsert
+from mild.gateway.database.engine import Statement, metadata, upsert
 
 __all__ = [
-    "CHANGE", "COUNT", "COUNTS", "CREATE", "DELETE", "INSERT", "LOCK", "SEEN", "accounts", "keys",
-    "processes", "request_counts", "reservations", "store",
+    "CHANGE", "COUNT", "COUNTS", "CREATE", "DELETE", "DELETE_ALL", "INSERT", "LOCK", "SEEN", "accounts",
+    "keys", "processes", "request_counts", "reservations", "store",
 ]  # fmt: skip
 
 _BYTES, _WHOLE, _REAL, _TEXT = sa.LargeBinary, sa.BigInteger, sa.Double, sa.Text
@@ -66,40 +66,45 @@ processes = sa.Table(
 )
 
 
-def _bind(name: str) -> Any:
-    return sa.bindparam(name, type_=_WHOLE)
-
-
+_ACCOUNT = (("scope", "text"), ("period", "text"))
 CREATE = upsert(accounts)
 COUNT = upsert(request_counts, add=["requests"])
 SEEN = upsert(processes, replace=["seen"])
-INSERT = reservations.insert()
-LOCK = (
-    sa.select(accounts.c.spent, accounts.c.held, accounts.c.lost)
-    .where(accounts.c.scope == sa.bindparam("scope"), accounts.c.period == sa.bindparam("period"))
-    .with_for_update()
+# PostgreSQL adds its clock to the deadline.
+INSERT = Statement(
+    "INSERT INTO reservations (id, accounts, amount, deadline) VALUES (?1, ?2, ?3, ?4)",
+    "INSERT INTO mild.reservations (id, accounts, amount, deadline) SELECT id, accounts, amount, "
+    "deadline + EXTRACT(epoch FROM clock_timestamp()) FROM {given}",
+    (("id", "text"), ("accounts", "text"), ("amount", "bigint"), ("deadline", "double precision")),
 )
-DELETE = (
-    reservations.delete()
-    .where(reservations.c.id == sa.bindparam("id"))
-    .returning(reservations.c.id)
+LOCK = Statement(
+    "SELECT scope, period, spent, held, lost FROM accounts WHERE scope = ?1 AND period = ?2",
+    "SELECT scope, period, spent, held, lost FROM mild.accounts AS locked "
+    "JOIN {given} USING (scope, period) ORDER BY scope, period FOR UPDATE OF locked",
+    _ACCOUNT,
 )
-COUNTS = sa.select(request_counts.c.second, request_counts.c.requests).where(
-    request_counts.c.scope == sa.bindparam("scope")
+DELETE = Statement(
+    "DELETE FROM reservations WHERE id = ?1 RETURNING id",
+    "DELETE FROM mild.reservations WHERE id IN (SELECT id FROM mild.reservations AS locked "
+    "JOIN {given} USING (id) ORDER BY id FOR UPDATE OF locked) RETURNING id",
+    (("id", "text"),),
+)
+DELETE_ALL = DELETE._replace(sqlite="DELETE FROM reservations WHERE id = ?1", changes_all=True)
+COUNTS = Statement(
+    "SELECT scope, second, requests FROM request_counts WHERE scope = ?1",
+    "SELECT scope, second, requests FROM mild.request_counts JOIN {given} USING (scope)",
+    (("scope", "text"),),
 )
 # The condition repeats what was decided under the lock: no mistake of ours can exceed a budget.
-CHANGE = (
-    accounts.update()
-    .where(
-        accounts.c.scope == sa.bindparam("its_scope"),
-        accounts.c.period == sa.bindparam("its_period"),
-        accounts.c.spent + accounts.c.held + _bind("more_spent") + _bind("more_held")
-        <= _bind("budget"),
-    )
-    .values(
-        spent=accounts.c.spent + _bind("more_spent"),
-        held=accounts.c.held + _bind("more_held"),
-        lost=accounts.c.lost + _bind("more_lost"),
-    )
-    .returning(accounts.c.scope)
+CHANGE = Statement(
+    "UPDATE accounts SET spent = spent + ?3, held = held + ?4, lost = lost + ?5 "
+    "WHERE scope = ?1 AND period = ?2 AND spent + held + ?3 + ?4 <= ?6 "
+    "RETURNING scope, period, spent, held, lost",
+    "UPDATE mild.accounts AS account SET spent = account.spent + given.spent, "
+    "held = account.held + given.held, lost = account.lost + given.lost FROM {given} "
+    "WHERE account.scope = given.scope AND account.period = given.period "
+    "AND account.spent + account.held + given.spent + given.held <= given.budget "
+    "RETURNING account.scope, account.period, account.spent, account.held, account.lost",
+    (*_ACCOUNT, *((name, "bigint") for name in ("spent", "held", "lost", "budget"))),
+    changes_all=True,
 )

@@ -86,6 +86,9 @@ class StoreWriter:
         self._unknown: Batch | None = None
         self._closing = False
         self._thread: threading.Thread | None = None
+        # Claims that wait, and the timer of all of them: it starts again with every answer.
+        self._unanswered = 0
+        self._timer: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
         """Open the store, read the keys, start the thread. Raises MildError if the store cannot be used."""
@@ -120,7 +123,9 @@ class StoreWriter:
         with self._changed:
             self._claims.append((claim, answer))
             self._changed.notify()
-        timer = self._loop.call_later(SLOW_SECONDS, self._give_up)
+        self._unanswered += 1
+        if self._timer is None:
+            self._timer = self._loop.call_later(SLOW_SECONDS, self._give_up)
         try:
             await answer
         except BaseException:
@@ -129,7 +134,9 @@ class StoreWriter:
                 self.settle(Settlement([(claim.id, claim.amount)], claim.accounts, 0))
             raise
         finally:
-            timer.cancel()
+            self._unanswered -= 1
+            if not self._unanswered:
+                self._stop_timer()
 
     def settle(self, settlement: Settlement) -> None:
         """Write a settlement soon; nobody waits for it."""
@@ -270,11 +277,20 @@ class StoreWriter:
         if len(self.totals) > _MOST_TOTALS:
             self.totals.clear()
         self.totals.update(totals)
-        for _, answer in asked:
-            if not answer.done():
-                answer.set_result(None)
+        waiting = [answer for _, answer in asked if not answer.done()]
+        for answer in waiting:
+            answer.set_result(None)
+        self._stop_timer()
+        if self._unanswered > len(waiting):
+            self._timer = self._loop.call_later(SLOW_SECONDS, self._give_up)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _give_up(self) -> None:
+        self._timer = None
         self._lose(StoreError(f"the store has not answered for {SLOW_SECONDS:g} s."))
 
     def _lose(self, error: Exception) -> None:

@@ -1,6 +1,5 @@
 """The page at ``/``: what the gateway does, beside what it was trained to do."""
 
-from mild.gateway.dashboard.static import page_bytes
-from mild.gateway.dashboard.status import Dashboard
+from mild.gateway.dashboard.status import Dashboard, page_bytes
 
 __all__ = ["Dashboard", "page_bytes"]

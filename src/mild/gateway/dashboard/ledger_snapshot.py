@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mild.gateway.dashboard.drift import WINDOW
+from mild.gateway.dashboard.shares import WINDOW
 from mild.gateway.database.engine import Location
 from mild.gateway.ledger.reading import open_ledger
 from mild.gateway.ledger.records import COLUMNS, Record, decisions, from_row
@@ -27,18 +27,10 @@ SILENT = 5.0
 
 @dataclass
 class LedgerSnapshot:
-    """What was found.
-
-    Attributes
-    ----------
-    recent : the newest rows, newest first
-    draws : experts of the newest decisions that one router made at its configured trade-off, newest
-        first; pinned requests are no decisions
-    minutes : sums of the last hour
-    workers : what each worker says of itself, with its age
-    """
+    """The newest rows, sums of the last hour, and what each worker says of itself, with its age."""
 
     recent: list[Record] = field(default_factory=list)
+    # Experts of the newest decisions that one router made at its configured trade-off, newest first.
     draws: list[str] = field(default_factory=list)
     minutes: list[tuple[int, str, str, int, float]] = field(default_factory=list)
     workers: list[dict[str, Any]] = field(default_factory=list)

@@ -8,18 +8,22 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mild.errors import DataFileError, MissingExtraError
 from mild.gateway.database.address import Address
-from mild.gateway.database.errors import CommitUnknownError, DatabaseError, InvalidRowError
+from mild.gateway.database.errors import (
+    CommitUnknownError,
+    ConditionError,
+    DatabaseError,
+    InvalidRowError,
+)
 
 try:
     import sqlalchemy as sa
-    from sqlalchemy.dialects import postgresql
 except ImportError as missing:
     raise MissingExtraError(
         "the gateway's store and ledger need SQLAlchemy; install it with: pip install "
@@ -27,14 +31,17 @@ except ImportError as missing:
     ) from missing
 
 __all__ = [
+    "CLOCK",
     "MEMORY",
     "SCHEMA",
     "Database",
     "Location",
+    "Statement",
     "metadata",
     "open_database",
     "schema_of",
     "shown",
+    "upsert",
 ]
 
 Location = str | os.PathLike[str] | Address
@@ -50,11 +57,6 @@ _NAMESPACE = "mild"
 _APPLICATION = 0x6D696C32
 _OLD_APPLICATIONS = (0x6D696C64, 0x6D696C67)
 _LOCK = 0x6D696C64
-# By whether it is PostgreSQL, which uses its own; a file is on one machine, whose clock is passed in.
-CLOCK = {
-    False: sa.select(sa.bindparam("now", type_=sa.Double)),
-    True: sa.select(sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)),
-}
 _WAL_BYTES = 16_000_000
 # How soon a machine that is gone is noticed; what the address says goes first.
 _LIBPQ = {
@@ -68,8 +70,66 @@ _LIBPQ = {
 # Seconds that PostgreSQL may take to answer a statement before the connection is given up.
 ANSWER_SECONDS = 30.0
 _LEAD = re.compile(r'^connection failed: |connection to server (?:at|on) ".*? failed: |FATAL: +')
+_BROKEN_RULE = "a budget would have been exceeded"
 # Alembic keeps the running migration in module variables.
 _migrating = threading.Lock()
+
+
+class Statement(NamedTuple):
+    """SQL that runs for many rows of values, without SQLAlchemy, which takes longer than the database does.
+
+    Attributes
+    ----------
+    sqlite : runs once for each row, whose values are ?1, ?2 and so on
+    postgres : runs once for all rows, for which ``{given}`` stands
+    columns : names and types of the values
+    changes_all : whether the transaction fails unless there is a changed row for each row of values;
+        ``postgres`` must end with RETURNING
+    """
+
+    sqlite: str
+    postgres: str
+    columns: tuple[tuple[str, str], ...] = ()
+    changes_all: bool = False
+
+    def for_postgres(self, rows: Sequence[Sequence[Any]], quote: Callable[[str], str]) -> str:
+        """The SQL with its rows as literals: passing arrays takes the driver longer."""
+        kinds = [kind for _, kind in self.columns]
+        values = [
+            [_literal(value, kind, quote) for value, kind in zip(row, kinds, strict=True)]
+            for row in rows
+        ]
+        # The types of the first row are those of all.
+        values[:1] = [
+            [f"{v}::{kind}" for v, kind in zip(row, kinds, strict=True)] for row in values[:1]
+        ]
+        lines = ", ".join(f"({', '.join(row)})" for row in values)
+        names = ", ".join(f'"{name}"' for name, _ in self.columns)
+        sql = self.postgres.replace("{given}", f"(VALUES {lines}) AS given({names})")
+        if self.changes_all:
+            # An error, so that the COMMIT in the same message has no effect.
+            sql = (
+                f"WITH changed AS ({sql}), checked AS (SELECT 1 / (count(*) = {len(rows)})::int AS ok "
+                "FROM changed) SELECT changed.*, checked.ok FROM checked LEFT JOIN changed ON true"
+            )
+        return sql
+
+
+def _literal(value: Any, kind: str, quote: Callable[[str], str]) -> str:
+    if value is None:
+        return "NULL"
+    if kind == "bigint":
+        return str(int(value))
+    if kind == "double precision":
+        return f"'{float(value)!r}'"
+    if not isinstance(value, str) or "\0" in value:
+        # Not quoted: it may be the text of a request.
+        raise InvalidRowError(f"a text must be a str without NUL; got a {type(value).__name__}")
+    return quote(value)
+
+
+# PostgreSQL uses its own clock; a file is on one machine, whose clock is passed in.
+CLOCK = Statement("", "SELECT EXTRACT(epoch FROM clock_timestamp())::double precision")
 
 
 class Database:
@@ -86,97 +146,121 @@ class Database:
         self.schema = ""
         self.is_postgres = engine.dialect.name == "postgresql"
         self._driver: Any = engine.dialect.loaded_dbapi
-        self._compiled: dict[Any, str] = {}
         try:
             self._connection = engine.connect()
         except (sa.exc.DBAPIError, self._driver.Error) as error:
             raise DatabaseError(_reason(getattr(error, "orig", error))) from error
         self._raw: Any = self._connection.connection.driver_connection
+        if self.is_postgres:
+            from psycopg.pq import Escaping
+
+            raw: Any = self._raw
+            self._escaping, self._encoding = Escaping(raw.pgconn), raw.info.encoding
 
     @contextmanager
     def transaction(self, deferred: bool = False) -> Iterator[sa.Connection]:
         """Everything in it or nothing. SQLite lets nobody else write meanwhile, PostgreSQL does.
 
-        One that is deferred begins with its first ``run``, which saves PostgreSQL a round trip.
+        One that is deferred is for ``run`` alone, the first of which begins it.
 
         Raises
         ------
         CommitUnknownError : the connection was lost during the commit
         """
+        begun: Any = self._raw
         with self._translated():
-            transaction = self._connection.begin()
             try:
-                if self.is_postgres and not deferred:
-                    self._raw.execute("BEGIN")
+                if not deferred:
+                    begun = self._connection.begin()
+                if self.is_postgres != deferred:
+                    self._raw.execute("BEGIN" if self.is_postgres else "BEGIN IMMEDIATE")
                 yield self._connection
             except BaseException:
-                with suppress(sa.exc.SQLAlchemyError, sqlite3.Error):
-                    transaction.rollback()
+                self._roll_back(begun)
                 raise
         try:
-            with self._translated():
-                transaction.commit()
-        except DatabaseError as error:
-            with suppress(sa.exc.SQLAlchemyError, sqlite3.Error):
-                transaction.rollback()
-            if self.broken:
-                raise CommitUnknownError(str(error)) from error
+            with self._committing():
+                begun.commit()
+        except DatabaseError:
+            self._roll_back(begun)
             raise
 
+    def _roll_back(self, begun: Any) -> None:
+        with suppress(sa.exc.SQLAlchemyError, self._driver.Error):
+            begun.rollback()
+
     def run(
-        self, *work: tuple[Any, Sequence[Mapping[str, Any]]]
-    ) -> list[list[list[tuple[Any, ...]]]]:
-        """Run statements, each for each of its rows of values; the rows that each run returns.
+        self, *work: tuple[Statement, Sequence[Sequence[Any]]], commit: bool = False
+    ) -> list[list[tuple[Any, ...]]]:
+        """Run each statement for its rows of values; the rows that each returns.
 
-        For the few statements of every request: they are compiled once and go to the driver without
-        SQLAlchemy, which would take longer than the database. PostgreSQL gets all of them in one message.
+        PostgreSQL gets all of them in one message, with the COMMIT if the transaction ends with them.
         """
-        if not self.is_postgres:
-            return [
-                [self._raw.execute(self._sql(statement, row), row).fetchall() for row in rows]
-                for statement, rows in work
-            ]
-        from psycopg import ClientCursor
+        if self.is_postgres:
+            with self._committing() if commit else self._translated():
+                return self._send(work, commit)
+        found = [self._run_each(*one) for one in work]
+        if commit:
+            self._raw.commit()
+        return found
 
-        client = ClientCursor(self._raw)
-        said = [client.mogrify(self._sql(one, row), row) for one, rows in work for row in rows]
-        if not said:
-            return [[] for _ in work]
+    def _run_each(self, statement: Statement, rows: Sequence[Any]) -> list[tuple[Any, ...]]:
+        if not rows:
+            return []
+        sql, found = statement.sqlite, []
+        if sql.startswith("SELECT") or " RETURNING " in sql:
+            execute = self._raw.execute
+            found = [line for row in rows for line in execute(sql, row)]
+            changed = len(found)
+        else:
+            changed = self._raw.executemany(sql, rows).rowcount
+        if statement.changes_all and changed != len(rows):
+            raise ConditionError(_BROKEN_RULE)
+        return found
+
+    def _send(
+        self, work: Sequence[tuple[Statement, Sequence[Any]]], commit: bool
+    ) -> list[list[tuple[Any, ...]]]:
+        asked = [bool(rows) or not statement.columns for statement, rows in work]
+        said = [
+            statement.for_postgres(rows, self._quote)
+            for (statement, rows), is_asked in zip(work, asked, strict=True)
+            if is_asked
+        ]
         begins = not self._raw.info.transaction_status
-        if begins:
-            said.insert(0, "BEGIN")
-        cursor = self._raw.execute("; ".join(said))
+        cursor = self._raw.execute("; ".join(["BEGIN"] * begins + said + ["COMMIT"] * commit))
         if begins:
             cursor.nextset()
-        found: list[list[list[tuple[Any, ...]]]] = []
-        for _, rows in work:
-            found.append([])
-            for _ in rows:
-                found[-1].append(cursor.fetchall() if cursor.description else [])
+        found: list[list[tuple[Any, ...]]] = []
+        for is_asked in asked:
+            found.append(cursor.fetchall() if is_asked and cursor.description else [])
+            if is_asked:
                 cursor.nextset()
         return found
 
-    def _sql(self, statement: Any, row: Mapping[str, Any]) -> str:
-        if statement not in self._compiled:
-            self._compiled[statement] = str(
-                statement.compile(
-                    dialect=self._connection.dialect,
-                    column_keys=list(row) if statement.is_insert else None,
-                    schema_translate_map={None: _NAMESPACE if self.is_postgres else None},
-                    render_schema_translate=True,
-                )
-            )
-        return self._compiled[statement]
+    def _quote(self, text: str) -> str:
+        quoted: bytes = self._escaping.escape_literal(text.encode(self._encoding))
+        return quoted.decode(self._encoding)
 
     def time(self, now: float) -> float:
         """Seconds since 1970 by the server's clock; ``now`` for a file, which is on one machine."""
-        return float(self.run((CLOCK[self.is_postgres], [{"now": now}]))[0][0][0][0])
+        return float(self.run((CLOCK, ()))[0][0][0]) if self.is_postgres else now
 
     def close(self) -> None:
         """Close the connection."""
         with suppress(sa.exc.SQLAlchemyError, sqlite3.Error):
             self._connection.close()
         self._connection.engine.dispose()
+
+    @contextmanager
+    def _committing(self) -> Iterator[None]:
+        try:
+            with self._translated():
+                yield
+        except DatabaseError as error:
+            if self.broken:
+                raise CommitUnknownError(str(error)) from error
+            raise
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -190,6 +274,8 @@ class Database:
             # A server that is read-only has become a copy: the next connection may find the original.
             if closed or state == "25006":
                 self.broken = True
+            if state == "22012":
+                raise ConditionError(_BROKEN_RULE) from error
             invalid = isinstance(cause, driver.DataError | driver.IntegrityError) or (
                 isinstance(cause, driver.InterfaceError | driver.ProgrammingError) and not state
             )
@@ -200,15 +286,27 @@ class Database:
             raise DatabaseError("the connection was lost") from error
 
 
-def upsert(table: sa.Table, replace: Sequence[str] = (), add: Sequence[str] = ()) -> Any:
-    """Insert a row; where it exists, replace or add to these columns, or change nothing."""
-    # SQLite has the same clause, and compiles this one.
-    insert = postgresql.insert(table)
-    new: dict[str, Any] = {name: insert.excluded[name] for name in replace}
-    new |= {name: table.c[name] + insert.excluded[name] for name in add}
-    if not new:
-        return insert.on_conflict_do_nothing()
-    return insert.on_conflict_do_update(index_elements=list(table.primary_key), set_=new)
+def upsert(
+    table: sa.Table, replace: Sequence[str] = (), add: Sequence[str] = (), returning: str = ""
+) -> Statement:
+    """Insert rows; where one exists, replace or add to these columns, or change nothing."""
+    columns = tuple(
+        (column.name, str(column.type).lower().replace("double", "double precision"))
+        for column in table.columns
+        if column is not table.autoincrement_column
+    )
+    names = ", ".join(f'"{name}"' for name, _ in columns)
+    new = [f'"{name}" = excluded."{name}"' for name in replace]
+    new += [f'"{name}" = {table.name}."{name}" + excluded."{name}"' for name in add]
+    keys = ", ".join(f'"{column.name}"' for column in table.primary_key)
+    action = f"({keys}) DO UPDATE SET {', '.join(new)}" if new else "DO NOTHING"
+    rest = f"ON CONFLICT {action}" + (f" RETURNING {returning}" if returning else "")
+    marks = ", ".join("?" * len(columns))
+    return Statement(
+        f"INSERT INTO {table.name} ({names}) VALUES ({marks}) {rest}",
+        f"INSERT INTO {_NAMESPACE}.{table.name} ({names}) SELECT {names} FROM {{given}} {rest}",
+        columns,
+    )
 
 
 def open_database(place: Location, patience: float = 5.0, reading: bool = False) -> Database:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mild.errors import MildError
 
-__all__ = ["CommitUnknownError", "DatabaseError", "InvalidRowError"]
+__all__ = ["CommitUnknownError", "ConditionError", "DatabaseError", "InvalidRowError"]
 
 
 class DatabaseError(MildError, OSError):
@@ -17,3 +17,7 @@ class CommitUnknownError(DatabaseError):
 
 class InvalidRowError(DatabaseError):
     """A value does not fit its column; the database works."""
+
+
+class ConditionError(DatabaseError):
+    """A statement that must change all of its rows has not; the transaction has not happened."""

@@ -101,8 +101,8 @@ decisions = sa.Table(
 )
 
 
-def as_row(record: Record, keep_text: bool) -> dict[str, Any]:
-    """Values of the columns."""
+def as_row(record: Record, keep_text: bool) -> tuple[Any, ...]:
+    """Values of ``COLUMNS``."""
     row = {name: getattr(record, name) for name in COLUMNS}
     shares = record.probabilities
     if shares is not None:
@@ -113,7 +113,7 @@ def as_row(record: Record, keep_text: bool) -> dict[str, Any]:
         row["text"] = None
     for name in ("key", "asked", "text", "error"):
         row[name] = _storable(row[name])
-    return row
+    return tuple(row.values())
 
 
 def from_row(row: Sequence[Any]) -> Record:

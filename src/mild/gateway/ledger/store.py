@@ -63,7 +63,7 @@ workers = sa.Table(
     sa.Column("time", sa.Double, nullable=False),
     sa.Column("document", sa.Text, nullable=False),
 )
-_INSERT = upsert(decisions).returning(decisions.c.request_id)
+_INSERT = upsert(decisions, returning="request_id")
 _ADD = upsert(minutes, add=_SUMS)
 _NAME = upsert(routers)
 _PUBLISH = upsert(workers, replace=["time", "document"])
@@ -102,22 +102,24 @@ class LedgerStore:
     def append(self, records: Sequence[Record], experts: Mapping[str, Sequence[str]]) -> None:
         """Insert rows and their sums, all or none; rows whose request id exists are left out."""
         named = {record.router for record in records if record.probabilities} - self._known
-        names = [
-            {"fingerprint": router, "experts": json.dumps(list(experts.get(router, ())))}
-            for router in sorted(named)
-        ]
+        names = [(router, json.dumps(list(experts.get(router, ())))) for router in sorted(named)]
         rows = [as_row(record, self._keep_text) for record in records]
-        with self._database.transaction():
+        with self._database.transaction(deferred=True):
             (inserted,) = self._database.run((_INSERT, rows))
-            new = [record for record, found in zip(records, inserted, strict=True) if found]
-            self._database.run((_ADD, _sums(new)), (_NAME, names))
+            missing = {id for (id,) in inserted}
+            new = []
+            for record in records:
+                if record.request_id in missing:
+                    missing.remove(record.request_id)
+                    new.append(record)
+            self._database.run((_ADD, _sums(new)), (_NAME, names), commit=True)
         self._known |= named
 
     def publish(self, now: float, document: Mapping[str, Any]) -> None:
         """Say how this process is; forget those that have been silent for long."""
         with self._database.transaction() as connection:
             now = self._database.time(now)
-            row = {"pid": self._worker, "time": now, "document": json.dumps(document, default=str)}
+            row = (self._worker, now, json.dumps(document, default=str))
             self._database.run((_PUBLISH, [row]))
             connection.execute(workers.delete().where(workers.c.time < now - _SILENT))
 
@@ -231,7 +233,7 @@ def _pragma(connection: sa.Connection, name: str) -> int:
     return int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one())
 
 
-def _sums(records: Sequence[Record]) -> list[dict[str, Any]]:
+def _sums(records: Sequence[Record]) -> list[tuple[Any, ...]]:
     """Rows of ``minutes``, in an order that is the same for all who write."""
     sums: dict[tuple[int, str, str], list[float]] = {}
     for record in records:
@@ -240,10 +242,4 @@ def _sums(records: Sequence[Record]) -> list[dict[str, Any]]:
         entry[0] += 1
         for i, name in enumerate(_SUMS[1:], 1):
             entry[i] += getattr(record, name) or 0
-    return [
-        {
-            **dict(zip(("minute", "expert", "outcome"), place, strict=True)),
-            **dict(zip(_SUMS, sums[place], strict=True)),
-        }
-        for place in sorted(sums)
-    ]
+    return [(*place, *sums[place]) for place in sorted(sums)]
