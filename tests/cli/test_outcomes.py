@@ -306,7 +306,9 @@ def test_a_table_of_other_experts_is_refused_by_name(mild, readers, tmp_path, ve
 def test_without_a_table_the_one_that_comes_with_mild_is_used(
     mild, logs, tmp_path, monkeypatch, verb
 ):
-    monkeypatch.setattr("mild.cli.outcomes.embedded_table", lambda: read_outcomes(logs.log))
+    monkeypatch.setattr(
+        "mild.cli.outcomes.embedded_table", lambda where=None: read_outcomes(logs.log)
+    )
     done = mild(verb, "--out", tmp_path / "r", *(QUICK if verb == "tune" else []))
     assert done.code == 0, done.err
     assert "read as wide: 3 experts, 150 queries" in done.err

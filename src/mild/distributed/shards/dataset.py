@@ -13,9 +13,11 @@ from mild.artifact.expert_names import match_experts
 from mild.data import OutcomeTable
 from mild.data.formats import FORMATS, check_options, choose_form, lay_out
 from mild.data.formats.base import Layout, ReadOptions
+from mild.data.formats.tokens import is_price_file
 from mild.data.outcomes import build_outcomes, explanation
 from mild.data.queries import Recipe, choose_query
-from mild.data.tables import column_kind, naming, validate_columns
+from mild.data.selection import named_columns
+from mild.data.tables import choose_columns, column_kind, naming, validate_columns
 from mild.data.vectors import VECTOR_NAMES
 from mild.distributed.partitions import (
     FoundFile,
@@ -65,7 +67,8 @@ class Dataset:
 
     def read(self, partition: Partition, contents: bool = True) -> Iterator[OutcomeTable]:
         """Pieces of a partition, in order; without ``contents`` only the outcomes are read."""
-        columns = sorted(self.kinds if contents else self.layout.taken)
+        selecting = named_columns(self.wanted.where)
+        columns = sorted(self.kinds if contents else {*self.layout.taken, *selecting})
         for first, batch in read_batches(self.source, partition, columns, PIECE_ROWS):
             with naming(partition.path):
                 table = validate_columns(pa.Table.from_batches([batch]))
@@ -105,6 +108,12 @@ def _columns(
             "a dataset of many files must have one row per query; it has one per query and model. Convert "
             "it first, with mild data convert."
         )
+    if wanted.tokens is not None or is_price_file(wanted.prices, schema.names):
+        raise DataFileError(
+            "token counts and files of prices are for tables that fit into memory: mild data convert "
+            "writes the table with its dollars.",
+            parameter="prices",
+        )
     layout = lay_out(schema, form, wanted.scores, wanted.prices, wanted.latencies)
     query = choose_query(schema, wanted.query, wanted.choices, layout.taken)
     usual = (
@@ -122,10 +131,12 @@ def _columns(
             f"there must be a query to route by: name its column with --query, or one of vectors with "
             f"--vectors; found {listed(list(schema.names))}."
         )
+    selecting = named_columns(wanted.where)
     outcomes = (layout.scores, layout.prices, layout.latencies)
     used = [column for columns in outcomes for column in columns.values()]
     used += [] if query is None else [*query.columns, *query.choices]
     used += [] if vectors is None else [vectors]
+    used += choose_columns("where", selecting, list(schema.names)) if selecting else []
     return layout, query, vectors, {name: column_kind(schema.field(name).type) for name in used}
 
 
