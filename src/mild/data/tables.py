@@ -409,7 +409,8 @@ def _read_json(source: Path | bytes, texts: Collection[str]) -> Any:
             "a .json file must hold a list of objects, one per row, or one list per column; it is "
             f"{short(text.strip())}."
         )
-    return _table_of(found)
+    lines = "\n".join(json.dumps(row) for row in found)
+    return _read_json_lines(lines.encode(), texts) if found else _table_of(found)
 
 
 def _is_rows(value: Any) -> bool:
@@ -552,7 +553,16 @@ def numbers(name: str, column: Any) -> Any:
         kind = "text" if is_string(column.type) else column.type
         raise DataFileError(f"column {name!r} must hold numbers; it holds {kind}{shown}.")
     kind = pa.float32() if column.type == pa.float32() else pa.float64()
-    return column.cast(kind, safe=False).to_numpy()
+    # to_numpy imports pandas, and a cast the functions of Arrow, which takes longer than most tables.
+    types = pa.types
+    plain = types.is_floating(column.type) or types.is_integer(column.type)
+    if column.null_count or not plain:
+        column = column.cast(kind, safe=False)
+    if column.null_count:
+        column = column.fill_null(float("nan"))
+    wanted = np.float32 if kind == pa.float32() else np.float64
+    parts = [np.from_dlpack(chunk).astype(wanted) for chunk in column.chunks]
+    return np.concatenate(parts) if parts else np.empty(0, wanted)
 
 
 def parse_numbers(column: Any) -> Any:

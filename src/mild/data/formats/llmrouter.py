@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from mild.core.arrays import FloatArray, IntArray
 from mild.data.data_quality import RESCALE, Finding, check_range, counted
@@ -178,6 +177,8 @@ def _token_columns(named: str | None, table: Any) -> tuple[str | None, str | Non
 
 def _named_rows(table: Any, query: str) -> tuple[Any, IntArray, list[Finding]]:
     """Rows that name a query and a model, and their numbers in the file."""
+    import pyarrow.compute as pc
+
     for name in (query, MODEL):
         if not is_string(table.schema.field(name).type):
             raise DataFileError(

@@ -27,8 +27,18 @@ SUFFIXES = (".json", ".toml", ".csv")
 DOLLARS = "dollars__"
 MODEL_KEYS = ("model", "model_name", "name", "expert")
 #: Keys of a price -> dollars per unit of it.
-KEYS_IN = {"input_cost_per_token": 1.0, "price_in": 1e-6, "per_million_in": 1e-6}
-KEYS_OUT = {"output_cost_per_token": 1.0, "price_out": 1e-6, "per_million_out": 1e-6}
+KEYS_IN = {
+    "input_cost_per_token": 1.0,
+    "price_in": 1e-6,
+    "input_price": 1e-6,
+    "per_million_in": 1e-6,
+}
+KEYS_OUT = {
+    "output_cost_per_token": 1.0,
+    "price_out": 1e-6,
+    "output_price": 1e-6,
+    "per_million_out": 1e-6,
+}
 KEYS_QUERY = {"price_per_query": 1.0, "per_query": 1.0, "input_cost_per_request": 1.0}
 
 
@@ -148,8 +158,8 @@ def read_prices(source: str) -> dict[str, TokenPrice]:
 
     A .json or .toml file maps models to their prices, as LiteLLM's does, or lists objects with the name of
     a model; a .csv file has a row per model. A price has ``input_cost_per_token`` and
-    ``output_cost_per_token``, or ``price_in`` and ``price_out`` in dollars per million tokens, or
-    ``price_per_query``.
+    ``output_cost_per_token``, or ``price_in`` and ``price_out`` (LLMRouter: ``input_price`` and
+    ``output_price``) in dollars per million tokens, or ``price_per_query``.
     """
     if source == LITELLM:
         prices = _installed_prices()
