@@ -322,3 +322,18 @@ def test_options_that_no_table_could_fit_are_refused_before_the_table_is_read(op
     with pytest.raises(MildError) as caught:
         read_outcomes("there is no such file.csv", **options)
     assert caught.value.code == code
+
+
+def test_its_representation_is_short():
+    table = read_outcomes(wide(correct__y=[1, 0, 0], cost__y=[1, 2, 3]))
+    assert repr(table) == "OutcomeTable(3 queries, 2 experts: x, y, with prices)"
+
+
+@pytest.mark.parametrize(
+    ("column", "what"), [("cost__x", "prices"), ("latency_ms__x", "latencies")]
+)
+def test_prices_beyond_all_measure_are_refused(column, what):
+    with pytest.raises(DataFileError) as caught:
+        read_outcomes(wide(**{column: [1.0, 1e160, 2.0]}))
+    assert caught.value.parameter == what
+    assert "row 2" in str(caught.value)

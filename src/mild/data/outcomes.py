@@ -34,6 +34,7 @@ from mild.data.tables import (
     SUFFIXES,
     find_tables,
     is_string,
+    is_text,
     naming,
     numbers,
     peek_table,
@@ -43,6 +44,8 @@ from mild.data.tables import (
 from mild.data.vectors import find_vectors, read_vectors
 from mild.errors import DataFileError, listed
 
+#: Dollars, seconds and costs above this are refused: routers learn in single precision.
+LARGEST = 1e9
 # A text of so many words is a query, and no category.
 WORDS = 3
 
@@ -99,11 +102,14 @@ class OutcomeTable:
 
     def column(self, name: str) -> list[Any]:
         """Values of one of the other columns."""
-        if name not in self.columns.column_names:
-            raise DataFileError(
-                f"there must be a column {name!r}; found {listed(self.columns.column_names)}.",
-                parameter="name",
-            )
+        others = self.columns.column_names
+        if name not in others:
+            rule = f"there must be a column {name!r}"
+            if self.recipe is not None and name in (*self.recipe.columns, self.recipe.vectors):
+                rule = f"column {name!r} holds the queries, and another one is needed"
+            elif name.partition("__")[2] in self.expert_names:
+                rule = f"column {name!r} holds outcomes of an expert, and another one is needed"
+            raise DataFileError(f"{rule}; found {listed(others)}.", parameter="name")
         values: list[Any] = self.columns[name].to_pylist()
         return values
 
@@ -275,6 +281,16 @@ def build_outcomes(
     if split is not None:
         layout = replace(layout, notes=(*layout.notes, split))
     all_taken = layout.taken
+    named = [options.query] if isinstance(options.query, str) else options.query or ()
+    outcome = next((name for name in named if name in all_taken), None)
+    if outcome is not None:
+        texts = [field.name for field in table.schema if is_text(field.type)]
+        free = [name for name in texts if name not in all_taken]
+        raise DataFileError(
+            f"the query must be text; column {outcome!r} holds outcomes of an expert, and text is in "
+            f"{listed(free)}.",
+            parameter="query",
+        )
     if options.experts is not None:
         layout = layout.of(match_experts(options.experts, list(layout.scores)))
     row_numbers = None
@@ -349,6 +365,11 @@ def _matrix(what: str, table: Any, layout: Layout, row_numbers: IntArray | None)
     names = [columns.get(name, name) for name in layout.scores]
     high, remedy = (1, RESCALE) if what == "scores" else (np.inf, "Leave out what is unknown.")
     check_range(what, matrix, names, high, remedy, row_numbers)
+    if what != "scores":
+        # Where all is finite and not negative, a number may still be too large to be learned from.
+        unit = "dollars" if what == "prices" else "seconds or milliseconds"
+        remedy = f"They are {unit} per query. {remedy}"
+        check_range(what, matrix, names, LARGEST, remedy, row_numbers)
     return matrix
 
 

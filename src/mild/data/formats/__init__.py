@@ -11,6 +11,7 @@ from typing import Any
 from mild.data.data_quality import Finding, counted
 from mild.data.formats.base import (
     CORRECT,
+    PRICE,
     SCORE,
     Format,
     Layout,
@@ -85,9 +86,16 @@ def choose_form(schema: Any, form: str | None, scores: Named) -> str:
             f"it could be read as {' and as '.join(shown)}: choose with {options}.",
             parameter="form",
         )
+    names = list(schema.names)
+    dollars = ""
+    if any(name.startswith(PRICE) for name in names):
+        dollars = (
+            " Where there are queries, cost__<model> are dollars: name them with --prices 'cost__*', or "
+            "with --costs 'cost__*' if they are all that counts."
+        )
     raise DataFileError(
         f"no shape fits: {'; '.join(format.rule for format in DETECTED)}; name the columns with "
-        f"--scores, or the shape with --form. Found {listed(list(schema.names))}.",
+        f"--scores, or the shape with --form. Found {listed(names)}.{dollars}",
         parameter="form",
     )
 
