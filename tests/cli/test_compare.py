@@ -163,7 +163,9 @@ def test_wrong_words_are_one_sentence(mild, logs, words, said):
 def test_without_a_table_the_one_that_comes_with_mild_is_used(mild, logs, monkeypatch):
     from mild.data import read_outcomes
 
-    monkeypatch.setattr("mild.cli.outcomes.embedded_table", lambda: read_outcomes(logs.log))
+    monkeypatch.setattr(
+        "mild.cli.outcomes.embedded_table", lambda where=None: read_outcomes(logs.log)
+    )
     report = mild("compare", *TWO, "--json").json()
     assert (report["data"], report["rows"]) == (None, 150)
 

@@ -14,7 +14,7 @@ def test_a_router_is_fitted_saved_and_described(mild, tables):
     assert done.code == 0
     assert "training rows (optimistic)" in done.out
     assert "margins" in done.out
-    assert "left out, not numbers: id." in done.err
+    assert "left out, no numbers or identifiers of rows: id." in done.err
     router = load(tables.folder / "router")
     table = read_matrices(tables.log)
     assert router.expert_names == ["small", "medium", "large"]
@@ -181,13 +181,16 @@ def test_one_expert_is_enough(mild, tables):
     assert load(tables.folder / "r").expert_names == ["small"]
 
 
-def test_the_features_are_named_so_that_an_id_among_them_is_seen(mild, tables):
+def test_an_id_is_no_feature_unless_it_is_named(mild, tables):
     columns = tables.make(60, 0)
     columns["id"] = np.arange(60)
     file = tables.write(columns, "numbered.csv")
     done = mild("fit", file, "--out", tables.folder / "r", "--json")
-    assert done.json()["features"] == ["id", "f_0", "f_1", "f_2", "f_3"]
-    assert "features: id, f_0, f_1, f_2, f_3\n" in done.err
+    assert done.json()["features"] == ["f_0", "f_1", "f_2", "f_3"]
+    assert "features: f_0, f_1, f_2, f_3\n" in done.err
+    assert "identifiers of rows: id." in done.err
+    named = mild("fit", file, "--out", tables.folder / "s", "--features", "id,f_0", "--json")
+    assert named.json()["features"] == ["id", "f_0"]
 
 
 def test_of_many_features_the_first_are_named(mild, tables):

@@ -306,7 +306,9 @@ def test_a_table_of_other_experts_is_refused_by_name(mild, readers, tmp_path, ve
 def test_without_a_table_the_one_that_comes_with_mild_is_used(
     mild, logs, tmp_path, monkeypatch, verb
 ):
-    monkeypatch.setattr("mild.cli.outcomes.embedded_table", lambda: read_outcomes(logs.log))
+    monkeypatch.setattr(
+        "mild.cli.outcomes.embedded_table", lambda where=None: read_outcomes(logs.log)
+    )
     done = mild(verb, "--out", tmp_path / "r", *(QUICK if verb == "tune" else []))
     assert done.code == 0, done.err
     assert "read as wide: 3 experts, 150 queries" in done.err
@@ -323,3 +325,116 @@ def test_a_model_needs_features_that_have_one():
     with pytest.raises(OptionError, match="--model is for"):
         TextOptions(model="folder").arguments()
     assert TextOptions("static", "folder").arguments() == {"source": "folder"}
+
+
+# Rows, and what a column means
+
+
+def split_log(path, column="split"):
+    """A log of 120 rows: 82 to train on, 28 to test on, 10 to validate on."""
+    values = ["train", "train", "test", "train"] * 30
+    values[:10] = ["validation"] * 10
+    return write_outcomes(make_columns(120, 0, prices=True) | {column: values}, path)
+
+
+def test_training_uses_training_rows_and_judging_test_rows(mild, tmp_path):
+    file, router = split_log(tmp_path / "log.csv"), tmp_path / "r"
+    trained = mild("fit", file, "--out", router)
+    assert trained.code == 0, trained.err
+    train = read_outcomes(file, part="train")
+    assert f"the {train.rows} train rows by column 'split'" in trained.err
+    assert load(router).metadata["notes"]["table"]["fingerprint"] == train.fingerprint()
+    judged = mild("evaluate", file, "--router", router, "--json")
+    assert judged.json()["rows"] == read_outcomes(file, part="test").rows
+    assert judged.json()["seen_in_fit"]["queries"] == 0
+    assert "test rows by column 'split'" in judged.err
+    everything = mild("evaluate", file, "--router", router, "--where", "split=*", "--json").json()
+    assert everything["rows"] == 120
+    some = mild(
+        "evaluate", file, "--router", router, "--where", "split=validation", "--where", "subject=s0",
+        "--json",
+    ).json()  # fmt: skip
+    assert some["rows"] == 2
+
+
+def test_conditions_select_rows_to_learn_from_and_to_describe(mild, tmp_path):
+    file = split_log(tmp_path / "log.parquet", "part")
+    words = ["--where", "part=train", "--where", "part=validation"]
+    described = mild("data", "describe", file, *words, "--json").json()
+    assert described["rows"] == 120 - 28
+    report = mild("fit", file, "--out", tmp_path / "r", *words, "--json").json()
+    assert report["training"]["rows"] == described["rows"]
+    refused = mild("fit", file, "--out", tmp_path / "s", "--where", "part=none")
+    assert refused.code == 1
+    assert "no row has 'part=none'" in refused.err
+
+
+def test_shards_are_selected_by_rows_too(mild, tmp_path):
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    split_log(folder / "a.parquet", "part")
+    split_log(folder / "b.parquet", "part")
+    words = ["--jobs", 1, "--where", "part=test", "--json"]
+    report = mild("fit", folder, "--out", tmp_path / "r", *words).json()
+    assert report["rows"] == 2 * read_outcomes(folder / "a.parquet", where="part=test").rows
+    refused = mild("fit", folder, "--out", tmp_path / "s", "--where", "no=1")
+    assert "where must name columns of the file; 'no' is none" in refused.err
+
+
+def test_shards_with_a_split_are_trained_on_its_training_rows(mild, tmp_path):
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    for name in ("a.parquet", "b.parquet"):
+        split_log(folder / name)
+    trained = mild("fit", folder, "--out", tmp_path / "r", "--jobs", 1, "--json")
+    assert trained.json()["rows"] == 2 * read_outcomes(folder / "a.parquet", part="train").rows
+    assert "the train rows by column 'split'" in trained.err
+    words = ["--jobs", 1, "--where", "split=*", "--json"]
+    assert mild("fit", folder, "--out", tmp_path / "s", *words).json()["rows"] == 240
+
+
+def test_a_folder_of_other_files_is_one_table_in_memory(mild, tmp_path):
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for name, seed in (("a", 0), ("b", 1)):
+        write_outcomes(make_columns(40, seed), folder / f"{name}.csv")
+    report = mild("fit", folder, "--out", tmp_path / "r", "--json").json()
+    assert report["training"]["rows"] == 80
+    assert "shards" not in report
+
+
+def test_dollars_beside_queries_are_never_all_that_counts_unless_it_is_said(mild, tmp_path):
+    columns = make_columns(60, 0, prices=True)
+    file = write_outcomes(
+        {name.replace("correct__", "acc_"): values for name, values in columns.items()},
+        tmp_path / "log.csv",
+    )
+    for words in ([], ["--features", "day"]):
+        refused = mild("tune", file, "--out", tmp_path / "r", *QUICK, *words)
+        assert refused.code == 1
+        assert "--scores" in refused.err or "--costs" in refused.err
+    read = mild(
+        "data", "describe", file, "--scores", "acc_*", "--prices", "cost__*", "--json"
+    ).json()
+    assert [expert["mean_price"] for expert in read["experts"]] == pytest.approx(
+        [0.001, 0.002, 0.003]
+    )
+    said = mild(
+        "fit", file, "--out", tmp_path / "r", "--costs", "cost__*", "--features", "day", "--json"
+    )
+    assert said.json()["features"] == ["day"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--query", "correct__cook"], "column 'correct__cook' holds outcomes of an expert"),
+        (["--time", "prompt"], "column 'prompt' holds the queries"),
+        (["--time", "cost__cook"], "column 'cost__cook' holds outcomes of an expert"),
+        (["--price-weight", "1e40"], "price-weight times the prices must be at most 1e+09"),
+    ],
+)
+def test_a_column_that_has_another_meaning_is_named_by_it(mild, logs, tmp_path, words, said):
+    refused = mild("tune", logs.log, "--out", tmp_path / "r", *QUICK, *words)
+    assert refused.code == 1
+    assert said in refused.err

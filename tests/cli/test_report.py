@@ -122,7 +122,7 @@ def test_a_router_of_numbers_has_a_report_on_its_matrices(mild, fitted, tables):
     assert "fitted on this very data" in same.err
     refused = mild("report", fitted, "--table", tables.new, "--where", "a=b", "--out", page,
                    "--overwrite")  # fmt: skip
-    assert "--where is for tables of outcomes" in refused.err
+    assert "there must be a column 'a'" in refused.err
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -9,6 +10,8 @@ import sys
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
 import pytest
 
 from mild.artifact import load
@@ -182,3 +185,63 @@ def test_blank_lines_are_counted(readers):
     done = route(readers(), lines="add\n\n  \nboil\n")
     assert len(done.answers) == 2
     assert "2 blank lines were passed over and have no answer." in done.err
+
+
+# Tables
+
+
+def routed(done):
+    assert done.code == 0, done.err
+    return [json.loads(line)["expert"] for line in done.out.splitlines()]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["q.csv", "q.tsv", "q.json", "q.jsonl", "q.parquet", "q.csv.gz", "q.jsonl.gz", "q.json.gz"],
+)
+def test_a_table_is_routed_by_its_columns(mild, readers, tmp_path, name):
+    queries = ["add seven, plus twelve", 'rhyme a "sonnet"\nof sorrow', "007"]
+    columns = {"id": ["a", "b", "c"], "prompt": queries, "other": [1, 2, 3]}
+    expected = [EXPERTS[k] for k in load(readers()).route(queries)]
+    done = mild("route", readers(), write_table(columns, tmp_path / name))
+    assert routed(done) == expected
+    assert [json.loads(line)["id"] for line in done.out.splitlines()] == ["a", "b", "c"]
+    assert "3 queries" in done.err
+
+
+def write_table(columns, path):
+    table, plain = pa.table(columns), path.with_name(path.name.removesuffix(".gz"))
+    if plain.suffix in (".csv", ".tsv"):
+        mark = "," if plain.suffix == ".csv" else "\t"
+        arrow_csv.write_csv(table, plain, arrow_csv.WriteOptions(delimiter=mark))
+    elif plain.suffix == ".json":
+        plain.write_text(json.dumps(table.to_pylist()))
+    else:
+        write_outcomes(columns, plain)
+    if path != plain:
+        path.write_bytes(gzip.compress(plain.read_bytes()))
+    return path
+
+
+def test_rows_of_a_table_are_selected_and_named_in_messages(mild, readers, tmp_path):
+    columns = {"query": ["add", None, "boil"], "part": ["old", "new", "new"]}
+    file = tmp_path / "q.parquet"
+    write_outcomes(columns, file)
+    done = mild("route", readers(), file, "--where", "part=new")
+    assert done.code == 1
+    assert len(done.out.splitlines()) == 2
+    assert "bad row: row 1: field 'query' must be a string; got null." in done.err
+    for words, parameter in (
+        ([file, "--query", "nothing"], "no 'nothing'; found query, part"),
+        ([file, "--where", "part=none"], "no row has 'part=none'"),
+        ([file, "--out", tmp_path / "o", "--where", "part=new"], "--where is not for datasets"),
+        (["--where", "part=new"], "--where is for tables"),
+    ):
+        assert parameter in mild("route", readers(), *words).err
+
+
+def test_raw_lines_of_a_table_are_routed_only_if_asked_for(mild, readers, tmp_path):
+    file = tmp_path / "q.csv"
+    file.write_text("prompt\nadd\n")
+    assert len(routed(mild("route", readers(), file))) == 1
+    assert len(routed(mild("route", readers(), file, "--format", "text"))) == 2

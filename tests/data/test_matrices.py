@@ -128,7 +128,7 @@ def test_a_folder_is_no_file(tmp_path):
 
 def test_an_unknown_suffix_is_named(tmp_path):
     (tmp_path / "log.xlsx").write_text("x")
-    assert "must end in .npz, .parquet, .csv; got '.xlsx'" in refusal(tmp_path / "log.xlsx")
+    assert "must end in .npz, .parquet, .csv, .tsv; got '.xlsx'" in refusal(tmp_path / "log.xlsx")
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -165,7 +165,7 @@ def test_unknown_experts_are_refused_with_a_suggestion(tmp_path):
 def test_an_unknown_form_is_refused_with_a_suggestion():
     with pytest.raises(OptionError, match="Did you mean 'routellm'"):
         read_outcomes(pa.table(COLUMNS), form="routelm")
-    assert FORMS == ("wide", "routerbench", "routellm", "llmrouter", "plain")
+    assert FORMS == ("wide", "routerbench", "routellm", "llmrouter", "nested", "plain")
 
 
 def test_what_is_no_table_is_refused():
@@ -267,10 +267,14 @@ def test_a_clean_table_has_no_findings():
         ("prompt,weak,strong", "x,true,false", True),
         ("query,model_name,performance", "x,m,1", True),
         ("length,cost__a,cost__b", "1,2,3", False),
-        ("text,flag,long,cost__a", "x,true,false,1", False),
+        # Where there are texts, costs may be dollars: never features and costs unless it is said.
+        ("text,flag,long,cost__a", "x,true,false,1", True),
+        ("prompt,acc_a,acc_b,cost__a,cost__b", "x,1,0,2,3", True),
+        ("note,acc_a,cost__a,cost__b", "a few more words,1,2,3", True),
+        ("id,region,length,cost__a,cost__b", "q7,north,1,2,3", False),
         ("score__bm25,cost__a,cost__b", "1,2,3", False),
-        ("prompt,length", "x,1", False),
-        ("prompt,flag", "x,true", False),
+        ("prompt,length", "x,1", True),
+        ("prompt,flag", "x,true", True),
     ],
 )
 def test_outcomes_are_told_from_features_and_costs(tmp_path, header, row, expected):
@@ -290,7 +294,8 @@ def test_a_broken_table_of_outcomes_is_still_one(tmp_path):
 def test_json_lines_are_outcomes_and_other_files_are_not(tmp_path):
     (tmp_path / "a.jsonl").write_text("{}\n")
     assert is_outcome_table(tmp_path / "a.jsonl") is True
-    for name in ("nothing.csv", "a.npz", "."):
+    (tmp_path / "empty").mkdir()
+    for name in ("nothing.csv", "a.npz", "empty"):
         assert is_outcome_table(tmp_path / name) is False
 
 
@@ -317,3 +322,18 @@ def test_options_that_no_table_could_fit_are_refused_before_the_table_is_read(op
     with pytest.raises(MildError) as caught:
         read_outcomes("there is no such file.csv", **options)
     assert caught.value.code == code
+
+
+def test_its_representation_is_short():
+    table = read_outcomes(wide(correct__y=[1, 0, 0], cost__y=[1, 2, 3]))
+    assert repr(table) == "OutcomeTable(3 queries, 2 experts: x, y, with prices)"
+
+
+@pytest.mark.parametrize(
+    ("column", "what"), [("cost__x", "prices"), ("latency_ms__x", "latencies")]
+)
+def test_prices_beyond_all_measure_are_refused(column, what):
+    with pytest.raises(DataFileError) as caught:
+        read_outcomes(wide(**{column: [1.0, 1e160, 2.0]}))
+    assert caught.value.parameter == what
+    assert "row 2" in str(caught.value)

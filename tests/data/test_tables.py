@@ -37,12 +37,12 @@ def jsonl(tmp_path, *lines):
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
     assert "there is no such file" in refusal(tmp_path / "nothing.csv")
-    assert "must be a file; got a folder" in refusal(tmp_path)
+    assert "the folder must hold files that end in" in refusal(tmp_path)
 
 
 def test_an_unknown_suffix_is_named(tmp_path):
     (tmp_path / "log.xlsx").write_text("x")
-    expected = "must end in .parquet, .csv, .jsonl, .ndjson; got '.xlsx'"
+    expected = "must end in .parquet, .csv, .tsv, .json, .jsonl, .ndjson; got '.xlsx'"
     assert expected in refusal(tmp_path / "log.xlsx")
 
 

@@ -12,7 +12,12 @@ from mild.cli import options as o
 from mild.cli.console import emit, fixed, note, percent, print_table, say
 
 Table = Annotated[
-    str, Argument(help="Table of outcomes: .parquet, .csv, .jsonl or .ndjson.", metavar="FILE")
+    str,
+    Argument(
+        help="Table of outcomes: .parquet, .csv, .tsv, .json, .jsonl, also .gz; several files, a folder, a "
+        "pattern; - for stdin.",
+        metavar="FILE",
+    ),
 ]
 
 
@@ -24,13 +29,20 @@ def data() -> None:
     mild data convert log.jsonl wide.parquet  the same table in the wide format
 
     \b
-    Tables are .parquet, .csv, .jsonl or .ndjson files in one of these formats:
+    Tables are .parquet, .csv, .tsv, .json, .jsonl or .ndjson files, also .gz, in one of these
+    formats; several files, a folder or a pattern are one table:
       wide         correct__<model> (0, 1) or score__<model> ([0, 1]), cost__<model> in dollars,
                    latency_ms__<model>
       routerbench  <model> holds the score, <model>|total_cost the dollars
       routellm     a prompt, and a true-or-false column per model
       llmrouter    a row per query and model: query, model_name, performance, perhaps cost
+      nested       scores: {<model>: score} (RouterDC), or lists llm_name_list and perf_list
       plain        columns that you name with --scores, --prices and --latencies
+
+    \b
+    Token counts become dollars with prices per token:
+      tokens_in__<model>, tokens_out__<model>, or columns named by --tokens, with --prices FILE
+      (.json, .toml, .csv) or with LiteLLM's table where litellm is installed
     """
 
 
@@ -48,16 +60,28 @@ def describe(
       mild data describe log.parquet --experts 0.5B,1.5B,7B --beta 7B=1.0,1.5B=0.6,0.5B=0.1
       mild data describe log.csv --query task --scores "acc_*" --prices "usd_*"
     """
-    from mild.data import describe_outcomes, expert_betas, read_outcomes
+    from mild.data import (
+        cost_formula,
+        describe_outcomes,
+        expert_betas,
+        outcome_costs,
+        read_outcomes,
+    )
 
     table = read_outcomes(file, **asdict(reading))
-    terms = cost.terms()
-    betas = dict(zip(table.expert_names, expert_betas(table, terms.beta), strict=True))
+    # Without CostTerms, whose module takes longer to import than most tables to read.
+    terms: dict[str, Any] = {
+        "beta": cost.betas(),
+        "price_weight": cost.price_weight,
+        "latency_weight": cost.latency_weight,
+    }
+    costs, words = outcome_costs(table, **terms), cost_formula(table, **terms)
+    betas = dict(zip(table.expert_names, expert_betas(table, terms["beta"]), strict=True))
     report = {
         "file": file,
         "fingerprint": table.fingerprint(),
-        "cost": {**terms.as_dict(), "words": terms.words(table), "beta": betas},
-        **describe_outcomes(table, terms.costs(table)),
+        "cost": {**terms, "words": words, "beta": betas},
+        **describe_outcomes(table, costs),
     }
     emit(report, as_json, lambda: _show(report))
 

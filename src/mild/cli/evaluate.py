@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
@@ -15,7 +15,6 @@ from mild.errors import OptionError
 if TYPE_CHECKING:
     from mild.artifact import LoadedRouter
     from mild.core.arrays import FloatArray
-    from mild.data import OutcomeTable
     from mild.evaluation.tasks import Task
 
 
@@ -85,15 +84,13 @@ def read_known(
     router: LoadedRouter,
     source: OutcomeSource,
     columns: o.MatrixOptions,
-    rows: Callable[[OutcomeTable], Any] | None = None,
 ) -> tuple[LoadedRouter, Task | None, FloatArray, Any]:
     """Known outcomes to judge a router by: router, task (None for numbers), costs, features.
 
     Costs are counted as in the fit, unless options say otherwise; a priced router then decides by the new
-    prices. ``rows`` selects some of the table's rows.
+    prices.
     """
     from mild.artifact.prices import is_priced, new_prices
-    from mild.data import read_matrices
     from mild.evaluation.tasks import contents, make_task, terms_of
 
     if router.text is None:
@@ -101,12 +98,10 @@ def read_known(
         if source.file is None:
             raise OptionError("name a table: this router was fitted on columns of numbers.")
         names = router.feature_names if columns.features is None else columns.features
-        matrices = read_matrices(source.file, names, columns.costs)
+        matrices = source.matrices(names, columns.costs, part="test")
         return router, None, matrices.costs_of(router.expert_names), matrices.X
     fitted, asked = terms_of(router), source.cost.terms()
     table = source.read(router.expert_names)
-    if rows is not None:
-        table = table.take(rows(table))
     task = make_task(table, asked if asked.stated or fitted is None else fitted, source.group)
     if asked.stated and is_priced(router):
         router = new_prices(router, asked.beta, asked.price_weight).on(router)

@@ -14,7 +14,7 @@ from typer import Option
 from mild.cli import options as o
 from mild.cli.console import emit, note, print_table, progress_bar, say
 from mild.cli.evaluate import print_evaluation
-from mild.cli.outcomes import OutcomeSource, note_matrices
+from mild.cli.outcomes import OutcomeSource, note_matrices, other_files
 from mild.cli.torchrun import first_process_only, leave_writing_to_first, training_together
 from mild.errors import OptionError, check_option
 
@@ -86,13 +86,14 @@ class ShardOptions(o.EngineOptions):
     ] = None
 
     def apply_to(self, data: str | None) -> bool:
-        """Whether rows are read in passes: asked for, on Ray, or not a plain file."""
+        """Whether rows are read in passes: asked for, on Ray, or several files of Parquet."""
         if data is None:
             return False
         if self.stream or self.engine == "ray" or "://" in data:
             return True
         path = Path(data)
-        return path.is_dir() or (any(mark in data for mark in "*?[") and not path.exists())
+        several = path.is_dir() or (any(mark in data for mark in "*?[") and not path.exists())
+        return several and not other_files(data)
 
 
 @first_process_only
@@ -133,7 +134,6 @@ def fit(
     """
     from mild.artifact import load
     from mild.artifact.writing import check_target
-    from mild.data import read_matrices
     from mild.evaluation.tasks import evaluate_choices, evaluate_costs
 
     shards.check()
@@ -157,7 +157,7 @@ def fit(
             parameter="router",
         )
     # Before the processes join: a missing file is an error in each of them.
-    table = None if outcomes else read_matrices(str(data), columns.features, columns.costs)
+    table = None if outcomes else source.matrices(columns.features, columns.costs)
     with training_together(router):
         if streamed:
             saved = _fit_shards(unfitted, source, standardize, shards, out, overwrite)

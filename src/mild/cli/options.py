@@ -27,7 +27,8 @@ Source = Annotated[
     str | None,
     Argument(
         metavar="TABLE",
-        help="Table of outcomes: .parquet, .csv, .jsonl or .ndjson. Default: the one of mild.",
+        help="Table of outcomes: .parquet, .csv, .tsv, .json, .jsonl, also .gz; several files, a "
+        "folder, a pattern; - for stdin. Default: the one of mild.",
         show_default=False,
     ),
 ]
@@ -61,6 +62,13 @@ Features = Annotated[
 Vectors = Annotated[
     str | None,
     Option(metavar="COLUMN", help="Column of vectors. Default: embedding(s), vector(s)."),
+]
+WhereOption = Annotated[
+    list[str] | None,
+    Option(
+        metavar="COLUMN=VALUE",
+        help="Use these rows alone, such as split=test. Can be repeated; a pattern is a value, too.",
+    ),
 ]
 Jobs = Annotated[
     int | None,
@@ -124,7 +132,8 @@ class ReadOptions:
     panel: ClassVar[str] = "Reading a table of outcomes"
 
     form: Annotated[
-        str | None, Option(help="wide, routerbench, routellm, llmrouter, plain. Default: detected.")
+        str | None,
+        Option(help="wide, routerbench, routellm, llmrouter, nested, plain. Default: detected."),
     ] = None
     query: Annotated[
         str | None,
@@ -140,13 +149,25 @@ class ReadOptions:
     ] = None
     prices: Annotated[
         str | None,
-        Option(metavar="COLUMNS", help="Dollars per query, given like --scores."),
+        Option(
+            metavar="COLUMNS",
+            help="Dollars per query, given like --scores; or a file of prices per token, or litellm.",
+        ),
     ] = None
     latencies: Annotated[
         str | None,
         Option(metavar="COLUMNS", help="Seconds per query, or milliseconds if named ms."),
     ] = None
     vectors: Vectors = None
+    tokens: Annotated[
+        str | None,
+        Option(
+            metavar="IN,OUT",
+            help="Columns of token counts: in_*,out_* with * for the expert. Default: tokens_in__*, "
+            "tokens_out__*.",
+        ),
+    ] = None
+    where: WhereOption = None
 
 
 @dataclass(frozen=True)

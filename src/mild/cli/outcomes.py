@@ -33,15 +33,22 @@ class OutcomeSource:
     def is_outcomes(self, columns: MatrixOptions) -> bool:
         """Whether the file is a table of outcomes, or one of features and costs.
 
-        With --features or --costs it is the latter; otherwise the columns of the file decide.
+        With --costs it is the latter; otherwise the columns of the file decide. A table with queries is
+        never one of features and costs unless --costs says so: there, ``cost__<expert>`` are dollars.
         """
         if self.file is None:
             return True
         from mild.data import is_outcome_table
 
-        outcomes = not columns.given and (
+        outcomes = columns.costs is None and (
             self.reading.scores is not None or is_outcome_table(self.file)
         )
+        if outcomes and columns.features is not None:
+            raise OptionError(
+                f"--features is for tables of features and costs, and {self.file} has queries or outcomes; "
+                f"name its cost columns as well (--costs) to read it as one.",
+                parameter="features",
+            )
         if not outcomes and Path(self.file).is_file():
             self.refuse(
                 "--features or --costs is given" if columns.given else f"{self.file} is none"
@@ -53,8 +60,8 @@ class OutcomeSource:
         given = {**vars(self.reading), **vars(self.cost), **vars(self.text)}
         given |= {"group": self.group, "time": self.time}
         for name, value in given.items():
-            # choices is a switch that is on by default; it does no harm elsewhere.
-            if value is not None and name != "choices":
+            # choices is a switch that is on by default; rows are selected in every table.
+            if value is not None and name not in ("choices", "where"):
                 raise OptionError(
                     f"--{name.replace('_', '-')} is for tables of outcomes, and {why}. See mild data "
                     f"--help for the format of a table of outcomes.",
@@ -64,13 +71,17 @@ class OutcomeSource:
     def read(self, experts: Sequence[str] | None = None) -> OutcomeTable:
         """Read the table; print how it was read and what is unusual about it.
 
-        ``experts`` are those of a saved router: the table must have them all, and others are dropped.
+        ``experts`` are those of a saved router: the table must have them all, and others are dropped. Of a
+        table with a split column such a router is judged on the test rows; others are for training.
         """
         from mild.data import read_outcomes
         from mild.evaluation.tasks import with_experts
 
-        given = asdict(self.reading)
-        table = embedded_table() if self.file is None else read_outcomes(self.file, **given)
+        given = asdict(self.reading) | {"part": "train" if experts is None else "test"}
+        if self.file is None:
+            table = embedded_table(self.reading.where)
+        else:
+            table = read_outcomes(self.file, **given)
         note(table.explanation)
         if experts is not None:
             others = [name for name in table.expert_names if name not in experts]
@@ -79,6 +90,18 @@ class OutcomeSource:
                 note(f"left out, the router does not know them: {', '.join(others)}.")
         for finding in table.findings:
             note(finding.sentence)
+        return table
+
+    def matrices(
+        self, features: str | Sequence[str] | None, costs: str | None, part: str = "train"
+    ) -> Matrices:
+        """Features and costs of the file; print which rows a split column chose."""
+        from mild.data import read_matrices
+
+        where = self.reading.where
+        table = read_matrices(str(self.file), features, costs, where=where, part=part)
+        if table.selection is not None:
+            note(f"{table.selection}.")
         return table
 
     def task(self) -> Task:
@@ -108,7 +131,7 @@ def note_matrices(table: Matrices) -> None:
     """Print which columns of a table of features and costs are used."""
     note(feature_line(table.feature_names, table.X.shape[1]), "features")
     if table.left_out:
-        note(f"left out, not numbers: {', '.join(table.left_out)}.")
+        note(f"left out, no numbers or identifiers of rows: {', '.join(table.left_out)}.")
 
 
 def feature_line(names: Sequence[str] | None, count: int) -> str:
@@ -123,11 +146,22 @@ def feature_line(names: Sequence[str] | None, count: int) -> str:
     return ", ".join(names[:NAMED_FEATURES]) + (f" (+ {rest} more)" if rest > 0 else "")
 
 
-def embedded_table() -> OutcomeTable:
+def other_files(source: str) -> bool:
+    """Whether a folder or a pattern holds tables, and none of them is a Parquet file."""
+    from mild.data.tables import find_tables, table_suffix
+    from mild.errors import DataFileError
+
+    try:
+        return all(table_suffix(file) != ".parquet" for file in find_tables(source))
+    except DataFileError:
+        return False
+
+
+def embedded_table(where: Sequence[str] | None = None) -> OutcomeTable:
     """The table of outcomes that comes with mild."""
     from mild.data import read_outcomes
     from mild.data.datasets import outcomes_file
 
-    table = read_outcomes(outcomes_file())
+    table = read_outcomes(outcomes_file(), where=where)
     words = table.explanation.partition(": ")[2]
     return replace(table, explanation=f"the table that comes with mild: {words}")

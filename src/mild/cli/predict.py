@@ -22,6 +22,7 @@ def predict(
         Option("--out", "-o", help=".csv, .parquet or .jsonl file. Default: CSV on stdout."),
     ] = None,
     features: o.Features = None,
+    where: o.WhereOption = None,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
 ) -> None:
@@ -52,7 +53,10 @@ def predict(
             f"lines."
         )
     table = read_matrices(
-        data, saved.feature_names if features is None else features, need_costs=False
+        data,
+        saved.feature_names if features is None else features,
+        need_costs=False,
+        where=where,
     )
     chosen, probabilities = saved.predict(table.X), saved.predict_proba(table.X)
     columns = {"expert": chosen, "name": [names[k] for k in chosen]}

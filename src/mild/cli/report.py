@@ -41,9 +41,6 @@ def report(
             "Default: source, subject, category, ..., with an interval over rows.",
         ),
     ] = None,
-    where: Annotated[
-        str | None, Option(metavar="COLUMN=VALUE", help="Use these rows alone, such as split=test.")
-    ] = None,
     comparison: Annotated[
         str | None,
         Option(metavar="FILE", help="Results of mild compare --out on the same experts."),
@@ -80,7 +77,7 @@ def report(
     compared = None if comparison is None else _comparison(comparison)
     if table is None:
         source.refuse("there is none: give it with --table")
-        for name, value in {"where": where, **vars(columns)}.items():
+        for name, value in {"where": reading.where, **vars(columns)}.items():
             if value is not None:
                 raise OptionError(
                     f"--{name} needs a table to judge the router by: give it with --table.",
@@ -91,15 +88,9 @@ def report(
             document["comparison"] = compared
     else:
         saved = load(router)
-        if saved.text is None and where is not None:
-            raise OptionError(
-                "--where is for tables of outcomes, and this router was fitted on features and costs.",
-                parameter="where",
-            )
-        rows = None if where is None else lambda table: _rows(where, table)
         document = known_document(
-            *read_known(saved, source, columns, rows),
-            split=where,
+            *read_known(saved, source, columns),
+            split=", ".join(reading.where) if reading.where else None,
             comparison=compared,
             queries=queries,
             confidence=confidence,
@@ -118,21 +109,6 @@ def report(
         say(f"Written to {target} ({target.stat().st_size / 1000:,.0f} KB).")
 
     emit({"report": str(target), **document}, as_json, show)
-
-
-def _rows(where: str, table: Any) -> list[int]:
-    """Numbers of the rows whose column has the value."""
-    column, mark, value = where.partition("=")
-    if not mark or not column:
-        raise OptionError(
-            parameter="where", rule=f"must be COLUMN=VALUE such as split=test; got {where!r}."
-        )
-    values = [str(entry) for entry in table.column(column)]
-    rows = [i for i, entry in enumerate(values) if entry == value]
-    if not rows:
-        some = ", ".join(sorted(set(values))[:6])
-        raise DataFileError(f"no row has {where!r}; column {column!r} holds {some}.")
-    return rows
 
 
 def _saved_evaluation(path: Path) -> Path:

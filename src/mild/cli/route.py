@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +20,10 @@ from mild.errors import DataFileError, OptionError
 
 # Number of unreadable lines that are reported one by one.
 NAMED_LINES = 5
+# Files that are tables, not lines; .gz may follow. JSON lines are read line by line.
+TABLES = (".csv", ".tsv", ".json", ".parquet")
+# Rows of a table that are turned into lines at a time.
+ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,10 @@ def route(
     folder: o.RouterArgument,
     file: Annotated[
         str,
-        Argument(help="Queries, one per line; - for stdin. With --out: Parquet files."),
+        Argument(
+            help="Queries: .csv, .tsv, .json, .jsonl or .parquet, also .gz, by their columns; others one "
+            "per line; - for stdin. With --out: Parquet files."
+        ),
     ] = "-",
     out: Annotated[
         str | None,
@@ -81,6 +90,7 @@ def route(
     skip_bad: Annotated[
         bool, Option("--skip-bad", help="Leave out lines or rows without a query.")
     ] = False,
+    where: o.WhereOption = None,
     prices: o.PriceOptions,
     jobs: Annotated[
         int | None, Option(min=1, help="Processes, threads or Ray tasks. Default: one per core.")
@@ -91,10 +101,11 @@ def route(
     lines: LineOptions,
     dataset: DatasetOptions,
 ) -> None:
-    """Choose an expert for every query: lines in, JSON lines out; with --out, Parquet in and out.
+    """Choose an expert for every query: lines or a table in, JSON lines out.
 
     A line is a query as text, or JSON: a string, or an object with the query in its fields, whose id is
-    copied to the answer. An answer holds the expert, each expert's share of the expected reward, and
+    copied to the answer. The rows of a table are such objects; the router knows which columns make its
+    queries. An answer holds the expert, each expert's share of the expected reward, and
     expected costs where the router predicts them:
 
     \b
@@ -103,13 +114,14 @@ def route(
     The answer to a line that cannot be read is {"line": 17, "error": "..."}, and the exit code is 1. A
     priced router accepts new prices: --beta, or --price-weight if it was fitted with it.
 
-    With --out any number of rows is routed, here or on Ray: a column expert, and those of --keep. After
-    an interruption the same command resumes. A row without a query has no expert, and the exit code is
-    1.
+    With --out any number of rows is routed, Parquet in and out, here or on Ray: a column expert, and
+    those of --keep. After an interruption the same command resumes. A row without a query has no expert,
+    and the exit code is 1.
 
     \b
     Example:
       mild route router < queries.jsonl > answers.jsonl
+      mild route router new.csv --where split=test > answers.jsonl
       mild route router "s3://bucket/queries/*.parquet" --out s3://bucket/routed --engine ray
     """
     from mild.artifact import load
@@ -117,9 +129,17 @@ def route(
 
     if out is None:
         _refuse(dataset, "needs --out FOLDER and a parquet dataset")
-        if file.endswith((".parquet", ".parq", ".pq")) or (file != "-" and Path(file).is_dir()):
+        if file != "-" and Path(file).is_dir():
             raise OptionError(f"{file} is a dataset; name a folder for the output with --out.")
+        is_table = lines.format == "auto" and _table_suffix(file) in TABLES
+        if where and not is_table:
+            raise OptionError(
+                "--where is for tables (.csv, .tsv, .json, .parquet); lines have no columns.",
+                parameter="where",
+            )
     else:
+        if where:
+            raise OptionError("--where is not for datasets with --out.", parameter="where")
         dataset.check()
         _refuse(lines, "is for lines; leave it out with --out")
         if file == "-":
@@ -128,7 +148,8 @@ def route(
     asked = new_prices(router, prices.betas(), prices.price_weight)
     shared = {"query": query, "skip_bad": skip_bad, "prices": asked}
     if out is None:
-        bad = _route_lines(router, folder, file, lines, jobs, shared)
+        source = _opened_table(router, file, query, where) if is_table else _opened(file)
+        bad = _route_lines(router, source, lines, jobs, shared, "row" if is_table else "line")
     else:
         bad = _route_dataset(folder, file, out, dataset, jobs, shared, as_json)
     if bad and not skip_bad:
@@ -143,9 +164,9 @@ def _refuse(options: LineOptions | DatasetOptions, why: str) -> None:
 
 
 def _route_lines(
-    router: Any, folder: Path, file: str, options: LineOptions, jobs: int | None, shared: Any
+    router: Any, opened: Any, options: LineOptions, jobs: int | None, shared: Any, unit: str
 ) -> int:
-    """Route lines to stdout; the number of those that cannot be read."""
+    """Route lines, or the rows of a table, to stdout; the number of those that cannot be read."""
     from mild.data.data_quality import counted
     from mild.distributed.streaming import route_stream
 
@@ -154,14 +175,14 @@ def _route_lines(
     def report(line: int, reason: str) -> None:
         bad.append(line)
         if len(bad) <= NAMED_LINES:
-            note(f"line {line}: {reason}.", "bad line")
+            note(f"{unit} {line}: {reason}.", f"bad {unit}")
 
-    with _opened(file) as source:
+    with opened as source:
         routed = route_stream(
             router,
             source,
             sys.stdout.buffer,
-            lines=options.format,
+            lines="json" if unit == "row" else options.format,
             echo=options.echo,
             jobs=jobs,
             on_bad=report,
@@ -176,7 +197,7 @@ def _route_lines(
         text += f". {were} passed over and {'has' if routed.blank == 1 else 'have'} no answer"
     note(f"{text}.", "routed")
     if routed.bad:
-        holds = counted(routed.bad, "line holds", "lines hold")
+        holds = counted(routed.bad, f"{unit} holds", f"{unit}s hold")
         note(f"{holds} no query that can be read.", "warning")
     return routed.bad
 
@@ -239,13 +260,74 @@ def _route_dataset(
     return summary.bad
 
 
+def _table_suffix(file: str) -> str:
+    from mild.data.tables import table_suffix
+
+    return "" if file == "-" else table_suffix(file)
+
+
+class _RowStream:
+    """The rows of a table as a binary stream of JSON lines."""
+
+    def __init__(self, table: Any) -> None:
+        self._batches = iter(table.to_batches(max_chunksize=ROWS))
+
+    def read(self, size: int) -> bytes:
+        """The lines of the next rows, of any size; nothing at the end."""
+        rows = next(self._batches, None)
+        lines = () if rows is None else (json.dumps(row, default=str) for row in rows.to_pylist())
+        return "".join(f"{line}\n" for line in lines).encode()
+
+
+@contextmanager
+def _opened_table(
+    router: Any, file: str, query: str | None, where: list[str] | None
+) -> Iterator[_RowStream]:
+    """The columns of a table that make the queries, and its ids, as JSON lines."""
+    import pyarrow as pa
+
+    from mild.data.queries import QUERY_NAMES, TEXTS, Recipe
+    from mild.data.selection import matching_rows
+    from mild.data.tables import is_string, naming, read_table
+    from mild.data.vectors import VECTOR_NAMES
+    from mild.errors import listed
+
+    notes = (router.metadata.get("notes") or {}).get("query")
+    recipe = Recipe(()) if notes is None else Recipe.from_dict(notes)
+    by_vectors = router.text is not None and router.text.kind == "vectors"
+    usual = VECTOR_NAMES if by_vectors else QUERY_NAMES
+    own = (recipe.vectors,) if by_vectors else recipe.columns
+    if query is not None and query != ",".join(recipe.columns):
+        own, usual = (query,), ()
+    with naming(file):
+        table = read_table(file, {*TEXTS, *filter(None, own)} - {*(usual if by_vectors else ())})
+        if where:
+            table = table.filter(pa.array(matching_rows(table, where)))
+        names = list(table.column_names)
+        if not any(name in names for name in (*own, *usual)):
+            wanted = " or ".join(repr(name) for name in own if name) or repr(usual[0])
+            raise DataFileError(
+                parameter="query",
+                rule=f"must name the column of the query, because there is no {wanted}; found "
+                f"{listed(names)}.",
+            )
+    wanted_names = {*own, *recipe.choices, *usual, "id"}
+    table = table.select([name for name in names if name in wanted_names])
+    for place, name in enumerate(table.column_names):
+        if by_vectors and is_string(table.schema.field(name).type) and name != "id":
+            # A CSV holds vectors as JSON.
+            lists = [json.loads(text) if text else None for text in table[name].to_pylist()]
+            table = table.set_column(place, name, pa.array(lists))
+    yield _RowStream(table)
+
+
 @contextmanager
 def _opened(file: str) -> Iterator[Any]:
     if file == "-":
         yield sys.stdin.buffer
         return
     try:
-        with open(file, "rb") as stream:
+        with gzip.open(file) if file.lower().endswith(".gz") else open(file, "rb") as stream:
             yield stream
     except OSError as error:
         if error.filename != file:

@@ -97,7 +97,6 @@ def tune(
       mild tune outcomes.parquet --out router --group subject --safe
     """
     from mild.artifact.writing import check_target
-    from mild.data import read_matrices
     from mild.evaluation import tasks
     from mild.evaluation.comparison import TUNED
     from mild.routers import RouterCV
@@ -154,7 +153,7 @@ def tune(
             **describe_tuning(fitted.model, names, task.unit, task.table.prices),
         }
     else:
-        table = read_matrices(str(data), columns.features, columns.costs)
+        table = source.matrices(columns.features, columns.costs)
         with execution.running(jobs), progress_bar("searching") as progress:
             model = search(True, families, cv=cv, n_jobs=execution.workers(jobs), progress=progress)
             model.fit(table.X, table.costs)

@@ -10,7 +10,7 @@ from mild.artifact.expert_names import match_expert
 from mild.core.arrays import FloatArray, invalid
 from mild.core.costs import costs_from_correctness
 from mild.data.data_quality import ROW_ONE, counted
-from mild.data.outcomes import OutcomeTable
+from mild.data.outcomes import LARGEST, OutcomeTable
 from mild.errors import InvalidInputError
 
 
@@ -65,7 +65,14 @@ def outcome_costs(
                 f"such as row {table.row_number(row)} of {table.expert_names[expert]!r} ({ROW_ONE}). "
                 f"Fill them in, or leave out these rows or experts.",
             )
-        costs = costs + weight * values
+        with np.errstate(over="ignore"):
+            costs = costs + weight * values
+        if np.nanmax(costs, initial=0.0) > LARGEST:
+            raise invalid(
+                parameter,
+                f"times the {name} must be at most {LARGEST:g} wrong answers; got "
+                f"{np.nanmax(costs):g}. Use a smaller weight.",
+            )
     return costs
 
 

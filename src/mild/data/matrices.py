@@ -1,8 +1,9 @@
-"""Features and costs from a .npz, .parquet or .csv file."""
+"""Features and costs from a .npz, .parquet, .csv or .tsv file."""
 
 from __future__ import annotations
 
 import os
+import re
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -14,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from mild.core.arrays import FloatArray
+from mild.core.arrays import FloatArray, IntArray
 from mild.data.data_quality import ROW_ONE, row_number
+from mild.data.selection import Where, kept_rows, selecting_columns
 from mild.data.tables import (
     check_file,
     check_names,
@@ -32,8 +34,12 @@ from mild.data.tables import (
 )
 from mild.errors import DataFileError, listed
 
-SUFFIXES = (".npz", ".parquet", ".csv")
+SUFFIXES = (".npz", ".parquet", ".csv", ".tsv")
 COST_PREFIX = "cost__"
+# Columns that number or name the rows, those of an index that pandas wrote among them.
+_IDENTIFIER = re.compile(
+    r"|(.*[_ -])?(id|uuid|guid)|index|unnamed: \d+|__index_level_\d+__", re.IGNORECASE
+)
 # Number of texts that tell a damaged column of numbers from a column of text.
 PROBE = 1000
 
@@ -49,7 +55,8 @@ class Matrices:
     feature_names: list[str] | None  # None if the file does not name them
     expert_names: list[str]  # expert_0, ... if the file does not name them
     experts_named: bool = True
-    left_out: tuple[str, ...] = ()  # columns that are neither, because they do not hold numbers
+    left_out: tuple[str, ...] = ()  # columns that are neither: no numbers, or identifiers of rows
+    selection: str | None = None  # which rows a split column chose, in words; None for all
 
     @property
     def rows(self) -> int:
@@ -78,13 +85,16 @@ def read_matrices(
     features: Names = None,
     costs: Names = None,
     need_costs: bool = True,
+    where: Where = None,
+    part: str | None = None,
 ) -> Matrices:
-    """Read features and costs from a .npz, .parquet or .csv file.
+    """Read features and costs from a .npz, .parquet, .csv or .tsv file.
 
     A .npz holds arrays ``X`` and ``costs`` and may hold ``feature_names`` and ``expert_names``; the others
     hold one column each. ``features`` and ``costs`` are names, or comma-separated names and shell patterns
     (``"age,f_*"``); by default costs are the columns ``cost__<expert>``, and features all other columns of
-    numbers. A file without costs is refused if ``need_costs``.
+    numbers but identifiers (``id``, ``query_id``, ``index``). A file without costs is refused if
+    ``need_costs``. ``where`` and ``part`` select rows as in ``read_outcomes``.
 
     Examples
     --------
@@ -101,8 +111,14 @@ def read_matrices(
     """
     file = Path(path)
     with naming(file):
-        read = _read_archive if check_file(file, SUFFIXES) == ".npz" else _read_columns
-        matrices = read(file, features, costs, need_costs)
+        row_numbers: IntArray | None = None
+        if check_file(file, SUFFIXES) == ".npz":
+            if where:
+                rule = "is for tables with columns, and a .npz has none"
+                raise DataFileError(parameter="where", rule=f"{rule}; select its rows before.")
+            matrices = _read_archive(file, features, costs, need_costs)
+        else:
+            matrices, row_numbers = _read_columns(file, features, costs, need_costs, where, part)
         if matrices.rows == 0:
             raise DataFileError("there must be at least one row; got none.")
         for what, names in (("feature", matrices.feature_names), ("expert", matrices.expert_names)):
@@ -115,15 +131,17 @@ def read_matrices(
             empty = " or is empty" if np.isnan(value) else ""
             raise DataFileError(
                 f"features must be finite (only costs may be missing); column {shown} is {value}{empty} in "
-                f"row {row_number(row)} ({ROW_ONE}).",
+                f"row {row_number(row, row_numbers)} ({ROW_ONE}).",
                 parameter="features",
             )
     return matrices
 
 
-def _read_columns(file: Path, features: Names, costs: Names, need_costs: bool) -> Matrices:
-    """Matrices from the columns of a .parquet or .csv file."""
-    table = read_table(file) if file.suffix.lower() == ".csv" else None
+def _read_columns(
+    file: Path, features: Names, costs: Names, need_costs: bool, where: Where, part: str | None
+) -> tuple[Matrices, IntArray | None]:
+    """Matrices from the columns of a .parquet, .csv or .tsv file, and the numbers of their rows."""
+    table = None if file.suffix.lower() == ".parquet" else read_table(file)
     try:
         schema = parquet.read_schema(file) if table is None else table.schema
     except (pa.ArrowException, OSError) as error:
@@ -137,7 +155,9 @@ def _read_columns(file: Path, features: Names, costs: Names, need_costs: bool) -
         rule = f"there must be cost columns, named {COST_PREFIX}<expert> or by --costs"
         raise DataFileError(f"{rule}; found {listed(names)}.", parameter="costs")
     if features is None:
-        feature_columns = [name for name in numeric if name not in {*cost_columns, *usual}]
+        identifiers = [name for name in numeric if _IDENTIFIER.fullmatch(name)]
+        taken = {*cost_columns, *usual, *identifiers}
+        feature_columns = [name for name in numeric if name not in taken]
     else:
         feature_columns = choose_columns("features", features, names)
     if not feature_columns:
@@ -147,22 +167,28 @@ def _read_columns(file: Path, features: Names, costs: Names, need_costs: bool) -
     if both:
         rule = f"a column is either a feature or a cost; {both[0]!r} is both"
         raise DataFileError(f"{rule}. Narrow the features.", parameter="features")
-    used = {*feature_columns, *cost_columns, *numeric}
+    used = {*feature_columns, *cost_columns, *usual}
     others = [name for name in names if features is None and name not in used]
     if table is None:
         # Columns that are not needed, such as embeddings, are not read.
-        table = read_parquet(file, [*feature_columns, *cost_columns])
+        needed = [*feature_columns, *cost_columns, *selecting_columns(schema, where)]
+        table = read_parquet(file, list(dict.fromkeys(needed)))
     else:
         # Parquet declares its types; those of a CSV file are inferred.
         for name in others:
             _refuse_damaged(name, table[name])
-    return Matrices(
+    kept, selection = kept_rows(table, where, part)
+    if kept is not None:
+        table = table.filter(pa.array(kept))
+    matrices = Matrices(
         number_matrix(table, feature_columns),
         number_matrix(table, cost_columns) if cost_columns else None,
         feature_columns,
         [column.removeprefix(COST_PREFIX) or column for column in cost_columns],
         left_out=tuple(others),
+        selection=selection,
     )
+    return matrices, None if kept is None else np.flatnonzero(kept)
 
 
 def _refuse_damaged(name: str, column: Any) -> None:

@@ -26,13 +26,31 @@ from mild.data.data_quality import (
 )
 from mild.data.formats import FORMATS, check_options, possible_forms, read_format
 from mild.data.formats.base import Layout, Named, ReadOptions, seconds_per
+from mild.data.formats.nested import parse_objects
 from mild.data.queries import Recipe, choose_query, query_texts, usual_query
-from mild.data.tables import SUFFIXES, naming, numbers, peek_schema, read_table
+from mild.data.selection import Where, kept_rows
+from mild.data.tables import (
+    STDIN,
+    SUFFIXES,
+    find_tables,
+    is_string,
+    is_text,
+    naming,
+    numbers,
+    peek_table,
+    read_table,
+    table_suffix,
+)
 from mild.data.vectors import find_vectors, read_vectors
 from mild.errors import DataFileError, listed
 
+#: Dollars, seconds and costs above this are refused: routers learn in single precision.
+LARGEST = 1e9
+# A text of so many words is a query, and no category.
+WORDS = 3
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class OutcomeTable:
     """The outcome of each query with each expert; every row has a score."""
 
@@ -48,6 +66,14 @@ class OutcomeTable:
     findings: tuple[Finding, ...] = ()  # what its user should know about it
     recipe: Recipe | None = None  # which columns make the query, and how
     row_numbers: IntArray | None = None  # (n,) row numbers in the file, from 0, if not 0 to n - 1
+
+    def __repr__(self) -> str:
+        experts = listed(self.expert_names, 4)
+        known = [
+            name for name in ("prices", "latencies", "vectors") if getattr(self, name) is not None
+        ]
+        more = f", with {', '.join(known)}" if known else ""
+        return f"OutcomeTable({self.rows:,} queries, {len(self.expert_names)} experts: {experts}{more})"
 
     @property
     def rows(self) -> int:
@@ -76,11 +102,14 @@ class OutcomeTable:
 
     def column(self, name: str) -> list[Any]:
         """Values of one of the other columns."""
-        if name not in self.columns.column_names:
-            raise DataFileError(
-                f"there must be a column {name!r}; found {listed(self.columns.column_names)}.",
-                parameter="name",
-            )
+        others = self.columns.column_names
+        if name not in others:
+            rule = f"there must be a column {name!r}"
+            if self.recipe is not None and name in (*self.recipe.columns, self.recipe.vectors):
+                rule = f"column {name!r} holds the queries, and another one is needed"
+            elif name.partition("__")[2] in self.expert_names:
+                rule = f"column {name!r} holds outcomes of an expert, and another one is needed"
+            raise DataFileError(f"{rule}; found {listed(others)}.", parameter="name")
         values: list[Any] = self.columns[name].to_pylist()
         return values
 
@@ -120,13 +149,17 @@ def read_outcomes(
     latencies: Named = None,
     vectors: str | None = None,
     choices: bool = True,
+    tokens: str | None = None,
+    where: Where = None,
+    part: str | None = None,
 ) -> OutcomeTable:
     """Read a table of outcomes in one of the known formats.
 
     Parameters
     ----------
-    source : path of a .parquet, .csv, .jsonl or .ndjson file, or a frame: anything with
-        ``__arrow_c_stream__`` (pandas, polars, DuckDB, pyarrow)
+    source : path of a .parquet, .csv, .tsv, .json, .jsonl or .ndjson file, also with .gz; a folder, a
+        pattern or a list of such files, which are one table; "-" for the standard input; or a frame:
+        anything with ``__arrow_c_stream__`` (pandas, polars, DuckDB, pyarrow)
     form : one of FORMS; None detects it, and is an error where two formats fit or none
 
         - "wide": ``correct__<model>`` (0, 1) or ``score__<model>`` ([0, 1]; preferred where both are
@@ -135,17 +168,25 @@ def read_outcomes(
         - "routellm": a query, and every true-or-false column is a model
         - "llmrouter": a row per query and model, with ``model_name`` and ``performance`` and perhaps
           ``cost`` and ``response_time``
+        - "nested": ``scores: {model: score}`` (RouterDC), or lists ``llm_name_list`` and ``perf_list``
         - "plain": the columns named by ``scores``
     query : column of the query, or several to be joined by line breaks; None takes the first of
         prompt, question, query, text, instruction, input that is text
     experts : experts to keep, in this order, by name, short name or shell pattern
     scores, prices, latencies : columns, instead of the usual ones: names and shell patterns separated
         by commas, a list, or expert -> column (``"large=acc_large,small=acc_small"``). Latencies are
-        seconds unless ``ms`` is a part of the column's name
+        seconds unless ``ms`` is a part of the column's name. ``prices`` may also be a file of prices per
+        token (.json, .toml, .csv), or "litellm" for the table of that package
     vectors : column of lists of numbers, or of float32 as fixed-size binary; None takes embedding,
         embeddings, vector or vectors
     choices : whether the choices of a column ``question``, in columns A, B, C, ... or in ``options`` or
         ``choices``, are appended to it, one per line as ``A. ...``: a router must see what the experts saw
+    tokens : columns of tokens in and out, for prices per token: "in_*,out_*", where * is the expert; None
+        takes ``tokens_in__<model>`` and ``tokens_out__<model>``
+    where : conditions ``"column=value"`` on the rows, a value may be a pattern; those on one column are
+        alternatives, and all columns must fit
+    part : "train" or "test" for these rows alone where a column ``split``, ``partition`` or ``fold`` says
+        which they are, and ``where`` does not name it; None for all rows
 
     Raises
     ------
@@ -166,11 +207,13 @@ def read_outcomes(
     array([[ 1.,  1.],
            [ 0., nan]])
     """
-    options = ReadOptions(form, query, experts, scores, prices, latencies, vectors, choices)
+    options = ReadOptions(
+        *(form, query, experts, scores, prices, latencies, vectors, choices, tokens, where)
+    )
     check_options(options)
     is_path = isinstance(source, (str, os.PathLike))
     with naming(Path(source)) if is_path else nullcontext():
-        return build_outcomes(read_table(source, options.texts()), options)
+        return build_outcomes(read_table(source, options.texts()), options, part=part)
 
 
 def is_outcome_table(path: str | os.PathLike[str]) -> bool:
@@ -179,14 +222,20 @@ def is_outcome_table(path: str | os.PathLike[str]) -> bool:
     Otherwise it may be one of features and costs, for ``read_matrices``. A file that cannot be read counts
     as one of outcomes: ``read_outcomes`` has the better error messages.
     """
-    file = Path(path)
-    suffix = file.suffix.lower()
-    if not file.is_file() or suffix not in SUFFIXES:
+    try:
+        file = find_tables(path)[0]
+    except DataFileError:
         return False
-    # Features and costs are never stored as JSON lines.
-    schema = None if suffix in (".jsonl", ".ndjson") else peek_schema(file)
-    if schema is None:
+    is_pipe = os.fspath(path) == STDIN or (file.exists() and not file.is_file())
+    if not is_pipe and (not file.exists() or table_suffix(file) not in SUFFIXES):
+        return False
+    # Features and costs are never stored as JSON, and never come through a pipe.
+    table = None if is_pipe else peek_table(file)
+    if table is None:
         return True
+    if has_queries(table):
+        return True
+    schema = parse_objects(table).schema
     parts = [name.partition("__") for name in schema.names]
     scored = {expert for prefix, mark, expert in parts if mark and prefix in ("correct", "score")}
     priced = {expert for prefix, mark, expert in parts if mark and prefix == "cost"}
@@ -195,21 +244,60 @@ def is_outcome_table(path: str | os.PathLike[str]) -> bool:
     return bool(possible_forms(schema)) and not (other_costs and usual_query(schema) is None)
 
 
+def has_queries(table: Any) -> bool:
+    """Whether the rows hold texts to route by: a column of a usual name, or one of several words a row.
+
+    Identifiers and categories, which tables of features may have, are single words.
+    """
+    if usual_query(table.schema) is not None:
+        return True
+    for field in table.schema:
+        if is_string(field.type):
+            texts = [text for text in table[field.name].to_pylist() if text]
+            if texts and 2 * sum(len(text.split()) >= WORDS for text in texts) > len(texts):
+                return True
+    return False
+
+
 def build_outcomes(
-    table: Any, options: ReadOptions, first: int | None = None, contents: bool = True
+    table: Any,
+    options: ReadOptions,
+    first: int | None = None,
+    contents: bool = True,
+    part: str | None = None,
 ) -> OutcomeTable:
     """Outcomes of an Arrow table.
 
     With ``first`` the table is a piece of a larger one and ``first`` the number of its first row there:
     experts that are asked elsewhere are kept, no row may be left, and there are no findings. Without
-    ``contents`` neither queries nor vectors are read.
+    ``contents`` neither queries nor vectors are read. ``part`` is as in ``read_outcomes``.
     """
     is_piece = first is not None
+    kept, split = kept_rows(table, options.where, part, is_piece)
+    if kept is not None:
+        table = table.filter(kept)
+    rows_before = table.num_rows
     table, layout, findings = read_format(table, options)
+    if split is not None:
+        layout = replace(layout, notes=(*layout.notes, split))
     all_taken = layout.taken
+    named = [options.query] if isinstance(options.query, str) else options.query or ()
+    outcome = next((name for name in named if name in all_taken), None)
+    if outcome is not None:
+        texts = [field.name for field in table.schema if is_text(field.type)]
+        free = [name for name in texts if name not in all_taken]
+        raise DataFileError(
+            f"the query must be text; column {outcome!r} holds outcomes of an expert, and text is in "
+            f"{listed(free)}.",
+            parameter="query",
+        )
     if options.experts is not None:
         layout = layout.of(match_experts(options.experts, list(layout.scores)))
-    row_numbers = None if first is None else np.arange(first, first + table.num_rows)
+    row_numbers = None
+    if table.num_rows == rows_before:
+        row_numbers = None if kept is None else np.flatnonzero(kept)
+        if first is not None:
+            row_numbers = first + (np.arange(rows_before) if row_numbers is None else row_numbers)
     scores = _matrix("scores", table, layout, row_numbers)
     if not is_piece:
         layout, scores, silent = _asked_experts(layout, scores)
@@ -277,6 +365,11 @@ def _matrix(what: str, table: Any, layout: Layout, row_numbers: IntArray | None)
     names = [columns.get(name, name) for name in layout.scores]
     high, remedy = (1, RESCALE) if what == "scores" else (np.inf, "Leave out what is unknown.")
     check_range(what, matrix, names, high, remedy, row_numbers)
+    if what != "scores":
+        # Where all is finite and not negative, a number may still be too large to be learned from.
+        unit = "dollars" if what == "prices" else "seconds or milliseconds"
+        remedy = f"They are {unit} per query. {remedy}"
+        check_range(what, matrix, names, LARGEST, remedy, row_numbers)
     return matrix
 
 

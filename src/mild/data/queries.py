@@ -180,8 +180,7 @@ def query_texts(table: Any, query: Recipe) -> list[str]:
     """One text per row; a missing query is empty."""
     names = [*query.columns, *query.choices]
     if len(names) == 1 and not is_list(table.schema.field(names[0]).type):
-        texts: list[str] = table[names[0]].cast(pa.large_string()).fill_null("").to_pylist()
-        return texts
+        return [text or "" for text in table[names[0]].to_pylist()]
     # Arrow writes 2.0 as 2.
     columns = {
         name: table[name].cast(pa.large_string()) if is_numeric(table[name].type) else table[name]

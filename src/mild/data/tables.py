@@ -1,4 +1,4 @@
-"""A Parquet, CSV or JSON-lines file, or a data frame, as one Arrow table; types and choice of its columns.
+"""Files, folders, pipes or a data frame as one Arrow table; types and choice of its columns.
 
 Arrow does the reading. Where it fails, the file is searched for the first line that is wrong, so that the
 error can name it.
@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import csv
 import difflib
+import glob
+import gzip
 import io
 import json
 import os
 import re
+import sys
+import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,12 +32,16 @@ from numpy.typing import NDArray
 
 from mild.errors import DataFileError, InvalidInputError, OptionError, listed
 
-SUFFIXES = (".parquet", ".csv", ".jsonl", ".ndjson")
+SUFFIXES = (".parquet", ".csv", ".tsv", ".json", ".jsonl", ".ndjson")
+PICKLES = (".pkl", ".pickle")
+#: The name of the standard input.
+STDIN = "-"
+#: Column with the file of each row, where several files are one table.
+SOURCE_FILE = "source_file"
 # Types are inferred from one block: as large as the file, so that a late value counts too.
 MIN_BLOCK, MAX_BLOCK = 1 << 20, 2**31 - 1
-# Bytes that show the columns of a CSV file and their types.
-PEEK = 1 << 22
-QUOTED_BREAKS = arrow_csv.ParseOptions(newlines_in_values=True)
+# Bytes that show the columns of a CSV file and their types, and rows that show what they hold.
+PEEK, PEEK_ROWS = 1 << 22, 100
 
 
 @contextmanager
@@ -55,12 +63,23 @@ def naming(file: object) -> Iterator[None]:
 
 
 def check_file(file: Path, suffixes: Sequence[str] = SUFFIXES) -> str:
-    """The lower-case suffix of a file that exists, is not empty and has one of these suffixes."""
+    """The lower-case suffix, without ``.gz``, of a file that exists and has one of these suffixes.
+
+    A pipe, such as /dev/stdin or a process substitution, has none: ``""``.
+    """
     if not file.exists():
         raise DataFileError("there is no such file.")
-    if not file.is_file():
+    if file.is_dir():
         raise DataFileError("it must be a file; got a folder.")
-    suffix = file.suffix.lower()
+    suffix = table_suffix(file)
+    if suffix in PICKLES:
+        raise DataFileError(
+            "it is a pickle, which can run any program when it is loaded and is never read. If you trust "
+            f"it, convert it: python -c \"import pandas; pandas.read_pickle('{file.name}')"
+            f".to_csv('{file.stem}.csv', index=False)\"",
+        )
+    if not file.is_file():
+        return ""
     if suffix not in suffixes:
         raise DataFileError(f"the file must end in {', '.join(suffixes)}; got {file.suffix!r}.")
     if file.stat().st_size == 0:
@@ -68,28 +87,145 @@ def check_file(file: Path, suffixes: Sequence[str] = SUFFIXES) -> str:
     return suffix
 
 
-def read_table(source: Any, texts: Collection[str] = ()) -> Any:
-    """Arrow table with at least one row, of a file or of a frame with ``__arrow_c_stream__``.
+def table_suffix(file: str | os.PathLike[str]) -> str:
+    """The lower-case suffix of a file, that before ``.gz`` for a compressed one.
 
-    The columns ``texts`` of a file are text whatever they look like: a prompt ``007`` is not a number.
+    >>> table_suffix("log.CSV.gz"), table_suffix("log.parquet")
+    ('.csv', '.parquet')
+    """
+    path = Path(file)
+    compressed = path.suffix.lower() == ".gz"
+    suffix = Path(path.stem if compressed else path).suffix.lower()
+    return ".parquet" if suffix in (".parq", ".pq") else suffix
+
+
+def find_tables(source: str | os.PathLike[str]) -> list[Path]:
+    """The files of a source: one file, a folder, a pattern, or several of them separated by commas."""
+    text = os.fspath(source)
+    path = Path(text)
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if _is_table(file))
+        if not files:
+            kinds = ", ".join(SUFFIXES)
+            raise DataFileError(f"the folder must hold files that end in {kinds}; found none.")
+        return files
+    if path.exists() or text == STDIN:
+        return [path]
+    if any(mark in text for mark in "*?["):
+        # Patterns may contain commas, too, but hardly ever do.
+        parts = [glob.glob(part.strip(), recursive=True) for part in text.split(",")]
+        files = [Path(name) for part in parts for name in sorted(part) if not Path(name).is_dir()]
+        if not files:
+            raise DataFileError("no file fits the pattern.")
+        return files
+    parts_named = [part.strip() for part in text.split(",") if part.strip()]
+    if len(parts_named) > 1 and any(Path(part).exists() for part in parts_named):
+        return [file for part in parts_named for file in find_tables(part)]
+    return [path]
+
+
+def _is_table(file: Path) -> bool:
+    return file.is_file() and file.name[0] not in "._" and table_suffix(file) in SUFFIXES
+
+
+def read_table(source: Any, texts: Collection[str] = ()) -> Any:
+    """Arrow table with at least one row, of files or of a frame with ``__arrow_c_stream__``.
+
+    A source is a file, a pipe, ``"-"`` for the standard input, a folder, a pattern, or several files
+    separated by commas or in a list. The columns ``texts`` of a file are text whatever they look like: a
+    prompt ``007`` is not a number.
     """
     if isinstance(source, (str, os.PathLike)):
-        file = Path(source)
-        try:
-            suffix = check_file(file)
-            if suffix == ".parquet":
-                table = read_parquet(file)
-            else:
-                table = (_read_csv if suffix == ".csv" else _read_json_lines)(file, texts)
-        except OSError as error:
-            raise DataFileError(f"it cannot be read: {reason(error)}.") from error
+        files = find_tables(source)
+    elif isinstance(source, (list, tuple)) and all(
+        isinstance(part, (str, os.PathLike)) for part in source
+    ):
+        files = [file for part in source for file in find_tables(part)]
     else:
-        table = _read_frame(source)
+        return _checked(_read_frame(source))
+    if len(files) == 1:
+        return _read_file(files[0], texts)
+    return _joined(files, texts)
+
+
+def _read_file(file: Path, texts: Collection[str]) -> Any:
+    try:
+        if str(file) == STDIN:
+            return _checked(_read_content(sys.stdin.buffer.read(), texts))
+        suffix = check_file(file)
+        if not suffix:
+            return _checked(_read_content(file.read_bytes(), texts))
+        if file.suffix.lower() == ".gz":
+            return _checked(_read_content(_decompressed(file.read_bytes()), texts, suffix))
+        if suffix == ".parquet":
+            return _checked(read_parquet(file))
+        return _checked(_read_text(file, suffix, texts))
+    except OSError as error:
+        raise DataFileError(f"it cannot be read: {reason(error)}.") from error
+
+
+def _joined(files: Sequence[Path], texts: Collection[str]) -> Any:
+    """The rows of several files, with the name of its file in each; columns that one lacks are empty."""
+    tables = []
+    for file in files:
+        with naming(file):
+            table = _read_file(file, texts)
+        if SOURCE_FILE not in table.column_names:
+            names = pa.array([file.name.partition(".")[0]] * table.num_rows, pa.string())
+            table = table.append_column(SOURCE_FILE, names)
+        tables.append(table)
+    try:
+        return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
+    except pa.ArrowException as error:
+        raise DataFileError(
+            f"{len(files)} files cannot be one table, because a column differs in its type "
+            f"({reason(error)})."
+        ) from error
+
+
+def _checked(table: Any) -> Any:
+    """The table, refused if it has no rows, equal names or a broken column."""
     names = list(table.column_names)
     check_names(names)
     if table.num_rows == 0:
         raise DataFileError(f"there must be at least one row; got none, columns {listed(names)}.")
     return validate_columns(table)
+
+
+def _decompressed(content: bytes) -> bytes:
+    try:
+        return gzip.decompress(content)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise unreadable(".gz", error) from error
+
+
+def _read_content(content: bytes, texts: Collection[str], suffix: str = "") -> Any:
+    """Table of the bytes of a file; without a suffix, as its first bytes say."""
+    if not content.strip():
+        raise DataFileError("the file is empty.")
+    if not suffix:
+        if content[:2] == b"\x1f\x8b":
+            content = _decompressed(content)
+        suffix = _suffix_by_content(content)
+    if suffix == ".parquet":
+        return read_parquet(content)
+    return _read_text(content, suffix, texts)
+
+
+def _suffix_by_content(content: bytes) -> str:
+    if content[:4] == b"PAR1":
+        return ".parquet"
+    start = content.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if start[:1] in (b"{", b"["):
+        return ".json"
+    header = start.partition(b"\n")[0]
+    return ".tsv" if b"\t" in header and b"," not in header else ".csv"
+
+
+def _read_text(source: Path | bytes, suffix: str, texts: Collection[str]) -> Any:
+    if suffix in (".csv", ".tsv"):
+        return _read_csv(source, texts, "\t" if suffix == ".tsv" else ",")
+    return (_read_json if suffix == ".json" else _read_json_lines)(source, texts)
 
 
 def _read_frame(source: Any) -> Any:
@@ -107,15 +243,40 @@ def _read_frame(source: Any) -> Any:
     )
 
 
+def peek_table(file: Path) -> Any:
+    """The first rows of a .parquet, .csv or .tsv file; None for another or one that cannot be read."""
+    try:
+        suffix = table_suffix(file)
+        compressed = file.suffix.lower() == ".gz"
+        if suffix == ".parquet" and not compressed:
+            opened = parquet.ParquetFile(file)
+            simple = [field.name for field in opened.schema_arrow if is_string(field.type)]
+            batches = opened.iter_batches(PEEK_ROWS, columns=simple)
+            first = next(batches, None)
+            # Only texts are looked at; the rest is known by its type.
+            empty = opened.schema_arrow.empty_table()
+            return empty if first is None else _with_texts(empty, first)
+        if suffix in (".csv", ".tsv"):
+            options = arrow_csv.ReadOptions(block_size=PEEK)
+            # Arrow decompresses by the suffix.
+            reader = arrow_csv.open_csv(file, options, _parse_options(suffix))
+            return pa.Table.from_batches([next(iter(reader))[:PEEK_ROWS]])
+        return None
+    except (pa.ArrowException, DataFileError, OSError, EOFError, UnicodeDecodeError, StopIteration):
+        return None
+
+
+def _with_texts(empty: Any, batch: Any) -> Any:
+    """Rows that have the texts of a batch, and nothing in other columns."""
+    texts = dict(zip(batch.schema.names, batch.columns, strict=True))
+    columns = [texts.get(f.name, pa.nulls(batch.num_rows, f.type)) for f in empty.schema]
+    return pa.Table.from_arrays(columns, schema=empty.schema)
+
+
 def peek_schema(file: Path) -> Any:
     """Arrow schema of a .parquet or .csv file from its beginning; None if the file cannot be read."""
-    try:
-        if file.suffix.lower() == ".parquet":
-            return parquet.read_schema(file)
-        options = arrow_csv.ReadOptions(block_size=PEEK)
-        return arrow_csv.open_csv(file, options, QUOTED_BREAKS).schema
-    except (pa.ArrowException, OSError, UnicodeDecodeError):
-        return None
+    table = peek_table(file)
+    return None if table is None else table.schema
 
 
 def check_names(names: Sequence[str], rule: str = "columns must have different names") -> None:
@@ -141,40 +302,50 @@ def validate_columns(table: Any) -> Any:
     return table
 
 
-def read_parquet(file: Path, columns: list[str] | None = None) -> Any:
+def read_parquet(file: Path | bytes, columns: list[str] | None = None) -> Any:
     """Arrow table of a Parquet file, or of some of its columns."""
     try:
-        return parquet.ParquetFile(file).read(columns=columns)
+        return parquet.ParquetFile(_arrow_input(file)).read(columns=columns)
     except (pa.ArrowException, OSError) as error:
         raise unreadable(".parquet", error) from error
 
 
-def _block(file: Path) -> int:
-    return min(max(file.stat().st_size + 1, MIN_BLOCK), MAX_BLOCK)
+def _arrow_input(source: Path | bytes) -> Any:
+    return pa.BufferReader(source) if isinstance(source, bytes) else source
 
 
-def _read_csv(file: Path, texts: Collection[str]) -> Any:
-    options = arrow_csv.ReadOptions(block_size=_block(file))
+def _block(source: Path | bytes) -> int:
+    size = len(source) if isinstance(source, bytes) else source.stat().st_size
+    return min(max(size + 1, MIN_BLOCK), MAX_BLOCK)
+
+
+def _parse_options(suffix_or_mark: str) -> Any:
+    mark = "\t" if suffix_or_mark in (".tsv", "\t") else ","
+    return arrow_csv.ParseOptions(newlines_in_values=True, delimiter=mark)
+
+
+def _read_csv(source: Path | bytes, texts: Collection[str], mark: str = ",") -> Any:
+    options = arrow_csv.ReadOptions(block_size=_block(source))
     types = arrow_csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()))
     try:
-        table = arrow_csv.read_csv(file, options, QUOTED_BREAKS, types)
+        table = arrow_csv.read_csv(_arrow_input(source), options, _parse_options(mark), types)
         names = table.column_names
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        _check_rows(_decode(file))
-        raise unreadable(".csv", error) from error
+        _check_rows(_decode(source), mark)
+        raise unreadable(".csv" if mark == "," else ".tsv", error) from error
     if any(pa.types.is_binary(kind) for kind in table.schema.types):
         # Arrow reads text that is not UTF-8 as bytes.
-        _decode(file)
-    separator = next((mark for mark in (";", "\t", "|") if mark in names[0]), None)
-    if len(names) == 1 and separator:
+        _decode(source)
+    separator = next((other for other in (";", "\t", "|") if other in names[0]), None)
+    if len(names) == 1 and separator and mark == ",":
         found = f"one column {names[0]!r}: is the separator {separator!r}?"
         raise DataFileError(f"columns must be separated by commas; found {found}")
     return table
 
 
-def _decode(file: Path) -> str:
+def _decode(source: Path | bytes) -> str:
     """Text of a file; an error that names the first line that is not UTF-8."""
-    content = file.read_bytes()
+    content = source if isinstance(source, bytes) else source.read_bytes()
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise DataFileError("its text is UTF-16; save it as UTF-8.")
     try:
@@ -188,19 +359,20 @@ def _decode(file: Path) -> str:
         ) from error
 
 
-def _check_rows(text: str) -> None:
+def _check_rows(text: str, mark: str) -> None:
     """Refuse the first row of a CSV file with too many or too few cells."""
     limit = csv.field_size_limit(MAX_BLOCK)
     line = 1
     try:
-        rows = csv.reader(io.StringIO(text, newline=""))
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=mark)
         header = next(rows, [])
         line = rows.line_num + 1
         for row in rows:
             if row and len(row) != len(header):
                 raise DataFileError(
                     f"line {line} has {len(row)} column(s) where the header has {len(header)}; a text "
-                    f"with commas, quotes or line breaks must stand in double quotes."
+                    f"with {'commas' if mark == ',' else 'tabs'}, quotes or line breaks must stand in "
+                    f"double quotes."
                 )
             line = rows.line_num + 1
     except csv.Error as error:
@@ -209,24 +381,66 @@ def _check_rows(text: str) -> None:
         csv.field_size_limit(limit)
 
 
-def _read_json_lines(file: Path, texts: Collection[str]) -> Any:
+def _read_json(source: Path | bytes, texts: Collection[str]) -> Any:
+    """Arrow table of a list of objects, of an object with such a list or of equally long lists.
+
+    A file of JSON lines is often named .json, too.
+    """
+    text = _decode(source)
+    try:
+        found = json.loads(text)
+    except RecursionError as error:
+        raise unreadable(".json", error) from error
+    except ValueError as error:
+        if "\n" in text.strip() and text.lstrip()[:1] == "{" and "Extra data" in str(error):
+            return _read_json_lines(source, texts)
+        raise DataFileError(f"it is not a readable .json file ({error}).") from error
+    if isinstance(found, dict):
+        if len(found) == 1 and _is_rows(next(iter(found.values()))):
+            found = next(iter(found.values()))
+        elif found and all(isinstance(column, list) for column in found.values()):
+            lengths = {len(column) for column in found.values()}
+            if len(lengths) == 1:
+                return pa.table({name: infer_array(column) for name, column in found.items()})
+        elif found:
+            found = [found]
+    if not _is_rows(found):
+        raise DataFileError(
+            "a .json file must hold a list of objects, one per row, or one list per column; it is "
+            f"{short(text.strip())}."
+        )
+    lines = "\n".join(json.dumps(row) for row in found)
+    return _read_json_lines(lines.encode(), texts) if found else _table_of(found)
+
+
+def _is_rows(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(row, dict) for row in value)
+
+
+def _table_of(rows: list[dict[str, Any]]) -> Any:
+    keys = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({name: infer_array([row.get(name) for row in rows]) for name in keys})
+
+
+def _read_json_lines(source: Path | bytes, texts: Collection[str]) -> Any:
     """Arrow table of a file with one JSON object per line; a key that a line lacks is empty there."""
     try:
-        with open(file, "rb") as lines:
+        with io.BytesIO(source) if isinstance(source, bytes) else open(source, "rb") as lines:
             first = json.loads(next((line for line in lines if line.strip()), b""))
         # Arrow would read texts such as dates as dates.
         names = [name for name in first if name in texts and isinstance(first[name], str)]
         schema = pa.schema([(name, pa.string()) for name in names]) if names else None
         parse = arrow_json.ParseOptions(explicit_schema=schema)
-        table = arrow_json.read_json(file, arrow_json.ReadOptions(block_size=_block(file)), parse)
+        options = arrow_json.ReadOptions(block_size=_block(source))
+        table = arrow_json.read_json(_arrow_input(source), options, parse)
         table.validate(full=True)
         return table
     except (pa.ArrowException, TypeError, ValueError):
         # Numbers among booleans, or a broken line: Python reads the former and names the latter.
-        text = _decode(file)
-    rows = [_parse(i, line) for i, line in enumerate(text.split("\n"), start=1) if line.strip()]
-    keys = dict.fromkeys(name for row in rows for name in row)
-    return pa.table({name: _array([row.get(name) for row in rows]) for name in keys})
+        text = _decode(source)
+    return _table_of(
+        [_parse(i, line) for i, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    )
 
 
 def _parse(number: int, line: str) -> dict[str, Any]:
@@ -245,7 +459,7 @@ def _parse(number: int, line: str) -> dict[str, Any]:
     )
 
 
-def _array(values: list[Any]) -> Any:
+def infer_array(values: list[Any]) -> Any:
     """Numbers where all values are numbers or booleans, what Arrow infers elsewhere, or texts."""
     kinds = {type(value) for value in values if value is not None}
     try:
@@ -326,14 +540,44 @@ def column_kind(kind: Any) -> str:
 
 
 def numbers(name: str, column: Any) -> Any:
-    """A column as a float array, NaN where it is empty; float32 stays float32."""
+    """A column as a float array, NaN where it is empty; float32 stays float32.
+
+    Texts count as numbers where all of them are: "0.5", "True", "nan", "".
+    """
+    if is_string(column.type):
+        parsed = parse_numbers(column)
+        column = column if parsed is None else parsed
     if not (is_numeric(column.type) or pa.types.is_null(column.type)):
         example = first_text(column)
         shown = "" if example is None else f" such as {short(example)}"
         kind = "text" if is_string(column.type) else column.type
         raise DataFileError(f"column {name!r} must hold numbers; it holds {kind}{shown}.")
     kind = pa.float32() if column.type == pa.float32() else pa.float64()
-    return column.cast(kind, safe=False).to_numpy()
+    # to_numpy imports pandas, and a cast the functions of Arrow, which takes longer than most tables.
+    types = pa.types
+    plain = types.is_floating(column.type) or types.is_integer(column.type)
+    if column.null_count or not plain:
+        column = column.cast(kind, safe=False)
+    if column.null_count:
+        column = column.fill_null(float("nan"))
+    wanted = np.float32 if kind == pa.float32() else np.float64
+    parts = [np.from_dlpack(chunk).astype(wanted) for chunk in column.chunks]
+    return np.concatenate(parts) if parts else np.empty(0, wanted)
+
+
+def parse_numbers(column: Any) -> Any:
+    """Numbers of a column of texts; None where one of the texts is no number."""
+    words = {"true": 1.0, "false": 0.0, "": None, "none": None, "null": None, "n/a": None}
+    values: list[float | None] = []
+    for text in column.to_pylist():
+        plain = (text or "").strip()
+        if plain.lower() in words:
+            values.append(words[plain.lower()])
+        elif is_number(plain):
+            values.append(float(plain))
+        else:
+            return None
+    return pa.chunked_array([pa.array(values, pa.float64())])
 
 
 def number_matrix(table: Any, names: Sequence[str]) -> NDArray[Any]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mild.core.arrays import FloatArray, IntArray
@@ -80,6 +79,8 @@ def no_vectors(name: str, kind: Any) -> DataFileError:
 
 def vector_lengths(array: Any) -> NDArray[Any]:
     """Length of each vector of a column; 0 where there is none."""
+    import pyarrow.compute as pc
+
     if pa.types.is_fixed_size_binary(array.type):
         known = pc.is_valid(array).to_numpy(zero_copy_only=False)
         return np.where(known, array.type.byte_width // 4, 0)

@@ -10,7 +10,6 @@ from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 
@@ -87,6 +86,8 @@ def _json_values(column: Any) -> list[Any]:
     if pa.types.is_temporal(column.type) or pa.types.is_decimal(column.type):
         column = column.cast(pa.string())
     elif pa.types.is_floating(column.type):
+        import pyarrow.compute as pc
+
         column = pc.if_else(pc.is_finite(column), column, None)
     values: list[Any] = column.to_pylist()
     return values

@@ -63,7 +63,9 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         if costs is None:
             reason = f"{type(self).__name__} requires y to be passed, but the target y is None."
             raise InvalidInputError(reason, parameter="y")
-        names = [str(name) for name in getattr(costs, "columns", [])]
+        # The columns of a pyarrow table are arrays, and their names apart.
+        named = getattr(costs, "column_names", None) or getattr(costs, "columns", [])
+        names = [str(name) for name in named]
         inputs = self._validated(X, ensure_min_samples=2, order="C")
         raw = np.asarray(costs)
         if raw.ndim == 1:

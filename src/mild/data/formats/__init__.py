@@ -11,6 +11,7 @@ from typing import Any
 from mild.data.data_quality import Finding, counted
 from mild.data.formats.base import (
     CORRECT,
+    PRICE,
     SCORE,
     Format,
     Layout,
@@ -22,13 +23,16 @@ from mild.data.formats.base import (
     seconds_per,
 )
 from mild.data.formats.llmrouter import LLMROUTER
+from mild.data.formats.nested import NESTED, parse_objects
 from mild.data.formats.routellm import ROUTELLM
 from mild.data.formats.routerbench import ROUTERBENCH
+from mild.data.formats.tokens import add_prices, is_price_file
 from mild.data.formats.wide import WIDE
 from mild.data.queries import usual_query
+from mild.data.tables import is_string
 from mild.errors import DataFileError, check_option, listed
 
-DETECTED = (WIDE, ROUTERBENCH, ROUTELLM, LLMROUTER)
+DETECTED = (WIDE, ROUTERBENCH, ROUTELLM, LLMROUTER, NESTED)
 # Columns that the caller names.
 PLAIN = Format("plain", "plain columns", "plain columns (named with --scores)", lambda schema: None)
 FORMATS = {format.name: format for format in (*DETECTED, PLAIN)}
@@ -82,9 +86,16 @@ def choose_form(schema: Any, form: str | None, scores: Named) -> str:
             f"it could be read as {' and as '.join(shown)}: choose with {options}.",
             parameter="form",
         )
+    names = list(schema.names)
+    dollars = ""
+    if any(name.startswith(PRICE) for name in names):
+        dollars = (
+            " Where there are queries, cost__<model> are dollars: name them with --prices 'cost__*', or "
+            "with --costs 'cost__*' if they are all that counts."
+        )
     raise DataFileError(
         f"no shape fits: {'; '.join(format.rule for format in DETECTED)}; name the columns with "
-        f"--scores, or the shape with --form. Found {listed(list(schema.names))}.",
+        f"--scores, or the shape with --form. Found {listed(names)}.{dollars}",
         parameter="form",
     )
 
@@ -103,7 +114,7 @@ def lay_out(schema: Any, form: str, scores: Named, prices: Named, latencies: Nam
     names, experts = list(schema.names), list(layout.scores)
     notes = list(layout.notes)
     for what, wanted in (("prices", prices), ("latencies", latencies)):
-        if wanted is None:
+        if wanted is None or (what == "prices" and is_price_file(wanted, names)):
             continue
         found = named_columns(what, wanted, names, experts)
         units = {"ms" if seconds_per(column) < 1 else "seconds" for column in found.values()}
@@ -117,8 +128,16 @@ def lay_out(schema: Any, form: str, scores: Named, prices: Named, latencies: Nam
 
 def read_format(table: Any, options: ReadOptions) -> tuple[Any, Layout, list[Finding]]:
     """A table with one row per query, which of its columns hold outcomes, and findings."""
+    table = parse_objects(table)
     format = FORMATS[choose_form(table.schema, options.form, options.scores)]
+    findings: list[Finding] = []
     if format.widen is not None:
-        return format.widen(table, options)
-    layout = lay_out(table.schema, format.name, options.scores, options.prices, options.latencies)
-    return table, layout, []
+        table, layout, findings = format.widen(table, options)
+    else:
+        named = (options.scores, options.prices, options.latencies)
+        layout = lay_out(table.schema, format.name, *named)
+    table, layout = add_prices(table, layout, options)
+    texts = [name for name in layout.taken if is_string(table.schema.field(name).type)]
+    if texts:
+        layout = replace(layout, notes=(*layout.notes, f"numbers as text in {listed(texts, 4)}"))
+    return table, layout, findings

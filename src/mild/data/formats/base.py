@@ -17,6 +17,8 @@ CORRECT = "correct__"
 SCORE = "score__"
 PRICE = "cost__"
 LATENCY = "latency_ms__"
+TOKENS_IN = "tokens_in__"
+TOKENS_OUT = "tokens_out__"
 
 #: Columns as a caller names them: names and patterns, a list, or expert -> column.
 Named = str | Sequence[str] | Mapping[str, str] | None
@@ -34,6 +36,8 @@ class ReadOptions:
     latencies: Named = None
     vectors: str | None = None
     choices: bool = True
+    tokens: str | None = None
+    where: str | Sequence[str] | None = None
 
     def texts(self) -> set[str]:
         """Columns that are read as text whatever they look like."""

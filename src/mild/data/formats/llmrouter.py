@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from mild.core.arrays import FloatArray, IntArray
 from mild.data.data_quality import RESCALE, Finding, check_range, counted
@@ -15,14 +14,17 @@ from mild.data.formats.base import (
     LATENCY,
     PRICE,
     SCORE,
+    TOKENS_IN,
+    TOKENS_OUT,
     Format,
     Layout,
     Named,
     ReadOptions,
     seconds_per,
 )
+from mild.data.formats.tokens import is_price_file
 from mild.data.queries import choose_query
-from mild.data.tables import choose_columns, is_numeric, is_string, numbers
+from mild.data.tables import choose_columns, is_numeric, is_string, numbers, parse_numbers
 from mild.errors import DataFileError, listed
 
 MODEL = "model_name"
@@ -30,6 +32,10 @@ PERFORMANCE = "performance"
 # The first of these that is there and holds numbers.
 PRICES = ("cost", "total_cost", "price")
 LATENCIES = ("response_time", "latency", "latency_s", "latency_ms")
+TOKENS = (
+    ("input_tokens", "prompt_tokens", "tokens_in"),
+    ("output_tokens", "completion_tokens", "tokens_out"),
+)
 # A column that differs within at most this share of the queries describes the query.
 SPREAD = 0.05
 
@@ -47,8 +53,10 @@ def widen_llmrouter(table: Any, options: ReadOptions) -> tuple[Any, Layout, list
     ``<column>__<model>``; others describe queries and keep the value of the first row.
     """
     query = _query_column(table, options)
-    price = _one_column("prices", options.prices, table, PRICES)
+    named = None if is_price_file(options.prices, table.column_names) else options.prices
+    price = _one_column("prices", named, table, PRICES)
     latency = _one_column("latencies", options.latencies, table, LATENCIES)
+    tokens = _token_columns(options.tokens, table)
     table, row_numbers, findings = _named_rows(table, query)
     texts, queries = _codes(table[query])
     models, model = _codes(table[MODEL].cast(pa.large_string()))
@@ -90,6 +98,9 @@ def widen_llmrouter(table: Any, options: ReadOptions) -> tuple[Any, Layout, list
             findings.append(Finding("differing_column", differing, words))
     outcomes = {SCORE: performance}
     notes = []
+    for prefix, column in zip((TOKENS_IN, TOKENS_OUT), tokens, strict=True):
+        if column:
+            outcomes[prefix] = numbers(column, table[column])
     if price:
         outcomes[PRICE] = numbers(price, table[price])
         notes.append(f"prices are column {price!r}")
@@ -131,11 +142,17 @@ def _query_column(table: Any, options: ReadOptions) -> str:
     return query.columns[0]
 
 
+def _holds_numbers(column: Any) -> bool:
+    if is_string(column.type):
+        return parse_numbers(column) is not None
+    return is_numeric(column.type)
+
+
 def _one_column(what: str, named: Named, table: Any, usual: tuple[str, ...]) -> str | None:
     """The column that all models share: the one named, or the first usual one that holds numbers."""
     if named is None:
-        numeric = {field.name for field in table.schema if is_numeric(field.type)}
-        return next((name for name in usual if name in numeric), None)
+        present = [name for name in usual if name in table.column_names]
+        return next((name for name in present if _holds_numbers(table[name])), None)
     columns = [] if isinstance(named, Mapping) else choose_columns(what, named, table.column_names)
     if len(columns) != 1:
         raise DataFileError(
@@ -145,8 +162,23 @@ def _one_column(what: str, named: Named, table: Any, usual: tuple[str, ...]) -> 
     return columns[0]
 
 
+def _token_columns(named: str | None, table: Any) -> tuple[str | None, str | None]:
+    """Columns of tokens in and out; None where one is missing."""
+    if named is None:
+        found = [_one_column("tokens", None, table, usual) for usual in TOKENS]
+        return (found[0], found[1]) if all(found) else (None, None)
+    columns = choose_columns("tokens", named, table.column_names)
+    if len(columns) != 2:
+        raise DataFileError(
+            parameter="tokens", rule=f"must be two columns, tokens in and out; got {named!r}."
+        )
+    return columns[0], columns[1]
+
+
 def _named_rows(table: Any, query: str) -> tuple[Any, IntArray, list[Finding]]:
     """Rows that name a query and a model, and their numbers in the file."""
+    import pyarrow.compute as pc
+
     for name in (query, MODEL):
         if not is_string(table.schema.field(name).type):
             raise DataFileError(

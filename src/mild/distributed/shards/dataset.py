@@ -13,9 +13,11 @@ from mild.artifact.expert_names import match_experts
 from mild.data import OutcomeTable
 from mild.data.formats import FORMATS, check_options, choose_form, lay_out
 from mild.data.formats.base import Layout, ReadOptions
+from mild.data.formats.tokens import is_price_file
 from mild.data.outcomes import build_outcomes, explanation
 from mild.data.queries import Recipe, choose_query
-from mild.data.tables import column_kind, naming, validate_columns
+from mild.data.selection import PARTS, find_split, named_columns, selecting_columns
+from mild.data.tables import choose_columns, column_kind, is_string, naming, validate_columns
 from mild.data.vectors import VECTOR_NAMES
 from mild.distributed.partitions import (
     FoundFile,
@@ -65,7 +67,8 @@ class Dataset:
 
     def read(self, partition: Partition, contents: bool = True) -> Iterator[OutcomeTable]:
         """Pieces of a partition, in order; without ``contents`` only the outcomes are read."""
-        columns = sorted(self.kinds if contents else self.layout.taken)
+        selecting = named_columns(self.wanted.where)
+        columns = sorted({*(self.kinds if contents else self.layout.taken), *selecting})
         for first, batch in read_batches(self.source, partition, columns, PIECE_ROWS):
             with naming(partition.path):
                 table = validate_columns(pa.Table.from_batches([batch]))
@@ -79,20 +82,50 @@ def open_dataset(source: str, wanted: ReadOptions) -> Dataset:
     files = find_files(source)
 
     def look(file: FoundFile, metadata: Any, schema: Any) -> tuple[Any, ...]:
+        texts = {field.name for field in schema if is_string(field.type)}
+        splits = [name for name in selecting_columns(schema, None) if name in texts]
         with naming(file.path):
-            return *_columns(schema, wanted), metadata
+            return *_columns(schema, wanted), (splits, metadata)
 
     found = read_footers(source, files, look)
-    layout, query, vectors, kinds, _ = found[0]
+    layout, query, vectors, kinds, (splits, _) = found[0]
     for file, (*_, other, _) in zip(files, found, strict=True):
         check_same_columns(files[0].path, kinds, file.path, other)
-    footers = [metadata for *_, metadata in found]
+    footers = [metadata for *_, (_, metadata) in found]
     partitions = cut(source, files, footers, set(kinds), most_rows=PART_ROWS)
     fixed = replace(wanted, form=layout.form)
     dataset = Dataset(source, tuple(files), tuple(partitions), fixed, layout, query, vectors, kinds)
     # By name, so that the order of columns may differ between shards.
     names = dataset.expert_names
-    return dataset.only(names if wanted.experts is None else match_experts(wanted.experts, names))
+    dataset = dataset.only(
+        names if wanted.experts is None else match_experts(wanted.experts, names)
+    )
+    return _training_rows(dataset, splits)
+
+
+def _training_rows(dataset: Dataset, columns: Sequence[str]) -> Dataset:
+    """The dataset without the test rows, if one of these columns says which they are."""
+    name = next(iter(columns), None)
+    if name is None or name in named_columns(dataset.wanted.where):
+        return dataset
+    values: dict[Any, None] = {}
+    for partition in dataset.partitions:
+        for _, batch in read_batches(dataset.source, partition, [name], PIECE_ROWS):
+            values.update(dict.fromkeys(batch.column(0).to_pylist()))
+    split = find_split(pa.table({name: pa.array(list(values), pa.string())}))
+    role = None if split is None else split.part(PARTS["train"])
+    if split is None or role is None:
+        return dataset
+    given = dataset.wanted.where or ()
+    given = [given] if isinstance(given, str) else list(given)
+    taken = [value for value, own in zip(values, split.roles, strict=True) if own == role]
+    where = [*given, *(f"{name}={value}" for value in taken)]
+    note = f"the {role} rows by column {name!r} (all with --where '{name}=*')"
+    return replace(
+        dataset,
+        wanted=replace(dataset.wanted, where=where),
+        layout=replace(dataset.layout, notes=(*dataset.layout.notes, note)),
+    )
 
 
 def _columns(
@@ -104,6 +137,12 @@ def _columns(
         raise DataFileError(
             "a dataset of many files must have one row per query; it has one per query and model. Convert "
             "it first, with mild data convert."
+        )
+    if wanted.tokens is not None or is_price_file(wanted.prices, schema.names):
+        raise DataFileError(
+            "token counts and files of prices are for tables that fit into memory: mild data convert "
+            "writes the table with its dollars.",
+            parameter="prices",
         )
     layout = lay_out(schema, form, wanted.scores, wanted.prices, wanted.latencies)
     query = choose_query(schema, wanted.query, wanted.choices, layout.taken)
@@ -122,10 +161,12 @@ def _columns(
             f"there must be a query to route by: name its column with --query, or one of vectors with "
             f"--vectors; found {listed(list(schema.names))}."
         )
+    selecting = named_columns(wanted.where)
     outcomes = (layout.scores, layout.prices, layout.latencies)
     used = [column for columns in outcomes for column in columns.values()]
     used += [] if query is None else [*query.columns, *query.choices]
     used += [] if vectors is None else [vectors]
+    used += choose_columns("where", selecting, list(schema.names)) if selecting else []
     return layout, query, vectors, {name: column_kind(schema.field(name).type) for name in used}
 
 

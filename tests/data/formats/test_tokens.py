@@ -1,0 +1,121 @@
+"""Token counts times prices per token are dollars."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mild.data import read_outcomes
+from mild.data.formats.tokens import LITELLM_FILE, TokenPrice, match_price, read_prices
+from mild.errors import DataFileError
+
+SAMPLES = Path(__file__).parent / "samples"
+DOLLARS = [[100 * 3e-5 + 10 * 6e-5, 100e-6 + 40e-6], [200 * 3e-5 + 10 * 6e-5, np.nan]]
+
+
+def test_dollars_come_from_a_file_of_prices():
+    table = read_outcomes(SAMPLES / "tokens.csv", prices=str(SAMPLES / "prices.json"))
+    np.testing.assert_allclose(table.prices, DOLLARS)
+    assert "prices are token counts times" in table.explanation
+
+
+def test_llmrouter_has_its_counts_and_its_prices():
+    file, prices = SAMPLES / "llmrouter.jsonl", str(SAMPLES / "llmrouter_models.json")
+    expected = [
+        [100 * 0.2e-6 + 10 * 0.4e-6, 104 * 0.1e-6 + 20 * 0.1e-6],
+        [50 * 0.2e-6 + 1 * 0.4e-6, 60 * 0.1e-6 + 2 * 0.1e-6],
+    ]
+    np.testing.assert_allclose(read_outcomes(file, prices=prices).prices, expected)
+    named = read_outcomes(file, prices=prices, tokens="token_num,output_tokens")
+    assert named.prices[0, 0] == pytest.approx(110 * 0.2e-6 + 10 * 0.4e-6)
+    without = read_outcomes(file)
+    assert without.prices is None
+    assert "token counts without prices" in without.explanation
+
+
+def test_litellm_has_prices_where_it_is_installed(tmp_path, monkeypatch):
+    package = tmp_path / "litellm"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('it is not imported')")
+    (package / LITELLM_FILE).write_text((SAMPLES / "prices.json").read_text())
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "litellm", raising=False)
+    table = read_outcomes(SAMPLES / "tokens.csv")
+    np.testing.assert_allclose(table.prices, DOLLARS)
+    assert "LiteLLM" in table.explanation
+    named = read_outcomes(SAMPLES / "tokens.csv", prices="litellm")
+    np.testing.assert_allclose(named.prices, DOLLARS)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("p.toml", '[[expert]]\nname = "gpt-4"\nprice_in = 30\nprice_out = 60\n'
+                   '[[expert]]\nname = "small"\nprice_in = 1\nprice_out = 2\n'),
+        ("p.csv", "model,per_million_in,per_million_out\ngpt-4,30,60\nsmall,1,2\n"),
+    ],
+)  # fmt: skip
+def test_prices_are_toml_or_csv_as_well(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    table = read_outcomes(SAMPLES / "tokens.csv", prices=str(tmp_path / name))
+    np.testing.assert_allclose(table.prices, DOLLARS)
+
+
+def test_a_price_per_query_needs_no_counts(tmp_path):
+    (tmp_path / "p.json").write_text(json.dumps({"qwen2.5-7b-instruct": {"price_per_query": 0.5},
+                                                 "gemma-2-9b-it": {"price_per_query": 0}}))  # fmt: skip
+    table = read_outcomes(SAMPLES / "llmrouter_scores.json", experts="qwen*,gemma*")
+    assert table.prices is None
+    with pytest.raises(DataFileError) as caught:
+        read_outcomes(SAMPLES / "llmrouter_scores.json", prices=str(tmp_path / "p.json"))
+    assert caught.value.parameter == "prices"
+    assert "codegemma-7b" in str(caught.value)
+
+
+def test_a_model_is_found_without_its_provider_unless_that_is_ambiguous():
+    cheap, dear = TokenPrice(1e-6, 1e-6), TokenPrice(2e-6, 2e-6)
+    assert match_price("org/Llama-8B", {"llama-8b": cheap}) == cheap
+    assert match_price("llama", {"a/llama": cheap, "b/llama": cheap}) == cheap
+    assert match_price("llama", {"a/llama": cheap, "b/llama": dear}) is None
+    assert match_price("other", {"a/llama": cheap}) is None
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"gpt-4": {"price_in": -1}}', '{"gpt-4": {"price_in": "dear"}}']
+)
+def test_a_file_that_holds_no_prices_is_refused(tmp_path, content):
+    file = tmp_path / "p.json"
+    file.write_text(content)
+    with pytest.raises(DataFileError) as caught:
+        read_prices(str(file))
+    assert caught.value.parameter == "prices"
+
+
+@pytest.mark.parametrize(
+    ("options", "parameter"),
+    [
+        ({"prices": "nowhere.json"}, "prices"),
+        ({"prices": "litellm"}, "prices"),
+        ({"tokens": "in_*"}, "tokens"),
+        ({"tokens": "in_*,out_*"}, "tokens"),
+    ],
+)
+def test_what_is_not_there_is_named(options, parameter, monkeypatch):
+    monkeypatch.setattr("mild.data.formats.tokens._installed_prices", lambda: None)
+    with pytest.raises(DataFileError) as caught:
+        read_outcomes(SAMPLES / "tokens.csv", **options)
+    assert caught.value.parameter == parameter
+
+
+def test_prices_per_token_without_counts_are_refused(tmp_path):
+    file = tmp_path / "p.json"
+    file.write_text('{"a": {"price_in": 1}}')
+    log = tmp_path / "log.csv"
+    log.write_text("prompt,correct__a\nx,1\n")
+    with pytest.raises(DataFileError) as caught:
+        read_outcomes(log, prices=str(file))
+    assert caught.value.parameter == "prices"

@@ -1,0 +1,127 @@
+"""Rows by --where, and by the split that a table has."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from mild.data import read_matrices, read_outcomes
+from mild.data.selection import find_split, matching_rows
+from mild.errors import DataFileError, OptionError
+
+TABLE = pa.table(
+    {
+        "prompt": ["a", "b", "c", "d", "e"],
+        "split": ["train", "Test", "train", "validation", "test"],
+        "year": [2024.0, 2024.0, 2025.0, 2025.0, None],
+        "correct__x": [1, 0, 1, 0, 1],
+        "correct__y": [0, 0, 1, 1, None],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("where", "rows"),
+    [
+        ("split=train", [0, 2]),
+        (["split=train", "split=validation"], [0, 2, 3]),
+        (["split=train", "year=2025"], [2]),
+        ("split=t*", [0, 2, 4]),
+        ("split=*", [0, 1, 2, 3, 4]),
+        ("year=None", [4]),
+    ],
+)
+def test_conditions_on_one_column_are_alternatives_and_columns_must_all_fit(where, rows):
+    assert np.flatnonzero(matching_rows(TABLE, where)).tolist() == rows
+    assert read_outcomes(TABLE, where=where).queries == ["abcde"[i] for i in rows]
+
+
+@pytest.mark.parametrize(
+    ("where", "error"),
+    [
+        ("split", OptionError),
+        ("=a", OptionError),
+        ("part=a", DataFileError),
+        ("split=a", DataFileError),
+    ],
+)
+def test_conditions_that_cannot_hold_are_refused(where, error):
+    with pytest.raises(error) as caught:
+        matching_rows(TABLE, where)
+    assert caught.value.parameter == "where"
+
+
+def test_training_and_test_rows_are_told_apart():
+    assert read_outcomes(TABLE).rows == 5
+    train, test = (read_outcomes(TABLE, part=part) for part in ("train", "test"))
+    assert (train.queries, test.queries) == (["a", "c"], ["b", "e"])
+    assert "the 2 train rows by column 'split'" in train.explanation
+    assert test.row_number(1) == 5
+
+
+def test_a_condition_on_the_split_goes_before_it():
+    assert read_outcomes(TABLE, part="train", where="split=*").rows == 5
+    assert read_outcomes(TABLE, part="train", where="year=2025").queries == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "found"),
+    [
+        ("partition", ["train", "dev", "dev", "train", "train"], True),
+        ("Fold", ["TRAINING", "eval", None, "eval", "eval"], True),
+        ("fold", ["0", "1", "2", "0", "1"], False),
+        ("fold", ["train", "test", "other", "test", "test"], False),
+        ("subject", ["train", "test", "test", "test", "test"], False),
+    ],
+)
+def test_a_split_is_known_by_its_name_and_its_values(name, values, found):
+    table = TABLE.drop_columns(["split"]).append_column(name, pa.array(values))
+    assert (find_split(table) is not None) is found
+
+
+def test_a_table_of_test_rows_alone_is_read_whole():
+    table = TABLE.set_column(1, "split", pa.array(["test"] * 5))
+    assert read_outcomes(table, part="train").rows == 5
+
+
+def test_names_of_files_may_be_the_split(tmp_path):
+    for name, prompt in (("gsm8k-train", "a"), ("mmlu_train", "b"), ("gsm8k-test", "c")):
+        (tmp_path / f"{name}.csv").write_text(f"prompt,correct__x\n{prompt},1\n")
+    assert sorted(read_outcomes(tmp_path, part="train").queries) == ["a", "b"]
+    assert read_outcomes(tmp_path, part="test").queries == ["c"]
+    (tmp_path / "ceval.csv").write_text("prompt,correct__x\nd,1\n")
+    assert read_outcomes(tmp_path, part="train").rows == 4
+
+
+def test_messages_count_the_rows_of_the_file():
+    table = TABLE.set_column(3, "correct__x", pa.array([1, 0, 7, 0, 1]))
+    with pytest.raises(DataFileError, match="row 3 of column"):
+        read_outcomes(table, part="train")
+
+
+def test_rows_of_features_and_costs_are_selected_in_the_same_way(tmp_path):
+    text = "id,split,length,cost__a,cost__b\n1,train,3,0,1\n2,test,4,1,0\n3,train,5,1,1\n"
+    file = tmp_path / "log.csv"
+    file.write_text(text)
+    (tmp_path / "log.tsv").write_text(text.replace(",", "\t"))
+    for path in (file, tmp_path / "log.tsv"):
+        train = read_matrices(path, part="train")
+        assert train.X.ravel().tolist() == [3, 5]
+        assert "2 train rows" in train.selection
+        assert (train.feature_names, train.left_out) == (["length"], ("id", "split"))
+        assert read_matrices(path, where=["split=test"]).X.ravel().tolist() == [4]
+    np.savez(tmp_path / "log.npz", X=np.ones((2, 1)), costs=np.ones((2, 2)))
+    with pytest.raises(DataFileError) as caught:
+        read_matrices(tmp_path / "log.npz", where="a=b")
+    assert caught.value.parameter == "where"
+
+
+@pytest.mark.parametrize(
+    "name", ["id", "query_id", "Question ID", "uuid", "index", "Unnamed: 0", ""]
+)
+def test_an_identifier_is_no_feature_unless_it_is_named(tmp_path, name):
+    file = tmp_path / "log.csv"
+    file.write_text(f"{name},length,cost__a\n1,3,0\n2,4,1\n")
+    assert read_matrices(file).feature_names == ["length"]
+    assert read_matrices(file, features=[name]).feature_names == [name]
