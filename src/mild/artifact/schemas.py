@@ -321,6 +321,11 @@ DECODER: dict[str, Rule] = {"decision": choice(DECISIONS), "surrogate": surrogat
 POLICY_SCHEMAS = {
     "linear": Schema(DECODER, {**LINEAR, "margins": "n_experts"}, positive=["margins"]),
     "linear_costs": Schema({}, LINEAR),
+    "groups": Schema(
+        {},
+        {"coef": "n_groups n_features", "intercept": "n_groups", "costs": "n_groups n_experts"},
+        not_empty=["costs"],
+    ),
     "perceptron": Schema(
         # More layers than any router has would take long to list.
         {**DECODER, "layers": integer(1, 1000)},
