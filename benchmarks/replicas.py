@@ -196,7 +196,8 @@ def _check(run: Run, status: int, body: dict[str, Any]) -> None:
 
 def _read_back(run: Run, place: str, file: Path) -> None:
     from mild.gateway.access import AccessStore
-    from mild.gateway.access.money import dollars_of, periods_at
+    from mild.gateway.access.dollars import dollars_of
+    from mild.gateway.access.periods import periods_at
     from mild.gateway.access.store import Account
     from mild.gateway.config import read_settings
     from mild.gateway.ledger import read_blocks

@@ -70,7 +70,7 @@ class Timed:
 def child(engine: str, folder: str, scratch: str) -> dict[str, Any]:
     """Fit once, in this process, and tell what it took."""
     warnings.simplefilter("ignore")
-    from mild.data.outcomes import ReadOptions
+    from mild.data.formats.base import ReadOptions
     from mild.routers.linear import LinearRouter
 
     wanted = ReadOptions(None, None, None, None, None, None, None, True)

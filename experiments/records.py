@@ -8,7 +8,7 @@ import os
 import platform
 import subprocess
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
@@ -21,10 +21,13 @@ from filelock import FileLock, Timeout
 import mild
 from mild.artifact.files import replacing
 from mild.errors import DataFileError, InvalidInputError, MildWarning
+from mild.evaluation.demo.run import processor_name
 
 #: Version of the record's shape; raised when a field changes its meaning.
 SCHEMA = 1
 Record = dict[str, Any]
+#: Says what a training is doing.
+Report = Callable[[str], None]
 # Fields of a record and of its cell, and what they must be.
 FIELDS = {"cell": dict, "outcomes": dict, "reference": dict, "training": dict, "finished": str}
 CELL_FIELDS = {
@@ -115,6 +118,34 @@ class ResultsFile:
             ) from error
         self.records[record["key"]] = record
         return record
+
+    def run(
+        self,
+        cells: Sequence[tuple[str, Callable[[Report], Record]]],
+        progress: Callable[[int, int, str], Any] | None = None,
+    ) -> list[Record]:
+        """Records of cells, each a title and a function that makes its record.
+
+        A cell whose training diverges does not keep the others from being run; the error comes at the end.
+        """
+        records, diverged = [], []
+        for place, (title, make) in enumerate(cells):
+
+            def report(message: str, place: int = place, title: str = title) -> None:
+                if progress is not None:
+                    progress(place, len(cells), f"{title}: {message}" if message else title)
+
+            report("")
+            try:
+                records.append(make(report))
+            except DivergedError as error:
+                diverged.append(f"{title} ({error})")
+        if diverged:
+            raise DivergedError(
+                f"{len(diverged)} of {len(cells)} trainings diverged, and the others are in {self.path}: "
+                f"{'; '.join(diverged)}"
+            )
+        return records
 
     def same_training(self, training: str) -> Record | None:
         """A record of the same training under another name, as ``twin`` says it."""
@@ -231,10 +262,7 @@ def _hardware(device: str) -> str:
         import torch
 
         return str(torch.cuda.get_device_name(torch.device(device)))
-    source = Path("/proc/cpuinfo")
-    lines = source.read_text(errors="replace").splitlines() if source.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or f"{platform.machine()} processor"
+    return processor_name() or f"{platform.machine()} processor"
 
 
 @cache

@@ -83,8 +83,7 @@ def summarise(records: Iterable[Record], confidence: float = 0.95) -> list[Block
     """Blocks in the order of the tables: records that differ in method and seed alone form one."""
     groups: dict[str, list[Record]] = {}
     for record in records:
-        common = {k: v for k, v in record["cell"].items() if k not in ("method", "seed")}
-        groups.setdefault(content_key(common), []).append(record)
+        groups.setdefault(_common(record), []).append(record)
     blocks = [_block(group, confidence) for group in groups.values()]
     order = list(TITLES)
     return sorted(blocks, key=lambda block: (order.index(block.table), block.title))
@@ -125,9 +124,8 @@ def _block(records: Sequence[Record], confidence: float) -> Block:
                 row["minus TDEF"] = (
                     f"{interval.estimate:+.4f} [{interval.low:+.4f}, {interval.high:+.4f}]"
                 )
-                row["verdict"] = "level" if interval.low <= 0 <= interval.high else "better"
-                if interval.low > 0:
-                    row["verdict"] = "worse"
+                low, high = interval.low, interval.high
+                row["verdict"] = "better" if high < 0 else "worse" if low > 0 else "level"
         rows.append(row)
     return Block(cell["table"], block_title(cell), pd.DataFrame(rows), _notes(records))
 
@@ -161,21 +159,22 @@ def _outcome_rows(record: Record) -> Iterable[dict[str, Any]]:
         }
     if name != "tdef":
         return
-    count = len(reference["oracle_shares"])
-    constant = [float(k == reference["constant_expert"]) for k in range(count)]
-    for place, label, shares in (
-        (98, "constant", constant),
-        (99, "oracle", reference["oracle_shares"]),
+    oracle = reference["oracle_shares"]
+    constant = np.eye(len(oracle))[reference["constant_expert"]]
+    optimal = paper_figure(cell, {"name": "optimal"})
+    for place, label, loss, chosen, figure in (
+        (98, "best single expert", "constant", constant, None),
+        (99, "oracle", "oracle", oracle, optimal),
     ):
         yield {
             **shared,
             "place": place,
-            "name": label,
-            "label": "best single expert" if label == "constant" else label,
-            "loss": reference[label],
-            "shares": shares,
+            "name": loss,
+            "label": label,
+            "loss": reference[loss],
+            "shares": chosen,
             "control": math.nan,
-            "figure": paper_figure(cell, {"name": "optimal"}) if label == "oracle" else None,
+            "figure": figure,
         }
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple, TypedDict
 
-from mild.data.datasets.facts import FACTS
 from mild.errors import InvalidInputError
+from mild.gateway.demo.facts import FACTS
 
 
 class Question(NamedTuple):

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from mild.data import read_outcomes
-from mild.data.outcomes import ReadOptions
+from mild.data.formats.base import ReadOptions
 from mild.distributed.shards.dataset import open_dataset
 from mild.distributed.shards.fitting import fit_shards
 from mild.distributed.shards.workers import local_workers

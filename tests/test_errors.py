@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 
 import pytest
 
 from mild import errors as error_module
-from mild.errors import MildError, MildWarning, OptionError, check_option
+from mild.errors import InvalidInputError, MildError, MildWarning, OptionError, check_option
 
 BUILTINS = {
     "InvalidInputError": ValueError,
@@ -96,3 +97,13 @@ def test_codes_are_stable_and_name_the_parameter() -> None:
     with pytest.raises(OptionError) as caught:
         check_option("--price-kind", "x", ["a"])
     assert (caught.value.parameter, caught.value.code) == ("price_kind", "invalid_price_kind")
+
+
+def test_a_message_can_call_its_parameter_by_another_name():
+    error = InvalidInputError(parameter="n_folds", rule="must be at least 2.", place="a.csv: ")
+    assert str(error) == "a.csv: n_folds must be at least 2."
+    assert error.message_about("--cv") == "a.csv: --cv must be at least 2."
+    assert error.code == "invalid_n_folds"
+    assert InvalidInputError("as it is.", parameter="cv").message_about("--cv") == "as it is."
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.rule, again.place) == (str(error), error.rule, error.place)

@@ -13,10 +13,12 @@ python -m experiments.images table1 --dataset digits --epochs 2 --width 8 --seed
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
+from typer import Argument, Option
 
 from experiments.console import main, progress_bar
 from experiments.images.data import DATASETS, fetch_images, load_images
@@ -26,27 +28,14 @@ from experiments.images.run import TABLES, Request, run, run_classifier
 from experiments.images.training import DEFAULT, PROTOCOLS, Protocol
 from experiments.show import print_tables
 from mild.artifact.files import replacing
+from mild.cli.options import takes_options
 from mild.errors import DataFileError, check_option
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
-Datasets = Annotated[
-    list[str], typer.Option("--dataset", help=f"{', '.join(DATASETS)}; repeatable.")
-]
-Results = Annotated[Path | None, typer.Option(help="Results file. Default: results/TABLE.jsonl.")]
-ProtocolName = Annotated[str, typer.Option(help="adamw (50 epochs), fast (16) or paper (200).")]
-DataDir = Annotated[Path, typer.Option(help="Folder of the data sets.")]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Epochs = Annotated[
-    int | None, typer.Option(help="Another number; results are labelled as changed.")
-]
-BatchSize = Annotated[int | None, typer.Option(help="Images per step, likewise.")]
-Rate = Annotated[float | None, typer.Option(help="Learning rate or its peak, likewise.")]
-Width = Annotated[int | None, typer.Option(help="Channels of the first stage, likewise.")]
-WeightDecay = Annotated[float | None, typer.Option(help="Strength, in torch's units, likewise.")]
-Decay = Annotated[str | None, typer.Option(help="coupled (Adam) or decoupled (AdamW), likewise.")]
-Augment = Annotated[bool | None, typer.Option("--augment/--no-augment", help="Crops and flips.")]
-
+Datasets = Annotated[list[str], Option("--dataset", help=f"{', '.join(DATASETS)}; repeatable.")]
+DataDir = Annotated[Path, Option(help="Folder of the data sets.")]
+Device = Annotated[str, Option(help="auto, cpu or cuda.")]
 
 HELP = {
     "table1": "Table 1: synthetic experts.",
@@ -57,80 +46,89 @@ HELP = {
 }
 
 
+@dataclass(frozen=True)
+class ProtocolOptions:
+    """Changes of a protocol; results are labelled as changed."""
+
+    panel: ClassVar[str] = "Changes of the protocol"
+
+    epochs: Annotated[int | None, Option(help="Another number.")] = None
+    batch_size: Annotated[int | None, Option(help="Images per step.")] = None
+    lr: Annotated[float | None, Option(help="Learning rate or its peak.")] = None
+    width: Annotated[int | None, Option(help="Channels of the first stage.")] = None
+    weight_decay: Annotated[float | None, Option(help="Strength, in torch's units.")] = None
+    decay: Annotated[str | None, Option(help="coupled (Adam) or decoupled (AdamW).")] = None
+    augment: Annotated[bool | None, Option(help="Crops and flips.")] = None
+
+    def applied_to(self, name: str) -> Protocol:
+        """The protocol of this name with the changes."""
+        return PROTOCOLS[check_option("protocol", name, PROTOCOLS)].changed(**vars(self))
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Fields of ``Request``."""
+
+    seeds: Annotated[int, Option(help="Runs per method and cell.")] = 5
+    data_dir: DataDir = Path("data")
+    device: Device = "auto"
+    holdout: Annotated[
+        bool, Option("--holdout", help="Train real experts and the router on disjoint halves.")
+    ] = False
+    expert_seed: Annotated[int, Option(help="Seed of trained experts.")] = 0
+    scale: Annotated[str, Option(help="Rewards: raw, or unit for mean row sum 1.")] = "raw"
+    price: Annotated[float, Option(help="What asking a person costs.")] = 0.1
+    ambiguous: Annotated[
+        float | None, Option(help="Share of the images on which a guess is right, too.")
+    ] = None
+    validation: Annotated[
+        bool, Option("--validation", help="Judge on a held-out tenth of the training images.")
+    ] = False
+
+
 def _table_command(name: str) -> None:
     """Add the command that runs one table, or a part of it, and prints it."""
 
     @app.command(name, help=HELP[name])
+    @takes_options
     def command(
+        *,
         dataset: Datasets = ["cifar10"],  # noqa: B006
         setup: Annotated[
-            list[str] | None,
-            typer.Option(help="I, II, III, severe, or a coverage 0.6,0.3,0.1."),
+            list[str] | None, Option(help="I, II, III, severe, or a coverage 0.6,0.3,0.1.")
         ] = None,
-        experts: Annotated[
-            list[str] | None, typer.Option(help="synthetic or real; repeatable.")
-        ] = None,
-        cost: Annotated[list[str] | None, typer.Option(help="error or cost; repeatable.")] = None,
+        experts: Annotated[list[str] | None, Option(help="synthetic or real; repeatable.")] = None,
+        cost: Annotated[list[str] | None, Option(help="error or cost; repeatable.")] = None,
         method: Annotated[
             list[str] | None,
-            typer.Option(
+            Option(
                 help="tdef, mild, uniform, tuned, grid, ce, cwce, ldam, or a reading such as "
                 "mild:rewards=contrast,counts=best,total=mean3. Default: tdef, mild:total=mean1."
             ),
         ] = None,
-        seeds: Annotated[int, typer.Option(help="Runs per method and cell.")] = 5,
-        protocol: ProtocolName = DEFAULT,
-        epochs: Epochs = None,
-        batch_size: BatchSize = None,
-        lr: Rate = None,
-        width: Width = None,
-        weight_decay: WeightDecay = None,
-        decay: Decay = None,
-        augment: Augment = None,
-        holdout: Annotated[
-            bool,
-            typer.Option("--holdout", help="Train real experts and the router on disjoint halves."),
-        ] = False,
-        expert_seed: Annotated[int, typer.Option(help="Seed of trained experts.")] = 0,
+        protocol: Annotated[
+            str, Option(help="adamw (50 epochs), fast (16), paper (200).")
+        ] = DEFAULT,
         expert_protocol: Annotated[
-            str | None, typer.Option(help="For the experts. Default: as the router.")
+            str | None, Option(help="For the experts. Default: as the router.")
         ] = None,
-        people: Annotated[
-            Path | None, typer.Option(help="Annotations, for the table people.")
-        ] = None,
-        price: Annotated[float, typer.Option(help="What asking a person costs.")] = 0.1,
-        scale: Annotated[
-            str, typer.Option(help="Rewards: raw, or unit for mean row sum 1.")
-        ] = "raw",
+        people: Annotated[Path | None, Option(help="Annotations, for the table people.")] = None,
         robustness: Annotated[
-            bool, typer.Option(help="Margins around the theory, for readings.")
+            bool, Option(help="Margins around the theory, for readings.")
         ] = False,
-        ambiguous: Annotated[
-            float | None, typer.Option(help="Share of the images on which a guess is right, too.")
-        ] = None,
-        validation: Annotated[
-            bool,
-            typer.Option("--validation", help="Judge on a held-out tenth of the training images."),
-        ] = False,
-        data_dir: DataDir = Path("data"),
-        cache_dir: Annotated[Path, typer.Option(help="Trained experts and checkpoints.")] = Path(
+        cache_dir: Annotated[Path, Option(help="Trained experts and checkpoints.")] = Path(
             "~/.cache/mild"
         ),
-        device: Device = "auto",
-        results: Results = None,
+        results: Annotated[
+            Path | None, Option(help="Results file. Default: results/TABLE.jsonl.")
+        ] = None,
+        options: RunOptions,
+        changes: ProtocolOptions,
     ) -> None:
         setups, kinds, costs = TABLES[name]
         methods = tuple(Method.parse(text) for text in method or ("tdef", "mild:total=mean1"))
         if name == "readings" and not method:
             methods = READINGS + (ROBUSTNESS if robustness else ())
-        changes = {
-            "epochs": epochs, "batch_size": batch_size, "lr": lr, "width": width,
-            "weight_decay": weight_decay, "decay": decay, "augment": augment,
-        }  # fmt: skip
-
-        def named(text: str) -> Protocol:
-            return PROTOCOLS[check_option("protocol", text, PROTOCOLS)].changed(**changes)
-
         request = Request(
             name,
             tuple(dataset),
@@ -138,25 +136,16 @@ def _table_command(name: str) -> None:
             tuple(experts) if experts else kinds,
             tuple(cost) if cost else costs,
             methods,
-            named(protocol),
+            changes.applied_to(protocol),
             results or Path("results") / f"{name}.jsonl",
-            seeds,
-            data_dir,
-            cache_dir.expanduser(),
-            device,
-            holdout,
-            expert_seed,
-            people,
-            named(expert_protocol) if expert_protocol else None,
-            scale,
-            price,
-            ambiguous,
-            validation,
+            cache_dir=cache_dir.expanduser(),
+            people_file=people,
+            expert_protocol=changes.applied_to(expert_protocol) if expert_protocol else None,
+            **vars(options),
         )
         with progress_bar(name) as progress:
             records = run(request, progress)
-        keys = {record["key"] for record in records}
-        print_tables([request.results], only=keys)
+        print_tables([request.results], only={record["key"] for record in records})
 
 
 for _name in TABLES:
@@ -164,17 +153,16 @@ for _name in TABLES:
 
 
 @app.command()
+@takes_options
 def classifier(
+    *,
     dataset: Datasets = ["cifar10"],  # noqa: B006
-    protocol: Annotated[list[str], typer.Option(help="Protocols; repeatable.")] = [DEFAULT],  # noqa: B006
-    seeds: Annotated[int, typer.Option(help="Runs per protocol.")] = 1,
-    epochs: Epochs = None,
-    batch_size: BatchSize = None,
-    lr: Rate = None,
-    width: Width = None,
+    protocol: Annotated[list[str], Option(help="Protocols; repeatable.")] = [DEFAULT],  # noqa: B006
+    seeds: Annotated[int, Option(help="Runs per protocol.")] = 1,
     data_dir: DataDir = Path("data"),
     device: Device = "auto",
-    results: Annotated[Path, typer.Option(help="JSON file.")] = Path("results/classifier.json"),
+    results: Annotated[Path, Option(help="JSON file.")] = Path("results/classifier.json"),
+    changes: ProtocolOptions,
 ) -> None:
     """Test accuracy of a plain classifier trained by each protocol."""
     try:
@@ -185,8 +173,7 @@ def classifier(
     for name in dataset:
         data = load_images(name, data_dir)
         for text in protocol:
-            usual = PROTOCOLS[check_option("protocol", text, PROTOCOLS)]
-            changed = usual.changed(epochs=epochs, batch_size=batch_size, lr=lr, width=width)
+            changed = changes.applied_to(text)
             with progress_bar(f"{name}, {changed.name}") as progress:
                 made = run_classifier(data, changed, seeds, device, progress, known)
             known |= {record["key"]: record for record in made}
@@ -200,7 +187,7 @@ def classifier(
 
 @app.command()
 def fetch(
-    dataset: Annotated[list[str], typer.Argument(help=f"Among {', '.join(DATASETS)}.")],
+    dataset: Annotated[list[str], Argument(help=f"Among {', '.join(DATASETS)}.")],
     data_dir: DataDir = Path("data"),
 ) -> None:
     """Fetch data sets from their official sources, with their md5 sums checked."""

@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from experiments.images.methods import SCALES, Method, method_label, training_ma
 from experiments.images.problem import Problem, outcomes, reference
 from experiments.images.search import search_grid, search_heads
 from experiments.images.training import Protocol, TrainedNetwork, best_device, recipe
-from experiments.records import SCHEMA, DivergedError, Record, ResultsFile, cell_key, surroundings
+from experiments.records import SCHEMA, Record, Report, ResultsFile, cell_key, surroundings
 from mild.errors import InvalidInputError, check_option
 
 Progress = Callable[[int, int, str], Any]
@@ -166,33 +167,13 @@ def run(request: Request, progress: Progress | None = None) -> list[Record]:
     """Records of all cells of a request, in their order.
 
     A cell that the results file holds is not run again. A kill leaves what is finished in the file, and the
-    training under way continues from its checkpoint next time. A cell whose training diverges does not keep
-    the others from being run; the error comes at the end.
+    training under way continues from its checkpoint next time.
     """
     results = ResultsFile(request.results)
-    records, diverged = [], []
     with results.locked():
         runner = _Runner(request, results)
-        cells = plan(request)
-        for place, cell in enumerate(cells):
-
-            def report(message: str, place: int = place, cell: Cell = cell) -> None:
-                if progress is not None:
-                    progress(
-                        place, len(cells), f"{cell.title}: {message}" if message else cell.title
-                    )
-
-            report("")
-            try:
-                records.append(runner.record(cell, report))
-            except DivergedError as error:
-                diverged.append(f"{cell.title} ({error})")
-    if diverged:
-        raise DivergedError(
-            f"{len(diverged)} of {len(cells)} trainings diverged, and the others are in "
-            f"{request.results}: {'; '.join(diverged)}"
-        )
-    return records
+        cells = [(cell.title, partial(runner.record, cell)) for cell in plan(request)]
+        return results.run(cells, progress)
 
 
 class _Runner:
@@ -240,7 +221,7 @@ class _Runner:
                 entry["price"] = self.request.price
         return entry
 
-    def record(self, cell: Cell, report: Callable[[str], None]) -> Record:
+    def record(self, cell: Cell, report: Report) -> Record:
         """The record of a cell, from the results file or a training."""
         entry = self.entry(cell)
         key = cell_key(entry)
@@ -281,9 +262,7 @@ class _Runner:
         problem.forget(key)
         return record
 
-    def problem(
-        self, cell: Cell, seed: int, report: Callable[[str], None]
-    ) -> tuple[Problem, ExpertAnswers, str]:
+    def problem(self, cell: Cell, seed: int, report: Report) -> tuple[Problem, ExpertAnswers, str]:
         """What the router of a cell is trained and judged on; ``seed`` draws synthetic experts."""
         request = self.request
         drawn = seed if cell.experts == "synthetic" else None
@@ -306,9 +285,7 @@ class _Runner:
         )
         return problem.held_out() if request.validation else problem, answers, data.note
 
-    def _scenario(
-        self, cell: Cell, seed: int, report: Callable[[str], None]
-    ) -> tuple[ImageData, ExpertAnswers]:
+    def _scenario(self, cell: Cell, seed: int, report: Report) -> tuple[ImageData, ExpertAnswers]:
         request, data = self.request, self.data(cell.dataset)
         if cell.experts == "synthetic":
             return data, synthetic_answers(data, cell.setup, seed, request.ambiguous)
@@ -330,9 +307,7 @@ class _Runner:
         people = self.people(cell.dataset)
         return people_scenario(data, people, protocol, price=request.price, **options)
 
-    def _search(
-        self, cell: Cell, entry: dict[str, Any], report: Callable[[str], None]
-    ) -> dict[str, Any]:
+    def _search(self, cell: Cell, entry: dict[str, Any], report: Report) -> dict[str, Any]:
         """What the search of a method's margins finds, once for all seeds."""
         what = {name: value for name, value in entry.items() if name not in ("table", "seed")}
         for record in self.results.records.values():

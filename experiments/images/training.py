@@ -298,20 +298,13 @@ def train_network(
     progress: Callable[[int, int, str], Any] | None = None,
     evaluate: Evaluate | None = None,
 ) -> TrainedNetwork:
-    """Train a network of ``protocol.width`` on images.
+    """Train a network of ``protocol.width`` on images (n, height, width, channels) uint8.
 
-    Parameters
-    ----------
-    images : (n, height, width, channels) uint8
-    loss : function of scores (b, n_outputs) and rows (b,), both on the device, that gives a value per row.
-        It must not wait for the device: the step is recorded as a CUDA graph.
-    flip : whether a mirror image means the same
-    checkpoint : file that the training is continued from
-    identity : what a checkpoint must have been made with, beside images, protocol and seed
-    progress : called with epochs done, epochs in all and a message
-    evaluate : called after every epoch; what it returns is added to the epoch's record
-
-    Departs from the paper: bfloat16 with float32 weights on a GPU.
+    ``loss`` gives a value per row from scores (b, n_outputs) and rows (b,), both on the device; it must
+    not wait for the device, as the step is recorded as a CUDA graph. ``flip`` says whether a mirror
+    image means the same, ``identity`` what a checkpoint must have been made with, beside images,
+    protocol and seed. What ``evaluate`` returns after every epoch is added to its record. Departs from
+    the paper: bfloat16 with float32 weights on a GPU.
     """
     if len(images) < 2:
         raise InvalidInputError(

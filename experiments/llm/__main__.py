@@ -9,10 +9,12 @@ python -m experiments.llm extreme outcomes.parquet --skew 0.95
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
+from typer import Argument, Option
 
 from experiments.console import main, progress_bar
 from experiments.images.methods import Method
@@ -29,54 +31,59 @@ from experiments.llm.run import (
 )
 from experiments.paper import BETA
 from experiments.show import print_tables
+from mild.cli.options import takes_options
 from mild.data import read_outcomes
 from mild.errors import OptionError, check_option
 
 app = typer.Typer(add_completion=False)
 
 
+@dataclass(frozen=True)
+class TransformerOptions:
+    """Parameters of a transformer router."""
+
+    panel: ClassVar[str] = "With --features transformer"
+
+    epochs: Annotated[int | None, Option(help="Default: 5.")] = None
+    lr: Annotated[float | None, Option(help="Default: 5e-5.")] = None
+    batch_size: Annotated[int | None, Option(help="Default: 16.")] = None
+    max_length: Annotated[int | None, Option(help="Default: 256.")] = None
+    weight_decay: Annotated[float | None, Option()] = None
+    dropout: Annotated[float | None, Option()] = None
+    precision: Annotated[str | None, Option(help="float32 or bfloat16.")] = None
+    device: Annotated[str | None, Option(help="auto, cpu or cuda.")] = None
+
+
 @app.command(help=__doc__)
+@takes_options
 def experiment(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(EXPERIMENTS)}.")],
-    table: Annotated[Path, typer.Argument(help="Outcomes: .parquet, .csv or .jsonl.")],
+    *,
+    name: Annotated[str, Argument(help=f"One of {', '.join(EXPERIMENTS)}.")],
+    table: Annotated[Path, Argument(help="Outcomes: .parquet, .csv or .jsonl.")],
     experts: Annotated[
-        str | None,
-        typer.Option(help="Three from strong to tiny: 7B,1.5B,0.5B. Default: by their sizes."),
+        str | None, Option(help="Three from strong to tiny: 7B,1.5B,0.5B. Default: by their sizes.")
     ] = None,
     beta: Annotated[
-        str | None, typer.Option(help="What asking costs: 1,0.6,0.1, or EXPERT=COST pairs.")
+        str | None, Option(help="Asking costs: 1,0.6,0.1, or EXPERT=COST pairs.")
     ] = None,
-    cost: Annotated[list[str] | None, typer.Option(help="error or cost; repeatable.")] = None,
-    features: Annotated[str, typer.Option(help=f"One of {', '.join(FEATURES)}.")] = "hashing",
-    model: Annotated[
-        str | None, typer.Option(help="Folder or name of embeddings or encoder.")
-    ] = None,
-    vectors: Annotated[str | None, typer.Option(help="Column of vectors, or a .npy file.")] = None,
-    method: Annotated[list[str] | None, typer.Option(help="As for images; repeatable.")] = None,
-    seeds: Annotated[int, typer.Option(help="Number of splits.")] = 5,
-    test_share: Annotated[float, typer.Option(help="Share of the rows to test on.")] = 1 / 3,
-    noise: Annotated[str, typer.Option(help="additive or relative.")] = "additive",
-    noise_std: Annotated[float, typer.Option(help="Standard deviation of the noise.")] = 0.2,
-    skew: Annotated[float, typer.Option(help="Share of the first expert, for extreme.")] = 0.95,
-    alpha: Annotated[float | None, typer.Option(help="One strength for all methods.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Of a transformer. Default: 5.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Of a transformer. Default: 5e-5.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Of a transformer. Default: 16.")] = None,
-    max_length: Annotated[int | None, typer.Option(help="Of a transformer. Default: 256.")] = None,
-    weight_decay: Annotated[float | None, typer.Option(help="Of a transformer.")] = None,
-    dropout: Annotated[float | None, typer.Option(help="Of a transformer.")] = None,
-    precision: Annotated[str | None, typer.Option(help="float32 or bfloat16.")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Parallel workers; -1 for all cores.")] = None,
-    label: Annotated[str | None, typer.Option(help="What results call the table.")] = None,
-    results: Annotated[Path, typer.Option(help="Results file.")] = Path("results/llm.jsonl"),
+    cost: Annotated[list[str] | None, Option(help="error or cost; repeatable.")] = None,
+    features: Annotated[str, Option(help=f"One of {', '.join(FEATURES)}.")] = "hashing",
+    model: Annotated[str | None, Option(help="Folder or name of embeddings or encoder.")] = None,
+    vectors: Annotated[str | None, Option(help="Column of vectors, or a .npy file.")] = None,
+    method: Annotated[list[str] | None, Option(help="As for images; repeatable.")] = None,
+    seeds: Annotated[int, Option(help="Number of splits.")] = 5,
+    test_share: Annotated[float, Option(help="Share of the rows to test on.")] = 1 / 3,
+    noise: Annotated[str, Option(help="additive or relative.")] = "additive",
+    noise_std: Annotated[float, Option(help="Standard deviation of the noise.")] = 0.2,
+    skew: Annotated[float, Option(help="Share of the first expert, for extreme.")] = 0.95,
+    alpha: Annotated[float | None, Option(help="One strength for all methods.")] = None,
+    jobs: Annotated[int | None, Option(help="Parallel workers; -1 for all cores.")] = None,
+    label: Annotated[str | None, Option(help="What results call the table.")] = None,
+    results: Annotated[Path, Option(help="Results file.")] = Path("results/llm.jsonl"),
+    transformer: TransformerOptions,
 ) -> None:
     """Run an experiment and print its tables."""
-    options = {
-        "epochs": epochs, "lr": lr, "batch_size": batch_size, "max_length": max_length,
-        "weight_decay": weight_decay, "dropout": dropout, "precision": precision, "device": device,
-    }  # fmt: skip
-    trained = {key: value for key, value in options.items() if value is not None}
+    trained = {key: value for key, value in vars(transformer).items() if value is not None}
     if trained and features != "transformer":
         raise OptionError(
             f"--{next(iter(trained)).replace('_', '-')} is for --features transformer."

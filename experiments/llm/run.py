@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -156,18 +157,11 @@ def run(request: Request, progress: Callable[[int, int, str], Any] | None = None
     results = ResultsFile(request.results)
     with results.locked():
         runner = _Runner(request, results)
-        records = []
-        for place, cell in enumerate(request.cells):
-            seed, cost, noise, method = cell
+        cells = []
+        for seed, cost, noise, method in request.cells:
             title = f"{cost}{', noise' if noise else ''}, {method.text}, seed {seed}"
-
-            def report(message: str, place: int = place, title: str = title) -> None:
-                if progress is not None:
-                    progress(place, len(request.cells), f"{title} {message}")
-
-            report("")
-            records.append(runner.record(*cell, report))
-    return records
+            cells.append((title, partial(runner.record, seed, cost, noise, method)))
+        return results.run(cells, progress)
 
 
 class _Runner:

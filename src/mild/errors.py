@@ -46,6 +46,8 @@ class MildError(Exception):
     message : what is wrong, the rule, what was got, and the remedy
     parameter : name of the parameter that is at fault, if one is
     code : stable code; by default that of the class, or ``invalid_<parameter>``
+    rule : what the message says after the name of the parameter; the message may be left out then
+    place : what the message says before that name, such as a file
 
     Examples
     --------
@@ -57,14 +59,24 @@ class MildError(Exception):
     code: str | None = "error"
 
     def __init__(
-        self, message: str = "", *, parameter: str | None = None, code: str | None = None
+        self,
+        message: str = "",
+        *,
+        parameter: str | None = None,
+        code: str | None = None,
+        rule: str | None = None,
+        place: str = "",
     ) -> None:
-        super().__init__(message)
-        self.parameter = parameter
+        super().__init__(message or (f"{place}{parameter} {rule}" if rule else ""))
+        self.parameter, self.rule, self.place = parameter, rule, place
         if code is not None:
             self.code = code
         elif parameter is not None:
             self.code = f"invalid_{parameter}"
+
+    def message_about(self, name: str) -> str:
+        """The message with another name of the parameter, such as that of its option."""
+        return str(self) if self.rule is None else f"{self.place}{name} {self.rule}"
 
 
 class InvalidInputError(MildError, ValueError):
@@ -130,13 +142,11 @@ def check_option(name: str, value: object, allowed: Iterable[str]) -> str:
     known = list(allowed)
     if isinstance(value, str) and value in known:
         return value
-    rule = ", ".join(repr(option) for option in known)
+    names = ", ".join(repr(option) for option in known)
     close = difflib.get_close_matches(str(value), known, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
-    raise OptionError(
-        f"{name} must be one of {rule}; got {value!r}.{hint}",
-        parameter=name.lstrip("-").replace("-", "_"),
-    )
+    rule = f"must be one of {names}; got {value!r}.{hint}"
+    raise OptionError(f"{name} {rule}", parameter=name.lstrip("-").replace("-", "_"), rule=rule)
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:

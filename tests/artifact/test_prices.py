@@ -31,9 +31,9 @@ def test_a_router_with_one_head_says_why_not(folders):
 
 
 def test_a_weight_needs_dollars_in_fitting(folders):
-    with pytest.raises(InvalidInputError, match="fitted with price_weight alone"):
+    with pytest.raises(InvalidInputError, match="fitted with it alone"):
         new_prices(load(folders("priced")), price_weight=2.0)
-    with pytest.raises(InvalidInputError, match="cannot both"):
+    with pytest.raises(InvalidInputError, match="together with beta"):
         new_prices(load(folders("priced")), {"cook": 1.0}, 2.0)
 
 

@@ -210,7 +210,7 @@ TEXT_CHANGES = [
     ({"kind": "hashing"}, "text must have kind, a string, and settings"),
     ("hashing", "text must have kind, a string, and settings; got 'hashing'"),
     (None, "text must have kind, a string, and settings; got None"),
-    ({"kind": 3, "settings": {}}, "text must have kind, a string"),
+    ({"kind": 3, "settings": {}}, "text.kind must be a string; got 3"),
     ({"kind": "hashing", "settings": [1]}, "text.settings must be an object; got [1]"),
     ({"kind": "magic", "settings": {}}, "text.kind must be one of encoder, hashing"),
     ({"kind": "vectors", "settings": {}}, "setting text.column is missing"),

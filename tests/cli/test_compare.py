@@ -166,3 +166,18 @@ def test_without_a_table_the_one_that_comes_with_mild_is_used(mild, logs, monkey
     monkeypatch.setattr("mild.cli.outcomes.embedded_table", lambda: read_outcomes(logs.log))
     report = mild("compare", *TWO, "--json").json()
     assert (report["data"], report["rows"]) == (None, 150)
+
+
+@pytest.mark.parametrize(("rows", "exit_code"), [(3, 1), (6, 0)])
+def test_a_handful_of_rows_has_no_verdict(mild, tmp_path, rows, exit_code):
+    table = tmp_path / "few.csv"
+    write_outcomes(make_columns(rows), table)
+    done = mild("compare", table, "--method", "regression", "--json")
+    assert done.code == exit_code
+    if exit_code:
+        assert done.json()["code"] == "invalid_table"
+        return
+    assert done.json()["statement"]["pays"] is None
+    shown = mild("compare", table, "--method", "regression").out
+    assert "too few" in shown
+    assert "level" not in shown

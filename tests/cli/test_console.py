@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from mild.cli.console import MildCommand, emit, fixed, progress_bar, wrapped
-from mild.errors import ConvergenceWarning, InvalidInputError
+from mild.errors import ConvergenceWarning, DataFileError, InvalidInputError
 
 
 def invoke(verb, *words):
@@ -127,28 +127,30 @@ def test_a_point_of_a_list_is_indented(monkeypatch):
 
 
 def test_an_error_names_the_option_of_its_parameter():
-    def verb(cv: int = 5, price_weight: float = 0.0) -> None:
+    def verb(cv: int = 5, query: str = "", price_weight: float = 0.0) -> None:
         if cv < 2:
-            raise InvalidInputError(f"n_folds must be at least 2; got {cv}.", parameter="n_folds")
-        raise InvalidInputError("price_weight must be finite.", parameter="price_weight")
+            raise InvalidInputError(parameter="n_folds", rule=f"must be at least 2; got {cv}.")
+        if query:
+            raise DataFileError(parameter="query", rule="must name columns.", place="log.csv: ")
+        raise InvalidInputError(parameter="price_weight", rule="must be finite.")
 
     assert invoke(verb, "--cv", "1").stderr == "error: --cv must be at least 2; got 1.\n"
+    assert invoke(verb, "--query", "q").stderr == "error: log.csv: --query must name columns.\n"
     assert invoke(verb).stderr == "error: --price-weight must be finite.\n"
 
 
 @pytest.mark.parametrize(
-    ("message", "parameter"),
+    "error",
     [
-        # No parameter, an option that the command does not have, an array, another word in front.
-        ("seed must be an int.", None),
-        ("margins must be positive.", "margins"),
-        ("costs must be finite.", "costs"),
-        ("the seed must be an int.", "seed"),
-        ("seeds must be distinct.", "seed"),
+        # No parameter, an option that the command does not have, an array, no rule by itself.
+        InvalidInputError("seed must be an int."),
+        InvalidInputError(parameter="margins", rule="must be positive."),
+        InvalidInputError(parameter="costs", rule="must be finite."),
+        InvalidInputError("seed must be an int.", parameter="seed"),
     ],
 )
-def test_other_errors_stay_as_they_are(message, parameter):
+def test_other_errors_stay_as_they_are(error):
     def verb(seed: int = 0, costs: str = "") -> None:
-        raise InvalidInputError(message, parameter=parameter)
+        raise error
 
-    assert invoke(verb).stderr == f"error: {message}\n"
+    assert invoke(verb).stderr == f"error: {error}\n"

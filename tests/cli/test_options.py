@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mild.cli.fit import ShardOptions
-from mild.cli.options import margins_value, number_list, surrogate_value
-from mild.cli.outcomes import workers
+from mild.cli.options import EngineOptions, margins_value, number_list, surrogate_value
 from mild.errors import OptionError
 
 
@@ -56,10 +55,11 @@ def test_help_lists_few_options_first_and_the_rest_under_headings(mild):
 
 
 @pytest.mark.parametrize(
-    ("jobs", "rows", "used"), [(None, 150, 1), (None, 20_000, -1), (3, 150, 3)]
+    ("jobs", "rows", "used"), [(None, 150, None), (None, 20_000, -1), (3, 150, 3)]
 )
 def test_large_tables_use_all_cores(jobs, rows, used):
-    assert workers(jobs, rows) == used
+    assert EngineOptions().workers(jobs, rows) == used
+    assert EngineOptions("ray").workers(jobs, rows) == (jobs or -1)
 
 
 def test_folders_patterns_and_urls_are_read_in_passes(tmp_path):

@@ -158,7 +158,7 @@ def test_costs_are_those_of_the_fit_unless_said_anew(mild, logs, readers):
 
 def test_what_was_trained_on_is_recognised(mild, logs, readers, tmp_path):
     same = mild("evaluate", logs.log, "--router", readers())
-    assert "fitted on this very table: the figures are optimistic" in same.err
+    assert "fitted on this very data: the figures are optimistic" in same.err
     columns = make_columns(90, 1, prices=True)
     columns["prompt"][:20] = make_columns(150, 0)["prompt"][:20]
     file = write_outcomes(columns, tmp_path / "mixed.parquet")

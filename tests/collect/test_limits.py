@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mild.collect.limits import Budget, Pace
+from mild.collect.collector import Budget, Pace
 
 
 class Clock:

@@ -13,7 +13,8 @@ import pytest
 from mild.collect.ledger import Answer, Ledger
 from mild.collect.questions import Question, Questions
 from mild.collect.runs import plan_runs
-from mild.collect.table import check_table, outcome_columns, write_outcomes
+from mild.collect.table import check_table, outcome_columns
+from mild.data import write_columns
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import Usage
 from mild.errors import DataFileError, OutputExistsError
@@ -84,8 +85,7 @@ def test_scores_of_a_command_are_named_scores():
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".jsonl"])
 def test_every_format_is_written(tmp_path, suffix):
     columns = outcome_columns(QUESTIONS, make_runs(), SCORES)
-    with Ledger(tmp_path / "l.sqlite") as ledger:
-        file = write_outcomes(columns, tmp_path / f"t{suffix}", ledger)
+    file = write_columns(columns, tmp_path / f"t{suffix}")
     if suffix == ".csv":
         found = arrow_csv.read_csv(file)
         assert found["options"].to_pylist() == ['["x", "y"]', "", ""]
@@ -102,7 +102,8 @@ def test_only_a_table_of_the_same_ledger_is_replaced(tmp_path):
     runs, file = make_runs(), tmp_path / "t.csv"
     with Ledger(tmp_path / "l.sqlite") as ledger:
         check_table(file, ledger, QUESTIONS, runs, overwrite=False)
-        write_outcomes(outcome_columns(QUESTIONS, runs, SCORES), file, ledger)
+        write_columns(outcome_columns(QUESTIONS, runs, SCORES), file)
+        ledger.record_output(file)
         check_table(file, ledger, QUESTIONS, runs, overwrite=False)
         file.write_text("mine")
         with pytest.raises(OutputExistsError, match="exists; choose another file"):

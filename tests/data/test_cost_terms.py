@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mild.data import cost_formula, expert_betas, outcome_costs, read_outcomes
+from mild.data import check_terms, cost_formula, expert_betas, outcome_costs, read_outcomes
 from mild.errors import InvalidInputError
 
 
@@ -52,8 +52,11 @@ def test_experts_without_a_beta_cost_nothing():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"beta": {"13B": 1}}, "beta: '13B' is none of the experts Q-1B, Q-7B"),
-        ({"beta": {"Q": 1}}, "beta: 'Q' must mean one expert; it fits Q-1B, Q-7B"),
+        ({"beta": {"13B": 1}}, "beta must name experts; '13B' is none of the experts Q-1B, Q-7B"),
+        (
+            {"beta": {"Q": 1}},
+            "beta must name experts; 'Q' must mean one expert; it fits Q-1B, Q-7B",
+        ),
         ({"beta": {"7B": 1, "Q-7B": 2}}, "'7B' and 'Q-7B' both mean 'Q-7B'"),
         ({"beta": {"7B": -1}}, "beta must be finite and not negative; got 7B=-1"),
         ({"beta": {"7B": float("nan")}}, "beta must be finite"),
@@ -71,7 +74,7 @@ def test_an_unknown_price_matters_only_where_prices_count():
     table = make(**{"cost__Q-1B": [None, 0.002]})
     assert np.isnan(table.prices[0, 0])
     np.testing.assert_array_equal(outcome_costs(table, price_weight=0), outcome_costs(table))
-    with pytest.raises(InvalidInputError, match=r"1 is unknown, such as row 0 of 'Q-1B'"):
+    with pytest.raises(InvalidInputError, match=r"1 is unknown, such as row 1 of 'Q-1B'"):
         outcome_costs(table, price_weight=1)
 
 
@@ -89,3 +92,17 @@ def test_the_cost_is_spelled_out():
     assert cost_formula(make()) == "error"
     words = cost_formula(make(), beta={"7b": 1}, price_weight=50, latency_weight=0.1)
     assert words == "error + what asking costs (Q-1B 0, Q-7B 1) + 50 × dollars + 0.1 × seconds"
+
+
+@pytest.mark.parametrize(
+    ("terms", "code"),
+    [
+        ({"beta": {"any": -1.0}}, "invalid_beta"),
+        ({"price_weight": np.nan}, "invalid_price_weight"),
+        ({"latency_weight": -0.5}, "invalid_latency_weight"),
+    ],
+)
+def test_terms_that_fit_no_table_are_refused_without_one(terms, code):
+    with pytest.raises(InvalidInputError) as caught:
+        check_terms(**terms)
+    assert caught.value.code == code

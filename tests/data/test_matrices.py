@@ -194,7 +194,7 @@ def test_an_empty_cost_is_an_expert_that_was_not_asked(tmp_path):
 def test_an_empty_feature_is_refused_with_its_place(tmp_path, cell):
     message = refusal(csv(tmp_path, f"x,y,cost__a\n1,1,2\n1,{cell},1\n"))
     assert "features must be finite (only costs may be missing); column 'y' is" in message
-    assert "in row 1" in message
+    assert "in row 2 (row 1 is the first below the header)" in message
 
 
 def test_text_columns_are_left_out_of_the_features_and_listed(tmp_path):
@@ -305,7 +305,7 @@ def test_features_without_names_are_taken_in_order_by_a_router_only(tmp_path, da
         ({"X": np.ones((8, 3))}, "must have as many rows; got shapes (8, 3) and (9, 2)"),
         ({"X": np.full((9, 3), "a")}, "array X must hold numbers; got <U1 such as np.str_('a')"),
         ({"costs": np.ones((9, 2), complex)}, "array costs must hold numbers; got complex128"),
-        ({"X": np.full((9, 3), np.nan)}, "column 0 is nan or is empty in row 0"),
+        ({"X": np.full((9, 3), np.nan)}, "column 0 is nan or is empty in row 1"),
         ({"X": np.ones((0, 3)), "costs": np.ones((0, 2))}, "at least one row"),
         ({"expert_names": ["a"]}, "array expert_names must be 2 texts; got <U1, shape (1,)"),
         ({"expert_names": ["a", "a"]}, "expert names must differ; 'a' appears twice"),

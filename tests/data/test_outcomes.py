@@ -12,7 +12,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from mild.data import FORMS, is_outcome_table, outcome_costs, read_outcomes
-from mild.errors import DataFileError, InvalidInputError, OptionError
+from mild.errors import DataFileError, InvalidInputError, MildError, OptionError
 from table_cases import kinds, refused, wide
 
 COLUMNS = {
@@ -89,13 +89,13 @@ def test_rows_can_be_taken_where_there_are_no_other_columns():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"cost__x": [1.0, 1.0, 1.0, -1.0]}, "-1 in row 3 of column 'cost__x'"),
-        ({"embedding": [[0.0], [1.0], [1.0], [np.nan]]}, "are not, such as row 3"),
+        ({"cost__x": [1.0, 1.0, 1.0, -1.0]}, "-1 in row 4 of column 'cost__x'"),
+        ({"embedding": [[0.0], [1.0], [1.0], [np.nan]]}, "are not, such as row 4"),
         (
             {"embedding": [[0.0], [1.0], [1.0], [1.0, 2.0]]},
-            "such as row 3 with 2 where row 0 has 1",
+            "such as row 4 with 2 where row 1 has 1",
         ),
-        ({"embedding": ["[0]", "[1]", "[2]", "[x"]}, "holds '\\[x' in row 3"),
+        ({"embedding": ["[0]", "[1]", "[2]", "[x"]}, "holds '\\[x' in row 4"),
     ],
 )
 def test_rows_are_named_by_their_number_in_the_file_also_behind_one_that_asked_nobody(change, said):
@@ -107,9 +107,9 @@ def test_rows_are_named_by_their_number_in_the_file_also_behind_one_that_asked_n
 def test_an_answer_without_a_price_is_named_by_its_number_in_the_file():
     columns = {"prompt": ["a", "b", "c"], "correct__x": [1, None, 0], "cost__x": [1.0, 1.0, None]}
     table = read_outcomes(pa.table(columns))
-    with pytest.raises(InvalidInputError, match="1 is unknown, such as row 2 of 'x'"):
+    with pytest.raises(InvalidInputError, match="1 is unknown, such as row 3 of 'x'"):
         outcome_costs(table, price_weight=1.0)
-    with pytest.raises(InvalidInputError, match="1 is unknown, such as row 2 of 'x'"):
+    with pytest.raises(InvalidInputError, match="1 is unknown, such as row 3 of 'x'"):
         outcome_costs(table.take([1]), price_weight=1.0)
 
 
@@ -192,7 +192,7 @@ def test_categories_are_texts():
 def test_scores_outside_the_unit_interval_are_refused_with_count_and_example():
     message = refused(wide(score__y=[0.5, 55.0, -1.0]))
     assert (
-        "scores must lie in [0, 1]; 2 cells do not, such as 55 in row 1 of column 'score__y'"
+        "scores must lie in [0, 1]; 2 cells do not, such as 55 in row 2 of column 'score__y'"
         in message
     )
     assert "1 cell does not, such as inf" in refused(wide(score__y=[0.5, float("inf"), None]))
@@ -200,7 +200,7 @@ def test_scores_outside_the_unit_interval_are_refused_with_count_and_example():
 
 def test_negative_and_infinite_prices_are_refused():
     message = refused(wide(cost__x=[0.5, -1.0, 0.5]))
-    assert "prices must be finite and not negative; 1 cell is not, such as -1 in row 1" in message
+    assert "prices must be finite and not negative; 1 cell is not, such as -1 in row 2" in message
     assert "such as inf" in refused(wide(cost__x=[0.5, float("inf"), 0.5]))
     assert "latencies must be finite" in refused(wide(latency_ms__x=[1.0, -1.0, 0.5]))
 
@@ -307,3 +307,13 @@ def test_what_cannot_be_read_is_left_to_the_reader_of_outcomes(tmp_path, name, c
     assert is_outcome_table(tmp_path / name) is True
     with pytest.raises(DataFileError, match=said):
         read_outcomes(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [({"form": "wird"}, "invalid_form"), ({"scores": "a=x,y"}, "invalid_scores")],
+)
+def test_options_that_no_table_could_fit_are_refused_before_the_table_is_read(options, code):
+    with pytest.raises(MildError) as caught:
+        read_outcomes("there is no such file.csv", **options)
+    assert caught.value.code == code

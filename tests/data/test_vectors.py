@@ -41,7 +41,7 @@ def test_vectors_follow_the_rows_that_are_kept():
 @pytest.mark.parametrize(
     ("column", "sentence"),
     [
-        ([[1.0], [2.0, 3.0], None], "2 row(s) of column 'v' do not, such as row 1 with 2 where"),
+        ([[1.0], [2.0, 3.0], None], "2 row(s) of column 'v' do not, such as row 2 with 2 where"),
         ([[1.0], [float("nan")], [2.0]], "vectors must be finite; 1 row(s) of column 'v'"),
         (
             [1.0, 2.0, 3.0],
@@ -59,13 +59,13 @@ def test_vectors_follow_the_rows_that_are_kept():
         ),
         (
             pa.array([bytes(8), None, bytes(8)], pa.binary(8)),
-            "1 row(s) of column 'v' do not, such as row 1 with 0 where row 0 has 2",
+            "1 row(s) of column 'v' do not, such as row 2 with 0 where row 1 has 2",
         ),
         (
             pa.array([bytes(4), b"\xff" * 4, bytes(4)], pa.binary(4)),
             "finite; 1 row(s) of column 'v'",
         ),
-        (["[1]", "[", "[2]"], "column 'v' holds '[' in row 1"),
+        (["[1]", "[", "[2]"], "column 'v' holds '[' in row 2"),
         (["[1]", '["a"]', "[2]"], "column 'v' holds other things"),
         ([[1.0, None], [1.0, 2.0], [1.0, 2.0]], "vectors must be finite"),
     ],

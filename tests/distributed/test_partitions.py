@@ -11,8 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batch_cases import make_vectors, write_file
-from mild.data.parquet_files import find_files, read_footers
-from mild.distributed.partitions import check_same_columns, cut, read_batches
+from mild.distributed.partitions import (
+    check_same_columns,
+    cut,
+    find_files,
+    read_batches,
+    read_footers,
+)
 from mild.errors import DataFileError
 
 

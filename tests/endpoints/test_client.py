@@ -9,11 +9,17 @@ import time
 from email.utils import formatdate
 
 import pytest
+from pydantic import ValidationError
 
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import ask, chat, expert, gateway
-from mild.endpoints.client import EndpointClient, ExpertError, proxy_for, retry_after
-from mild.errors import InvalidInputError
+from mild.endpoints.client import EndpointClient, proxy_for
+from mild.endpoints.errors import ExpertError, retry_after
+from mild.endpoints.expert import Expert
+
+
+def client_at(base_url, **settings):
+    return EndpointClient(Expert("one", base_url=base_url, model="m", **settings))
 
 
 def raw(answer, *requests):
@@ -30,9 +36,7 @@ def raw(answer, *requests):
     async def run():
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        client = EndpointClient(
-            f"http://127.0.0.1:{port}/v1/", {}, first_byte_seconds=0.5, idle_seconds=0.5
-        )
+        client = client_at(f"http://127.0.0.1:{port}/v1/", first_byte_seconds=0.5, idle_seconds=0.5)
         found = []
         try:
             for _ in range(max(1, len(requests))):
@@ -82,6 +86,10 @@ def test_bodies_of_every_framing_are_read(answer, body):
         (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n", "cut"),
         (b"", "cut"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabc", "garbled"),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nab\r\n0\r\n\r\n", "garbled"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: -3\r\n\r\nabc", "garbled"),
+        (b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 3\r\n\r\nabc", "garbled"),
+        (b"HTTP/1.1 200 OK\r\nx: " + b"y" * 100_000 + b"\r\n\r\n", "garbled"),
         (b"SSH-2.0-OpenSSH\r\n", "garbled"),
         (
             b"HTTP/1.1 200 OK\r\n" + b"".join(b"x%d: y\r\n" % n for n in range(300)) + b"\r\n",
@@ -102,13 +110,13 @@ def test_a_second_request_uses_the_same_connection():
 
 @pytest.mark.parametrize("url", ["ftp://x/v1", "x/v1", "http://", "https:///v1"])
 def test_an_address_must_be_one(url):
-    with pytest.raises(InvalidInputError, match="base_url"):
-        EndpointClient(url, {})
+    with pytest.raises(ValidationError, match="base_url"):
+        client_at(url)
 
 
 def test_a_header_must_be_one_line():
-    with pytest.raises(InvalidInputError, match="one line"):
-        EndpointClient("http://x/v1", {"x": "a\r\nb: c"})
+    with pytest.raises(ValidationError, match="headers"):
+        client_at("http://x/v1", headers={"x": "a\r\nb: c"})
 
 
 class TlsUpstream(FakeUpstream):
@@ -158,8 +166,8 @@ async def client_of(serve, total_seconds=60.0):
 
     server = await asyncio.start_server(noted, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    client = EndpointClient(
-        f"http://127.0.0.1:{port}", {}, first_byte_seconds=1.0, total_seconds=total_seconds
+    client = client_at(
+        f"http://127.0.0.1:{port}", first_byte_seconds=1.0, total_seconds=total_seconds
     )
     try:
         yield client
@@ -344,7 +352,7 @@ def test_a_proxy_of_the_environment_is_used_except_for_this_machine(monkeypatch)
         for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
-        client = EndpointClient("http://expert.invalid/v1", {})
+        client = client_at("http://expert.invalid/v1")
         try:
             got = await client.post("/chat/completions", b"{}")
             body = await got.read_all()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mild.endpoints.lines import key_lines, line_of
+from mild.endpoints.config_file import key_lines, line_of
 
 TEXT = """\
 top = 1  # [not.a.table]

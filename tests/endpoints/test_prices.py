@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mild.endpoints.prices import Price, Usage, estimate_tokens, most_tokens
+from mild.endpoints.prices import Price, Usage, UsageMeter, estimate_tokens, max_tokens, most_tokens
 
 
 def test_tokens_and_queries_add_up():
@@ -24,3 +24,62 @@ def test_an_unknown_price_is_not_a_price_of_nothing():
 @given(st.text())
 def test_the_estimate_is_never_above_the_most(text):
     assert 0 <= estimate_tokens(text) <= most_tokens(text)
+
+
+@pytest.mark.parametrize(
+    ("document", "most"),
+    [
+        ({}, 100),
+        ({"max_tokens": 7}, 7),
+        ({"max_completion_tokens": 1, "max_tokens": 5000}, 5000),
+        ({"max_completion_tokens": 5000, "max_tokens": 1}, 5000),
+        ({"max_output_tokens": 5000, "max_tokens": 1}, 5000),
+        ({"max_tokens": "5000"}, 5000),
+        ({"max_tokens": 5000.0}, 5000),
+        ({"max_tokens": None}, 100),
+        ({"max_tokens": True}, 100),
+        ({"max_tokens": "many"}, 100),
+        ({"max_tokens": float("inf")}, 100),
+        ({"max_tokens": float("nan")}, 100),
+        ({"max_tokens": -5}, 100),
+        ({"max_tokens": [5]}, 100),
+        ({"max_tokens": 10, "n": "3"}, 30),
+        ({"max_tokens": 10, "n": 2, "best_of": 4}, 40),
+        ({"max_tokens": 10, "prompt": ["a", "b"]}, 20),
+        ({"max_tokens": 10, "prompt": [1, 2, 3]}, 10),
+    ],
+)
+def test_no_more_is_charged_than_was_put_aside_however_it_is_written(document, most):
+    assert max_tokens(document, 100) == most
+
+
+@pytest.mark.parametrize(
+    "said", [None, 5, {}, {"prompt_tokens": -1}, {"prompt_tokens": "5"}, {"completion_tokens": 5}]
+)
+def test_a_usage_that_makes_no_sense_is_estimated(said):
+    usage = UsageMeter(300, pieces_out=4)
+    usage.read({"usage": said})
+    assert (usage.tokens_in, usage.tokens_out) == (None, None)
+    assert usage.dollars(Price(1.0, 1.0)) == pytest.approx(104e-6)
+
+
+@pytest.mark.parametrize(
+    ("details", "cached"),
+    [
+        ({"cached_tokens": 600}, 600),
+        ({"cached_tokens": 5000}, 1000),
+        ({"cached_tokens": -1}, 0),
+        ({"cached_tokens": "600"}, 0),
+        ({"cached_tokens": None}, 0),
+        ({}, 0),
+        (None, 0),
+        ([600], 0),
+    ],
+)
+def test_cached_tokens_are_charged_at_their_price_and_never_paid_back(details, cached):
+    usage = UsageMeter(0)
+    usage.read({"usage": {"prompt_tokens": 1000, "prompt_tokens_details": details}})
+    assert (usage.tokens_in, usage.cached_in) == (1000, cached)
+    price = Price(2.0, 8.0, per_million_cached_in=0.5)
+    assert usage.dollars(price) == pytest.approx((1000 - cached) * 2e-6 + cached * 0.5e-6)
+    assert usage.dollars(Price(2.0, 8.0)) == pytest.approx(2e-3)

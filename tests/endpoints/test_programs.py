@@ -8,8 +8,8 @@ import time
 
 import pytest
 
+from mild.endpoints.errors import ExpertError
 from mild.endpoints.programs import run_program
-from mild.endpoints.replies import NoAnswerError
 
 
 def run(code, text="", timeout_s=20.0):
@@ -25,15 +25,15 @@ def test_it_need_not_read_what_it_gets():
 
 
 def test_an_exit_code_is_a_failure_with_its_last_line():
-    with pytest.raises(NoAnswerError, match="exit code 3: second") as caught:
+    with pytest.raises(ExpertError, match="exit code 3: second") as caught:
         run("import sys; print('first\\nsecond', file=sys.stderr); sys.exit(3)")
-    assert not caught.value.again
+    assert caught.value.kind == "client_error"
 
 
 def test_a_program_that_is_not_there_closes_the_expert():
-    with pytest.raises(NoAnswerError, match="cannot be run: No such file") as caught:
+    with pytest.raises(ExpertError, match="cannot be run: No such file") as caught:
         asyncio.run(run_program(["/no/such/program"], "", 5))
-    assert caught.value.closed
+    assert caught.value.permanent
 
 
 def test_one_that_takes_too_long_ends_with_what_it_started():
@@ -42,7 +42,7 @@ def test_one_that_takes_too_long_ends_with_what_it_started():
         "import subprocess, sys\n"
         "subprocess.run([sys.executable, '-c', 'import time; time.sleep(30)'])\n"
     )
-    with pytest.raises(NoAnswerError, match=r"took longer than 0\.5 s") as caught:
+    with pytest.raises(ExpertError, match=r"took longer than 0\.5 s") as caught:
         run(code, timeout_s=0.5)
-    assert caught.value.again
+    assert (caught.value.kind, caught.value.may_cost) == ("timeout", False)
     assert time.perf_counter() - start < 10

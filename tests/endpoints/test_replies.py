@@ -7,8 +7,9 @@ import time
 
 import pytest
 
+from mild.endpoints.errors import ExpertError, retry_after
 from mild.endpoints.prices import Usage
-from mild.endpoints.replies import NoAnswerError, Reply, read_reply, retry_after
+from mild.endpoints.replies import Reply, read_reply
 
 
 def completion(content, **more):
@@ -17,7 +18,7 @@ def completion(content, **more):
 
 
 def failure(status, body=b"{}", headers=None):
-    with pytest.raises(NoAnswerError) as caught:
+    with pytest.raises(ExpertError) as caught:
         read_reply(status, headers or {}, body)
     return caught.value
 
@@ -27,6 +28,8 @@ def test_a_completion_is_read():
     assert read_reply(200, {}, completion("Bern", usage=usage)) == Reply(
         "Bern", Usage(3, 1), "stop"
     )
+    usage["prompt_tokens_details"] = {"cached_tokens": 2}
+    assert read_reply(200, {}, completion("Bern", usage=usage)).usage == Usage(3, 1, cached_in=2)
 
 
 def test_parts_are_joined_and_a_refusal_is_an_answer_without_words():
@@ -51,56 +54,60 @@ def test_usage_that_makes_no_sense_is_none(usage):
 )  # fmt: skip
 def test_what_is_no_completion_may_be_paid_for_and_is_asked_again(body):
     found = failure(200, body)
-    assert found.again
-    assert found.paid
-    assert not found.closed
+    assert found.kind == "garbled"
+    assert found.may_cost
+    assert not found.permanent
 
 
 @pytest.mark.parametrize("status", [401, 402, 403, 404, 405, 301, 302])
 def test_a_closed_endpoint_is_not_asked_again(status):
     found = failure(status, b'{"error": {"message": "no\\nway"}}')
-    assert found.closed
-    assert not found.again
-    assert found.reason == f"HTTP {status}: no way"
+    assert found.permanent
+    assert found.detail == f"HTTP {status}: no way"
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 529])
 def test_a_busy_endpoint_is_asked_again_and_costs_nothing(status):
     found = failure(status, b"busy", {"Retry-After": "7"})
-    assert found.again
-    assert not found.paid
-    assert found.wait == 7
-    assert found.reason == f"HTTP {status}: busy"
+    assert found.kind == ("rate" if status == 429 else "server")
+    assert not found.may_cost
+    assert not found.permanent
+    assert found.retry_after == 7
+    assert found.detail == f"HTTP {status}: busy"
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_a_wrong_question_is_given_up_and_others_go_on(status):
     found = failure(status)
-    assert not found.again
-    assert not found.closed
+    assert found.kind == "client_error"
+    assert not found.permanent
 
 
 def test_an_empty_purse_closes_the_endpoint_although_it_looks_busy():
     body = json.dumps({"error": {"message": "pay", "code": "insufficient_quota"}}).encode()
-    assert failure(429, body).closed
+    assert failure(429, body).permanent
 
 
 def test_errors_inside_a_good_status_count_by_their_code():
-    assert failure(200, b'{"error": {"code": 429, "message": "busy"}}').again
-    assert failure(200, b'{"error": {"code": 401, "message": "no"}}').closed
-    assert failure(200, b'{"error": "strange"}').reason == "error in the reply: strange"
+    assert failure(200, b'{"error": {"code": 429, "message": "busy"}}').kind == "rate"
+    assert failure(200, b'{"error": {"code": 401, "message": "no"}}').permanent
+    assert failure(200, b'{"error": "strange"}').detail == "error in the reply: strange"
 
 
 def test_long_reasons_are_cut():
-    assert len(failure(400, b"x" * 10_000).reason) < 400
+    assert len(failure(400, b"x" * 10_000).detail) < 400
 
 
 def test_retry_after_takes_seconds_and_dates():
-    assert retry_after(None) is None
-    assert retry_after("0") == 0
-    assert retry_after("-3") == 0
-    assert retry_after("nan") is None
-    assert retry_after("never") is None
+    def wait(said):
+        return retry_after({"Retry-After": said})
+
+    assert retry_after({}) is None
+    assert wait("0") == 0
+    assert wait("-3") == 0
+    assert wait("nan") is None
+    assert wait("never") is None
     date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 30))
-    assert 27 < retry_after(date) <= 30
-    assert retry_after("Thu, 01 Jan 1970 00:00:00 GMT") == 0
+    assert 27 < wait(date) <= 30
+    assert wait("Thu, 01 Jan 1970 00:00:00 GMT") == 0
+    assert retry_after({"retry-after-ms": "x", "Retry-After": "4"}) == 4

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mild.errors import DataFileError
-from mild.features.vector_cache import VectorCache, cache_folder
+from mild.features.encoder import VectorCache, cache_folder
 
 ROWS = np.arange(6, dtype=np.float32).reshape(2, 3)
 

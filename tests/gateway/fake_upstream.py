@@ -49,7 +49,7 @@ class FakeUpstream:
     script : what to do with the first requests, one after the other; "ok" for the others
     share, seed : share of the requests, besides those of the script, that meet a fault at random
     text : words of the answer
-    usage : whether answers report it; a stream only if it was asked to
+    usage : whether answers report it, or what they report; a stream only if it was asked to
     delay : seconds before an answer, and between two events
     """
 
@@ -238,7 +238,7 @@ class FakeUpstream:
             "choices": [choice],
         }
         if self.usage:
-            answer["usage"] = USAGE
+            answer["usage"] = USAGE if self.usage is True else self.usage
         return answer
 
     async def _stream(self, document, step, reader, writer, line):
@@ -258,7 +258,9 @@ class FakeUpstream:
         events.append({**base, "choices": [last]})
         options = document.get("stream_options")
         if isinstance(options, dict) and options.get("include_usage") and self.usage:
-            events.append({**base, "choices": [], "usage": USAGE})
+            events.append(
+                {**base, "choices": [], "usage": USAGE if self.usage is True else self.usage}
+            )
         lines = [b"data: " + json.dumps(event).encode() + b"\n\n" for event in events]
         lines.append(b"data: [DONE]\n\n")
         error = b'data: {"error": {"message": "down"}}\n\n'

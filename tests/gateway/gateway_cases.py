@@ -164,7 +164,7 @@ class Client:
             name.lower(): value
             for name, _, value in (line.partition(": ") for line in lines[1:] if line)
         }
-        if method == "HEAD":
+        if method == "HEAD" or status == 204:
             return SimpleNamespace(status=status, headers=headers, body=b"", whole=True)
         body, whole = await self._body(headers)
         return SimpleNamespace(status=status, headers=headers, body=body, whole=whole)

@@ -49,7 +49,7 @@ async def served(folder, **options):
         if not line:
             error = (await process.stderr.read()).decode()
             raise RuntimeError(f"exit {await process.wait()}: {error}")
-        port = int(line.split("http://127.0.0.1:")[1].split()[0].rstrip("/"))
+        port = int(line.split("://127.0.0.1:")[1].split()[0].rstrip("/"))
 
         async def stop():
             if process.returncode is None:

@@ -213,6 +213,20 @@ def test_the_store_is_known_without_any_secret(place):
             ", line 4: experts.a.price_in must be a number at least 0; got inf.",
         ),
         (LEAST + "max_tokens = 0\n", ", line 4: experts.a.max_tokens must be a whole number of at"),
+        (
+            LEAST + "context = 0\n",
+            ", line 4: experts.a.context must be a whole number of at least 1",
+        ),
+        (LEAST + "vision = 1\n", ", line 4: experts.a.vision must be true or false; got 1."),
+        (LEAST + 'role = "backup"\n', ', line 4: experts.a.role must be "routed" or "fallback".'),
+        (
+            LEAST + "price_in = 1\nprice_cached_in = 2\n",
+            ", line 1: experts.a must have a price_in, and a price_cached_in that is not above it.",
+        ),
+        (
+            LEAST + '[routing]\npin_sessions = "hard"\n',
+            ', line 5: routing.pin_sessions must be true, false or "soft".',
+        ),
         (LEAST + "breaker.failures = 0\n", ", line 4: experts.a.breaker.failures must be a whole"),
         (LEAST + "breaker.fails = 1\n", ", line 4: experts.a.breaker.fails is unknown; did you"),
         (
@@ -358,3 +372,105 @@ def test_a_page_may_be_public(tmp_path):
         read(tmp_path, 'page = "yes"\n' + LEAST)
     with pytest.raises(DataFileError, match="page must be true, false or"):
         read(tmp_path, "page = 3\n" + LEAST)
+
+
+def test_what_an_expert_can_serve_is_read_and_not_assumed(tmp_path):
+    text = """
+vision = true
+tools = false
+json_schema = false
+reasoning = true
+context = 128_000
+max_output = 4096
+role = "fallback"
+price_in = 2
+price_cached_in = 0.2
+[routing]
+pin_sessions = "soft"
+session_from_content = true
+cache_seconds = 60
+"""
+    settings = read(tmp_path, LEAST + text)
+    (one,) = settings.experts
+    assert (one.vision, one.tools, one.json_schema, one.reasoning) == (True, False, False, True)
+    assert (one.context, one.max_output, one.role) == (128_000, 4096, "fallback")
+    assert one.price.per_million_cached_in == 0.2
+    routing = settings.routing
+    assert (routing.pin_sessions, routing.session_from_content) == ("soft", True)
+    assert routing.cache_seconds == 60
+    (plain,) = read(tmp_path, LEAST).experts
+    flags = (plain.vision, plain.tools, plain.json_schema, plain.reasoning)
+    assert {*flags, plain.context, plain.max_output, plain.price_cached_in} == {None}
+    assert plain.role == "routed"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = " + "[" * 5000 + "]" * 5000,
+        "a = " + "{a = " * 5000 + "1" + "}" * 5000,
+        ".".join(["a"] * 5000) + " = 1",
+        " . ".join(['"a"'] * 5000) + " = 1",
+        "x = {" + ".".join(["a"] * 5000) + " = 1}",
+        "[" + ".".join(["a"] * 5000) + "]",
+        "[[" + ".".join(["a"] * 5000) + "]]",
+        "server." + ".".join(["a"] * 5000) + " = 1",
+    ],
+)
+def test_a_file_that_is_nested_deeply_is_refused(tmp_path, text):
+    file = tmp_path / "mild.toml"
+    file.write_text(text)
+    with pytest.raises(DataFileError, match="nested too deeply"):
+        read_settings(file, {})
+
+
+def test_a_file_that_is_no_configuration_is_refused_unread(tmp_path):
+    file = tmp_path / "mild.toml"
+    file.write_text("# " + "x" * 250_000)
+    with pytest.raises(DataFileError, match="at most 250,000 bytes"):
+        read_settings(file, {})
+
+
+def test_of_many_problems_the_first_are_told(tmp_path):
+    file = tmp_path / "mild.toml"
+    file.write_text("".join(f"k{n} = 1\n" for n in range(500)) + "[experts.a]\nmodel = 'm'\n")
+    with pytest.raises(DataFileError) as caught:
+        read_settings(file, {})
+    assert "k19 is unknown" in str(caught.value)
+    assert "k20 is unknown" not in str(caught.value)
+    assert "There are 480 more problems." in str(caught.value)
+
+
+def test_the_server_table(tmp_path):
+    file = tmp_path / "mild.toml"
+    expert = "[experts.a]\nbase_url = 'http://127.0.0.1:9/v1'\nmodel = 'm'\n"
+    file.write_text(
+        expert + "[server]\ncors_origins = ['https://app.example.com', 'http://localhost:3000']\n"
+        "trusted_proxies = ['10.0.0.0/8', '::1']\n"
+        "tls_certificate = 'tls/cert.pem'\ntls_key = '/etc/key.pem'\n"
+        "[limits]\ntotal_seconds = 90\nmax_bytes_in_flight = 2048\n"
+    )
+    settings = read_settings(file, {})
+    assert settings.server.cors_origins == ("https://app.example.com", "http://localhost:3000")
+    assert settings.server.trusted_proxies == ("10.0.0.0/8", "::1")
+    assert settings.server.tls_certificate == tmp_path / "tls" / "cert.pem"
+    assert str(settings.server.tls_key) == "/etc/key.pem"
+    assert settings.longest_request == 90
+    assert settings.limits.max_bytes_in_flight == 2048
+    file.write_text(
+        expert + "[server]\ncors_origins = ['*']\ntrusted_proxies = ['proxy']\ntls_key = 'k'\n"
+    )
+    with pytest.raises(DataFileError) as caught:
+        read_settings(file, {})
+    for line, key in ((5, "cors_origins.0"), (6, "trusted_proxies.0"), (7, "tls_key")):
+        assert f"line {line}: server.{key} must" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "lines", ["server = 1", "[server]\ntls_key = 1", "[server]\ncors_origins = 'https://a.example'"]
+)
+def test_a_server_table_of_other_types_is_refused(tmp_path, lines):
+    file = tmp_path / "mild.toml"
+    file.write_text(f"{lines}\n[experts.a]\nbase_url = 'http://127.0.0.1:9/v1'\nmodel = 'm'\n")
+    with pytest.raises(DataFileError, match="server"):
+        read_settings(file, {})

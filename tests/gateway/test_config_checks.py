@@ -136,3 +136,49 @@ def test_kept_texts_and_the_readers_notes_are_told():
         "the ledger keeps the text of every request: ledger.keep_text.",
         "x is not used.",
     ]
+
+
+def with_fallback(*names, retries=1, **routing):
+    backup = expert("backup", role="fallback")
+    routed = tuple(expert(name, retries=retries) for name in names)
+    return Settings(experts=(*routed, backup), routing=RoutingSettings(**routing))
+
+
+def test_a_fallback_need_not_be_the_routers():
+    findings = findings_against(with_fallback("a", "b", max_attempts=6), router("a", "b"))
+    assert not [finding for finding in findings if "backup" in finding.text]
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "said"),
+    [
+        (with_fallback("a", fallback=False), "warning", "can be asked by name only"),
+        (with_fallback("a", "b"), "warning", "may never be asked: the other experts use up"),
+        (with_fallback("a", "b", retries=0, max_attempts=2), "warning", "(2 attempts with their"),
+    ],
+)
+def test_a_fallback_that_is_never_asked_is_a_warning(given, kind, said):
+    names = [one.name for one in given.experts if one.role == "routed"]
+    (text,) = texts(findings_against(given, router(*names)), kind)
+    assert said in text
+    assert text.startswith("backup ")
+
+
+def test_a_router_needs_an_expert_that_is_no_fallback():
+    with pytest.raises(InvalidInputError, match="an expert to choose"):
+        check_against(with_fallback(), router("backup"))
+
+
+@pytest.mark.parametrize(
+    ("routing", "said"),
+    [
+        (
+            {"session_from_content": True, "pin_sessions": False},
+            "session_from_content has no effect",
+        ),
+        ({"pin_sessions": "soft"}, "no expert has a price_cached_in"),
+    ],
+)
+def test_settings_of_sessions_without_effect_are_warnings(routing, said):
+    (text,) = texts(findings_in(settings("a", routing=RoutingSettings(**routing))), "warning")
+    assert said in text

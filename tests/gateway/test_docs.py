@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
+import mild.gateway
+from mild.endpoints.errors import FAILURES
 from mild.gateway.config import read_settings
+from mild.gateway.server.body import MAX_CONTAINERS, MAX_DEPTH, MAX_VALUES
 
 PAGE = Path(__file__).parents[2] / "docs" / "gateway.md"
 
@@ -18,3 +22,37 @@ def test_the_file_that_shows_everything_is_read(tmp_path):
     assert [expert.name for expert in settings.experts] == ["small", "large"]
     assert settings.access.budget_month == 300
     assert settings.experts[0].breaker.failures == 5
+
+
+def raised_codes():
+    """Status and code of every refusal in the source; codes made of an expert's failure are written out."""
+    found = set()
+    for path in Path(mild.gateway.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or getattr(node.func, "id", None) != "Refusal":
+                continue
+            (code,) = [word.value for word in node.keywords if word.arg == "code"] or [None]
+            assert code is not None, f"{path}:{node.lineno} has no code"
+            first = node.args[0]
+            status = str(first.value) if isinstance(first, ast.Constant) else "4xx"
+            if isinstance(code, ast.JoinedStr):
+                statuses = {"rate": "429", "timeout": "504"}
+                # What a request is refused for is passed on and has no code of this kind.
+                kinds = FAILURES.keys() - {"client_error"}
+                found |= {(statuses.get(kind, "502"), f"expert_{kind}") for kind in kinds}
+            else:
+                found.add((status, code.value))
+    return found
+
+
+def test_the_table_of_errors_is_complete():
+    text = PAGE.read_text(encoding="utf-8").split("\n## Errors\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (\w+) \| `(\w+)` \| .+ \|$", text, re.MULTILINE)
+    assert len(rows) == len(set(rows))
+    assert set(rows) == raised_codes()
+
+
+def test_the_table_names_the_bounds_that_are_used():
+    text = PAGE.read_text(encoding="utf-8")
+    for bound in (f"{MAX_CONTAINERS:,} lists", f"{MAX_VALUES:,} values", f"{MAX_DEPTH} levels"):
+        assert bound in text

@@ -99,7 +99,7 @@ def test_endpoints_keys_prices_and_limits_are_read(tmp_path):
     }
     assert (gpt.price_in, gpt.price_out) == (2.5, 10.0)
     assert (gpt.requests_per_minute, gpt.first_byte_seconds, gpt.retries) == (480.0, 30.0, 2)
-    assert gpt.max_tokens == 16384
+    assert (gpt.max_tokens, gpt.max_output, gpt.vision, gpt.tools) == (16384, 16384, True, None)
     assert gpt.place == f"{tmp_path / 'config.yaml'}, line 3"
     assert (llama.base_url, llama.model) == ("http://127.0.0.1:8000/v1", "meta/llama-3")
     assert (llama.secret, llama.price_in, llama.price_out) == (None, 0.1, None)
@@ -273,3 +273,59 @@ def test_a_damaged_file_is_read_or_refused_in_one_sentence(tmp_path, data):
         said = str(error)
     assert SECRET not in said
     assert "sk-master" not in said
+
+
+def test_what_a_model_can_serve_is_read(tmp_path):
+    info = """
+    model_info:
+      supports_vision: false
+      supports_function_calling: true
+      supports_response_schema: false
+      supports_reasoning: true
+      supports_audio_input: true
+      max_input_tokens: 128000
+      max_output_tokens: "4096"
+      cache_read_input_token_cost: 1.25e-6
+      input_cost_per_token: 2.5e-6
+"""
+    text = one(["model: ollama/qwen"]).rstrip() + info
+    settings = read(tmp_path, text)
+    (model,) = settings.experts
+    flags = (model.vision, model.tools, model.json_schema, model.reasoning)
+    assert flags == (False, True, False, True)
+    assert (model.context, model.max_output, model.max_tokens) == (128_000, 4096, 4096)
+    assert (model.price_in, model.price_cached_in) == (2.5, 1.25)
+    assert settings.notes == ()
+
+
+def test_a_capability_that_is_no_flag_is_named_with_its_line(tmp_path):
+    text = one(["model: ollama/qwen"]) + "    model_info: {supports_vision: 5}\n"
+    said = refusal(tmp_path, text)
+    assert ", line 5: model_list.1.model_info.supports_vision must be true or false" in said
+
+
+def merges(depth, width):
+    lines = ["a0: &a0 {x: 1}"]
+    for n in range(1, depth):
+        lines.append(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * width)}]}}")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        merges(12, 9),
+        "a: &a {<<: *a}",
+        "".join(" " * n + "a:\n" for n in range(600)),
+        "- " * 5000 + "x",
+        "? " * 3000 + "x",
+        "a:\n" + "- 1\n" * 20_001,
+        "# " + "x" * 250_000,
+    ],
+    ids=["merge bomb", "merges itself", "indents", "lists", "keys", "values", "long"],
+)
+def test_a_file_that_would_exhaust_the_reader_is_refused(tmp_path, text):
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    with pytest.raises(DataFileError, match=r"must (be|have) .*at most"):
+        read_settings(file, {})

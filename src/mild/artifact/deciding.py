@@ -10,41 +10,20 @@ from mild.core.decisions import argmax_last
 from mild.errors import UnsupportedError
 from mild.policies import CostPolicy, Policy, ScorePolicy, StackPolicy, StandardizedPolicy
 
-__all__ = ["Decisions", "decide_all"]
-
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """Decisions for n inputs.
+    """Decisions for n inputs among p experts."""
 
-    Attributes
-    ----------
-    chosen : (n,) index of the expert
-    probabilities : (n, n_experts) estimate of each expert's share of the expected reward
-    costs : (n, n_experts) expected costs; None where the router has not learned them
-    values : (n, n_experts) the quantity that the choice maximises
-    by : name of that quantity: "expected cost" (negated), "probability", "score" or "confidence"
-    """
-
-    chosen: IntArray
-    probabilities: FloatArray
-    costs: FloatArray | None
-    values: FloatArray
-    by: str
+    chosen: IntArray  # (n,) index of the expert
+    probabilities: FloatArray  # (n, p) estimate of each expert's share of the expected reward
+    costs: FloatArray | None  # (n, p) expected costs; None where the router has not learned them
+    values: FloatArray  # (n, p) the quantity that the choice maximises
+    by: str  # its name: "expected cost" (negated), "probability", "score" or "confidence"
 
 
 def decide_all(policy: Policy, X: Any) -> Decisions:
-    """Decide for every row of X (n, n_features), float and finite. Scores are computed once.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from mild.policies import LinearCostPolicy
-    >>> policy = LinearCostPolicy(np.array([[1.0], [0.0]]), np.array([0.0, 0.5]))
-    >>> found = decide_all(policy, np.array([[0.25], [2.0]]))
-    >>> found.chosen, found.costs.tolist()
-    (array([0, 1]), [[0.25, 0.5], [2.0, 0.5]])
-    """
+    """Decide for every row of X (n, n_features), float and finite. Scores are computed once."""
     if isinstance(policy, StandardizedPolicy):
         return decide_all(policy.inner, (X - policy.mean) / policy.scale)
     if isinstance(policy, StackPolicy):

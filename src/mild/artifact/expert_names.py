@@ -9,8 +9,6 @@ from fnmatch import fnmatchcase
 
 from mild.errors import InvalidInputError, listed
 
-__all__ = ["match_expert", "match_experts"]
-
 # "0.5B" is one part of "Qwen2.5-0.5B-Instruct": a dot does not separate parts.
 PART = re.compile(r"[^\w.]|_")
 
@@ -21,11 +19,6 @@ def match_expert(name: str, experts: Sequence[str]) -> str:
     Tried in this order: the full name, the full name in other case, a part (``7B`` in
     ``Qwen2.5-7B-Instruct``), the end, any substring. The first rule that matches must match one expert
     only.
-
-    Examples
-    --------
-    >>> match_expert("7B", ["Qwen2.5-0.5B-Instruct", "Qwen2.5-7B-Instruct"])
-    'Qwen2.5-7B-Instruct'
     """
     if name in experts:
         return name
@@ -52,13 +45,7 @@ def match_expert(name: str, experts: Sequence[str]) -> str:
 
 
 def match_experts(wanted: str | Sequence[str], experts: Sequence[str]) -> list[str]:
-    """Experts named by a list, or by comma-separated names and shell patterns, in that order.
-
-    Examples
-    --------
-    >>> match_experts("large,tiny-*", ["tiny-a", "tiny-b", "large"])
-    ['large', 'tiny-a', 'tiny-b']
-    """
+    """Experts named by a list, or by comma-separated names and shell patterns, in that order."""
     patterns = isinstance(wanted, str)
     names = [name.strip() for name in wanted.split(",")] if isinstance(wanted, str) else [*wanted]
     if not any(names):

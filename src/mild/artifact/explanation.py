@@ -17,8 +17,6 @@ from mild.features import HashingFeatures, TextFeatures
 from mild.features.terms import shorten
 from mild.policies import LinearCostPolicy, LinearPolicy, Policy, StandardizedPolicy
 
-__all__ = ["Evidence", "Explanation", "explain"]
-
 # Texts of at most so many words are explained word by word, longer ones passage by passage.
 MOST_WORDS = 150
 PASSAGES = 50
@@ -51,35 +49,20 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Explanation:
-    """One decision and its figures.
-
-    Attributes
-    ----------
-    expert, runner_up : names; the latter is None where there is one expert
-    probabilities : expert -> estimate of its share of the expected reward
-    expected_costs : expert -> expected cost; None where the router has not learned them
-    values : expert -> the quantity that the choice is the best of
-    by : name of that quantity: "expected cost", "probability", "score" or "confidence"
-    margins : expert -> margin; None where the router has none
-    lead : difference between the chosen expert and the runner-up, in that quantity
-    evidence : parts of the query and what each adds to the lead, largest first
-    others : sum over the parts that are not listed
-    method : how the evidence was found: "terms", "words left out", "passages left out" or "none"
-    unit : unit of the evidence
-    """
+    """One decision and its figures, expert by expert."""
 
     expert: str
-    runner_up: str | None
-    probabilities: dict[str, float]
-    expected_costs: dict[str, float] | None
-    values: dict[str, float]
-    by: str
-    margins: dict[str, float] | None
-    lead: float
-    evidence: tuple[Evidence, ...]
-    others: float
-    method: str
-    unit: str
+    runner_up: str | None  # None where there is one expert
+    probabilities: dict[str, float]  # estimates of the shares of the expected reward
+    expected_costs: dict[str, float] | None  # None where the router has not learned them
+    values: dict[str, float]  # the quantity that the choice is the best of
+    by: str  # its name: "expected cost", "probability", "score" or "confidence"
+    margins: dict[str, float] | None  # None where the router has none
+    lead: float  # of the chosen expert over the runner-up, in that quantity
+    evidence: tuple[Evidence, ...]  # what parts of the query add to the lead, largest first
+    others: float  # sum over the parts that are not listed
+    method: str  # how evidence was found: "terms", "words left out", "passages left out", "none"
+    unit: str  # of the evidence
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""
@@ -87,23 +70,16 @@ class Explanation:
 
 
 def explain(router: LoadedRouter, content: Any, most: int = 12) -> Explanation:
-    """Explain the decision on one query.
+    """Explain the decision on a text, or a vector, with at most ``most`` pieces of evidence.
 
     For a linear router on hashed text the evidence is exact: the lead is a sum over terms. For any other
     router, words (or passages of a long text) are left out one by one. A cascade and a constant have no
     evidence.
-
-    Parameters
-    ----------
-    router : router with text features
-    content : text, or a vector where the router was fitted on vectors
-    most : pieces of evidence at most
     """
     step = router.text
     if step is None:
         raise UnsupportedError(
-            "this router was fitted on columns of numbers, so it cannot read a query; mild predict gives "
-            "its choices for a table."
+            "this router was fitted on columns of numbers: mild predict gives its choices for a table."
         )
     found = router.decide(router.features([content]))
     chosen, values, by = int(found.chosen[0]), found.values[0], found.by
@@ -169,11 +145,6 @@ def by_words(text: str, shares: Iterable[tuple[str, float]]) -> list[tuple[str, 
     """Add the shares of pieces of words (``…xxxxx…``) to the words of the text that contain them.
 
     The share of a piece is divided evenly among its words, so the sum does not change.
-
-    Examples
-    --------
-    >>> by_words("Flour, floor", [("flour", 1.0), ("… floo…", 0.5), ("…flou…", 0.25)])
-    [('flour', 1.25), ('floor', 0.5)]
     """
     words = dict.fromkeys(re.findall(r"\w+", text.lower()))
     # A piece never spans two words, so a space marks either edge.
@@ -218,12 +189,6 @@ def by_leaving_out(
 
     ``lead`` maps texts to the (n,) lead of the chosen expert over the next one. The second result says
     what was left out: "word" or "passage".
-
-    Examples
-    --------
-    >>> count = lambda texts: np.array([float(text.count("yes")) for text in texts])
-    >>> by_leaving_out("yes or no", count)[0][0]
-    Evidence(part='yes', effect=1.0)
     """
     words = re.findall(r"\S+", text)
     parts, unit = list(dict.fromkeys(word.lower() for word in words)), "word"

@@ -13,8 +13,6 @@ from typing import IO
 
 from mild.errors import DataFileError, OutputExistsError
 
-__all__ = ["check_free", "left_behind", "replacing", "sync_folder"]
-
 
 def check_free(target: Path, overwrite: bool) -> Path:
     """Refuse, before any work, a file that cannot be written."""

@@ -9,8 +9,6 @@ import numpy as np
 
 from mild.errors import InvalidInputError
 
-__all__ = ["fingerprint"]
-
 # Rows per block: a large X is hashed without a second copy of it.
 BLOCK = 16_384
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
 from typing import Any
@@ -17,23 +18,13 @@ from mild.features import TextFeatures
 from mild.policies import Policy, ScorePolicy
 from mild.policies.base import blocks
 
-__all__ = ["LoadedRouter"]
-
 # Texts whose features are held at a time.
 TEXT_BLOCK = 4096
 
 
+@dataclass(eq=False, repr=False)
 class LoadedRouter:
     """A policy with the names and the metadata that were saved with it.
-
-    Attributes
-    ----------
-    policy : the policy
-    expert_names : names of the experts, in the order of the indices that ``predict`` gives
-    feature_names : names of the features, or None if they had none
-    metadata : read-only content of ``router.json`` as it was loaded
-    text : text features, or None if the router was fitted on numbers
-    marks : (n,) uint64, ascending: hashes of the training queries; None if not saved
 
     Examples
     --------
@@ -45,21 +36,19 @@ class LoadedRouter:
     'large'
     """
 
-    def __init__(
-        self,
-        policy: Policy,
-        expert_names: Sequence[str],
-        feature_names: Sequence[str] | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        text: TextFeatures | None = None,
-        marks: NDArray[np.uint64] | None = None,
-    ) -> None:
-        self.policy = policy
-        self.expert_names = list(expert_names)
-        self.feature_names = None if feature_names is None else list(feature_names)
-        self.metadata: Mapping[str, Any] = MappingProxyType(dict(metadata or {}))
-        self.text = text
-        self.marks = marks
+    policy: Policy
+    expert_names: list[str]  # in the order of the indices that ``predict`` gives
+    feature_names: list[str] | None = None  # None if they had none
+    metadata: Mapping[str, Any] = field(default_factory=dict)  # content of router.json, read-only
+    text: TextFeatures | None = None  # None if the router was fitted on numbers
+    marks: NDArray[np.uint64] | None = (
+        None  # (n,) ascending hashes of the training queries, if saved
+    )
+
+    def __post_init__(self) -> None:
+        self.expert_names = list(self.expert_names)
+        self.feature_names = None if self.feature_names is None else list(self.feature_names)
+        self.metadata = MappingProxyType(dict(self.metadata or {}))
 
     @property
     def n_features(self) -> int:
@@ -143,13 +132,14 @@ class LoadedRouter:
             )
         index = self.expert_names.index(expert) if isinstance(expert, str) else int(expert)
         policy = self.policy.without(index)
-        return self._copy(policy, self.expert_names[:index] + self.expert_names[index + 1 :])
+        names = [name for k, name in enumerate(self.expert_names) if k != index]
+        return replace(self, policy=policy, expert_names=names)
 
     def with_prices(
         self, betas: Sequence[float] | None = None, price_weight: float | None = None
     ) -> LoadedRouter:
         """The router under new prices, where it has separate heads for errors and prices."""
-        return self._copy(self.policy.with_prices(betas, price_weight), self.expert_names)
+        return replace(self, policy=self.policy.with_prices(betas, price_weight))
 
     def __repr__(self) -> str:
         source = "" if self.text is None else f"{self.text.kind} "
@@ -161,11 +151,6 @@ class LoadedRouter:
     def __reduce__(self) -> tuple[Any, ...]:
         names = self.expert_names, self.feature_names
         return LoadedRouter, (self.policy, *names, dict(self.metadata), self.text, self.marks)
-
-    def _copy(self, policy: Policy, expert_names: Sequence[str]) -> LoadedRouter:
-        return LoadedRouter(
-            policy, expert_names, self.feature_names, self.metadata, self.text, self.marks
-        )
 
     def _text_step(self) -> TextFeatures:
         if self.text is None:
@@ -193,28 +178,19 @@ class LoadedRouter:
             names = zip(self.feature_names, map(str, columns), strict=False)
             for i, (name, got) in enumerate(names):
                 if name != got:
-                    raise invalid(
-                        "X",
-                        f"must have the columns that the router was fitted with, in that order; "
-                        f"column {i} must be {name!r}, got {got!r}.",
-                    )
+                    rule = "must have the columns that the router was fitted with, in that order"
+                    raise invalid("X", f"{rule}; column {i} must be {name!r}, got {got!r}.")
         inputs = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
         if inputs.dtype.kind not in "fiubO":
             example = "" if inputs.size == 0 else f" such as {np.ravel(inputs)[0]!r}"
             raise invalid("X", f"must hold numbers; got {inputs.dtype}{example}.")
         if inputs.ndim != 2:
-            raise invalid(
-                "X",
-                f"must have shape (n_samples, n_features) = (n_samples, {self.n_features}); got "
-                f"{inputs.ndim} dimension(s), shape {inputs.shape}. For one input use "
-                f"X.reshape(1, -1).",
-            )
+            got = f"{inputs.ndim} dimension(s), shape {inputs.shape}"
+            rule = f"must have shape (n_samples, n_features) = (n_samples, {self.n_features})"
+            raise invalid("X", f"{rule}; got {got}. For one input use X.reshape(1, -1).")
         if inputs.shape[1] != self.n_features:
-            raise invalid(
-                "X",
-                f"must have the {self.n_features} feature(s) that the router was fitted with; "
-                f"got {inputs.shape[1]}.",
-            )
+            rule = f"must have the {self.n_features} feature(s) that the router was fitted with"
+            raise invalid("X", f"{rule}; got {inputs.shape[1]}.")
         if inputs.dtype not in (np.float32, np.float64):
             try:
                 inputs = inputs.astype(np.float64)
@@ -234,8 +210,5 @@ class LoadedRouter:
         dense = part.toarray() if hasattr(part, "tocsr") else part
         row, column = np.argwhere(~np.isfinite(dense))[0]
         name = "" if self.feature_names is None else f" ({self.feature_names[column]!r})"
-        raise invalid(
-            "X",
-            f"must be finite; got {dense[row, column]} in row {first_row + row}, "
-            f"column {column}{name}.",
-        )
+        place = f"row {first_row + row}, column {column}{name}"
+        raise invalid("X", f"must be finite; got {dense[row, column]} in {place}.")

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 from mild.artifact.expert_names import match_expert
 from mild.artifact.loaded import LoadedRouter
-from mild.errors import InvalidInputError
+from mild.core.arrays import invalid
 from mild.policies import PricedPolicy, StandardizedPolicy
-
-__all__ = ["Prices", "is_priced", "new_prices"]
 
 
 @dataclass(frozen=True)
@@ -40,20 +38,17 @@ def new_prices(
 ) -> Prices:
     """Check new prices and bring them into the order of the router's experts.
 
-    Parameters
-    ----------
-    router : loaded router; one without a price head is refused
-    beta : expert name, or short name -> its price in units of one wrong answer. Replaces all prices;
-        experts that are not named cost nothing
-    price_weight : wrong answers per dollar, if the router was fitted with a price weight alone
+    ``beta`` gives prices by name or short name, in units of one wrong answer. It replaces all prices;
+    experts that are not named cost nothing. ``price_weight`` is in wrong answers per dollar, for a router
+    that was fitted with a price weight alone. A router without a price head is refused.
     """
     prices = Prices(None, price_weight)
     if beta is not None:
         if price_weight is not None:
-            raise InvalidInputError(
-                "beta and price_weight cannot both be changed after fitting: new betas replace all "
-                "prices. Give one of them.",
-                parameter="price_weight",
+            raise invalid(
+                "price_weight",
+                "cannot be changed after fitting together with beta: new betas replace all prices. "
+                "Give one of them.",
             )
         named = {match_expert(name, router.expert_names): value for name, value in beta.items()}
         prices = Prices(tuple(named.get(name, 0.0) for name in router.expert_names), 1.0)
@@ -61,10 +56,10 @@ def new_prices(
         cost = (router.metadata.get("notes") or {}).get("cost") or {}
         other = cost.get("latency_weight") or any((cost.get("beta") or {}).values())
         if other or not cost.get("price_weight"):
-            raise InvalidInputError(
-                "price_weight can be changed after fitting only if the router was fitted with "
-                "price_weight alone; give beta, or fit again.",
-                parameter="price_weight",
+            raise invalid(
+                "price_weight",
+                "can be changed after fitting only if the router was fitted with it alone; give betas, "
+                "or fit again.",
             )
     prices.on(router)  # raises if the router has no price head
     return prices

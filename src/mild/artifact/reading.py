@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize
 
 from mild.artifact.loaded import LoadedRouter
-from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE, Manifest
+from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE, read_manifest
 from mild.artifact.schemas import TEXT_PREFIX, check_policy, check_text, split
 from mild.errors import ArtifactError, DataFileError
 from mild.features import FEATURES, TextFeatures
 from mild.policies import POLICIES
-
-__all__ = ["HASHES_TENSOR", "check_query_hashes", "load"]
 
 # Hashes of the training queries, by which they are recognised later.
 HASHES_TENSOR = "seen.marks"
@@ -33,6 +31,10 @@ DTYPES = {"F32": "<f4", "F64": "<f8"}
 HASHES_DTYPES = {"U64": "<u8"}
 TEXT_DTYPES = {"F16": "<f2", "F32": "<f4", "I32": "<i4", "I8": "i1", "U8": "u1"}
 
+MAX_MANIFEST_BYTES = 64 * 1024**2
+# Files from this size on are checked before they are read.
+LARGE_BYTES = 1024**3
+
 # safetensors has no types for it.
 _unpack: Callable[[bytes], list[tuple[str, dict[str, Any]]]] = deserialize
 
@@ -44,14 +46,8 @@ def load(folder: str | os.PathLike[str]) -> LoadedRouter:
     outside the folder (static embeddings by reference, a sentence encoder) are looked up and must be those
     that the router was fitted with; an encoder is looked up on first use.
 
-    Parameters
-    ----------
-    folder : path of the artefact
-
-    Raises
-    ------
-    ArtifactError
-        missing or damaged files, a newer schema, tensors that do not fit, a pickle in the folder
+    Raises ArtifactError for missing or damaged files, a newer schema, tensors that do not fit, and a pickle
+    in the folder.
     """
     path = Path(folder)
     try:
@@ -74,21 +70,28 @@ def _load(path: Path) -> LoadedRouter:
             _refuse_pickle(entry)
     for name in (MANIFEST_FILE, TENSORS_FILE):
         _check_present(path / name)
+    size = (path / MANIFEST_FILE).stat().st_size
+    if size > MAX_MANIFEST_BYTES:
+        raise ArtifactError(
+            f"{MANIFEST_FILE} must have at most {MAX_MANIFEST_BYTES:,} bytes; got {size:,}."
+        )
     try:
-        manifest = Manifest.from_json((path / MANIFEST_FILE).read_text(encoding="utf-8"))
+        manifest = read_manifest((path / MANIFEST_FILE).read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise ArtifactError(f"{MANIFEST_FILE} is not UTF-8 text, so it is not JSON.") from error
-    tensors = _tensors(_content(path / TENSORS_FILE, manifest.sha256), manifest)
+    kind, settings, text = manifest["kind"], manifest["settings"], manifest.get("text")
+    content = _content(path / TENSORS_FILE, manifest["sha256"])
+    tensors = _tensors(content, manifest["tensors"], text is not None)
     hashes = check_query_hashes(tensors.pop(HASHES_TENSOR, None))
-    of_text, of_policy = ({}, tensors) if manifest.text is None else split(tensors, TEXT_PREFIX)
-    sizes = {"n_features": manifest.n_features, "n_experts": manifest.n_experts}
-    check_policy(manifest.kind, manifest.settings, of_policy, sizes)
+    of_text, of_policy = ({}, tensors) if text is None else split(tensors, TEXT_PREFIX)
+    sizes = {name: manifest[name] for name in ("n_features", "n_experts")}
+    check_policy(kind, settings, of_policy, dict(sizes))
     return LoadedRouter(
-        POLICIES[manifest.kind].from_state(manifest.settings, of_policy),
-        manifest.expert_names,
-        manifest.feature_names,
-        manifest.as_dict(),
-        None if manifest.text is None else _text(path, manifest.text, of_text, manifest.n_features),
+        POLICIES[kind].from_state(settings, of_policy),
+        manifest["expert_names"],
+        manifest["feature_names"],
+        manifest,
+        None if text is None else _text(path, text, of_text, sizes["n_features"]),
         hashes,
     )
 
@@ -128,6 +131,7 @@ def _check_present(file: Path) -> None:
 
 
 def _content(file: Path, sha256: str) -> bytes:
+    _check_size(file.name, file.stat())
     content = file.read_bytes()
     if hashlib.sha256(content).hexdigest() != sha256:
         raise ArtifactError(
@@ -135,6 +139,18 @@ def _content(file: Path, sha256: str) -> bytes:
             f"cut off."
         )
     return content
+
+
+def _check_size(name: str, status: os.stat_result) -> None:
+    """Refuse, before it is read, a large file that is mostly holes, or that memory cannot hold."""
+    size = status.st_size
+    if size < LARGE_BYTES:
+        return
+    # Blocks of 512 bytes; systems that do not count them have no such field.
+    if getattr(status, "st_blocks", size) * 512 < size // 2:
+        raise ArtifactError(f"{name} has {size:,} bytes, of which most were never written.")
+    if hasattr(os, "sysconf") and size > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
+        raise ArtifactError(f"{name} has {size:,} bytes, more than the memory of this machine.")
 
 
 def _refuse_pickle(file: Path) -> None:
@@ -159,29 +175,39 @@ def _looks_pickled(file: Path) -> bool:
     return bool(end == b"." and TEXT_PICKLE.match(start))
 
 
-def _tensors(content: bytes, manifest: Manifest) -> dict[str, NDArray[Any]]:
+def _tensors(content: bytes, listed: dict[str, Any], has_text: bool) -> dict[str, NDArray[Any]]:
+    """Tensors of the file, which must be those that the manifest lists."""
     try:
         entries = _unpack(content)
     except SafetensorError as error:
         raise ArtifactError(f"{TENSORS_FILE} is not a safetensors file ({error}).") from error
     tensors = {}
     for name, entry in entries:
-        of_text = manifest.text is not None and name.startswith(TEXT_PREFIX)
+        of_text = has_text and name.startswith(TEXT_PREFIX)
         dtypes = TEXT_DTYPES if of_text else HASHES_DTYPES if name == HASHES_TENSOR else DTYPES
         if entry["dtype"] not in dtypes:
             allowed = "float32 or float64" if dtypes is DTYPES else f"one of {', '.join(dtypes)}"
             raise ArtifactError(f"tensor {name!r} must be {allowed}; got {entry['dtype']}.")
         array = np.frombuffer(entry["data"], dtype=dtypes[entry["dtype"]])
-        tensors[name] = array.reshape(entry["shape"])
-    listed = manifest.tensors
+        try:
+            tensors[name] = array.reshape(entry["shape"])
+        except ValueError as error:
+            raise ArtifactError(
+                f"tensor {name!r} must have a shape that an array can have; got {entry['shape']}."
+            ) from error
     for name in sorted(set(listed) - set(tensors)):
         raise ArtifactError(f"tensor {name!r} is listed in {MANIFEST_FILE} but missing.")
-    for name in sorted(set(tensors) - set(listed)):
-        raise ArtifactError(f"tensor {name!r} is not listed in {MANIFEST_FILE}.")
-    for name, array in tensors.items():
-        found = {"shape": list(array.shape), "dtype": array.dtype.name}
+    for name, array in sorted(tensors.items()):
+        found = described_tensor(array)
+        if name not in listed:
+            raise ArtifactError(f"tensor {name!r} is not listed in {MANIFEST_FILE}.")
         if listed[name] != found:
             raise ArtifactError(
                 f"tensor {name!r} must be {listed[name]} as {MANIFEST_FILE} says; got {found}."
             )
     return tensors
+
+
+def described_tensor(array: NDArray[Any]) -> dict[str, Any]:
+    """Shape and dtype of a tensor, as the manifest lists them."""
+    return {"shape": list(array.shape), "dtype": array.dtype.name}

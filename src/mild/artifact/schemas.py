@@ -18,8 +18,6 @@ from mild.features.encoder import POOLINGS
 from mild.features.hashing import LIMITS, VERSION
 from mild.features.terms import NUMBER_NAMES
 
-__all__ = ["POLICY_SCHEMAS", "TEXT_PREFIX", "TEXT_SCHEMAS", "check_policy", "check_text", "split"]
-
 # Prefix of the text features' tensors among those of the router.
 TEXT_PREFIX = "text."
 # Policies may contain policies; mild writes none that is nested deeper than this.
@@ -100,6 +98,8 @@ digest = rule(
 )
 flag = rule("be true or false", lambda value: type(value) is bool)
 amount = rule("be finite and non-negative", is_amount)
+text = rule("be a string", lambda value: isinstance(value, str))
+text_or_null = rule("be a string or null", lambda value: value is None or isinstance(value, str))
 is_part_list = rule(
     "list routers, each with kind and settings",
     lambda parts: (
@@ -111,28 +111,18 @@ is_part_list = rule(
 
 @dataclass(frozen=True)
 class Schema:
-    """What one kind has.
+    """Rules of the settings and the tensors of one kind.
 
-    Attributes
-    ----------
-    settings : name -> rule
-    tensors : name -> its dimensions, as names of sizes and numbers; or a function of the settings
-    parts : least and largest number of policies inside; None where there are none
-    optional, positive, non_negative, may_be_nan, not_empty : names of such tensors
-    dtypes : name -> dtype; None where all are float32 or float64
+    A tensor is described by its dimensions, names of sizes and numbers, and then by its dtype ("float32" or
+    "float64" where none is given), "optional", "positive", "not negative", "may be NaN" or "not empty".
     """
 
     settings: Mapping[str, Rule] = field(default_factory=dict)
+    # name -> description, or a function of the settings
     tensors: Mapping[str, str] | Callable[[dict[str, Any]], Mapping[str, str]] = field(
         default_factory=dict
     )
-    parts: tuple[int, float] | None = None
-    optional: Collection[str] = ()
-    positive: Collection[str] = ()
-    non_negative: Collection[str] = ()
-    may_be_nan: Collection[str] = ()
-    not_empty: Collection[str] = ()
-    dtypes: Mapping[str, str] | None = None
+    parts: tuple[int, float] | None = None  # least and largest number of policies inside
 
     def check(
         self,
@@ -144,41 +134,20 @@ class Schema:
     ) -> None:
         """Refuse other settings and tensors; sizes of experts and features are added to ``sizes``."""
         rules = {**self.settings, **({} if self.parts is None else {"parts": is_part_list})}
-        check_names(
-            f"setting {prefix}%s", settings, rules, "is not known. A newer mild may know it"
-        )
-        check_values(f"setting {prefix}%s", settings, rules, sizes)
-        shapes = self.tensors(dict(settings)) if callable(self.tensors) else self.tensors
-        shapes = {k: v for k, v in shapes.items() if k in tensors or k not in self.optional}
-        check_names(
-            f"tensor '{prefix}%s'", tensors, shapes, "does not belong to a router of this kind"
-        )
+        setting, tensor = f"setting {prefix}%s", f"tensor '{prefix}%s'"
+        check_names(setting, settings, rules, "is not known. A newer mild may know it")
+        check_values(setting, settings, rules, sizes)
+        described = self.tensors(dict(settings)) if callable(self.tensors) else self.tensors
+        wanted = {k: v for k, v in described.items() if k in tensors or "optional" not in v}
+        check_names(tensor, tensors, wanted, "does not belong to a router of this kind")
         known = {**sizes, **own_sizes}
-        for name, dimensions in shapes.items():
-            dtypes = ("float32", "float64") if self.dtypes is None else (self.dtypes[name],)
-            problem = tensor_problem(tensors[name], dimensions.split(), known, dtypes)
-            problem = problem or self._value_problem(name, tensors[name])
+        for name, description in wanted.items():
+            problem = tensor_problem(tensors[name], description, known)
             if problem is not None:
-                raise ArtifactError(f"tensor '{prefix}{name}' must {problem}.")
+                raise ArtifactError(f"{tensor % name} must {problem}.")
         # Other sizes are its own, such as the widths of its layers.
         sizes.update({key: known[key] for key in known if key in ("n_features", "n_experts")})
-        check_values(f"setting {prefix}%s", settings, rules, sizes)
-
-    def _value_problem(self, name: str, array: NDArray[Any]) -> str | None:
-        if array.dtype.kind == "f":
-            bad = np.isinf(array) if name in self.may_be_nan else ~np.isfinite(array)
-            if bad.any():
-                place = tuple(int(index) for index in np.argwhere(bad)[0])
-                return f"be finite; got {array[place]} at {place}"
-        # Of text features the inverse is taken, which is infinite below this number.
-        least = 0.0 if self.dtypes is None else np.finfo(np.float32).tiny / 4
-        if name in self.positive and not (array > least).all():
-            return f"be positive; got {array.min():g}"
-        if name in self.non_negative and not (array >= 0).all():
-            return f"be non-negative; got {array.min():g}"
-        return (
-            "have at least one row; got none" if name in self.not_empty and not len(array) else None
-        )
+        check_values(setting, settings, rules, sizes)
 
 
 def check_names(what: str, got: Mapping[str, Any], wanted: Mapping[str, Any], extra: str) -> None:
@@ -199,18 +168,32 @@ def check_values(
             raise ArtifactError(f"{what % name} must {problem}; got {values[name]!r}.")
 
 
-def tensor_problem(
-    array: NDArray[Any], dimensions: list[str], sizes: dict[str, int], dtypes: Collection[str]
-) -> str | None:
-    """What the type or the shape must be; sizes that are not known are added."""
+def tensor_problem(array: NDArray[Any], description: str, sizes: dict[str, int]) -> str | None:
+    """What a tensor must be, or None if it is; sizes that are not known are added."""
+    shape, *words = description.split(", ")
+    dtypes = [word for word in words if word in TEXT_DTYPES] or ["float32", "float64"]
     if array.dtype.name not in dtypes:
         return f"be {' or '.join(dtypes)}; got {array.dtype}"
+    dimensions = shape.split()
     fits = array.ndim == len(dimensions) and all(
         length == (int(size) if size.isdigit() else sizes.setdefault(size, length))
         for size, length in zip(dimensions, array.shape, strict=True)
     )
-    shape = ", ".join(d if d.isdigit() else f"{d} = {sizes.get(d, '?')}" for d in dimensions)
-    return None if fits else f"have shape ({shape}); got {array.shape}"
+    if not fits:
+        shown = [d if d.isdigit() else f"{d} = {sizes.get(d, '?')}" for d in dimensions]
+        return f"have shape ({', '.join(shown)}); got {array.shape}"
+    if array.dtype.kind == "f":
+        bad = np.isinf(array) if "may be NaN" in words else ~np.isfinite(array)
+        if bad.any():
+            place = tuple(int(index) for index in np.argwhere(bad)[0])
+            return f"be finite; got {array[place]} at {place}"
+    # Of text features the inverse is taken, which is infinite below this number.
+    least = np.finfo(np.float32).tiny / 4 if len(dtypes) == 1 else 0.0
+    if "positive" in words and not (array > least).all():
+        return f"be positive; got {array.min():g}"
+    if "not negative" in words and not (array >= 0).all():
+        return f"be non-negative; got {array.min():g}"
+    return "have at least one row; got none" if "not empty" in words and not len(array) else None
 
 
 def split(
@@ -298,7 +281,7 @@ def _schema(what: str, kind: object, schemas: Mapping[str, Schema]) -> Schema:
 def _perceptron_tensors(settings: dict[str, Any]) -> dict[str, str]:
     layers = settings["layers"]
     widths = ["n_features", *(f"width_{layer}" for layer in range(layers - 1)), "n_experts"]
-    shapes = {"margins": "n_experts"}
+    shapes = dict(MARGINS)
     for k in range(layers):
         shapes |= {f"weight_{k}": f"{widths[k + 1]} {widths[k]}", f"bias_{k}": widths[k + 1]}
     return shapes
@@ -312,65 +295,48 @@ def _cascade_tensors(settings: dict[str, Any]) -> dict[str, str]:
 
 
 def _static_tensors(settings: dict[str, Any]) -> dict[str, str]:
-    table = {"table": "n_tokens n_features", "tokenizer": "n_bytes"}
+    table = {"table": "n_tokens n_features, float16, not empty", "tokenizer": "n_bytes, uint8"}
     return {**SCALED, **(table if settings["embedded"] else {})}
 
 
 LINEAR = {"coef": "n_experts n_features", "intercept": "n_experts"}
+MARGINS = {"margins": "n_experts, positive"}
 DECODER: dict[str, Rule] = {"decision": choice(DECISIONS), "surrogate": surrogate}
 POLICY_SCHEMAS = {
-    "linear": Schema(DECODER, {**LINEAR, "margins": "n_experts"}, positive=["margins"]),
+    "linear": Schema(DECODER, LINEAR | MARGINS),
     "linear_costs": Schema({}, LINEAR),
     "groups": Schema(
         {},
         {"coef": "n_groups n_features", "intercept": "n_groups", "costs": "n_groups n_experts"},
         not_empty=["costs"],
     ),
-    "perceptron": Schema(
-        # More layers than any router has would take long to list.
-        {**DECODER, "layers": integer(1, 1000)},
-        _perceptron_tensors,
-        positive=["margins"],
-    ),
+    # More layers than any router has would take long to list.
+    "perceptron": Schema({**DECODER, "layers": integer(1, 1000)}, _perceptron_tensors),
     "nearest": Schema(
         {"n_neighbors": integer(1)},
         {
-            "inputs": "n_stored n_features",
-            "costs": "n_stored n_experts",
-            "weights": "n_stored",
-            "centre": "n_features",
+            "inputs": "n_stored n_features, not empty",
+            "costs": "n_stored n_experts, may be NaN",
+            "weights": "n_stored, not negative",
+            "centre": "n_features, optional",  # sparse inputs are not centred
         },
-        optional=["centre"],  # sparse inputs are not centred
-        non_negative=["weights"],
-        may_be_nan=["costs"],
-        not_empty=["inputs"],
     ),
     "constant": Schema({"n_features": width, "named": named_expert}, {"mean_costs": "n_experts"}),
     "priced": Schema(
-        {
-            "price_weight": amount,
-            "error_scale": amount,
-            "kind_of_error": choice(("ridge", "logistic")),
-        },
-        {
-            **{f"error_{name}": shape for name, shape in LINEAR.items()},
-            **{f"price_{name}": shape for name, shape in LINEAR.items()},
-            "betas": "n_experts",
-        },
-        non_negative=["betas"],
+        dict.fromkeys(("price_weight", "error_scale"), amount)
+        | {"kind_of_error": choice(("ridge", "logistic"))},
+        {f"{head}_{name}": LINEAR[name] for head in ("error", "price") for name in LINEAR}
+        | {"betas": "n_experts, not negative"},
     ),
     "cascade": Schema(
         {"n_features": width, "order": expert_order, "columns": confidence_columns},
         _cascade_tensors,
     ),
     "standardized": Schema(
-        {}, {"mean": "n_features", "scale": "n_features"}, parts=(1, 1), positive=["scale"]
+        {}, {"mean": "n_features", "scale": "n_features, positive"}, parts=(1, 1)
     ),
     "blend": Schema(
-        {},
-        {"weights": "n_parts", "levels": "n_parts"},
-        parts=(1, math.inf),
-        non_negative=["weights", "levels"],
+        {}, dict.fromkeys(("weights", "levels"), "n_parts, not negative"), parts=(1, math.inf)
     ),
     "stack": Schema(parts=(2, math.inf)),
 }
@@ -379,64 +345,36 @@ REFERENCE = {
     "name": rule("be a name", lambda value: is_path(value) and value != ""),
     "path": rule("be a path or null", lambda value: value is None or is_path(value)),
 }
-SCALED = {"centre": "n_features", "scale": "1"}
-TEXT_DTYPES = {
-    "terms": "int32",
-    "weights": "float32",
-    "projection": "int8",
-    "centre": "float32",
-    "scale": "float32",
-    LIMITS: "float32",
-    "table": "float16",
-    "tokenizer": "uint8",
-}
+SCALED = {"centre": "n_features, float32", "scale": "1, float32, positive"}
+TEXT_DTYPES = ("float32", "float16", "int32", "int8", "uint8")
 LENGTH = integer(1, 1 << 20)
 TEXT_SCHEMAS = {
     "hashing": Schema(
+        {"version": integer(VERSION, VERSION), "bits": integer(8, 24)}
+        | {"first": LENGTH, "last": integer(0, 1 << 20)},
         {
-            "version": integer(VERSION, VERSION),
-            "bits": integer(8, 24),
-            "first": LENGTH,
-            "last": integer(0, 1 << 20),
+            "terms": "n_terms, int32",
+            "weights": "n_terms, float32",
+            "projection": "n_terms n_projected, int8",
+            "centre": "n_features, float32",
+            "scale": "n_features, float32, positive",
+            LIMITS: f"2 {len(NUMBER_NAMES)}, float32, optional",  # older artefacts have none
         },
-        {
-            "terms": "n_terms",
-            "weights": "n_terms",
-            "projection": "n_terms n_projected",
-            "centre": "n_features",
-            "scale": "n_features",
-            LIMITS: f"2 {len(NUMBER_NAMES)}",
-        },
-        optional=[LIMITS],  # older artefacts have none
-        positive=["scale"],
-        dtypes=TEXT_DTYPES,
     ),
     "static": Schema(
         {**REFERENCE, "table_sha256": digest, "tokenizer_sha256": digest}
         | {"normalize": flag, "embedded": flag},
         _static_tensors,
-        positive=["scale"],
-        not_empty=["table"],
-        dtypes=TEXT_DTYPES,
     ),
     "encoder": Schema(
         {**REFERENCE, "sha256": digest, "normalize": flag}
         | {"pooling": choice(POOLINGS), "max_length": LENGTH},
         SCALED,
-        positive=["scale"],
-        dtypes=TEXT_DTYPES,
     ),
     "onnx": Schema(
-        {**dict.fromkeys(OnnxFeatures.FILES.values(), digest)}
+        dict.fromkeys(OnnxFeatures.FILES.values(), digest)
         | {"max_length": LENGTH, "pad": integer(0, 1 << 31)},
         SCALED,
-        positive=["scale"],
-        dtypes=TEXT_DTYPES,
     ),
-    "vectors": Schema(
-        {
-            "n_features": width,
-            "column": rule("be a string or null", lambda v: v is None or isinstance(v, str)),
-        }
-    ),
+    "vectors": Schema({"n_features": width, "column": text_or_null}),
 }

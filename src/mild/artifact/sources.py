@@ -13,8 +13,6 @@ from mild.artifact.loaded import LoadedRouter
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.policies import POLICIES, Policy, StandardizedPolicy
 
-__all__ = ["source_of"]
-
 # Longer arrays among the parameters are only counted.
 MOST_VALUES = 64
 
@@ -86,9 +84,7 @@ def _pipeline_source(pipeline: Any) -> LoadedRouter:
         scale = step.scale_ if step.with_std else np.ones(width)
         policy = StandardizedPolicy(np.asarray(mean), np.asarray(scale), policy)
     names = _feature_names(before[0][1]) if before else source.feature_names
-    return LoadedRouter(
-        policy, source.expert_names, names, source.metadata, source.text, source.marks
-    )
+    return dataclasses.replace(source, policy=policy, feature_names=names)
 
 
 def _not_fitted(what: str) -> InvalidInputError:

@@ -19,15 +19,13 @@ from safetensors.numpy import save as to_safetensors
 
 from mild.artifact.files import sync_folder
 from mild.artifact.fingerprints import fingerprint
-from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE, Manifest, names_problem
-from mild.artifact.reading import HASHES_TENSOR, check_query_hashes
+from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE, manifest_json, names_problem
+from mild.artifact.reading import HASHES_TENSOR, check_query_hashes, described_tensor
 from mild.artifact.schemas import TEXT_PREFIX, check_policy, check_text
 from mild.artifact.sources import source_of
 from mild.errors import ArtifactError, InvalidInputError, OutputExistsError
 from mild.features import FEATURES, TextFeatures
 from mild.policies import Policy
-
-__all__ = ["COMPANIONS", "check_target", "save"]
 
 #: Other files of mild in a router's folder; they are deleted when the router is replaced.
 COMPANIONS = ("evaluation.json",)
@@ -95,29 +93,26 @@ def save(
     else:
         data = {"fingerprint": fingerprint(*data), "rows": int(np.shape(data[1])[0])}
     packed = to_safetensors(tensors)
-    manifest = Manifest(
+    manifest = {
         # Imported by name: the root package imports every other one.
-        mild_version=importlib.import_module("mild").__version__,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        kind=policy.kind,
-        settings=settings,
-        estimator=source.metadata.get("estimator") or {"class": "LoadedRouter", "params": {}},
-        expert_names=names or [],
-        feature_names=features,
-        n_features=policy.n_features,
-        n_experts=policy.n_experts,
-        data=data,
-        tensors={
-            name: {"shape": list(array.shape), "dtype": array.dtype.name}
-            for name, array in tensors.items()
-        },
-        sha256=hashlib.sha256(packed).hexdigest(),
-        text=described,
-        notes=source.metadata.get("notes") if notes is None else dict(notes),
-    )
+        "mild_version": importlib.import_module("mild").__version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "kind": policy.kind,
+        "settings": settings,
+        "estimator": source.metadata.get("estimator") or {"class": "LoadedRouter", "params": {}},
+        "expert_names": names or [],
+        "feature_names": features,
+        "n_features": policy.n_features,
+        "n_experts": policy.n_experts,
+        "data": data,
+        "tensors": {name: described_tensor(array) for name, array in tensors.items()},
+        "sha256": hashlib.sha256(packed).hexdigest(),
+        "text": described,
+        "notes": source.metadata.get("notes") if notes is None else dict(notes),
+    }
     try:
         beside = {} if step is None else step.files()
-        content = {TENSORS_FILE: packed, **beside, MANIFEST_FILE: manifest.to_json().encode()}
+        content = {TENSORS_FILE: packed, **beside, MANIFEST_FILE: manifest_json(manifest).encode()}
         _write(target, content)
     except OSError as error:
         if error.errno in (errno.EEXIST, errno.ENOTEMPTY):

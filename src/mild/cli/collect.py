@@ -60,22 +60,21 @@ def collect(
 ) -> None:
     """Ask experts questions with known answers, and write a table of outcomes.
 
-    QUESTIONS has a column query (or prompt, question), a column answer, options as columns A, B, C, D or as
-    a list in options, and perhaps a kind per row. EXPERTS names OpenAI-compatible endpoints and programs:
+    QUESTIONS has a column query (or prompt, question), a column answer, and perhaps options as columns
+    A, B, C, D or as a list. EXPERTS names OpenAI-compatible endpoints and programs:
 
     \b
       [experts.small]
       base_url = "https://api.example.com/v1"
       model = "small-model"
       api_key_env = "EXAMPLE_KEY"
-      price_in = 0.15
+      price_in = 0.15      # dollars per million tokens
       price_out = 0.60
       [experts.rules]
       command = "python rules.py"
 
-    Prices are in dollars per million tokens. Every answer is first written to a ledger: a run that was
-    stopped or killed resumes, and no answered question is asked again. Ctrl-C waits for the requests in
-    flight and writes the table; cells of questions that were not asked are empty.
+    Every answer is first written to a ledger: a run that was stopped resumes, and no answered question
+    is asked again. Ctrl-C waits for the requests in flight and writes the table.
 
     \b
     Example:

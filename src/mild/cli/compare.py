@@ -10,7 +10,7 @@ from typer import Option
 
 from mild.cli import options as o
 from mild.cli.console import emit, fixed, note, percent, print_table, progress_bar, say
-from mild.cli.outcomes import OutcomeSource, cost_facts, note_folds, workers
+from mild.cli.outcomes import OutcomeSource, note_folds
 from mild.errors import DataFileError
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def compare(
     method: Annotated[
         list[str] | None,
         Option(
-            help="Method to compare; may be repeated: ce, cwce, ldam, tdef, mild, mild_tuned, regression, "
-            "knn, mlp, tune. Default: all."
+            help="ce, cwce, ldam, tdef, mild, mild_tuned, regression, knn, mlp or tune; may be repeated. "
+            "Default: all."
         ),
     ] = None,
     cv: Annotated[int, Option(help="Folds in which each method chooses its L2 strength.")] = 5,
@@ -49,13 +49,12 @@ def compare(
 ) -> None:
     """Compare all methods on the same splits: does routing pay?
 
-    Each method is fitted on the training rows of a split and judged on its test rows, over several splits.
-    Equal queries are never on both sides. With --group whole groups are on one side, which tests transfer
-    to new groups; with --time routers are fitted on the past and judged on what follows.
+    Each method is fitted on the training rows of a split and judged on its test rows. Equal queries are
+    never on both sides; with --group whole groups are on one side, and with --time the past is learned
+    and the future judged.
 
     \b
     Example:
-      mild compare outcomes.parquet
       mild compare outcomes.parquet --price-weight 50 --group subject --splits 10
       mild compare outcomes.parquet --method ce --method mild --method tune --out results.json
     """
@@ -73,8 +72,6 @@ def compare(
     folds = possible_folds(task, cv, splits=drawn)
     note_folds(cv, folds, task)
     inputs, kind = comparison_inputs(task, text.text, text.arguments())
-    if jobs is None and execution.engine == "ray":
-        jobs = -1
     with execution.running(jobs), progress_bar("comparing") as progress:
         found = run(
             inputs,
@@ -83,24 +80,23 @@ def compare(
             methods,
             expert_names=task.table.expert_names,
             bundle=task.bundle,
-            unit="query" if group is None else "group",
+            unit=task.unit,
             prices=task.table.prices,
             largest=task.largest,
             n_folds=folds,
             confidence=confidence,
             seed=seed,
-            jobs=workers(jobs, task.table.rows),
+            jobs=execution.workers(jobs, task.table.rows),
             left_out=left_out,
             progress=progress,
         )
-    terms = cost_facts(task)
-    result = {"data": data, "cost": terms, "text": kind, "group": group, "time": time}
+    result = {"data": data, "cost": task.cost, "text": kind, "group": group, "time": time}
     result |= found.as_dict()
     if left_out:
         note(f"left out, a package is missing: {', '.join(left_out)}.")
     if out is not None:
         settings = {"text features": kind, "group": group or "none", "time": time or "none"}
-        document = comparison_document(found, cost=terms, table=task.table, settings=settings)
+        document = comparison_document(found, cost=task.cost, table=task.table, settings=settings)
         result["out"] = str(write_document(document, out))
     emit(result, as_json, lambda: _show(found, result))
 
@@ -125,7 +121,7 @@ def _show(found: Comparison, result: Mapping[str, Any]) -> None:
         "" if row.difference is None else "{:+.4f} [{:+.4f}, {:+.4f}]".format(*row.difference)
         for row in rows
     ]
-    verdicts = ["" if row.difference is None else row.verdict for row in rows]
+    verdicts = ["too few rows" if row.verdict and row.too_few else row.verdict for row in rows]
     print_table(
         f"{found.n_rows:,} rows, {splits}: {found.n_train:,.0f} to fit on, {found.n_test:,.0f} to judge "
         f"by; intervals of {found.confidence * 100:g} % for all methods at once",

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import typer
 import typer.core
 
-from mild.errors import MildError, MildWarning
+from mild.errors import DataFileError, MildError, MildWarning
 
 __all__ = [
     "INTERRUPTED", "MildCommand", "emit", "fixed", "note", "percent", "print_facts", "print_table",
@@ -39,7 +39,8 @@ OPTION_OF = {
     "n_splits": "--splits",
     "random_state": "--seed",
 }
-# In the library these are arrays; the options of that name only say which columns hold them.
+# In the library these are arrays; the options of that name only say which columns hold them, and errors
+# about those are errors of a data file.
 ARRAYS = {"costs", "experts", "features", "latencies", "prices", "query", "scores", "vectors"}
 # Between words, but not between a number and its unit or mark.
 BETWEEN_WORDS = re.compile(r"(?<!\*) (?!%)")
@@ -90,13 +91,12 @@ class MildCommand(typer.core.TyperCommand):
                     formatter.write_dl(records)
 
     def _with_option(self, error: MildError) -> str:
-        """The message, with the option in place of the parameter that it starts with."""
-        message, name = str(error), error.parameter
-        if name is None or name in ARRAYS or not message.startswith(f"{name} "):
-            return message
+        """The message, with the option in place of the parameter."""
+        name = error.parameter or ""
         option = OPTION_OF.get(name, f"--{name.replace('_', '-')}")
-        known = {opt for parameter in self.params for opt in parameter.opts}
-        return option + message[len(name) :] if option in known else message
+        of_array = name in ARRAYS and not isinstance(error, DataFileError)
+        known = any(option in parameter.opts for parameter in self.params)
+        return error.message_about(option) if known and not of_array else str(error)
 
 
 @contextmanager
@@ -172,8 +172,6 @@ def fixed(value: float | None, digits: int = 4) -> str:
 def percent(value: float | None) -> str:
     """A share in percent; a dash if it is missing.
 
-    Examples
-    --------
     >>> percent(0.4567), percent(None)
     ('45.7 %', '–')
     """
@@ -183,10 +181,9 @@ def percent(value: float | None) -> str:
 def print_table(
     title: str, columns: Mapping[str, Sequence[str]], left: Collection[str] = ()
 ) -> None:
-    """Print columns of cells on stdout; the first and those in ``left`` are left-aligned.
+    """Print columns of cells; the first and those in ``left`` are left-aligned, numbers stay whole.
 
-    The others hold numbers, which stay whole. Where the terminal is too narrow for the words, the last
-    columns follow in a table of their own.
+    Where the terminal is too narrow for the words, the last columns follow in a table of their own.
     """
     from rich.console import Console
     from rich.table import Table

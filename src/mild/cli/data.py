@@ -40,15 +40,12 @@ def describe(
 ) -> None:
     """Describe a table of outcomes, and what routing could gain.
 
-    For each expert: accuracy, price, latency, how often it is the cheapest right one, and the only right
-    one. For the table: the best constant, the oracle, their difference, and unusual data. The cost is an
-    error, plus --beta of the expert, plus dollars and seconds times their weights.
+    For each expert: accuracy, price, latency, and how often it is the cheapest or the only right one.
+    For the table: the best constant, the oracle, their difference, and unusual data.
 
     \b
     Example:
-      mild data describe log.parquet
       mild data describe log.parquet --experts 0.5B,1.5B,7B --beta 7B=1.0,1.5B=0.6,0.5B=0.1
-      mild data describe log.csv --price-weight 50 --latency-weight 0.01
       mild data describe log.csv --query task --scores "acc_*" --prices "usd_*"
     """
     from mild.data import describe_outcomes, expert_betas, read_outcomes
@@ -76,13 +73,11 @@ def convert(
 ) -> None:
     """Write a table of outcomes in the wide format.
 
-    The query becomes column prompt, vectors become embedding. The other columns follow, then
-    correct__<model> (or score__<model> for scores between 0 and 1), cost__<model> in dollars and
-    latency_ms__<model>.
+    The query becomes column prompt, vectors become embedding; the other columns follow, then those of
+    the experts as in mild data --help.
 
     \b
     Example:
-      mild data convert routerbench.parquet wide.parquet
       mild data convert answers.jsonl wide.csv --experts "gpt-4,mixtral"
     """
     from mild.data import check_output, read_outcomes, write_outcomes

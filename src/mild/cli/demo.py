@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,17 +41,13 @@ def demo(
     """Compare routers on the paper's expert setups, on scikit-learn's digits.
 
     Setups I (7-2-1), II (5-2-2-1), III (4-2-2-1-1) and severe (9-1) give the number of digits that each
-    expert knows; experts are synthetic or trained. Costs are errors, or errors plus the share of the
-    digits that the expert knows. Methods are TDEF, MILD (uniform, theory, tuned; argmax and stationary),
-    CE, CWCE, LDAM, cost regression, kNN, the best constant and the oracle. Two more cases follow: experts
-    that specialise by region of the input, and 20 experts with a long tail of shares. The demo draws two
-    figures and takes a minute or two on two cores.
-
-    The folder must be new, empty, or that of an earlier demo, whose files are replaced.
+    expert knows. Costs are errors, or errors plus the share of the digits that the expert knows. Two
+    more cases follow: experts that specialise by region of the input, and 20 experts with a long tail
+    of shares. It takes a minute or two on two cores. The folder must be new, empty, or that of an
+    earlier demo.
 
     \b
     Example:
-      mild demo
       mild demo --quick
       mild demo --setup III --experts real --seeds 10 --out setup-three
     """
@@ -87,12 +84,10 @@ def demo(
 
 def _figures() -> dict[str, Any]:
     """Figures to draw; none, with a warning, if matplotlib is missing."""
-    from mild.errors import MissingExtraError
-    from mild.evaluation.demo.figures import check_matplotlib, draw_overview, draw_pictures
+    from mild.evaluation.demo.figures import draw_overview, draw_pictures
 
-    try:
-        check_matplotlib()
-    except MissingExtraError as error:
-        note(str(error), "warning")
+    if find_spec("matplotlib") is None:
+        remedy = "Install it with: pip install 'mild-learn[demo]'."
+        note(f"the figures need matplotlib, which is not installed. {remedy}", "warning")
         return {}
     return {"overview.png": draw_overview, "pictures.png": draw_pictures}

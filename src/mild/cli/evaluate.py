@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from mild.cli import options as o
 from mild.cli.console import emit, fixed, note, print_facts, print_table, say
-from mild.cli.outcomes import OutcomeSource, cost_facts, router_matrices
+from mild.cli.outcomes import OutcomeSource
+from mild.errors import OptionError
 
 if TYPE_CHECKING:
     from mild.artifact import LoadedRouter
-    from mild.core.arrays import FloatArray, IntArray
+    from mild.core.arrays import FloatArray
     from mild.data import OutcomeTable
     from mild.evaluation.tasks import Task
 
@@ -36,32 +37,31 @@ def evaluate(
 ) -> None:
     """Evaluate a saved router on known outcomes: does it pay?
 
-    The router is compared with the single expert that is best on this very data, which is a strict
-    baseline. Use data that the router was not fitted on. Costs are counted as in the fit, unless options
-    say otherwise; a priced router then decides by the new prices.
+    The router is compared with the expert that is best on this very data, a strict baseline. Use data
+    that it was not fitted on. Costs are counted as in the fit, unless options say otherwise; a priced
+    router then decides by the new prices.
 
     \b
     Example:
-      mild evaluate new.parquet --router router
       mild evaluate new.parquet --router router --group subject --save
     """
     from mild.artifact import load
-    from mild.evaluation.report import EVALUATION_FILE, write_document
-    from mild.evaluation.tasks import evaluate_choices
+    from mild.evaluation.report import EVALUATION_FILE, optimism, write_document
+    from mild.evaluation.tasks import evaluate_choices, evaluate_costs, training_overlap
 
     source = OutcomeSource(data, reading, cost, group=group)
     saved, task, costs, X = read_known(load(router), source, columns)
     chosen = saved.predict(X)
     if task is None:
-        report = evaluate_matrix(costs, chosen, saved.expert_names, confidence, seed)
+        found = evaluate_costs(costs, chosen, saved.expert_names, confidence=confidence, seed=seed)
+        report = found.as_dict()
     else:
-        report = {
-            "rows": task.table.rows,
-            "experts": task.table.expert_names,
-            "cost": cost_facts(task),
-            **evaluate_choices(task, chosen, confidence, seed).as_dict(),
-        }
-    report |= _overlap_with_training(saved, task, costs, X)
+        found = evaluate_choices(task, chosen, confidence, seed)
+        report = {"cost": task.cost, **found.as_dict()}
+    report |= training_overlap(saved, None if task is None else task.table, costs, X)
+    warning = optimism(report)
+    if warning is not None:
+        note(warning, "warning")
     if save:
         document = known_document(
             saved, task, costs, X, title=title_of(router), confidence=confidence, seed=seed,
@@ -93,11 +93,15 @@ def read_known(
     prices. ``rows`` selects some of the table's rows.
     """
     from mild.artifact.prices import is_priced, new_prices
+    from mild.data import read_matrices
     from mild.evaluation.tasks import contents, make_task, terms_of
 
     if router.text is None:
         source.refuse("this router was fitted on features and costs")
-        matrices = router_matrices(router, source.file, columns)
+        if source.file is None:
+            raise OptionError("name a table: this router was fitted on columns of numbers.")
+        names = router.feature_names if columns.features is None else columns.features
+        matrices = read_matrices(source.file, names, columns.costs)
         return router, None, matrices.costs_of(router.expert_names), matrices.X
     fitted, asked = terms_of(router), source.cost.terms()
     table = source.read(router.expert_names)
@@ -126,68 +130,13 @@ def known_document(
 
     if task is None:
         return build_document(router, None, costs, X, **more)
-    more |= {"bundle": task.bundle, "group": task.group, "cost": cost_facts(task), "split": split}
+    more |= {"bundle": task.bundle, "group": task.group, "cost": task.cost, "split": split}
     return build_document(router, task.table, costs, X, **more)
 
 
 def title_of(folder: Any) -> str:
     """Title of the report on a router."""
     return f"Router report: {folder.resolve().name}"
-
-
-def _overlap_with_training(
-    router: LoadedRouter, task: Task | None, costs: FloatArray, X: Any
-) -> dict[str, Any]:
-    """Whether the router was fitted on the data or on some of its queries; print a warning if so."""
-    from mild.artifact import fingerprint
-    from mild.evaluation.tasks import TrainingQueryIndex
-
-    found: dict[str, Any]
-    if task is None:
-        what, trained = "data", router.metadata["data"] or {}
-        found = {"same_data_as_fit": fingerprint(X, costs) == trained.get("fingerprint")}
-    else:
-        what, trained = "table", (router.metadata.get("notes") or {}).get("table") or {}
-        same = trained.get("fingerprint") == task.table.fingerprint()
-        found = {"same_data_as_fit": same, "seen_in_fit": None}
-        index = TrainingQueryIndex.by(router)
-        if index is not None:
-            overlap = index.overlap(task.table)
-            found["seen_in_fit"] = {"queries": overlap.seen, "checked": overlap.checked}
-            if overlap.seen and not same:
-                note(
-                    f"{overlap.seen:,} of {overlap.checked:,} queries were in the training data, too: the "
-                    f"figures are optimistic.",
-                    "warning",
-                )
-    if found["same_data_as_fit"]:
-        note(f"the router was fitted on this very {what}: the figures are optimistic.", "warning")
-    return found
-
-
-def evaluate_matrix(
-    costs: FloatArray,
-    chosen: IntArray,
-    expert_names: Sequence[str],
-    confidence: float = 0.95,
-    seed: int = 0,
-) -> dict[str, Any]:
-    """Summary of the choices, and whether they beat the constant that is best on these very rows."""
-    from mild.metrics import common_rows, constant_losses, state_choices, summary
-
-    result = summary(costs, chosen, missing="skip")
-    common, best = common_rows(costs, chosen), result.constant_expert
-    kept, asked = costs[common.rows], chosen[common.rows]
-    statement = state_choices(kept, asked, best, expert_names, confidence=confidence, seed=seed)
-    verdict = {"constant": expert_names[best], "confidence": confidence}
-    return {
-        "rows": result.n_samples,
-        "experts": list(expert_names),
-        "summary": result.as_dict(),
-        "constant_losses": constant_losses(kept).tolist(),
-        "left_out": common.sentence,
-        "verdict": {**statement.as_dict(), **verdict},
-    }
 
 
 def print_evaluation(report: Mapping[str, Any], title: str) -> None:

@@ -24,9 +24,9 @@ def explain(
 ) -> None:
     """Show which expert gets a query, how close the decision was, and why.
 
-    For a linear router on hashed text the evidence is exact: words (with their pieces), pairs of words and
-    numbers such as the length, each with what it adds to the lead of the chosen expert over the runner-up.
-    For other routers, words are left out one by one. For a router on vectors, QUERY is a list of numbers.
+    For a linear router on hashed text the evidence is exact: what words, pairs of words and numbers
+    such as the length add to the lead over the runner-up. For other routers, words are left out one by
+    one. For a router on vectors, QUERY is a list of numbers.
 
     \b
     Example:

@@ -13,8 +13,8 @@ from typer import Option
 
 from mild.cli import options as o
 from mild.cli.console import emit, note, print_table, progress_bar, say
-from mild.cli.evaluate import evaluate_matrix, print_evaluation
-from mild.cli.outcomes import OutcomeSource, cost_facts, note_matrices
+from mild.cli.evaluate import print_evaluation
+from mild.cli.outcomes import OutcomeSource, note_matrices
 from mild.cli.torchrun import first_process_only, leave_writing_to_first, training_together
 from mild.errors import OptionError, check_option
 
@@ -117,34 +117,24 @@ def fit(
 ) -> None:
     """Fit one router on past queries and on how well each expert answered them.
 
-    TABLE is a table of outcomes: one row per query, and for each expert whether it was right (mild data
-    --help lists the formats). A wrong answer costs 1. Asking may have a cost, too: --beta per expert,
-    --price-weight per dollar, --latency-weight per second. A priced router accepts new prices later,
-    without a new fit.
-
-    TABLE can also be a table of numbers: feature columns, and a cost column per expert named
-    cost__<expert>. With --features or --costs it is always read this way. The cell of an expert that was
-    not asked is empty.
-
-    A folder, a pattern or a URL of Parquet shards (data/, "data/*.parquet", s3://...) is a table of
-    outcomes that need not fit into memory: a linear router is fitted in passes over the shards, in this
-    process or on Ray workers, with the same result. After an interruption the same command resumes.
-
-    The figures printed are for the training data. Use mild evaluate on other data to judge the router.
+    TABLE is a table of outcomes (mild data --help lists the formats), or one of numbers: feature
+    columns, and a cost column cost__<expert> per expert, empty where it was not asked. A wrong answer
+    costs 1; --beta, --price-weight and --latency-weight add what asking costs. A folder, a pattern or a
+    URL of Parquet shards need not fit into memory: a linear router is fitted in passes, here or on Ray,
+    and resumes after an interruption. The figures printed are for the training data; judge the router
+    by mild evaluate.
 
     \b
     Example:
       mild fit outcomes.parquet --out router --beta 7B=0.3,1.5B=0.1
       mild fit outcomes.parquet --out router --price-weight 50 --router priced
       torchrun --nproc-per-node 2 -m mild fit outcomes.parquet --out router --router neural
-      mild fit outcomes.parquet --out router --router transformer --model deberta-v3-xsmall/
       mild fit "logs/*.parquet" --out router --text vectors --engine ray --address 10.0.0.7:6379
-      mild fit log.csv --out router --features "f_*" --margins 1,2,0.5 --alpha 0.01
     """
     from mild.artifact import load
     from mild.artifact.writing import check_target
     from mild.data import read_matrices
-    from mild.evaluation.tasks import evaluate_choices
+    from mild.evaluation.tasks import evaluate_choices, evaluate_costs
 
     shards.check()
     arguments = params.arguments()
@@ -180,14 +170,12 @@ def fit(
             saved = Saved(save_matrices(model, table, out, overwrite), table.X, facts)
     loaded = load(saved.folder)
     chosen, names = loaded.predict(saved.features), loaded.expert_names
-    training: dict[str, Any] = {}
-    if saved.task is not None:
-        training = {"rows": saved.task.table.rows, "experts": saved.task.table.expert_names}
-        training |= evaluate_choices(saved.task, chosen, seed=seed).as_dict()
-    elif table is not None:
-        training = evaluate_matrix(table.costs_of(names), chosen, names, seed=seed)
+    if table is None:
+        training = evaluate_choices(saved.task, chosen, seed=seed).as_dict()
+    else:
+        training = evaluate_costs(table.costs_of(names), chosen, names, seed=seed).as_dict()
     # Training data cannot say whether routing pays.
-    training.pop("verdict", None)
+    del training["verdict"]
     result = {
         "router": str(saved.folder),
         "kind": loaded.metadata["kind"],
@@ -207,7 +195,7 @@ class Saved:
     folder: Path
     features: Any
     facts: dict[str, Any]
-    task: Task | None = None
+    task: Any = None  # the Task, if it is a table of outcomes
 
 
 def build_router(name: str, params: Mapping[str, Any], seed: int) -> Any:
@@ -289,7 +277,7 @@ def _fit_outcomes(
             scaled = step.kind == "vectors" if standardize is None else standardize
             fitted = fit_task(task, standardized(unfitted, scaled), step)
     leave_writing_to_first()
-    facts = {"text": fitted.step.kind, "cost": cost_facts(task)}
+    facts = {"text": fitted.step.kind, "cost": task.cost}
     return Saved(save_task(fitted, task, out, overwrite), fitted.features, facts, task)
 
 
@@ -302,7 +290,7 @@ def _fit_shards(
     overwrite: bool,
 ) -> Saved:
     from mild.artifact.writing import check_target
-    from mild.data.outcomes import ReadOptions
+    from mild.data.formats.base import ReadOptions
     from mild.distributed.ray_connection import check_ray
     from mild.distributed.shards.dataset import open_dataset
     from mild.distributed.shards.fitting import (
@@ -358,7 +346,7 @@ def _fit_shards(
         note(f"{fitted.remembered} of {fitted.evaluations} evaluations {were} there already.")
     facts = {
         "text": fitted.step.kind,
-        "cost": cost_facts(fitted.task),
+        "cost": fitted.task.cost,
         "rows": fitted.rows,
         "shards": len(dataset.files),
         "engine": shards.engine,

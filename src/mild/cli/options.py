@@ -20,12 +20,14 @@ from mild.errors import OptionError, check_option
 if TYPE_CHECKING:
     from mild.evaluation.tasks import CostTerms
 
+# From this many rows on, parallel workers are worth their start-up time.
+MANY_ROWS = 2_000
 # Text, not a path: as a path, "" would be the current folder.
 Source = Annotated[
     str | None,
     Argument(
         metavar="TABLE",
-        help="Table of outcomes: .parquet, .csv, .jsonl or .ndjson. Default: the one that comes with mild.",
+        help="Table of outcomes: .parquet, .csv, .jsonl or .ndjson. Default: the one of mild.",
         show_default=False,
     ),
 ]
@@ -39,8 +41,7 @@ Confidence = Annotated[float, Option(help="Confidence level of the intervals.")]
 Standardize = Annotated[
     bool | None,
     Option(
-        help="Scale features to mean 0 and standard deviation 1. Default: numeric columns and vectors "
-        "are scaled, text features are not.",
+        help="Scale features to mean 0, standard deviation 1. Default: all but text features.",
         show_default=False,
         rich_help_panel="Router",
     ),
@@ -55,25 +56,18 @@ Time = Annotated[
 ]
 Features = Annotated[
     str | None,
-    Option(
-        help='Feature columns: names and patterns, "age,f_*". Default: those of the router; to fit one, '
-        "all other columns of numbers."
-    ),
+    Option(help='Feature columns: "age,f_*". Default: the router\'s, or all other numbers.'),
 ]
 Vectors = Annotated[
     str | None,
-    Option(
-        metavar="COLUMN",
-        help="Column of vectors: lists of numbers, or float32 as fixed-size binary. Default: "
-        "embedding, embeddings, vector or vectors.",
-    ),
+    Option(metavar="COLUMN", help="Column of vectors. Default: embedding(s), vector(s)."),
 ]
 Jobs = Annotated[
     int | None,
     Option(
         "--jobs",
         "--n-jobs",
-        help="Parallel workers; -1 for all cores. Default: 1, and -1 for a large table of outcomes.",
+        help="Parallel workers; -1 for all cores. Default: -1 for large tables, else 1.",
         rich_help_panel="Execution",
     ),
 ]
@@ -130,22 +124,14 @@ class ReadOptions:
     panel: ClassVar[str] = "Reading a table of outcomes"
 
     form: Annotated[
-        str | None,
-        Option(
-            metavar="NAME", help="wide, routerbench, routellm, llmrouter, plain. Default: detected."
-        ),
+        str | None, Option(help="wide, routerbench, routellm, llmrouter, plain. Default: detected.")
     ] = None
     query: Annotated[
         str | None,
-        Option(
-            metavar="COLUMN",
-            help="Column of the query; several are joined. Default: the first text column among "
-            "prompt, question, query, text, instruction, input.",
-        ),
+        Option(metavar="COLUMNS", help="Columns of the query. Default: prompt, question, ..."),
     ] = None
     choices: Annotated[
-        bool,
-        Option(help="Append the choices of a question (columns A, B, ..., or options or choices)."),
+        bool, Option(help="Append the choices of a question: A, B, ..., options or choices.")
     ] = True
     experts: str | None = None
     scores: Annotated[
@@ -154,13 +140,11 @@ class ReadOptions:
     ] = None
     prices: Annotated[
         str | None,
-        Option(metavar="COLUMNS", help="Columns of dollars per query, given like --scores."),
+        Option(metavar="COLUMNS", help="Dollars per query, given like --scores."),
     ] = None
     latencies: Annotated[
         str | None,
-        Option(
-            metavar="COLUMNS", help="Columns of seconds per query; of milliseconds if named ms."
-        ),
+        Option(metavar="COLUMNS", help="Seconds per query, or milliseconds if named ms."),
     ] = None
     vectors: Vectors = None
 
@@ -171,11 +155,7 @@ class TableOptions(ReadOptions):
 
     experts: Annotated[
         str | None,
-        Option(
-            metavar="NAMES",
-            help='Experts to keep, in this order: names, unique parts of names, patterns: "7B,*-base". '
-            "Default: all.",
-        ),
+        Option(metavar="NAMES", help='Experts to keep, in this order: "7B,*-base". Default: all.'),
     ] = None
 
 
@@ -187,8 +167,7 @@ class PriceOptions:
         str | None,
         Option(
             metavar="EXPERT=COST,...",
-            help="Cost of asking an expert, in wrong answers, by name or unique part of a name: "
-            "7B=1.0,1.5B=0.6. Experts not listed cost nothing.",
+            help="Cost of asking, in wrong answers: 7B=1.0,1.5B=0.6. Other experts cost nothing.",
         ),
     ] = None
     price_weight: Annotated[
@@ -198,8 +177,6 @@ class PriceOptions:
     def betas(self) -> dict[str, float] | None:
         """Expert -> cost; None if the option was not given.
 
-        Examples
-        --------
         >>> PriceOptions("7B=1.0, 0.5B=0.1").betas()
         {'7B': 1.0, '0.5B': 0.1}
         """
@@ -213,14 +190,11 @@ class PriceOptions:
             except ValueError:
                 name = ""
             if not name:
-                raise OptionError(
-                    f"beta must be EXPERT=COST,... such as 7B=1.0,1.5B=0.6; got {self.beta!r}.",
-                    parameter="beta",
-                )
+                rule = f"must be EXPERT=COST,... such as 7B=1.0,1.5B=0.6; got {self.beta!r}."
+                raise OptionError(parameter="beta", rule=rule)
             if name in betas:
-                raise OptionError(
-                    f"beta must name each expert once; {name!r} appears twice.", parameter="beta"
-                )
+                rule = f"must name each expert once; {name!r} appears twice."
+                raise OptionError(parameter="beta", rule=rule)
             betas[name] = number
         return betas
 
@@ -248,8 +222,7 @@ class TextOptions:
         str | None,
         Option(
             metavar="NAME",
-            help="Text features: hashing, static, encoder, or vectors for those in the table. "
-            "Default: hashing.",
+            help="Text features: hashing (default), static, encoder; vectors for the table's own.",
         ),
     ] = None
     model: Annotated[
@@ -275,8 +248,7 @@ class MatrixOptions:
 
     features: Features = None
     costs: Annotated[
-        str | None,
-        Option(help='Cost columns, one per expert: names and patterns. Default: "cost__*".'),
+        str | None, Option(help='Cost columns, one per expert. Default: "cost__*".')
     ] = None
 
     @property
@@ -293,7 +265,7 @@ class LossOptions:
 
     loss: Annotated[
         str | None,
-        Option(help="mild, tdef, ce, cwce, ldam, logit_adjusted, temperature. Default: mild."),
+        Option(help="mild (default), tdef, ce, cwce, ldam, logit_adjusted, temperature."),
     ] = None
     rewards: Annotated[
         str | None, Option(help="others, complement, contrast, baseline. Default: others.")
@@ -303,10 +275,7 @@ class LossOptions:
     ] = None
     surrogate: Annotated[
         str | None,
-        Option(
-            help="logistic, exponential, hinge, pairwise_logistic, pairwise_exponential, or a number "
-            "tau <= 1. Default: logistic."
-        ),
+        Option(help="logistic (default), exponential, hinge, pairwise_..., or a number tau <= 1."),
     ] = None
     counts: Annotated[
         str | None, Option(help="Expert mass for theory margins: reward, best. Default: reward.")
@@ -338,6 +307,10 @@ class EngineOptions:
                 "--address is for --engine ray; leave it out, or add --engine ray.",
                 parameter="address",
             )
+
+    def workers(self, jobs: int | None, rows: int = 0) -> int | None:
+        """Parallel workers for a table with this many rows: as given, or all on Ray or for many rows."""
+        return -1 if jobs is None and (self.engine == "ray" or rows >= MANY_ROWS) else jobs
 
     @contextmanager
     def running(self, jobs: int | None = None) -> Iterator[None]:
@@ -378,4 +351,5 @@ def number_list(
     try:
         return [float(part) for part in text.strip().removesuffix(",").split(",")]
     except ValueError:
-        raise OptionError(f"{name} must be {rule}; got {text!r}.{hint}", parameter=name) from None
+        rule = f"must be {rule}; got {text!r}.{hint}"
+        raise OptionError(parameter=name, rule=rule) from None

@@ -12,12 +12,9 @@ from mild.cli.options import CostOptions, MatrixOptions, ReadOptions, TextOption
 from mild.errors import OptionError
 
 if TYPE_CHECKING:
-    from mild.artifact import LoadedRouter
     from mild.data import Matrices, OutcomeTable
     from mild.evaluation.tasks import Task
 
-# From this many rows on, parallel workers are worth their start-up time.
-MANY_ROWS = 2_000
 # Features that are named; of the others the number is given.
 NAMED_FEATURES = 12
 
@@ -97,11 +94,6 @@ class OutcomeSource:
         return make_step(task, self.text.text, self.text.arguments(progress))
 
 
-def cost_facts(task: Task) -> dict[str, Any]:
-    """What counts as a cost, in words and numbers."""
-    return {"words": task.words, **task.terms.as_dict()}
-
-
 def note_folds(wanted: int, possible: int, task: Task) -> None:
     """Print a note if there are fewer folds than asked for."""
     if 2 <= possible < wanted:
@@ -110,16 +102,6 @@ def note_folds(wanted: int, possible: int, task: Task) -> None:
         else:
             few = f"{task.group} has {len(set(task.table.column(task.group)) - {None})} values"
         note(f"{few}: {possible} folds instead of {wanted}.")
-
-
-def router_matrices(router: LoadedRouter, file: str | None, columns: MatrixOptions) -> Matrices:
-    """A table of numbers to judge a router by; the router's features unless others are named."""
-    from mild.data import read_matrices
-
-    if file is None:
-        raise OptionError("name a table: this router was fitted on columns of numbers.")
-    names = router.feature_names if columns.features is None else columns.features
-    return read_matrices(file, names, columns.costs)
 
 
 def note_matrices(table: Matrices) -> None:
@@ -132,8 +114,6 @@ def note_matrices(table: Matrices) -> None:
 def feature_line(names: Sequence[str] | None, count: int) -> str:
     """Names of the features, the first of them.
 
-    Examples
-    --------
     >>> feature_line(["age", "length"], 2), feature_line(None, 4)
     ('age, length', '4, unnamed')
     """
@@ -141,13 +121,6 @@ def feature_line(names: Sequence[str] | None, count: int) -> str:
         return f"{count}, unnamed"
     rest = len(names) - NAMED_FEATURES
     return ", ".join(names[:NAMED_FEATURES]) + (f" (+ {rest} more)" if rest > 0 else "")
-
-
-def workers(jobs: int | None, rows: int) -> int:
-    """Number of parallel workers for a table with this many rows, if none was given."""
-    if jobs is not None:
-        return jobs
-    return -1 if rows >= MANY_ROWS else 1
 
 
 def embedded_table() -> OutcomeTable:

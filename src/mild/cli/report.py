@@ -19,10 +19,7 @@ def report(
     *,
     router: Annotated[
         Path,
-        Argument(
-            metavar="DIR",
-            help="Folder of a router, or a .json file of mild evaluate or mild compare.",
-        ),
+        Argument(metavar="DIR", help="Router, or a .json file of mild evaluate or compare."),
     ],
     table: Annotated[
         str | None,
@@ -30,7 +27,7 @@ def report(
             "--table",
             "-t",
             metavar="FILE",
-            help="Table to judge the router by. Default: the result of mild evaluate --save in DIR.",
+            help="Table to judge the router by. Default: what mild evaluate --save wrote.",
         ),
     ] = None,
     out: Annotated[
@@ -40,8 +37,8 @@ def report(
         str | None,
         Option(
             metavar="COLUMN",
-            help="Column by which to show where routing helps; the interval of the verdict is then over "
-            "its groups. Default: source, subject, category, task, ..., with an interval over rows.",
+            help="Show where routing helps by this column; the verdict's interval is then over its groups. "
+            "Default: source, subject, category, ..., with an interval over rows.",
         ),
     ] = None,
     where: Annotated[
@@ -65,14 +62,13 @@ def report(
 ) -> None:
     """Write an HTML report on a router: does it pay, and where?
 
-    The page is a single file and needs no network. It shows the verdict, the frontier of cost and quality,
-    the router's and the oracle's shares, where routing helps, the calibration of the probabilities, the
-    queries with the largest regret, and the data behind it. Use data that the router was not fitted on.
+    The page is a single file and needs no network: verdict, frontier of cost and quality, shares,
+    groups, calibration, and the queries with the largest regret. Use data that the router was not
+    fitted on.
 
     \b
     Example:
       mild report router --table new.parquet --out report.html
-      mild report router --table log.parquet --where split=test --group subject
       mild evaluate new.parquet --router router --save && mild report router
       mild compare log.parquet --out results.json && mild report results.json
     """
@@ -129,7 +125,7 @@ def _rows(where: str, table: Any) -> list[int]:
     column, mark, value = where.partition("=")
     if not mark or not column:
         raise OptionError(
-            f"where must be COLUMN=VALUE such as split=test; got {where!r}.", parameter="where"
+            parameter="where", rule=f"must be COLUMN=VALUE such as split=test; got {where!r}."
         )
     values = [str(entry) for entry in table.column(column)]
     rows = [i for i, entry in enumerate(values) if entry == value]

@@ -44,9 +44,7 @@ class DatasetOptions(o.EngineOptions):
     ] = None
     probabilities: Annotated[
         bool,
-        Option(
-            "--probabilities", help="Add p__<expert> and, where known, expected_cost__<expert>."
-        ),
+        Option("--probabilities", help="Add p__<expert> and expected_cost__<expert>, if known."),
     ] = False
     decision: Annotated[
         str | None, Option(help="stationary or argmax. Default: the router's own.")
@@ -62,9 +60,7 @@ def route(
     folder: o.RouterArgument,
     file: Annotated[
         str,
-        Argument(
-            metavar="FILE", help="Queries, one per line; - for stdin. With --out: Parquet files."
-        ),
+        Argument(help="Queries, one per line; - for stdin. With --out: Parquet files."),
     ] = "-",
     out: Annotated[
         str | None,
@@ -72,16 +68,14 @@ def route(
             "--out",
             "-o",
             metavar="PATH",
-            help="Folder for Parquet output. FILE is then a Parquet file, folder or pattern, local or at "
-            "s3://, gs:// and the like.",
+            help="Folder for Parquet output; FILE is Parquet then, local or at s3:// and the like.",
         ),
     ] = None,
     query: Annotated[
         str | None,
         Option(
             metavar="FIELD",
-            help="Field or column of the query. Default: the columns that the router was fitted on, "
-            "else prompt, question, query, text, instruction or input.",
+            help="Field or column of the query. Default: as in the fit, or prompt, question, ...",
         ),
     ] = None,
     skip_bad: Annotated[
@@ -89,8 +83,7 @@ def route(
     ] = False,
     prices: o.PriceOptions,
     jobs: Annotated[
-        int | None,
-        Option(min=1, help="Processes or threads; on Ray, parts at a time. Default: one per core."),
+        int | None, Option(min=1, help="Processes, threads or Ray tasks. Default: one per core.")
     ] = None,
     as_json: Annotated[
         bool, Option("--json", help="Errors and the summary of --out as JSON.")
@@ -100,11 +93,9 @@ def route(
 ) -> None:
     """Choose an expert for every query: lines in, JSON lines out; with --out, Parquet in and out.
 
-    A line is a query as text, or JSON: a string, or an object with the query in one of its fields; its id
-    is copied to the answer. Fields are joined as the columns of the table that the router was fitted on:
-    a question and its choices, for example. Answers come in the order of the lines, without delay. An
-    answer holds the expert, the router's estimate of each expert's share of the expected reward, and the
-    expected cost of each expert, where the router predicts it:
+    A line is a query as text, or JSON: a string, or an object with the query in its fields, whose id is
+    copied to the answer. An answer holds the expert, each expert's share of the expected reward, and
+    expected costs where the router predicts them:
 
     \b
       {"expert": "small", "probabilities": {"small": 0.7, "large": 0.3}, "expected_cost": null}
@@ -112,16 +103,13 @@ def route(
     The answer to a line that cannot be read is {"line": 17, "error": "..."}, and the exit code is 1. A
     priced router accepts new prices: --beta, or --price-weight if it was fitted with it.
 
-    With --out, any number of rows is routed in constant memory, on this machine or on Ray. The output
-    has a column expert and the columns of --keep, in the order of the input, one file per part. After an
-    interruption the same command resumes. A row without a query has no expert, and the exit code is 1;
-    --skip-bad leaves it out.
+    With --out any number of rows is routed, here or on Ray: a column expert, and those of --keep. After
+    an interruption the same command resumes. A row without a query has no expert, and the exit code is
+    1.
 
     \b
     Example:
       mild route router < queries.jsonl > answers.jsonl
-      echo "What is 17 * 23?" | mild route router --echo
-      mild route router queries/ --out routed/ --keep id
       mild route router "s3://bucket/queries/*.parquet" --out s3://bucket/routed --engine ray
     """
     from mild.artifact import load

@@ -13,7 +13,7 @@ from typer import Option
 from mild.cli import options as o
 from mild.cli.console import INTERRUPTED, emit, fixed, note, print_table, progress_bar, say
 from mild.cli.fit import build_router, fit_constant, save_matrices, standardized
-from mild.cli.outcomes import OutcomeSource, cost_facts, note_folds, workers
+from mild.cli.outcomes import OutcomeSource, note_folds
 from mild.errors import OptionError
 
 if TYPE_CHECKING:
@@ -26,31 +26,24 @@ class SearchOptions:
 
     panel: ClassVar[str] = "Search"
 
-    alphas: Annotated[
-        str | None, Option(help="L2 strengths to try: 0.001,0.01. Default: 1e-4 to 1.")
-    ] = None
-    margin_factors: Annotated[
-        str, Option(help="Factors by which single margins are multiplied.")
-    ] = "0.5,1,2"
+    alphas: Annotated[str | None, Option(help="L2 strengths: 0.001,0.01. Default: 1e-4 to 1.")] = (
+        None
+    )
+    margin_factors: Annotated[str, Option(help="Factors of single margins.")] = "0.5,1,2"
     paper_grid: Annotated[
         bool, Option("--paper-grid", help="Try margins in steps of 1 within 5 of the theory.")
     ] = False
     confidence: o.Confidence = 0.95
     one_standard_error: Annotated[
-        bool,
-        Option(
-            help="Without a stack: take the simplest router within one standard error of the best. A stack "
-            "is taken unless another candidate clearly beats it."
-        ),
+        bool, Option(help="Without a stack: the simplest router within one standard error.")
     ] = True
     candidates: Annotated[int, Option(help="Number of candidates to list.")] = 10
 
     def arguments(self) -> dict[str, Any]:
         """Parameters of ``RouterCV``."""
         if self.candidates < 1:
-            raise OptionError(
-                f"candidates must be at least 1; got {self.candidates}.", parameter="candidates"
-            )
+            rule = f"must be at least 1; got {self.candidates}."
+            raise OptionError(parameter="candidates", rule=rule)
         return {
             "alphas": o.number_list("alphas", self.alphas),
             "margin_factors": o.number_list("margin_factors", self.margin_factors),
@@ -68,8 +61,8 @@ def tune(
     families: Annotated[
         str | None,
         Option(
-            help="linear, regression, knn, mlp, stack, comma-separated, or all. Default: all for a table "
-            "of outcomes (mlp up to about 5,000 rows), otherwise linear."
+            help="linear,regression,knn,mlp,stack, or all. Default: all for a table of outcomes (mlp up to "
+            "about 5,000 rows), otherwise linear."
         ),
     ] = None,
     cost: o.CostOptions,
@@ -93,16 +86,15 @@ def tune(
 ) -> None:
     """Search for the best router, and say whether routing pays.
 
-    The search tries strengths and margins of a linear router and other kinds of routers, all by
-    cross-validation. Equal queries stay in one fold; so do rows of a --group. With --time each fold is
-    judged by routers that were fitted on the past. Ctrl-C ends the search early: the best router so far
-    is fitted and saved, and the exit code is 130.
+    Strengths and margins of a linear router and other kinds of routers are compared by
+    cross-validation. Equal queries, and rows of a --group, stay in one fold; with --time each fold is
+    judged by routers fitted on the past. After Ctrl-C the best router so far is saved, and the exit
+    code is 130.
 
     \b
     Example:
       mild tune outcomes.parquet --out router --price-weight 50
       mild tune outcomes.parquet --out router --group subject --safe
-      mild tune log.csv --out router --families all --jobs -1
     """
     from mild.artifact.writing import check_target
     from mild.data import read_matrices
@@ -115,8 +107,6 @@ def tune(
     source = OutcomeSource(data, reading, cost, text, group, time)
     outcomes = source.is_outcomes(columns)
     check_target(out, overwrite)
-    if jobs is None and execution.engine == "ray":
-        jobs = -1
 
     def search(scaled: bool, families: str | None, **more: Any) -> Any:
         """The unfitted search, behind a scaler if --standardize or, by default, ``scaled`` says so."""
@@ -136,7 +126,7 @@ def tune(
             result = {
                 "router": str(tasks.save_task(fitted, task, out, overwrite)),
                 "text": fitted.step.kind,
-                "cost": cost_facts(task),
+                "cost": task.cost,
                 **_constant_result(task),
             }
             emit(result, as_json, lambda: say(f"Saved to {result['router']} (constant)."))
@@ -152,21 +142,21 @@ def tune(
                 families or TUNED,
                 cv=folds,
                 clusters=task.bundle,
-                n_jobs=workers(jobs, task.table.rows),
+                n_jobs=execution.workers(jobs, task.table.rows),
                 progress=progress,
             )
             fitted = tasks.fit_task(task, model, step)
-        names, unit = task.table.expert_names, "query" if group is None else "group"
+        names = task.table.expert_names
         result = {
             "router": str(tasks.save_task(fitted, task, out, overwrite)),
             "text": step.kind,
-            "cost": cost_facts(task),
-            **describe_tuning(fitted.model, names, unit, task.table.prices),
+            "cost": task.cost,
+            **describe_tuning(fitted.model, names, task.unit, task.table.prices),
         }
     else:
         table = read_matrices(str(data), columns.features, columns.costs)
         with execution.running(jobs), progress_bar("searching") as progress:
-            model = search(True, families, cv=cv, n_jobs=jobs, progress=progress)
+            model = search(True, families, cv=cv, n_jobs=execution.workers(jobs), progress=progress)
             model.fit(table.X, table.costs)
         result = {
             "router": str(save_matrices(model, table, out, overwrite)),

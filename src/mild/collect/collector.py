@@ -8,259 +8,318 @@ per expert; those are asked again, and what they may have cost counts as spent.
 from __future__ import annotations
 
 import asyncio
+import json
 import random
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
-from time import perf_counter
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from mild.collect.ledger import Answer, Ledger
-from mild.collect.limits import Budget, Pace
 from mild.collect.questions import Question
-from mild.collect.runs import ExpertRun
-from mild.endpoints.asking import Asker, redactor
-from mild.endpoints.expert import Expert
-from mild.endpoints.prices import Usage
-from mild.endpoints.replies import NoAnswerError, Reply
-from mild.errors import MildError, OptionError
+from mild.collect.runs import ExpertRun, most_usage
+from mild.endpoints.errors import ExpertError
+from mild.endpoints.prices import Usage, estimate_tokens
+from mild.endpoints.programs import run_program
+from mild.endpoints.redaction import redactor
+from mild.endpoints.replies import Reply, read_reply
+from mild.errors import MildError, MissingExtraError, OptionError
 
-__all__ = ["Progress", "collect"]
+if TYPE_CHECKING:
+    from mild.endpoints.client import EndpointClient
+
+__all__ = ["Budget", "Pace", "Progress", "collect"]
 
 # So many questions in a row without an answer, and an expert is left alone.
 PATIENCE = 10
 LONGEST_BACKOFF = 60.0
+# Dollars are sums of floats: this much is not an overspend.
+ROUNDING = 1e-12
+# A longer reply is not read to its end.
+MAX_REPLY_BYTES = 16_000_000
 
 # Called with (done, total, message).
 Progress = Callable[[int, int, str], None]
-Result = TypeVar("Result")
 
 
-class Queue:
-    """Pending questions of one expert, its pace and its state."""
+class Pace:
+    """A token bucket that may run into debt: at most ``per_minute`` units a minute on average.
 
-    def __init__(self, run: ExpertRun, asker: Asker) -> None:
-        expert = run.expert
-        self.run = run
-        self.asker = asker
-        self.places: Iterator[int] = iter(run.pending())
-        self.requests = Pace(expert.requests_per_minute)
-        self.tokens = Pace(expert.tokens_per_minute)
-        self.failed_in_a_row = 0
-        # Tokens that this expert counted beyond what was thought possible.
-        self.surplus_in = 0
-        self.surplus_out = 0
-
-    def most(self, prompt: str) -> Usage | None:
-        """Tokens of a request at most, by what was learned so far."""
-        most = self.asker.most(prompt)
-        if most is None:
-            return None
-        return Usage(most.tokens_in + self.surplus_in, most.tokens_out + self.surplus_out)
-
-    def learn(self, most: Usage | None, usage: Usage | None) -> None:
-        """Raise the bound if it was passed."""
-        if most is not None and usage is not None:
-            self.surplus_in += max(0, usage.tokens_in - most.tokens_in)
-            self.surplus_out += max(0, usage.tokens_out - most.tokens_out)
-
-
-class Collector:
-    """What the workers of all experts share."""
+    The bucket holds nothing in store, so there is no burst: in any 60 seconds at most ``per_minute``
+    units start, as long as no amount was underestimated. None sets no limit, but can be held.
+    """
 
     def __init__(
-        self,
-        questions: Sequence[Question],
-        ledger: Ledger,
-        writer: ThreadPoolExecutor,
-        budget: Budget,
-        redact: Callable[[str], str],
-        stop: asyncio.Event,
-        rng: random.Random,
+        self, per_minute: float | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._questions = questions
-        self._ledger = ledger
-        self._writer = writer
-        self._budget = budget
-        self._redact = redact
-        self._stop = stop
-        self._rng = rng
-        self._report: Callable[[], None] = lambda: None
+        self._seconds_each = 0.0 if per_minute is None else 60.0 / per_minute
+        self._clock = clock
+        self._free_at = clock()
+        self._held_until = self._free_at
 
-    def watch(self, runs: Sequence[ExpertRun], progress: Progress | None) -> None:
-        """Report to a callback from now on."""
-        if progress is None:
-            return
-        total = sum(len(set(run.keys)) for run in runs)
+    def book(self, amount: float = 1.0) -> float:
+        """Take the next slot; return the seconds until it comes."""
+        now = self._clock()
+        start = max(now, self._free_at)
+        self._free_at = start + amount * self._seconds_each
+        return start - now
 
-        def report() -> None:
-            done = sum(map(_done, runs))
-            progress(min(done, total), total, "  ".join(map(_state, runs)))
+    def give_back(self, amount: float) -> None:
+        """Return units booked and not used; a negative amount was used without being booked."""
+        self._free_at -= amount * self._seconds_each
 
-        self._report = report
-        report()
+    def hold(self, seconds: float) -> None:
+        """Let nobody start for so many seconds, not even those who have a slot."""
+        self._held_until = max(self._held_until, self._clock() + seconds)
 
-    async def work(self, queue: Queue) -> None:
-        """Ask one question after the other until none is left, or the expert or the run stops."""
-        run = queue.run
-        for place in queue.places:
-            if run.stopped is not None or self._stop.is_set():
-                return
-            run.asked += 1
-            answered = await self._settle(queue, place)
-            if answered is None:
-                # Stopped before it was sent: as if it had not been asked.
-                run.asked -= 1
-                return
-            if not answered:
-                run.failed += 1
-            if queue.failed_in_a_row >= PATIENCE and run.stopped is None:
-                reason = run.reasons.most_common(1)[0][0]
-                run.stopped = (
-                    f"{PATIENCE} questions in a row were left without an answer ({reason})"
-                )
-            self._report()
+    def held(self) -> float:
+        """Seconds for which nobody may start."""
+        return max(0.0, self._held_until - self._clock())
 
-    async def _settle(self, queue: Queue, place: int) -> bool | None:
-        """Ask until there is an answer or no hope; None if nothing was sent."""
-        expert = queue.run.expert
-        sent = False
-        for attempt in range(expert.retries + 1):
-            if queue.run.stopped is not None or (attempt and self._stop.is_set()):
-                break
-            try:
-                if not await self._attempt(queue, place):
-                    break
-                queue.failed_in_a_row = 0
-                return True
-            except NoAnswerError as failure:
-                sent = True
-                if not failure.again or attempt == expert.retries:
-                    # One that answers others may refuse many questions that are too long for it.
-                    queue.failed_in_a_row += failure.again or not queue.run.answers
-                    break
-                wait = self._backoff(expert, attempt)
-                if failure.wait is not None:
-                    if failure.wait > expert.max_wait_s:
-                        queue.run.stopped = (
-                            f"it asks to wait {failure.wait:.0f} s, longer than max_wait_s = "
-                            f"{expert.max_wait_s:g}"
-                        )
-                        break
-                    # All its workers wait: the limit is the endpoint's, not this question's.
-                    queue.requests.hold(failure.wait)
-                    wait = max(wait, failure.wait)
-                await self._sleep(wait)
-        return False if sent else None
 
-    async def _attempt(self, queue: Queue, place: int) -> bool:
-        """Send a request and write down what came; False if it must not be sent."""
-        run, expert = queue.run, queue.run.expert
-        key, prompt = run.keys[place], run.prompts[place]
-        most = queue.most(prompt)
-        if not await self._take_turn(queue, most):
-            return False
-        # After the wait, and with no wait between this and the sending.
-        reserved = expert.price.of(most)
-        if not await self._budget.reserve(reserved):
-            run.stopped = run.stopped or "the spending limit is reached"
-            return False
-        if self._stop.is_set() or run.stopped is not None:
-            await self._budget.settle(reserved, 0.0)
-            return False
-        run.attempts += 1
-        if reserved:
-            await self._in_ledger(self._ledger.begin, key, expert.name, reserved)
-        start = perf_counter()
-        run.in_flight += 1
-        try:
-            reply = await queue.asker.ask(prompt)
-        except NoAnswerError as failure:
-            await self._note_failure(queue, key, failure, reserved)
-            raise
-        finally:
-            run.in_flight -= 1
-        latency = (perf_counter() - start) * 1000
-        answer = self._answer(queue, prompt, reply, most, latency)
-        query = self._questions[place].query
-        await self._in_ledger(self._ledger.record_answer, key, expert.name, query, answer)
-        await self._budget.settle(reserved, answer.charged)
-        run.answers[key] = answer
-        run.spent += answer.price
-        self._return_tokens(queue, most, answer.usage)
+class Budget:
+    """Dollars that may be spent; what a request may cost is set aside before it is sent.
+
+    At all times ``spent + reserved <= limit``: as long as nothing costs more than was set aside for it,
+    the limit holds, whatever is in flight. None sets no limit.
+    """
+
+    def __init__(self, limit: float | None = None, spent: float = 0.0) -> None:
+        self.limit = limit
+        self.spent = spent
+        self.reserved = 0.0
+        self._changed = asyncio.Condition()
+
+    async def reserve(self, dollars: float) -> bool:
+        """Set dollars aside; False if they would not be there even when all in flight were free."""
+        async with self._changed:
+            while dollars and not self._fits(self.reserved + dollars):
+                if self.reserved <= ROUNDING or not self._fits(dollars):
+                    return False
+                await self._changed.wait()
+            self.reserved += dollars
         return True
 
-    async def _take_turn(self, queue: Queue, most: Usage | None) -> bool:
-        """Wait for the pace of an expert; False if the run stops meanwhile."""
-        await self._sleep(queue.requests.book())
-        if most is not None:
-            await self._sleep(queue.tokens.book(most.tokens_in + most.tokens_out))
-        while (held := queue.requests.held()) and not self._stop.is_set():
-            await self._sleep(held)
-        return not self._stop.is_set() and queue.run.stopped is None
+    async def settle(self, reserved: float, spent: float) -> None:
+        """Replace what was set aside by what was spent."""
+        async with self._changed:
+            self.reserved = max(0.0, self.reserved - reserved)
+            self.spent += spent
+            self._changed.notify_all()
 
-    def _answer(
-        self, queue: Queue, prompt: str, reply: Reply, most: Usage | None, latency: float
-    ) -> Answer:
-        """A reply with its price; tokens that were not told are estimated, and charged at their most."""
-        price = queue.run.expert.price
-        text = self._redact(reply.text)
-        usage = reply.usage or queue.asker.guess(prompt, text)
-        told = reply.usage is not None or most is None
-        queue.learn(most, reply.usage)
-        charged = price.of(usage if told else most)
-        return Answer(text, usage, price.of(usage), charged, latency, reply.finish)
+    def _fits(self, dollars: float) -> bool:
+        return self.limit is None or self.spent + dollars <= self.limit + ROUNDING
 
-    async def _note_failure(
-        self, queue: Queue, key: str, failure: NoAnswerError, reserved: float
-    ) -> None:
-        run = queue.run
-        # Neither secrets nor what would move the cursor of a terminal.
-        reason = "".join(c if c.isprintable() else " " for c in self._redact(failure.reason))
-        charged = reserved if failure.paid else 0.0
-        await self._in_ledger(self._ledger.record_failure, key, run.expert.name, reason, charged)
-        await self._budget.settle(reserved, charged)
-        run.lost += charged
-        run.reasons[reason] += 1
-        if failure.closed and run.stopped is None:
-            run.stopped = reason
 
-    def _return_tokens(self, queue: Queue, most: Usage | None, usage: Usage | None) -> None:
-        if most is not None and usage is not None:
-            booked = most.tokens_in + most.tokens_out
-            queue.tokens.give_back(booked - usage.tokens_in - usage.tokens_out)
+@dataclass
+class _Shared:
+    """What the experts of a run share."""
 
-    def _backoff(self, expert: Expert, attempt: int) -> float:
-        """Twice as long every time, with jitter: workers must not come back all at once."""
-        longest = min(LONGEST_BACKOFF, expert.backoff_s * 2**attempt)
-        return longest * self._rng.uniform(0.5, 1.0)
+    questions: Sequence[Question]
+    ledger: Ledger
+    writer: ThreadPoolExecutor
+    budget: Budget
+    redact: Callable[[str], str]
+    stop: asyncio.Event
+    random: random.Random
+    report: Callable[[], None]
 
-    async def _sleep(self, seconds: float) -> None:
+    async def write(self, change: Callable[..., None], *values: Any) -> None:
+        """Change the ledger, even if the task is cancelled meanwhile."""
+        loop = asyncio.get_running_loop()
+        await asyncio.shield(loop.run_in_executor(self.writer, change, *values))
+
+    async def sleep(self, seconds: float) -> None:
         """Wait, but not on when the run stops."""
         if seconds > 0:
             try:
                 async with asyncio.timeout(seconds):
-                    await self._stop.wait()
+                    await self.stop.wait()
             except TimeoutError:
                 pass
 
-    async def _in_ledger(self, change: Callable[..., Result], *values: Any) -> Result:
-        """A change of the ledger, made even if the task is cancelled meanwhile."""
-        loop = asyncio.get_running_loop()
-        return await asyncio.shield(loop.run_in_executor(self._writer, change, *values))
 
+class ExpertQueue:
+    """Pending questions of one expert, its connections and its pace."""
 
-def _done(run: ExpertRun) -> int:
-    """Questions that need no more waiting."""
-    return len(set(run.keys)) if run.stopped is not None else len(run.answers) + run.failed
+    def __init__(self, run: ExpertRun, shared: _Shared) -> None:
+        self._run = run
+        self._expert = run.expert
+        self._shared = shared
+        self._places = iter(run.pending())
+        self._requests = Pace(run.expert.requests_per_minute)
+        self._tokens = Pace(run.expert.tokens_per_minute)
+        self._failed_in_a_row = 0
+        # Tokens that this expert counted beyond what was thought possible.
+        self._surplus = Usage(0, 0)
+        self._client = None if run.expert.command is not None else _open_client(run)
 
+    async def run(self) -> None:
+        """Ask everything, as many questions at once as the expert allows."""
+        workers = min(self._expert.max_in_flight or 1, len(self._run.pending()))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(workers):
+                    group.create_task(self._work())
+        finally:
+            if self._client is not None:
+                await self._client.close()
 
-def _state(run: ExpertRun) -> str:
-    """Where one expert stands, in a few words."""
-    failed = f" ({run.failed} failed)" if run.failed else ""
-    over = " stopped" if run.stopped is not None else ""
-    spent = f" ${run.spent:.4f}" if run.expert.price.known else ""
-    return f"{run.expert.name} {len(run.answers)}/{len(set(run.keys))}{spent}{failed}{over}"
+    async def _work(self) -> None:
+        """Ask one question after the other until none is left, or the expert or the run stops."""
+        run = self._run
+        for place in self._places:
+            if self._stops():
+                return
+            run.asked += 1
+            answered = await self._ask_until_answered(place)
+            if answered is None:
+                # Stopped before it was sent: as if it had not been asked.
+                run.asked -= 1
+                return
+            run.failed += not answered
+            if self._failed_in_a_row >= PATIENCE and run.stopped is None:
+                reason = run.reasons.most_common(1)[0][0]
+                run.stopped = (
+                    f"{PATIENCE} questions in a row were left without an answer ({reason})"
+                )
+            self._shared.report()
+
+    def _stops(self) -> bool:
+        return self._shared.stop.is_set() or self._run.stopped is not None
+
+    async def _ask_until_answered(self, place: int) -> bool | None:
+        """Ask until there is an answer or no hope; None if nothing was sent."""
+        expert, run = self._expert, self._run
+        sent = False
+        for attempt in range(expert.retries + 1):
+            if self._stops():
+                break
+            try:
+                if not await self._attempt(place):
+                    break
+                self._failed_in_a_row = 0
+                return True
+            except ExpertError as failure:
+                sent = True
+                again = not failure.permanent and failure.kind != "client_error"
+                if not again or attempt == expert.retries:
+                    # One that answers others may refuse many questions that are too long for it.
+                    self._failed_in_a_row += again or not run.answers
+                    break
+                # Twice as long every time, with jitter: workers must not come back all at once.
+                longest = min(LONGEST_BACKOFF, expert.backoff_s * 2**attempt)
+                wait = longest * self._shared.random.uniform(0.5, 1.0)
+                if failure.retry_after is not None:
+                    if failure.retry_after > expert.max_wait_s:
+                        run.stopped = (
+                            f"it asks to wait {failure.retry_after:.0f} s, longer than max_wait_s = "
+                            f"{expert.max_wait_s:g}"
+                        )
+                        break
+                    # All its workers wait: the limit is the endpoint's, not this question's.
+                    self._requests.hold(failure.retry_after)
+                    wait = max(wait, failure.retry_after)
+                await self._shared.sleep(wait)
+        return False if sent else None
+
+    async def _attempt(self, place: int) -> bool:
+        """Send a request and write down what came; False if it must not be sent."""
+        run, shared, name = self._run, self._shared, self._expert.name
+        key, prompt = run.keys[place], run.prompts[place]
+        most = self._most(prompt)
+        await self._take_turn(most)
+        if self._stops():
+            return False
+        # After the wait, and with no wait between this and the sending.
+        reserved = self._expert.price.of(most)
+        if not await shared.budget.reserve(reserved):
+            run.stopped = run.stopped or "the spending limit is reached"
+            return False
+        if self._stops():
+            await shared.budget.settle(reserved, 0.0)
+            return False
+        run.attempts += 1
+        if reserved:
+            await shared.write(shared.ledger.begin, key, name, reserved)
+        start = time.perf_counter()
+        run.in_flight += 1
+        try:
+            reply = await self._ask(prompt)
+        except ExpertError as failure:
+            # Neither secrets nor what would move the cursor of a terminal.
+            said = shared.redact(failure.detail)
+            reason = "".join(mark if mark.isprintable() else " " for mark in said)
+            charged = reserved if failure.may_cost else 0.0
+            await shared.write(shared.ledger.record_failure, key, name, reason, charged)
+            await shared.budget.settle(reserved, charged)
+            run.lost += charged
+            run.reasons[reason] += 1
+            if failure.permanent and run.stopped is None:
+                run.stopped = reason
+            raise
+        finally:
+            run.in_flight -= 1
+        latency = (time.perf_counter() - start) * 1000
+        answer = self._answer(prompt, reply, most, latency)
+        query = shared.questions[place].query
+        await shared.write(shared.ledger.record_answer, key, name, query, answer)
+        await shared.budget.settle(reserved, answer.charged)
+        run.answers[key] = answer
+        run.spent += answer.price
+        return True
+
+    async def _take_turn(self, most: Usage | None) -> None:
+        """Wait for the pace of the expert."""
+        shared = self._shared
+        await shared.sleep(self._requests.book())
+        if most is not None:
+            await shared.sleep(self._tokens.book(most.tokens_in + most.tokens_out))
+        while (held := self._requests.held()) and not shared.stop.is_set():
+            await shared.sleep(held)
+
+    async def _ask(self, prompt: str) -> Reply:
+        expert = self._expert
+        if self._client is None:
+            return Reply(await run_program(expert.command or (), prompt, expert.total_seconds))
+        request = expert.request(prompt)
+        path = request["url"].removeprefix(expert.base_url)
+        response = await self._client.post(path, json.dumps(request["body"]).encode())
+        content = bytearray()
+        try:
+            while piece := await response.read():
+                content += piece
+                if len(content) > MAX_REPLY_BYTES:
+                    detail = f"the reply is longer than {MAX_REPLY_BYTES:,} bytes"
+                    raise ExpertError("client_error", detail, may_cost=True)
+        finally:
+            response.close()
+        return read_reply(response.status, response.headers, bytes(content))
+
+    def _most(self, prompt: str) -> Usage | None:
+        """Tokens of a request at most, by what was learned so far."""
+        most, more = most_usage(self._expert, prompt), self._surplus
+        return most and Usage(most.tokens_in + more.tokens_in, most.tokens_out + more.tokens_out)
+
+    def _answer(self, prompt: str, reply: Reply, most: Usage | None, latency: float) -> Answer:
+        """A reply with its price; tokens that were not told are estimated, and charged at their most."""
+        price = self._expert.price
+        text = self._shared.redact(reply.text)
+        usage = reply.usage
+        charged = price.of(usage or most)
+        if most is not None:
+            if usage is None:
+                sent = estimate_tokens((self._expert.system or "") + prompt)
+                usage = Usage(sent, estimate_tokens(text), estimated=True)
+            else:
+                self._surplus = Usage(
+                    self._surplus.tokens_in + max(0, usage.tokens_in - most.tokens_in),
+                    self._surplus.tokens_out + max(0, usage.tokens_out - most.tokens_out),
+                )
+            booked = most.tokens_in + most.tokens_out
+            self._tokens.give_back(booked - usage.tokens_in - usage.tokens_out)
+        return Answer(text, usage, price.of(usage), charged, latency, reply.finish)
 
 
 async def collect(
@@ -273,43 +332,42 @@ async def collect(
     stop: asyncio.Event | None = None,
     seed: int | None = None,
 ) -> None:
-    """Ask what is pending; the runs are filled as answers arrive.
+    """Ask what is pending; the runs, from ``plan_runs``, are filled as answers arrive.
 
-    Parameters
-    ----------
-    runs : from ``plan_runs``
-    questions : the same
-    ledger : where every answer goes first
-    max_spend : dollars that all runs on this ledger may have spent together, None for no limit
-    progress : called with (done, total, message)
-    stop : when set, nothing new is asked and what is in flight is waited for
-    seed : of the jitter between attempts
+    ``max_spend`` counts what all runs on this ledger have spent. When ``stop`` is set, nothing new is asked
+    and what is in flight is waited for; ``seed`` is that of the jitter between attempts.
     """
-    secrets = [run.expert.secret.value for run in runs if run.expert.secret is not None]
-    if max_spend is not None:
-        _need_prices(runs)
+    missing = [run.expert.name for run in runs if not run.expert.price.known]
+    if max_spend is not None and missing:
+        raise OptionError(
+            f"max_spend needs the price of every expert; {missing[0]!r} has none. Set price_in and "
+            f"price_out, or price_per_query (0 if it is free)."
+        )
+    total = sum(run.total for run in runs)
+
+    def report() -> None:
+        if progress is not None:
+            done = min(total, sum(run.done for run in runs))
+            progress(done, total, "  ".join(run.describe() for run in runs))
+
     # One writer: the ledger is used by this thread alone while experts are asked.
     with ThreadPoolExecutor(1, "ledger") as writer:
-        collector = Collector(
+        shared = _Shared(
             questions,
             ledger,
             writer,
             Budget(max_spend, ledger.spent()),
-            redactor(secrets),
+            redactor(run.expert for run in runs),
             stop or asyncio.Event(),
             random.Random(seed),
+            report,
         )
+        report()
         try:
-            async with AsyncExitStack() as open_askers, asyncio.TaskGroup() as group:
-                collector.watch(runs, progress)
+            async with asyncio.TaskGroup() as group:
                 for run in runs:
-                    if not run.pending():
-                        continue
-                    asker = Asker(run.expert)
-                    await open_askers.enter_async_context(asker)
-                    queue = Queue(run, asker)
-                    for _ in range(min(run.expert.max_in_flight or 1, len(run.pending()))):
-                        group.create_task(collector.work(queue))
+                    if run.pending():
+                        group.create_task(ExpertQueue(run, shared).run())
         except BaseExceptionGroup as errors:
             known = errors.subgroup(MildError)
             if known is None:
@@ -317,13 +375,17 @@ async def collect(
             raise _first(known) from None
 
 
-def _need_prices(runs: Sequence[ExpertRun]) -> None:
-    missing = [run.expert.name for run in runs if not run.expert.price.known]
-    if missing:
-        raise OptionError(
-            f"max_spend needs the price of every expert; {missing[0]!r} has none. Set price_in and "
-            f"price_out, or price_per_query (0 if it is free)."
-        )
+def _open_client(run: ExpertRun) -> EndpointClient:
+    try:
+        from mild.endpoints.client import EndpointClient
+    except ImportError as error:
+        raise MissingExtraError(
+            "asking an endpoint needs aiohttp; install mild-learn[collect]."
+        ) from error
+    # An answer that is not streamed has one limit: its total time.
+    seconds = 2 * run.expert.total_seconds
+    expert = replace(run.expert, first_byte_seconds=seconds, idle_seconds=seconds)
+    return EndpointClient(expert)
 
 
 def _first(errors: BaseExceptionGroup[MildError]) -> MildError:

@@ -22,12 +22,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
-from mild.collect.prompts import PLACEHOLDERS, PROMPTS
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+
+from mild.collect.prompts import Prompts
 from mild.endpoints.config import read_expert
-from mild.endpoints.config_file import ConfigFile, read_toml
+from mild.endpoints.config_file import CONFIG, read_toml
 from mild.endpoints.expert import Expert
 from mild.errors import OptionError
 
@@ -41,6 +44,12 @@ COLLECT = {
     "total_seconds": 120.0,
     "retries": 5,
 }
+
+
+@pydantic_dataclass(config=CONFIG)
+class _Content:
+    experts: dict[str, Any]
+    prompts: Prompts = field(default_factory=Prompts)
 
 
 @dataclass(frozen=True)
@@ -65,26 +74,27 @@ def read_experts(
     DataFileError : a sentence for every problem, with the line; it never shows a secret.
     """
     config = read_toml(Path(path))
-    for key in config.content:
-        if key not in ("experts", "prompts"):
-            hint = (
-                "; did you mean prompts?" if key.startswith("p") else "; known are experts, prompts"
-            )
-            config.add((key,), f"is unknown{hint}")
-    tables = config.content.get("experts", {})
+    tables = config.content.get("experts")
     if not isinstance(tables, dict) or not tables:
         config.fail(("experts",), "must name at least one expert: [experts.NAME]; got none")
-    found = [
-        read_expert(
-            config, ("experts", name), name, environment if need_secrets else None, defaults=COLLECT
-        )
-        for name in tables
-    ]
-    experts = [expert for expert in found if expert is not None]
-    _refuse_twins(config, experts)
-    prompts = _prompts(config)
+    found = config.validate(_Content, config.content)
+    seen: dict[str, str] = {}
+    experts = []
+    for name in tables:
+        location = ("experts", name)
+        given = environment if need_secrets else None
+        expert = read_expert(config, location, name, given, defaults=COLLECT)
+        if expert is None:
+            continue
+        experts.append(expert)
+        # Two names for the same requests would share their answers, or pay for them twice.
+        twin = seen.setdefault(json.dumps(expert.request(""), sort_keys=True), name)
+        if twin != name:
+            config.add(
+                location, f"must not ask the same as {twin!r}; remove one, or set extra.seed"
+            )
     config.check()
-    return ExpertFile(experts, prompts)
+    return ExpertFile(experts, asdict(found.prompts if found else Prompts()))
 
 
 def choose_experts(file: ExpertFile, names: str | None) -> list[Expert]:
@@ -98,35 +108,3 @@ def choose_experts(file: ExpertFile, names: str | None) -> list[Expert]:
         got = unknown[0] if unknown else names
         raise OptionError(f"experts must be among {', '.join(known)}; got {got!r}.")
     return [known[name] for name in dict.fromkeys(wanted)]
-
-
-def _refuse_twins(config: ConfigFile, experts: list[Expert]) -> None:
-    """Two names for the same requests would share their answers, or pay for them twice."""
-    seen: dict[str, str] = {}
-    for expert in experts:
-        asks = json.dumps(expert.request(""), sort_keys=True)
-        if asks in seen:
-            config.add(
-                ("experts", expert.name),
-                f"must not ask the same as {seen[asks]!r}; remove one, or set extra.seed",
-            )
-        seen[asks] = expert.name
-
-
-def _prompts(config: ConfigFile) -> dict[str, str]:
-    prompts = dict(PROMPTS)
-    table = config.content.get("prompts", {})
-    if not isinstance(table, dict):
-        config.fail(("prompts",), "must be a table")
-    for kind, template in table.items():
-        location = ("prompts", kind)
-        if kind not in PROMPTS:
-            config.add(location, f"is unknown; known are {', '.join(PROMPTS)}")
-        elif not isinstance(template, str):
-            config.add(location, "must be text in quotes")
-        else:
-            for name in PLACEHOLDERS[kind]:
-                if name not in template:
-                    config.add(location, f"must hold {name}")
-            prompts[kind] = template
-    return prompts

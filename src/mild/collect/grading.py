@@ -21,8 +21,8 @@ from mild.collect.ledger import Ledger, request_key
 from mild.collect.number_parsing import extract_number, parse_numbers, same_number
 from mild.collect.questions import Question
 from mild.collect.runs import ExpertRun
+from mild.endpoints.errors import ExpertError
 from mild.endpoints.programs import run_program
-from mild.endpoints.replies import NoAnswerError
 from mild.errors import OptionError
 
 __all__ = ["TOLERANCE", "Grades", "Scorer", "grade_runs", "make_scorer", "score_response"]
@@ -109,8 +109,8 @@ async def grade_runs(
                     continue
                 try:
                     known = await _ask_scorer(scorer, questions[i], response)
-                except NoAnswerError as error:
-                    grades.unscored[redact(error.reason)] += 1
+                except ExpertError as error:
+                    grades.unscored[redact(error.detail)] += 1
                     continue
                 ledger.record_score(key, known)
             grades.scores[k][i] = known
@@ -126,9 +126,9 @@ async def _ask_scorer(scorer: Scorer, question: Question, response: str) -> floa
     try:
         score = float(said)
     except ValueError:
-        raise NoAnswerError(f"the scorer must print a number; got {said[:60]!r}") from None
+        raise ExpertError("garbled", f"the scorer must print a number; got {said[:60]!r}") from None
     if not 0 <= score <= 1:
-        raise NoAnswerError(f"the scorer must print a number from 0 to 1; got {score:g}")
+        raise ExpertError("garbled", f"the scorer must print a number from 0 to 1; got {score:g}")
     return score
 
 

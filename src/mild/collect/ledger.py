@@ -19,7 +19,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from mild.endpoints.prices import Usage
@@ -30,8 +29,6 @@ __all__ = ["Answer", "Ledger", "request_key"]
 SCHEMA = 1
 # Tells a ledger from other SQLite files: "mild".
 APPLICATION = 0x6D696C64
-# SQLite takes no more values in one question.
-BATCH = 500
 
 _TABLES = """
 CREATE TABLE answers (
@@ -91,12 +88,7 @@ class Ledger:
     def __enter__(self) -> Ledger:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -105,56 +97,41 @@ class Ledger:
 
     def answers(self, keys: Iterable[str]) -> dict[str, Answer]:
         """Answers to these requests, as far as they are known."""
+        rows = self._database.execute(
+            "SELECT key, response, finish, tokens_in, tokens_out, estimated, price, charged, latency_ms"
+            " FROM answers WHERE key IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(keys)),),
+        )
         found: dict[str, Answer] = {}
-        wanted = list(dict.fromkeys(keys))
-        for start in range(0, len(wanted), BATCH):
-            part = wanted[start : start + BATCH]
-            rows = self._database.execute(
-                "SELECT key, response, finish, tokens_in, tokens_out, estimated, price, charged, "
-                f"latency_ms FROM answers WHERE key IN ({','.join('?' * len(part))})",
-                part,
-            )
-            for key, response, finish, came, went, estimated, price, charged, latency in rows:
-                usage = None if came is None else Usage(came, went, bool(estimated))
-                found[key] = Answer(response, usage, price, charged, latency, finish)
+        for key, response, finish, came, went, estimated, price, charged, latency in rows:
+            usage = None if came is None else Usage(came, went, bool(estimated))
+            found[key] = Answer(response, usage, price, charged, latency, finish)
         return found
 
     def begin(self, key: str, expert: str, reserved: float) -> None:
         """Note that a request is about to be sent that may cost so much."""
         with self._change():
-            self._database.execute(
-                "INSERT OR REPLACE INTO in_flight VALUES (?, ?, ?, ?)",
-                (key, expert, reserved, time.time()),
-            )
+            self._insert("in_flight", key, expert, reserved, time.time())
 
     def record_answer(self, key: str, expert: str, query: str, answer: Answer) -> None:
-        """Write an answer; its request is no longer in flight."""
+        """Write an answer, unless there is one; its request is no longer in flight."""
         usage = answer.usage
+        tokens = (
+            (None, None, 0)
+            if usage is None
+            else (usage.tokens_in, usage.tokens_out, int(usage.estimated))
+        )
+        texts = (key, expert, _storable(query), _storable(answer.response), answer.finish)
+        amounts = (answer.price, answer.charged, answer.latency_ms, time.time())
         with self._change():
             self._database.execute("DELETE FROM in_flight WHERE key = ?", (key,))
-            self._database.execute(
-                "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    key,
-                    expert,
-                    _storable(query),
-                    _storable(answer.response),
-                    answer.finish,
-                    None if usage is None else usage.tokens_in,
-                    None if usage is None else usage.tokens_out,
-                    int(usage is not None and usage.estimated),
-                    answer.price,
-                    answer.charged,
-                    answer.latency_ms,
-                    time.time(),
-                ),
-            )
+            self._insert("answers", *texts, *tokens, *amounts, conflict="IGNORE")
 
     def record_failure(self, key: str, expert: str, reason: str, charged: float) -> None:
         """Write why an attempt failed, and what it may have cost."""
         with self._change():
             self._database.execute("DELETE FROM in_flight WHERE key = ?", (key,))
-            self._fail(key, expert, reason, charged)
+            self._insert("failures", None, key, expert, _storable(reason), charged, time.time())
 
     def spent(self) -> float:
         """Dollars that count against a spending limit, over all runs."""
@@ -173,21 +150,22 @@ class Ledger:
     def record_score(self, key: str, score: float) -> None:
         """Write what a scorer said."""
         with self._change():
-            self._database.execute("INSERT OR REPLACE INTO scores VALUES (?, ?)", (key, score))
+            self._insert("scores", key, score)
 
     def wrote(self, path: Path) -> bool:
         """Whether a file is a table written from here, and nobody changed it since."""
-        row = self._database.execute(
-            "SELECT digest FROM outputs WHERE path = ?", (str(path.resolve()),)
-        ).fetchone()
+        query = "SELECT digest FROM outputs WHERE path = ?"
+        row = self._database.execute(query, (str(path.resolve()),)).fetchone()
         return row is not None and path.is_file() and row[0] == _digest(path)
 
     def record_output(self, path: Path) -> None:
         """Remember a table written from here."""
         with self._change():
-            self._database.execute(
-                "INSERT OR REPLACE INTO outputs VALUES (?, ?)", (str(path.resolve()), _digest(path))
-            )
+            self._insert("outputs", str(path.resolve()), _digest(path))
+
+    def _insert(self, table: str, *values: Any, conflict: str = "REPLACE") -> None:
+        places = ", ".join("?" * len(values))
+        self._database.execute(f"INSERT OR {conflict} INTO {table} VALUES ({places})", values)
 
     @contextmanager
     def _change(self) -> Iterator[None]:
@@ -217,18 +195,16 @@ class Ledger:
         return database
 
     def _prepare(self, database: sqlite3.Connection) -> None:
-        database.execute("PRAGMA locking_mode = EXCLUSIVE")
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = FULL")
+        for setting in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL"):
+            database.execute(f"PRAGMA {setting}")
         database.execute("BEGIN IMMEDIATE")
-        owner = database.execute("PRAGMA application_id").fetchone()[0]
-        version = database.execute("PRAGMA user_version").fetchone()[0]
-        names = database.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
-        if owner == 0 and names == 0:
-            for statement in _TABLES.split(";"):
+        (owner,) = database.execute("PRAGMA application_id").fetchone()
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        (tables,) = database.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+        if owner == 0 and tables == 0:
+            marks = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {SCHEMA}"
+            for statement in (_TABLES + marks).split(";"):
                 database.execute(statement)
-            database.execute(f"PRAGMA application_id = {APPLICATION}")
-            database.execute(f"PRAGMA user_version = {SCHEMA}")
         elif owner != APPLICATION:
             raise DataFileError(
                 f"{self.path} is a database of something else; name another --ledger."
@@ -241,18 +217,11 @@ class Ledger:
 
     def _close_flights(self) -> int:
         """Requests left in flight may have been paid for: keep that, and ask them again."""
-        with self._change():
-            left = self._database.execute("SELECT key, expert, reserved FROM in_flight").fetchall()
-            self._database.execute("DELETE FROM in_flight")
-            for key, expert, reserved in left:
-                self._fail(key, expert, "the run was ended while this was in flight", reserved)
-        return len(left)
-
-    def _fail(self, key: str, expert: str, reason: str, charged: float) -> None:
-        self._database.execute(
-            "INSERT INTO failures (key, expert, reason, charged, failed_at) VALUES (?, ?, ?, ?, ?)",
-            (key, expert, _storable(reason), charged, time.time()),
-        )
+        rows = self._database.execute("SELECT key, expert, reserved FROM in_flight").fetchall()
+        for key, expert, reserved in rows:
+            reason = "the run was ended while this was in flight"
+            self.record_failure(key, expert, reason, reserved)
+        return len(rows)
 
 
 def _digest(path: Path) -> str:

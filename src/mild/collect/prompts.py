@@ -8,22 +8,46 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Annotated
 
-__all__ = ["LETTERS", "PLACEHOLDERS", "PROMPTS", "bare_prompt", "fill_prompt"]
+from pydantic import AfterValidator
+from pydantic.dataclasses import dataclass
+
+from mild.endpoints.config_file import CONFIG, Text, problem
+
+__all__ = ["LETTERS", "PROMPTS", "Prompts", "bare_prompt", "fill_prompt"]
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-PROMPTS: Mapping[str, str] = {
-    "choice": "{query}\n\n{options}\n\nAnswer with one letter ({letters}) and nothing else.",
-    "exact": "{query}\n\nAnswer with the answer alone, as short as possible.",
-    "contains": "{query}",
-    "numeric": "{query}\n\nEnd with the answer as a number.",
-    "command": "{query}",
-}
-# What a template of that kind must hold.
-PLACEHOLDERS: Mapping[str, Sequence[str]] = {
-    kind: ("{query}", "{options}") if kind == "choice" else ("{query}",) for kind in PROMPTS
-}
+
+def _must_hold(*places: str) -> AfterValidator:
+    def check(template: str) -> str:
+        for place in places:
+            if place not in template:
+                problem(f"must hold {place}")
+        return template
+
+    return AfterValidator(check)
+
+
+_Template = Annotated[Text, _must_hold("{query}")]
+
+
+@dataclass(config=CONFIG)
+class Prompts:
+    """A template per kind of question: the table ``[prompts]`` of a file."""
+
+    choice: Annotated[Text, _must_hold("{query}", "{options}")] = (
+        "{query}\n\n{options}\n\nAnswer with one letter ({letters}) and nothing else."
+    )
+    exact: _Template = "{query}\n\nAnswer with the answer alone, as short as possible."
+    contains: _Template = "{query}"
+    numeric: _Template = "{query}\n\nEnd with the answer as a number."
+    command: _Template = "{query}"
+
+
+PROMPTS: Mapping[str, str] = asdict(Prompts())
 
 _PLACE = re.compile(r"\{(query|options|letters)\}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import Any
 
 from mild.collect.number_parsing import is_number
 from mild.collect.prompts import LETTERS
+from mild.data.tables import check_file, naming, peek_schema, read_table
 from mild.errors import DataFileError, listed
 
 __all__ = ["KINDS", "Question", "Questions", "read_questions"]
@@ -20,6 +22,8 @@ KINDS = ("choice", "numeric", "exact", "contains", "command")
 QUERY_NAMES = ("query", "prompt", "question")
 ANSWER_NAMES = ("answer", "target", "gold")
 OPTION_NAMES = ("options", "choices")
+
+Columns = dict[str, list[Any]]
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Questions:
     """Questions in the order of the file, with all its columns, and what was made of it in words."""
 
     items: list[Question]
-    columns: dict[str, list[Any]] = field(repr=False)
+    columns: Columns = field(repr=False)
     explanation: str = ""
 
     def first(self, limit: int | None) -> Questions:
@@ -74,49 +78,17 @@ def read_questions(
     The answer of a choice may be a letter, the text of an option, or its number from 0.
     """
     file = Path(path)
-    try:
-        columns = _read(file)
-        return _interpret(columns, query, answer, kind, scorer)
-    except DataFileError as error:
-        raise DataFileError(f"{file}: {error}") from error
-    except OSError as error:
-        raise DataFileError(f"{file}: it cannot be read: {error.strerror or error}.") from error
+    with naming(file):
+        return _interpret(_read(file), query, answer, kind, scorer)
 
 
-def _read(file: Path) -> dict[str, list[Any]]:
-    suffix = file.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise DataFileError(f"the file must end in {', '.join(SUFFIXES)}; got {file.suffix!r}.")
-    if not file.is_file():
-        raise DataFileError("there is no such file.")
-    if suffix == ".jsonl":
-        return _read_json_lines(file)
-    import pyarrow as pa
-    import pyarrow.csv as arrow_csv
-    import pyarrow.parquet as parquet
-
-    try:
-        if suffix == ".parquet":
-            table = parquet.read_table(file)
-        else:
-            parse = arrow_csv.ParseOptions(newlines_in_values=True)
-            with arrow_csv.open_csv(file, parse_options=parse) as start:
-                names = start.schema.names
-            # Text as it stands: 007 is not 7.
-            options = arrow_csv.ConvertOptions(
-                column_types={name: pa.string() for name in names}, strings_can_be_null=False
-            )
-            table = arrow_csv.read_csv(file, parse_options=parse, convert_options=options)
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")[:200]
-        raise DataFileError(f"it is not a readable {suffix} file ({reason}).") from error
-    twice = {name for name in table.column_names if table.column_names.count(name) > 1}
-    if twice:
-        raise DataFileError(f"columns must have different names; {min(twice)!r} appears twice.")
-    return {name: table[name].to_pylist() for name in table.column_names}
-
-
-def _read_json_lines(file: Path) -> dict[str, list[Any]]:
+def _read(file: Path) -> Columns:
+    suffix = check_file(file, SUFFIXES)
+    if suffix != ".jsonl":
+        # Text as it stands: 007 is not 7.
+        schema = peek_schema(file) if suffix == ".csv" else None
+        columns: Columns = read_table(file, schema.names if schema else ()).to_pydict()
+        return columns
     rows: list[dict[str, Any]] = []
     with open(file, "rb") as lines:
         for number, line in enumerate(lines, start=1):
@@ -124,7 +96,7 @@ def _read_json_lines(file: Path) -> dict[str, list[Any]]:
                 continue
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise DataFileError(f"line {number} is not JSON: {error}.") from error
             if not isinstance(row, dict):
                 raise DataFileError(f"line {number} must be an object, {{...}}.")
@@ -134,7 +106,7 @@ def _read_json_lines(file: Path) -> dict[str, list[Any]]:
 
 
 def _interpret(
-    columns: dict[str, list[Any]],
+    columns: Columns,
     query: str | None,
     answer: str | None,
     kind: str | None,
@@ -143,8 +115,6 @@ def _interpret(
     query_name = _column("query", query, QUERY_NAMES, columns)
     answer_name = _column("answer", answer, ANSWER_NAMES, columns)
     texts, answers = columns[query_name], columns[answer_name]
-    if not texts:
-        raise DataFileError("there must be at least one question; got none.")
     options = _options(columns, len(texts))
     kinds, why = _kinds(columns, kind, scorer, options, answers)
     if "command" in kinds and not scorer:
@@ -163,9 +133,7 @@ def _interpret(
     )
 
 
-def _column(
-    what: str, name: str | None, usual: Sequence[str], columns: dict[str, list[Any]]
-) -> str:
+def _column(what: str, name: str | None, usual: Sequence[str], columns: Columns) -> str:
     found = [candidate for candidate in ([name] if name else usual) if candidate in columns]
     if not found:
         wanted = repr(name) if name else " or ".join(usual)
@@ -175,48 +143,34 @@ def _column(
     return found[0]
 
 
-def _options(columns: dict[str, list[Any]], rows: int) -> list[tuple[str, ...]]:
+def _options(columns: Columns, rows: int) -> list[tuple[str, ...]]:
     """Options of every question; empty where it has none."""
     for name in OPTION_NAMES:
         if name in columns:
             return [_listed_options(value, row) for row, value in enumerate(columns[name])]
-    letters = []
-    for letter in LETTERS:
-        if letter not in columns:
-            break
-        letters.append(letter)
-    if len(letters) < 2:
+    count = next((k for k, letter in enumerate(LETTERS) if letter not in columns), len(LETTERS))
+    if count < 2:
         return [()] * rows
-    return [
-        tuple(
-            str(columns[letter][row])
-            for letter in letters
-            if columns[letter][row] not in (None, "")
-        )
-        for row in range(rows)
-    ]
+    values = zip(*(columns[letter] for letter in LETTERS[:count]), strict=True)
+    return [tuple(str(cell) for cell in row if cell not in (None, "")) for row in values]
 
 
 def _listed_options(value: Any, row: int) -> tuple[str, ...]:
     if isinstance(value, str) and value.strip():
         # In a CSV file a list is written as JSON.
-        try:
+        with contextlib.suppress(ValueError):
             value = json.loads(value)
-        except ValueError:
-            value = None
-        if value is None:
-            raise DataFileError(
-                f"options must be a list, as JSON in a CSV file; row {row} has none."
-            )
     if not value:
         return ()
     if not isinstance(value, list) or not 2 <= len(value) <= len(LETTERS):
-        raise DataFileError(f"options must be a list of 2 to {len(LETTERS)}; row {row} is not.")
-    return tuple(str(option) for option in value)
+        raise DataFileError(
+            f"options must be a list of 2 to {len(LETTERS)}, as JSON in a CSV file; row {row} is not."
+        )
+    return tuple(map(str, value))
 
 
 def _kinds(
-    columns: dict[str, list[Any]],
+    columns: Columns,
     kind: str | None,
     scorer: bool,
     options: list[tuple[str, ...]],

@@ -17,10 +17,11 @@ from mild.collect.config import ExpertFile
 from mild.collect.grading import TOLERANCE, Grades, Scorer, grade_runs
 from mild.collect.ledger import Ledger
 from mild.collect.questions import Questions
-from mild.collect.runs import ExpertRun, plan_runs
-from mild.collect.table import check_table, outcome_columns, write_outcomes
-from mild.endpoints.asking import redactor
+from mild.collect.runs import ExpertRun, most_usage, plan_runs
+from mild.collect.table import check_table, outcome_columns
+from mild.data import write_columns
 from mild.endpoints.expert import Expert
+from mild.endpoints.redaction import redactor
 from mild.errors import DataFileError, OptionError
 
 __all__ = ["Collected", "collect_outcomes", "plan_outcomes"]
@@ -40,17 +41,12 @@ def plan_outcomes(
     questions: Questions, experts: Sequence[Expert], file: ExpertFile, ledger_path: Path
 ) -> dict[str, Any]:
     """What a collection would ask, and cost at most; nothing is asked or written."""
-    from mild.endpoints.asking import Asker
-
-    if ledger_path.exists():
-        with Ledger(ledger_path) as ledger:
-            runs = plan_runs(questions.items, experts, ledger, file.prompts)
-    else:
-        runs = plan_runs(questions.items, experts, None, file.prompts)
+    with Ledger(ledger_path) if ledger_path.exists() else contextlib.nullcontext() as ledger:
+        runs = plan_runs(questions.items, experts, ledger, file.prompts)
     plan = {}
     for run in runs:
-        asker, price = Asker(run.expert), run.expert.price
-        most = sum(price.of(asker.most(run.prompts[place])) for place in run.pending())
+        price = run.expert.price
+        most = sum(price.of(most_usage(run.expert, run.prompts[place])) for place in run.pending())
         plan[run.expert.name] = {
             "to_ask": len(run.pending()),
             "known": run.from_ledger,
@@ -100,85 +96,61 @@ def collect_outcomes(
     with Ledger(ledger_path) as ledger:
         runs = plan_runs(questions.items, experts, ledger, file.prompts)
         target = check_table(out, ledger, questions, runs, overwrite)
-        secrets = [expert.secret.value for expert in experts if expert.secret is not None]
 
-        async def ask(stop: asyncio.Event) -> None:
-            await collect(
-                runs,
-                questions.items,
-                ledger,
-                max_spend=max_spend,
-                progress=progress,
-                stop=stop,
+        async def ask_and_score() -> tuple[bool, Grades]:
+            stop = asyncio.Event()
+            asking = asyncio.ensure_future(
+                collect(
+                    runs, questions.items, ledger, max_spend=max_spend, progress=progress, stop=stop
+                )
             )
 
-        async def score(stop: asyncio.Event) -> Grades:
-            return await grade_runs(
-                runs,
-                questions.items,
-                ledger,
-                tolerance=tolerance,
-                scorer=scorer,
-                redact=redactor(secrets),
-                stop=stop,
-            )
+            def interrupt() -> None:
+                # The first signal lets what is in flight come in, for it is paid for.
+                if stop.is_set():
+                    asking.cancel()
+                elif on_stop is not None:
+                    stop.set()
+                    on_stop(sum(run.in_flight for run in runs))
 
-        interrupted, grades = asyncio.run(_ask_and_score(ask, score, runs, on_stop))
+            with _handling_signals(interrupt) if on_stop else contextlib.nullcontext():
+                # Cancelled by a second signal, or by the only one where signals are left alone.
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asking
+                interrupted = stop.is_set() or asking.cancelled()
+                return interrupted, await grade_runs(
+                    runs,
+                    questions.items,
+                    ledger,
+                    tolerance=tolerance,
+                    scorer=scorer,
+                    redact=redactor(experts),
+                    stop=stop,
+                )
+
+        interrupted, grades = asyncio.run(ask_and_score())
         if not any(run.answers for run in runs):
-            reasons = [f"{run.expert.name}: {_reason(run)}" for run in runs if _reason(run)]
-            why = f" ({'; '.join(reasons)})" if reasons else ""
+            found = {run.expert.name: run.stopped or next(iter(run.reasons), None) for run in runs}
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in found.items() if reason)
+            why = f" ({reasons})" if reasons else ""
             raise DataFileError(f"no expert answered anything{why}; no table was written.")
         columns = outcome_columns(questions, runs, grades.scores, responses)
-        table = write_outcomes(columns, target, ledger)
+        table = write_columns(columns, target, overwrite=True)
+        ledger.record_output(table)
         summary = _summary(runs, grades, ledger)
     return Collected(table, columns, summary, interrupted)
 
 
-async def _ask_and_score(
-    ask: Callable[[asyncio.Event], Any],
-    score: Callable[[asyncio.Event], Any],
-    runs: Sequence[ExpertRun],
-    on_stop: Callable[[int], None] | None,
-) -> tuple[bool, Grades]:
-    stop = asyncio.Event()
-    asking = asyncio.ensure_future(ask(stop))
-    with _interrupts(asking, stop, runs, on_stop):
-        # Cancelled by a second signal, or by the only one where signals are left alone.
-        with contextlib.suppress(asyncio.CancelledError):
-            await asking
-        return stop.is_set() or asking.cancelled(), await score(stop)
-
-
 @contextlib.contextmanager
-def _interrupts(
-    asking: asyncio.Future[Any],
-    stop: asyncio.Event,
-    runs: Sequence[ExpertRun],
-    on_stop: Callable[[int], None] | None,
-) -> Iterator[None]:
-    """The first signal lets what is in flight come in, for it is paid for; the second drops it."""
+def _handling_signals(interrupt: Callable[[], None]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
-    caught: list[signal.Signals] = []
-
-    def interrupt() -> None:
-        if stop.is_set():
-            asking.cancel()
-            return
-        stop.set()
-        if on_stop is not None:
-            on_stop(sum(run.in_flight for run in runs))
-
-    if on_stop is not None:
+    with contextlib.ExitStack() as handlers:
         for number in (signal.SIGINT, signal.SIGTERM):
             # Neither in a thread nor on Windows: there Ctrl-C ends the run at once.
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
                 loop.add_signal_handler(number, interrupt)
-                caught.append(number)
-    try:
+                handlers.callback(loop.remove_signal_handler, number)
         yield
-    finally:
-        for number in caught:
-            loop.remove_signal_handler(number)
 
 
 def _summary(runs: Sequence[ExpertRun], grades: Grades, ledger: Ledger) -> dict[str, Any]:
@@ -211,7 +183,3 @@ def _summary(runs: Sequence[ExpertRun], grades: Grades, ledger: Ledger) -> dict[
         "lost_in_flight": ledger.lost,
         "unscored": dict(grades.unscored.most_common(5)),
     }
-
-
-def _reason(run: ExpertRun) -> str | None:
-    return run.stopped or next(iter(run.reasons), None)

@@ -8,24 +8,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mild.collect.ledger import Answer, Ledger
+from mild.collect.ledger import Ledger
 from mild.collect.questions import Questions
 from mild.collect.runs import ExpertRun
-from mild.data import check_output, write_columns
+from mild.data import check_output
 from mild.errors import DataFileError
 
-__all__ = ["check_table", "outcome_columns", "write_outcomes"]
+__all__ = ["check_table", "outcome_columns"]
 
-PREFIXES = (
-    "correct__",
-    "score__",
-    "cost__",
-    "latency_ms__",
-    "tokens_in__",
-    "tokens_out__",
-    "tokens_estimated__",
-    "response__",
-)
+# Prefix of a column -> its Arrow type.
+COLUMNS = {
+    "correct__": "int8",
+    "score__": "float64",
+    "cost__": "float64",
+    "latency_ms__": "float64",
+    "tokens_in__": "int64",
+    "tokens_out__": "int64",
+    "tokens_estimated__": "bool",
+    "response__": "string",
+}
 
 
 def outcome_columns(
@@ -47,22 +48,32 @@ def outcome_columns(
     graded = any(question.kind == "command" for question in questions.items)
     priced = any(run.expert.price.known for run in runs)
     for run, marks in zip(runs, scores, strict=True):
-        name = run.expert.name
+        price = run.expert.price
         answers = [run.answers.get(key) for key in run.keys]
-        made: dict[str, Any] = {}
-        if graded:
-            made["score__"] = pa.array(marks, pa.float64())
-        else:
-            made["correct__"] = pa.array([_whole(mark) for mark in marks], pa.int8())
-        if priced:
-            made["cost__"] = pa.array([_dollars(run, answer) for answer in answers], pa.float64())
-        made["latency_ms__"] = pa.array(
-            [a and round(a.latency_ms, 3) for a in answers], pa.float64()
-        )
-        made |= _token_columns(answers)
-        if responses:
-            made["response__"] = pa.array([a and a.response for a in answers], pa.string())
-        columns |= {prefix + name: values for prefix, values in made.items()}
+        usages = [answer and answer.usage for answer in answers]
+        made: dict[str, list[Any]] = {
+            "score__": list(marks),
+            "correct__": [None if mark is None else int(mark) for mark in marks],
+            # By today's prices: a price that is mended in the file needs no new answers.
+            "cost__": [price.of(a.usage) if a and price.known else None for a in answers],
+            "latency_ms__": [a and round(a.latency_ms, 3) for a in answers],
+            "tokens_in__": [usage and usage.tokens_in for usage in usages],
+            "tokens_out__": [usage and usage.tokens_out for usage in usages],
+            "tokens_estimated__": [usage and usage.estimated for usage in usages],
+            "response__": [a and a.response for a in answers],
+        }
+        left_out = {
+            "correct__": graded,
+            "score__": not graded,
+            "cost__": not priced,
+            "tokens_in__": not any(usages),
+            "tokens_out__": not any(usages),
+            "tokens_estimated__": not any(made["tokens_estimated__"]),
+            "response__": not responses,
+        }
+        for prefix, kind in COLUMNS.items():
+            if not left_out.get(prefix):
+                columns[prefix + run.expert.name] = pa.array(made[prefix], kind)
     return columns
 
 
@@ -77,49 +88,11 @@ def check_table(
 
     A table that was written from the same ledger, and not changed since, may be replaced.
     """
-    for run in runs:
-        taken = [prefix for prefix in PREFIXES if prefix + run.expert.name in questions.columns]
-        if taken:
-            raise DataFileError(
-                f"the questions must not have a column {taken[0]}{run.expert.name}: it is made here."
-            )
+    made = [prefix + run.expert.name for run in runs for prefix in COLUMNS]
+    taken = [name for name in made if name in questions.columns]
+    if taken:
+        raise DataFileError(f"the questions must not have a column {taken[0]}: it is made here.")
     return check_output(path, overwrite or ledger.wrote(Path(path)))
-
-
-def write_outcomes(columns: dict[str, Any], path: Path, ledger: Ledger) -> Path:
-    """Write the table, complete or not at all, and remember that it came from this ledger."""
-    if path.suffix.lower() == ".csv":
-        columns = {name: _flat(values) for name, values in columns.items()}
-    written = write_columns(columns, path, overwrite=True)
-    ledger.record_output(written)
-    return written
-
-
-def _token_columns(answers: Sequence[Answer | None]) -> dict[str, Any]:
-    import pyarrow as pa
-
-    usages = [answer.usage if answer else None for answer in answers]
-    if not any(usages):
-        return {}
-    made = {
-        "tokens_in__": pa.array([usage and usage.tokens_in for usage in usages], pa.int64()),
-        "tokens_out__": pa.array([usage and usage.tokens_out for usage in usages], pa.int64()),
-    }
-    if any(usage and usage.estimated for usage in usages):
-        told = [usage and usage.estimated for usage in usages]
-        made["tokens_estimated__"] = pa.array(told, pa.bool_())
-    return made
-
-
-def _dollars(run: ExpertRun, answer: Answer | None) -> float | None:
-    """By today's prices: a price that is mended in the file needs no new answers."""
-    if answer is None or not run.expert.price.known:
-        return None
-    return run.expert.price.of(answer.usage)
-
-
-def _whole(mark: float | None) -> int | None:
-    return None if mark is None else int(mark)
 
 
 def _source(values: list[Any]) -> Any:
@@ -130,12 +103,3 @@ def _source(values: list[Any]) -> Any:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return pa.array([v if isinstance(v, str | None) else json.dumps(v) for v in values])
-
-
-def _flat(values: Any) -> Any:
-    """A column that CSV can hold: lists and structures as JSON."""
-    import pyarrow as pa
-
-    if pa.types.is_nested(values.type):
-        return pa.array([None if v is None else json.dumps(v) for v in values.to_pylist()])
-    return values

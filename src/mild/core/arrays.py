@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,7 +17,13 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 
 def invalid(name: str, rule: str) -> InvalidInputError:
     """The error about the parameter ``name``; ``rule`` states the rule, the value and the remedy."""
-    return InvalidInputError(f"{name} {rule}", parameter=name)
+    return InvalidInputError(parameter=name, rule=rule)
+
+
+def check_shape(name: str, got: Sequence[int], axes: str, wanted: Sequence[int]) -> None:
+    """Refuse another shape than ``wanted``, whose ``axes`` are such as ``(n_samples,)``."""
+    if tuple(got) != tuple(wanted):
+        raise invalid(name, f"must have shape {axes} = {tuple(wanted)}; got {tuple(got)}.")
 
 
 def float_matrix(
@@ -30,16 +37,12 @@ def float_matrix(
     except (TypeError, ValueError) as error:
         raise invalid(name, f"must hold numbers; got {error}.") from error
     if array.ndim != 2:
-        raise invalid(
-            name,
-            f"must have shape (n_samples, n_experts); got {array.ndim} dimension(s), "
-            f"shape {array.shape}.",
-        )
+        got = f"{array.ndim} dimension(s), shape {array.shape}"
+        raise invalid(name, f"must have shape (n_samples, n_experts); got {got}.")
     rule = tuple(
         got if size is None else size for got, size in zip(array.shape, shape, strict=True)
     )
-    if array.shape != rule:
-        raise invalid(name, f"must have shape (n_samples, n_experts) = {rule}; got {array.shape}.")
+    check_shape(name, array.shape, "(n_samples, n_experts)", rule)
     if array.shape[1] == 0:
         raise invalid(name, f"must have at least one expert column; got {array.shape}.")
     return array
@@ -106,15 +109,11 @@ def check_margins(margins: ArrayLike | None, n_experts: int) -> FloatArray:
     array = float64_array("margins", 1.0 if margins is None else margins)
     if array.ndim == 0:
         array = np.full(n_experts, float(array))
-    if array.shape != (n_experts,):
-        raise invalid(
-            "margins", f"must have shape (n_experts,) = ({n_experts},); got {array.shape}."
-        )
+    check_shape("margins", array.shape, "(n_experts,)", (n_experts,))
     bad = np.flatnonzero(~(np.isfinite(array) & (array > 0)))
     if bad.size:
-        raise invalid(
-            "margins", f"must be positive and finite; got {array[bad[0]]:g} for expert {bad[0]}."
-        )
+        got = f"{array[bad[0]]:g} for expert {bad[0]}"
+        raise invalid("margins", f"must be positive and finite; got {got}.")
     return array
 
 
@@ -146,8 +145,7 @@ def check_labels(labels: ArrayLike, shape: tuple[int, ...], name: str = "labels"
     """Return integers (n_samples,) in [0, n_experts), for the shape (n_samples, n_experts)."""
     n_samples, n_experts = shape
     array = np.asarray(labels)
-    if array.shape != (n_samples,):
-        raise invalid(name, f"must have shape (n_samples,) = ({n_samples},); got {array.shape}.")
+    check_shape(name, array.shape, "(n_samples,)", (n_samples,))
     if array.size and not np.issubdtype(array.dtype, np.integer):
         raise invalid(name, f"must be integers; got dtype {array.dtype}.")
     bad = (array < 0) | (array >= n_experts)

@@ -17,6 +17,7 @@ from mild.core.arrays import (
     check_costs,
     check_entries,
     check_rewards,
+    check_shape,
     check_strength,
     float_matrix,
     float_vector,
@@ -50,13 +51,9 @@ def cost_matrix(
     """
     answers, truth = np.asarray(predictions), np.asarray(labels)
     if answers.ndim != 2:
-        raise invalid(
-            "predictions", f"must have shape (n_samples, n_experts); got {answers.shape}."
-        )
-    if truth.shape != (len(answers),):
-        raise invalid(
-            "labels", f"must have shape (n_samples,) = ({len(answers)},); got {truth.shape}."
-        )
+        rule = "must have shape (n_samples, n_experts)"
+        raise invalid("predictions", f"{rule}; got {answers.shape}.")
+    check_shape("labels", truth.shape, "(n_samples,)", (len(answers),))
     return (answers != truth[:, None]).astype(np.float64) + _betas(betas, answers.shape[1])
 
 

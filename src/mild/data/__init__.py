@@ -1,11 +1,12 @@
 """Tables for routing: features and costs, or queries and outcomes, are read; choices are written."""
 
 from mild.artifact.expert_names import match_expert, match_experts
-from mild.data.cost_terms import cost_formula, expert_betas, outcome_costs
+from mild.data.cost_terms import check_terms, cost_formula, expert_betas, outcome_costs
 from mild.data.data_quality import Finding, duplicate_groups
 from mild.data.describing import describe_outcomes
+from mild.data.formats import FORMS
 from mild.data.matrices import Matrices, read_matrices
-from mild.data.outcomes import FORMS, OutcomeTable, is_outcome_table, read_outcomes
+from mild.data.outcomes import OutcomeTable, is_outcome_table, read_outcomes
 from mild.data.writing import check_output, write_columns, write_csv, write_outcomes
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Matrices",
     "OutcomeTable",
     "check_output",
+    "check_terms",
     "cost_formula",
     "describe_outcomes",
     "duplicate_groups",

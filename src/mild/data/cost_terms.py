@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from mild.artifact.expert_names import match_expert
-from mild.core.arrays import FloatArray
+from mild.core.arrays import FloatArray, invalid
 from mild.core.costs import costs_from_correctness
-from mild.data.data_quality import counted
+from mild.data.data_quality import ROW_ONE, counted
 from mild.data.outcomes import OutcomeTable
 from mild.errors import InvalidInputError
 
@@ -26,12 +26,8 @@ def outcome_costs(
     ``c_ik = (1 - score_ik) + beta_k + price_weight * price_ik + latency_weight * seconds_ik``; with
     ``beta`` alone it is the paper's cost (section 2). NaN where an expert was never asked.
 
-    Parameters
-    ----------
-    table : OutcomeTable
-    beta : expert -> what asking it costs, by name or short name; those not named cost nothing
-    price_weight : wrong answers that one dollar is worth
-    latency_weight : wrong answers that one second is worth
+    ``beta`` is what asking an expert costs, by name or short name; those not named cost nothing. Weights
+    are the wrong answers that one dollar, or one second, is worth.
 
     Examples
     --------
@@ -44,58 +40,62 @@ def outcome_costs(
     array([[0. , 0.5],
            [1. , nan]])
     """
+    check_terms(None, price_weight, latency_weight)
     costs = costs_from_correctness(table.scores, expert_betas(table, beta))
     terms = (
         ("price", price_weight, "prices", "cost__<model> in dollars"),
         ("latency", latency_weight, "latencies", "latency_ms__<model>"),
     )
     for what, weight, name, columns in terms:
-        if weight is None:
+        if not weight:
             continue
         parameter = f"{what}_weight"
-        if not (np.isfinite(weight) and weight >= 0):
-            raise InvalidInputError(
-                f"{parameter} must be finite and not negative; got {weight}.", parameter=parameter
-            )
-        if weight == 0:
-            continue
         values: FloatArray | None = getattr(table, name)
         if values is None:
-            raise InvalidInputError(
-                f"{parameter} needs {name}, and the table has none: add columns {columns}, or use beta.",
-                parameter=parameter,
+            raise invalid(
+                parameter,
+                f"needs {name}, and the table has none: add columns {columns}, or give betas.",
             )
         unknown = np.argwhere(np.isnan(values) & ~np.isnan(costs))
         if len(unknown):
             row, expert = (int(index) for index in unknown[0])
-            raise InvalidInputError(
-                f"{parameter} needs the {what} of every answer; {counted(len(unknown), 'is', 'are')} "
-                f"unknown, such as row {table.row_number(row)} of {table.expert_names[expert]!r}. "
+            raise invalid(
+                parameter,
+                f"needs the {what} of every answer; {counted(len(unknown), 'is', 'are')} unknown, "
+                f"such as row {table.row_number(row)} of {table.expert_names[expert]!r} ({ROW_ONE}). "
                 f"Fill them in, or leave out these rows or experts.",
-                parameter=parameter,
             )
         costs = costs + weight * values
     return costs
 
 
+def check_terms(
+    beta: Mapping[str, float] | None = None,
+    price_weight: float | None = None,
+    latency_weight: float | None = None,
+) -> None:
+    """Refuse terms that fit no table: those that are negative or not finite."""
+    given = [("beta", f"{name}={value}", value) for name, value in (beta or {}).items()]
+    given += [("price_weight", f"{price_weight}", price_weight or 0.0)]
+    given += [("latency_weight", f"{latency_weight}", latency_weight or 0.0)]
+    for name, shown, value in given:
+        if not (np.isfinite(value) and value >= 0):
+            raise invalid(name, f"must be finite and not negative; got {shown}.")
+
+
 def expert_betas(table: OutcomeTable, beta: Mapping[str, float] | None) -> FloatArray:
     """What asking each expert costs, in the order of the experts; 0 for those not named."""
+    check_terms(beta)
     betas: dict[str, float] = {}
     given: dict[str, str] = {}
     for name, value in (beta or {}).items():
         try:
             expert = match_expert(name, table.expert_names)
         except InvalidInputError as error:
-            raise InvalidInputError(f"beta: {error}", parameter="beta") from error
+            raise invalid("beta", f"must name experts; {error}") from error
         if expert in betas:
-            raise InvalidInputError(
-                f"beta must name each expert once; {given[expert]!r} and {name!r} both mean {expert!r}.",
-                parameter="beta",
-            )
-        if not (np.isfinite(value) and value >= 0):
-            raise InvalidInputError(
-                f"beta must be finite and not negative; got {name}={value}.", parameter="beta"
-            )
+            both = f"{given[expert]!r} and {name!r} both mean {expert!r}"
+            raise invalid("beta", f"must name each expert once; {both}.")
         betas[expert], given[expert] = float(value), name
     return np.array([betas.get(name, 0.0) for name in table.expert_names])
 

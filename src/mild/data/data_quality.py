@@ -13,6 +13,8 @@ from mild.errors import DataFileError, listed
 
 #: What to do about scores outside [0, 1].
 RESCALE = "Rescale them so that 1 is a perfect answer."
+#: How messages count the rows of a table.
+ROW_ONE = "row 1 is the first below the header"
 #: Queries with more characters than this are counted.
 LONG = 1_000_000
 
@@ -39,41 +41,36 @@ def duplicate_groups(queries: Sequence[str]) -> IntArray:
     """First row with the same text, whitespace aside: equal numbers are equal queries.
 
     A split that keeps equal numbers together never trains on a query that it tests on.
-
-    Examples
-    --------
-    >>> duplicate_groups(["a b", "c", " a  b\\n"])
-    array([0, 1, 0])
     """
     first: dict[str, int] = {}
     rows = (first.setdefault(" ".join(text.split()), row) for row, text in enumerate(queries))
     return np.fromiter(rows, np.intp, len(queries))
 
 
+def row_number(row: int, row_numbers: IntArray | None = None) -> int:
+    """Number of a row for a message, from 1; ``row_numbers`` are those in the file, from 0."""
+    return 1 + (row if row_numbers is None else int(row_numbers[row]))
+
+
 def check_range(
     what: str,
     values: FloatArray,
     columns: Sequence[str],
-    low: float,
     high: float,
     remedy: str,
     row_numbers: IntArray | None = None,
 ) -> None:
-    """Refuse numbers outside [low, high] and infinity, with their count and an example; NaN is allowed.
-
-    ``row_numbers`` are the row numbers in the file, where they differ from those of ``values``.
-    """
-    outside = np.isinf(values) | (values < low) | (values > high)
+    """Refuse numbers outside [0, high] and infinity, with their count and an example; NaN is allowed."""
+    outside = np.isinf(values) | (values < 0) | (values > high)
     count = int(outside.sum())
     if count:
         row, expert = (int(index) for index in np.argwhere(outside)[0])
-        place = row if row_numbers is None else row_numbers[row]
-        rule, verbs = f"lie in [{low:g}, {high:g}]", ("cell does", "cells do")
+        rule, verbs = f"lie in [0, {high:g}]", ("cell does", "cells do")
         if not np.isfinite(high):
             rule, verbs = "be finite and not negative", ("cell is", "cells are")
         raise DataFileError(
-            f"{what} must {rule}; {counted(count, *verbs)} not, such as "
-            f"{values[row, expert]:g} in row {place} of column {columns[expert]!r}. {remedy}",
+            f"{what} must {rule}; {counted(count, *verbs)} not, such as {values[row, expert]:g} in row "
+            f"{row_number(row, row_numbers)} of column {columns[expert]!r} ({ROW_ONE}). {remedy}",
             parameter=what,
         )
 
@@ -160,32 +157,22 @@ def examine(
     has_text: bool,
 ) -> list[Finding]:
     """Findings about queries, cells and prices; every row has a score."""
-    found = []
+    found: list[Finding] = []
     if has_text:
         groups = duplicate_groups(queries)
         lengths = np.fromiter(map(len, queries), np.intp, len(queries))
         repeats = int((groups != np.arange(len(groups))).sum())
+        words = counted(repeats, "query repeats", "queries repeat")
+        words += " an earlier one, whitespace aside: keep equal ones on the same side of a split."
+        found.append(Finding("duplicates", repeats, words))
         empty = sum(not text or text.isspace() for text in queries)
+        words = f"{counted(empty, 'query is', 'queries are')} empty: there is nothing to route by."
+        found.append(Finding("empty_queries", empty, words))
         long = int((lengths > LONG).sum())
-        found = [
-            Finding(
-                "duplicates",
-                repeats,
-                f"{counted(repeats, 'query repeats', 'queries repeat')} an earlier one, whitespace "
-                f"aside: keep equal ones on the same side of a split.",
-            ),
-            Finding(
-                "empty_queries",
-                empty,
-                f"{counted(empty, 'query is', 'queries are')} empty: there is nothing to route by.",
-            ),
-            Finding(
-                "long_queries",
-                long,
-                f"{counted(long, 'query has', 'queries have')} more than {LONG:,} characters, up to "
-                f"{lengths.max(initial=0):,}.",
-            ),
-        ]
+        words = (
+            f"{counted(long, 'query has', 'queries have')} more than {LONG:,} characters, up to "
+        )
+        found.append(Finding("long_queries", long, f"{words}{lengths.max(initial=0):,}."))
     found += ScoreCounts.of(scores).findings(expert_names)
     unknown = 0 if prices is None else int((np.isnan(prices) & ~np.isnan(scores)).sum())
     words = (

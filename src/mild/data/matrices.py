@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from mild.core.arrays import FloatArray
+from mild.data.data_quality import ROW_ONE, row_number
 from mild.data.tables import (
     check_file,
     check_names,
@@ -41,24 +42,14 @@ Names = str | Sequence[str] | None
 
 @dataclass(frozen=True, eq=False)
 class Matrices:
-    """Features and costs of a file.
+    """Features and costs of a file."""
 
-    Attributes
-    ----------
-    X : (n_samples, n_features) float32 or float64 array, finite
-    costs : (n_samples, n_experts) array, NaN where an expert was never asked; None if not there
-    feature_names : names of the columns of X, or None if the file does not name them
-    expert_names : names of the columns of costs; ``expert_0``, ... if the file does not name them
-    experts_named : whether the file names them
-    left_out : columns that are neither, because they do not hold numbers
-    """
-
-    X: FloatArray
-    costs: FloatArray | None
-    feature_names: list[str] | None
-    expert_names: list[str]
+    X: FloatArray  # (n_samples, n_features) float32 or float64, finite
+    costs: FloatArray | None  # (n_samples, n_experts), NaN where an expert was never asked
+    feature_names: list[str] | None  # None if the file does not name them
+    expert_names: list[str]  # expert_0, ... if the file does not name them
     experts_named: bool = True
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # columns that are neither, because they do not hold numbers
 
     @property
     def rows(self) -> int:
@@ -76,10 +67,9 @@ class Matrices:
             return self.costs
         missing = [name for name in expert_names if name not in self.expert_names]
         if missing:
-            raise DataFileError(
-                f"there must be a cost column for each of the router's experts; {missing[0]!r} has "
-                f"none, found {listed(self.expert_names)}."
-            )
+            rule = "there must be a cost column for each of the router's experts"
+            found = listed(self.expert_names)
+            raise DataFileError(f"{rule}; {missing[0]!r} has none, found {found}.")
         return self.costs[:, [self.expert_names.index(name) for name in expert_names]]
 
 
@@ -91,14 +81,10 @@ def read_matrices(
 ) -> Matrices:
     """Read features and costs from a .npz, .parquet or .csv file.
 
-    Parameters
-    ----------
-    path : file; a .npz holds arrays ``X`` and ``costs`` and may hold ``feature_names`` and
-        ``expert_names``; the others hold one column each
-    features : names, or comma-separated names and shell patterns (``"age,f_*"``); None for all
-        numeric columns that are not costs
-    costs : the same for costs; None for the columns named ``cost__<expert>``
-    need_costs : whether a file without costs is refused
+    A .npz holds arrays ``X`` and ``costs`` and may hold ``feature_names`` and ``expert_names``; the others
+    hold one column each. ``features`` and ``costs`` are names, or comma-separated names and shell patterns
+    (``"age,f_*"``); by default costs are the columns ``cost__<expert>``, and features all other columns of
+    numbers. A file without costs is refused if ``need_costs``.
 
     Examples
     --------
@@ -124,12 +110,12 @@ def read_matrices(
         bad = np.argwhere(~np.isfinite(matrices.X))
         if len(bad):
             row, column = (int(index) for index in bad[0])
-            names = matrices.feature_names
-            value = matrices.X[row, column]
+            names, value = matrices.feature_names, matrices.X[row, column]
+            shown = column if names is None else repr(names[column])
+            empty = " or is empty" if np.isnan(value) else ""
             raise DataFileError(
-                f"features must be finite (only costs may be missing); column "
-                f"{column if names is None else repr(names[column])} is {value}"
-                f"{' or is empty' if np.isnan(value) else ''} in row {row}.",
+                f"features must be finite (only costs may be missing); column {shown} is {value}{empty} in "
+                f"row {row_number(row)} ({ROW_ONE}).",
                 parameter="features",
             )
     return matrices
@@ -148,26 +134,19 @@ def _read_columns(file: Path, features: Names, costs: Names, need_costs: bool) -
     usual = [name for name in names if name.startswith(COST_PREFIX)]
     cost_columns = usual if costs is None else choose_columns("costs", costs, names)
     if need_costs and not cost_columns:
-        raise DataFileError(
-            f"there must be cost columns, named {COST_PREFIX}<expert> or by --costs; found "
-            f"{listed(names)}.",
-            parameter="costs",
-        )
+        rule = f"there must be cost columns, named {COST_PREFIX}<expert> or by --costs"
+        raise DataFileError(f"{rule}; found {listed(names)}.", parameter="costs")
     if features is None:
         feature_columns = [name for name in numeric if name not in {*cost_columns, *usual}]
     else:
         feature_columns = choose_columns("features", features, names)
     if not feature_columns:
-        raise DataFileError(
-            f"there must be numeric columns besides the costs, to route by; found {listed(names)}.",
-            parameter="features",
-        )
+        rule = "there must be numeric columns besides the costs, to route by"
+        raise DataFileError(f"{rule}; found {listed(names)}.", parameter="features")
     both = [name for name in feature_columns if name in cost_columns]
     if both:
-        raise DataFileError(
-            f"a column is either a feature or a cost; {both[0]!r} is both. Narrow the features.",
-            parameter="features",
-        )
+        rule = f"a column is either a feature or a cost; {both[0]!r} is both"
+        raise DataFileError(f"{rule}. Narrow the features.", parameter="features")
     used = {*feature_columns, *cost_columns, *numeric}
     others = [name for name in names if features is None and name not in used]
     if table is None:
@@ -201,11 +180,10 @@ def _refuse_damaged(name: str, column: Any) -> None:
 def _read_archive(file: Path, features: Names, costs: Names, need_costs: bool) -> Matrices:
     """Matrices from arrays X, costs and, if they are there, feature_names and expert_names."""
     arrays = _load_arrays(file)
-    if "X" not in arrays or (need_costs and "costs" not in arrays):
-        raise DataFileError(
-            f"a .npz must hold the arrays X{' and costs' if need_costs else ''}; found "
-            f"{listed(list(arrays))}."
-        )
+    needed = ["X", "costs"] if need_costs else ["X"]
+    if not set(needed) <= set(arrays):
+        found = listed(list(arrays))
+        raise DataFileError(f"a .npz must hold the arrays {' and '.join(needed)}; found {found}.")
     X = _matrix("X", arrays["X"])
     feature_names = _names("feature_names", arrays, X.shape[1])
     if features is not None and feature_names is not None:
@@ -213,18 +191,14 @@ def _read_archive(file: Path, features: Names, costs: Names, need_costs: bool) -
         X, feature_names = X[:, [feature_names.index(name) for name in chosen]], chosen
     elif features is not None and (isinstance(features, str) or len(features) != X.shape[1]):
         # A router that names as many features as there are takes them in their order.
-        raise DataFileError(
-            f"features cannot be chosen by name: the file has {X.shape[1]} without names. Add an "
-            f"array feature_names.",
-            parameter="features",
-        )
+        rule = f"features cannot be chosen by name: the file has {X.shape[1]} without names"
+        raise DataFileError(f"{rule}. Add an array feature_names.", parameter="features")
     if "costs" not in arrays:
         return Matrices(X, None, feature_names, [])
     matrix = _matrix("costs", arrays["costs"])
     if len(matrix) != len(X):
-        raise DataFileError(
-            f"X and costs must have as many rows; got shapes {X.shape} and {matrix.shape}."
-        )
+        shapes = f"{X.shape} and {matrix.shape}"
+        raise DataFileError(f"X and costs must have as many rows; got shapes {shapes}.")
     expert_names = _names("expert_names", arrays, matrix.shape[1])
     names = expert_names or [f"expert_{k}" for k in range(matrix.shape[1])]
     if costs is not None:
@@ -253,16 +227,12 @@ def _load_arrays(file: Path) -> dict[str, np.ndarray[Any, Any]]:
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise DataFileError(f"it is not a .npz archive, or it is cut off ({error}).") from error
     except ValueError as error:
+        problem = f"cannot be read ({error}); the file may be cut off"
         if "allow_pickle" in str(error):
-            raise DataFileError(
-                f"{name} holds Python objects (a pickle), which are never loaded; save numbers, and "
-                f"names as text (dtype str)."
-            ) from error
-        raise DataFileError(f"{name} cannot be read ({error}); the file may be cut off.") from error
+            problem = "holds Python objects (a pickle), which are never loaded; save names as text"
+        raise DataFileError(f"{name} {problem}.") from error
     if isinstance(archive, np.ndarray):
-        raise DataFileError(
-            "it is a single array; a .npz with the arrays X and costs is needed (np.savez)."
-        )
+        raise DataFileError("it is a single array, not a .npz of X and costs (np.savez).")
     return found
 
 
@@ -271,9 +241,8 @@ def _matrix(name: str, array: np.ndarray[Any, Any]) -> FloatArray:
         example = f" such as {array.ravel()[0]!r}" if array.size else ""
         raise DataFileError(f"array {name} must hold numbers; got {array.dtype}{example}.")
     if array.ndim != 2 or array.shape[1] == 0:
-        raise DataFileError(
-            f"array {name} must have two dimensions, a row per input; got shape {array.shape}."
-        )
+        rule = f"array {name} must have two dimensions, a row per input"
+        raise DataFileError(f"{rule}; got shape {array.shape}.")
     return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
 
 
@@ -282,7 +251,6 @@ def _names(key: str, arrays: dict[str, np.ndarray[Any, Any]], count: int) -> lis
         return None
     array = arrays[key]
     if array.shape != (count,) or array.dtype.kind not in "US":
-        raise DataFileError(
-            f"array {key} must be {count} texts; got {array.dtype}, shape {array.shape}."
-        )
+        got = f"{array.dtype}, shape {array.shape}"
+        raise DataFileError(f"array {key} must be {count} texts; got {got}.")
     return [value.decode() if isinstance(value, bytes) else str(value) for value in array.tolist()]

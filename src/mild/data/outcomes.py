@@ -15,50 +15,39 @@ from numpy.typing import ArrayLike
 
 from mild.artifact.expert_names import match_experts
 from mild.core.arrays import FloatArray, IntArray
-from mild.data.data_quality import RESCALE, Finding, check_range, counted, examine, unasked_rows
-from mild.data.formats import FORMATS, FORMS, possible_forms, read_format
+from mild.data.data_quality import (
+    RESCALE,
+    Finding,
+    check_range,
+    counted,
+    examine,
+    row_number,
+    unasked_rows,
+)
+from mild.data.formats import FORMATS, check_options, possible_forms, read_format
 from mild.data.formats.base import Layout, Named, ReadOptions, seconds_per
 from mild.data.queries import Recipe, choose_query, query_texts, usual_query
 from mild.data.tables import SUFFIXES, naming, numbers, peek_schema, read_table
 from mild.data.vectors import find_vectors, read_vectors
 from mild.errors import DataFileError, listed
 
-__all__ = ["FORMS", "OutcomeTable", "ReadOptions", "is_outcome_table", "read_outcomes"]
-
 
 @dataclass(frozen=True, eq=False)
 class OutcomeTable:
-    """The outcome of each query with each expert.
+    """The outcome of each query with each expert; every row has a score."""
 
-    Attributes
-    ----------
-    queries : n_samples texts; empty texts where the table has vectors and no query
-    expert_names : n_experts different names
-    scores : (n_samples, n_experts) float64 in [0, 1], NaN where an expert was never asked; every row
-        has a score
-    prices : the same in dollars per query, NaN where unknown; None if the table has none
-    latencies : the same in seconds, to the nanosecond; None if the table has none
-    columns : Arrow table of all other columns, same rows
-    vectors : (n_samples, n_features) float32, or None
-    form : format of the source, one of FORMS
-    explanation : how the source was read, in one sentence
-    findings : what its user should know about it
-    recipe : which columns make the query, and how; None if that is not known
-    row_numbers : (n_samples,) row numbers in the file; None where they are those of the table
-    """
-
-    queries: list[str]
-    expert_names: list[str]
-    scores: FloatArray
-    prices: FloatArray | None
-    latencies: FloatArray | None
-    columns: Any
-    vectors: FloatArray | None = None
-    form: str = "wide"
-    explanation: str = ""
-    findings: tuple[Finding, ...] = ()
-    recipe: Recipe | None = None
-    row_numbers: IntArray | None = None
+    queries: list[str]  # (n,) texts; empty ones where the table has vectors and no query
+    expert_names: list[str]  # (p,) different names
+    scores: FloatArray  # (n, p) float64 in [0, 1], NaN where an expert was never asked
+    prices: FloatArray | None  # (n, p) dollars per query, NaN where unknown; None if there are none
+    latencies: FloatArray | None  # (n, p) seconds, to the nanosecond; None if there are none
+    columns: Any  # Arrow table of all other columns, same rows
+    vectors: FloatArray | None = None  # (n, n_features) float32
+    form: str = "wide"  # format of the source, one of FORMS
+    explanation: str = ""  # how the source was read, in one sentence
+    findings: tuple[Finding, ...] = ()  # what its user should know about it
+    recipe: Recipe | None = None  # which columns make the query, and how
+    row_numbers: IntArray | None = None  # (n,) row numbers in the file, from 0, if not 0 to n - 1
 
     @property
     def rows(self) -> int:
@@ -96,8 +85,8 @@ class OutcomeTable:
         return values
 
     def row_number(self, row: int) -> int:
-        """Number of a row in the file, for messages."""
-        return row if self.row_numbers is None else int(self.row_numbers[row])
+        """Number of a row in the file, from 1, for messages."""
+        return row_number(row, self.row_numbers)
 
     def fingerprint(self) -> str:
         """SHA-256 over queries, experts, scores, prices, latencies and vectors, as 64 digits.
@@ -178,6 +167,7 @@ def read_outcomes(
            [ 0., nan]])
     """
     options = ReadOptions(form, query, experts, scores, prices, latencies, vectors, choices)
+    check_options(options)
     is_path = isinstance(source, (str, os.PathLike))
     with naming(Path(source)) if is_path else nullcontext():
         return build_outcomes(read_table(source, options.texts()), options)
@@ -253,18 +243,14 @@ def build_outcomes(
     if query is not None and not query.choices and len(query.columns) == 1:
         used.update(query.columns)
     return OutcomeTable(
-        queries,
-        names,
-        scores,
-        prices,
-        latencies,
-        table.select([name for name in table.column_names if name not in used]),
-        None if vectors is None else read_vectors(table, vectors, row_numbers),
-        layout.form,
-        explanation(layout, len(queries), query, vectors),
-        () if is_piece else tuple(findings),
-        replace(query or Recipe(()), vectors=vectors),
-        row_numbers,
+        *(queries, names, scores, prices, latencies),
+        columns=table.select([name for name in table.column_names if name not in used]),
+        vectors=None if vectors is None else read_vectors(table, vectors, row_numbers),
+        form=layout.form,
+        explanation=explanation(layout, len(queries), query, vectors),
+        findings=() if is_piece else tuple(findings),
+        recipe=replace(query or Recipe(()), vectors=vectors),
+        row_numbers=row_numbers,
     )
 
 
@@ -290,7 +276,7 @@ def _matrix(what: str, table: Any, layout: Layout, row_numbers: IntArray | None)
             matrix[:, k] = numbers(columns[name], table[columns[name]])
     names = [columns.get(name, name) for name in layout.scores]
     high, remedy = (1, RESCALE) if what == "scores" else (np.inf, "Leave out what is unknown.")
-    check_range(what, matrix, names, 0, high, remedy, row_numbers)
+    check_range(what, matrix, names, high, remedy, row_numbers)
     return matrix
 
 

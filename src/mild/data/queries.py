@@ -32,12 +32,6 @@ class Recipe:
 
     Several columns are joined by line breaks, and so are lists of texts. Choices follow, each on its own
     line as ``A. ...``; missing ones are left out.
-
-    Examples
-    --------
-    >>> recipe = Recipe(("question",), ("A", "B"))
-    >>> recipe.text({"question": "2 + 2?", "A": "4", "B": 5})
-    '2 + 2?\\nA. 4\\nB. 5'
     """
 
     columns: tuple[str, ...]  # empty where there are only vectors
@@ -57,20 +51,22 @@ class Recipe:
         """Whether an object has the first field of the query."""
         return bool(self.columns) and self.columns[0] in fields
 
+    def check(self, names: Collection[str]) -> None:
+        """Refuse fields without those of the query, or without any of its choices."""
+        missing = [name for name in self.columns if name not in names]
+        if missing:
+            raise RecipeError(f"no field {missing[0]!r}, which is a part of this router's queries")
+        if self.choices and not any(name in names for name in self.choices):
+            shown = ", ".join(map(repr, self.choices))
+            rule = f"this router learned it followed by those in {shown}"
+            raise RecipeError(f"field {self.columns[0]!r} without its choices: {rule}")
+
     def text(self, fields: Mapping[str, Any], required: bool = True) -> str:
         """The query of an object; RecipeError if a part is missing.
 
         The only field of a query may be None unless it is ``required``.
         """
-        for name in self.columns:
-            if name not in fields:
-                raise RecipeError(f"no field {name!r}, which is a part of this router's queries")
-        if self.choices and not any(name in fields for name in self.choices):
-            shown = ", ".join(repr(name) for name in self.choices)
-            raise RecipeError(
-                f"field {self.columns[0]!r} without its choices: this router learned it followed by "
-                f"those in {shown}"
-            )
+        self.check(fields)
         alone = required and len(self.columns) == 1
         parts = [_text(name, fields[name], required=alone) for name in self.columns]
         return "\n".join(parts) + "".join(_choice(name, fields.get(name)) for name in self.choices)

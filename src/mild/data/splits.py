@@ -21,25 +21,17 @@ from mild.errors import InvalidInputError
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Rows to train on and rows to test on, both in order.
-
-    ``dropped`` counts the rows that are in neither, because their text is in the training rows.
-    """
+    """Rows to train on and rows to test on, both in order."""
 
     train: IntArray
     test: IntArray
-    dropped: int = 0
+    dropped: int = 0  # rows that are in neither, because their text is in the training rows
 
 
 def bundles(*labels: Sequence[Hashable] | np.ndarray[Any, Any]) -> IntArray:
     """Number of the bundle of each row, (n_rows,): rows that share a label of any kind are in one bundle.
 
     Each of ``labels`` is a sequence of n_rows labels: texts, subjects, ...; None is no label.
-
-    Examples
-    --------
-    >>> bundles(["a", "b", "a", "c"], ["math", "law", "law", None])
-    array([0, 0, 0, 1])
     """
     if not labels:
         raise InvalidInputError("bundles must be made from at least one kind of labels; got none.")
@@ -66,12 +58,7 @@ def random_splits(
 ) -> list[Split]:
     """Splits drawn one by one: bundles in random order until the test has its share of the rows.
 
-    Parameters
-    ----------
-    bundle : (n_rows,) as ``bundles`` gives them
-    n_splits : how many
-    test_share : share of the rows in the test, in (0, 1); a large bundle may make it larger
-    seed : split i of a seed is the same whatever ``n_splits`` is
+    A large bundle may make the test larger. Split i of a seed is the same whatever ``n_splits`` is.
     """
     groups, sizes = _checked(bundle, several=True)
     _check_splits(n_splits, test_share)
@@ -94,12 +81,6 @@ def time_splits(
     The last ``test_share`` of the rows in time are divided into ``n_splits`` windows; each is the
     test of a router trained on everything before it. Rows of one moment are not divided. Test rows
     whose bundle is in the past are left out and counted.
-
-    Examples
-    --------
-    >>> split = time_splits([3, 1, 2, 4], [0, 1, 2, 1], test_share=0.5)[0]
-    >>> split.train, split.test, split.dropped
-    (array([1, 2]), array([0]), 1)
     """
     groups, _ = _checked(bundle)
     moments = np.asarray(times)
@@ -135,11 +116,6 @@ def folds(bundle: ArrayLike, n_folds: int = 5, seed: int = 0) -> list[tuple[IntA
 
     Large bundles are dealt first, each to the smallest fold so far. With fewer bundles than folds there is
     a fold per bundle.
-
-    Examples
-    --------
-    >>> [held.tolist() for _, held in folds([0, 0, 0, 1, 2, 3], n_folds=2)]
-    [[0, 1, 2], [3, 4, 5]]
     """
     groups, sizes = _checked(bundle, several=True)
     if n_folds < 2:
@@ -160,9 +136,7 @@ def _checked(bundle: ArrayLike, several: bool = False) -> tuple[IntArray, IntArr
     groups = np.asarray(bundle)
     if groups.ndim != 1 or groups.dtype.kind not in "iu" or not len(groups) or groups.min() < 0:
         got = f"{groups.dtype} of shape {groups.shape}"
-        raise invalid(
-            "bundle", f"must be one number per row, from 0, of at least one row; got {got}."
-        )
+        raise invalid("bundle", f"must be one number per row, from 0, and some rows; got {got}.")
     _, numbers, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     if several and len(sizes) < 2:
         raise InvalidInputError(

@@ -44,7 +44,12 @@ def naming(file: object) -> Iterator[None]:
     except OptionError:
         raise
     except (DataFileError, InvalidInputError) as error:
-        raise DataFileError(f"{file}: {error}", parameter=error.parameter) from error
+        # An array has the name of the option that says which columns hold it.
+        rule = error.rule if isinstance(error, DataFileError) else None
+        place = f"{file}: {error.place}"
+        raise DataFileError(
+            f"{file}: {error}", parameter=error.parameter, rule=rule, place=place
+        ) from error
     except OSError as error:
         raise DataFileError(f"{file}: it cannot be read: {reason(error)}.") from error
 
@@ -162,10 +167,8 @@ def _read_csv(file: Path, texts: Collection[str]) -> Any:
         _decode(file)
     separator = next((mark for mark in (";", "\t", "|") if mark in names[0]), None)
     if len(names) == 1 and separator:
-        raise DataFileError(
-            f"columns must be separated by commas; found one column {names[0]!r}: is the separator "
-            f"{separator!r}?"
-        )
+        found = f"one column {names[0]!r}: is the separator {separator!r}?"
+        raise DataFileError(f"columns must be separated by commas; found {found}")
     return table
 
 
@@ -266,9 +269,8 @@ def choose_columns(what: str, wanted: str | Sequence[str], columns: Sequence[str
     ``what`` is the parameter that names them, for error messages.
     """
     by_pattern = isinstance(wanted, str)
-    names = wanted
-    if isinstance(wanted, str):
-        names = [part.strip() for part in wanted.split(",") if part.strip()]
+    parts = wanted.split(",") if isinstance(wanted, str) else wanted
+    names = [part.strip() for part in parts if part.strip()] if by_pattern else parts
     chosen: dict[str, None] = {}
     for name in names:
         if name in columns:
@@ -278,14 +280,11 @@ def choose_columns(what: str, wanted: str | Sequence[str], columns: Sequence[str
         if not found:
             close = difflib.get_close_matches(name, columns, n=1, cutoff=0.5)
             hint = f"; did you mean {close[0]!r}?" if close else f"; found {listed(columns)}."
-            raise DataFileError(
-                f"{what} must name columns of the file; {name!r} is none{hint}", parameter=what
-            )
+            rule = f"must name columns of the file; {name!r} is none{hint}"
+            raise DataFileError(parameter=what, rule=rule)
         chosen.update(dict.fromkeys(found))
     if not chosen:
-        raise DataFileError(
-            f"{what} must name at least one column; got {wanted!r}.", parameter=what
-        )
+        raise DataFileError(parameter=what, rule=f"must name at least one column; got {wanted!r}.")
     return list(chosen)
 
 

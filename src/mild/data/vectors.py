@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mild.core.arrays import FloatArray, IntArray
+from mild.data.data_quality import ROW_ONE, row_number
 from mild.data.tables import choose_columns, column_kind, is_list, is_string, short
 from mild.errors import DataFileError
 
@@ -38,7 +39,6 @@ def read_vectors(table: Any, name: str, row_numbers: IntArray | None = None) -> 
     A CSV holds them as JSON: ``"[0.5, 1.0]"``. ``row_numbers`` are the row numbers in the file, where they
     differ from those of the table.
     """
-    row_numbers = np.arange(table.num_rows) if row_numbers is None else row_numbers
     choose_columns("vectors", [name], list(table.column_names))
     column = table[name]
     if is_string(column.type):
@@ -54,18 +54,18 @@ def read_vectors(table: Any, name: str, row_numbers: IntArray | None = None) -> 
     odd = np.flatnonzero((lengths != lengths[0]) | (lengths == 0))
     if odd.size:
         raise DataFileError(
-            f"vectors must all have the same length; {odd.size:,} row(s) of column {name!r} do not, "
-            f"such as row {row_numbers[odd[0]]} with {lengths[odd[0]]} where row {row_numbers[0]} has "
-            f"{lengths[0]}."
+            f"vectors must all have the same length; {odd.size:,} row(s) of column {name!r} do not, such "
+            f"as row {row_number(odd[0], row_numbers)} with {lengths[odd[0]]} where row "
+            f"{row_number(0, row_numbers)} has {lengths[0]} ({ROW_ONE})."
         )
     # Copied, so that it can be written to.
     parts = [vector_matrix(chunk, int(lengths[0])) for chunk in column.chunks if len(chunk)]
     vectors: FloatArray = np.concatenate(parts)
-    bad = ~np.isfinite(vectors).all(axis=1)
-    if bad.any():
+    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if bad.size:
         raise DataFileError(
-            f"vectors must be finite; {int(bad.sum()):,} row(s) of column {name!r} are not, such as "
-            f"row {row_numbers[bad][0]}."
+            f"vectors must be finite; {bad.size:,} row(s) of column {name!r} are not, such as "
+            f"row {row_number(bad[0], row_numbers)} ({ROW_ONE})."
         )
     return vectors
 
@@ -114,14 +114,15 @@ def _is_vector(kind: Any) -> bool:
     return column_kind(kind) == "vectors" and not truths
 
 
-def _parse(name: str, column: Any, row_numbers: IntArray) -> Any:
+def _parse(name: str, column: Any, row_numbers: IntArray | None) -> Any:
     rows = []
-    for place, text in zip(row_numbers, column.to_pylist(), strict=True):
+    for row, text in enumerate(column.to_pylist()):
         try:
             rows.append(json.loads(text or ""))
         except ValueError as error:
             raise DataFileError(
-                f"vectors must be lists of numbers; column {name!r} holds {short(text)} in row {place}."
+                f"vectors must be lists of numbers; column {name!r} holds {short(text)} in row "
+                f"{row_number(row, row_numbers)} ({ROW_ONE})."
             ) from error
     try:
         return pa.chunked_array([pa.array(rows, pa.list_(pa.float32()))])

@@ -20,8 +20,6 @@ from threadpoolctl import threadpool_limits
 
 from mild.errors import DataFileError, MildError
 
-__all__ = ["SPAWN", "Submit", "cores", "process_pool", "result_of", "thread_pool"]
-
 Submit = Callable[..., "Future[Any]"]
 #: Never fork: threads of the linear algebra may hold locks.
 SPAWN = multiprocessing.get_context("spawn")

@@ -20,8 +20,6 @@ from joblib.parallel import ParallelBackendBase, SequentialBackend
 from mild.distributed.executors import Submit, result_of
 from mild.distributed.ray_connection import connect, ray_pool
 
-__all__ = ["joblib_on_ray"]
-
 REMEDY = "Run it again, with fewer --jobs or a smaller table."
 
 

@@ -15,11 +15,9 @@ import pyarrow as pa
 from filelock import FileLock, Timeout
 from pyarrow import fs
 
-from mild.data.parquet_files import is_local
 from mild.data.tables import reason
+from mild.distributed.partitions import is_local
 from mild.errors import DataFileError, OutputExistsError
-
-__all__ = ["LOCK_FILE", "STALE", "file_lock", "folder_lock"]
 
 LOCK_FILE = "_lock"
 #: Seconds without a change after which a lock on an object store has expired.

@@ -19,8 +19,6 @@ from threadpoolctl import threadpool_limits
 from mild.distributed.executors import Submit, cores
 from mild.errors import InvalidInputError, MissingExtraError
 
-__all__ = ["ENGINES", "check_ray", "connect", "ray_pool", "waiting_message"]
-
 ENGINES = ("local", "ray")
 # Seconds in which an address must accept a connection.
 TIMEOUT = 5.0
@@ -48,12 +46,8 @@ def connect(address: str | None = None, workers: int | None = None) -> Iterator[
     """The module ``ray``, connected; what was started here is shut down at the end.
 
     A Ray that this process is connected to is used and stays. Workers of a cluster must have the same mild
-    installed, and see the files under the same names.
-
-    Parameters
-    ----------
-    address : of a cluster, ``HOST:PORT``, ``ray://HOST:PORT`` or ``auto``; None for a Ray on this machine
-    workers : processors of a Ray on this machine; None for all
+    installed, and see the files under the same names. ``address`` is ``HOST:PORT``, ``ray://HOST:PORT`` or
+    ``auto``; None for a Ray on this machine, with ``workers`` processors.
     """
     check_ray(address)
     for name, value in ENVIRONMENT.items():

@@ -6,21 +6,19 @@ import json
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
 from mild.artifact import LoadedRouter
-from mild.artifact.answers import Answers, error_line
-from mild.artifact.deciding import decide_all
+from mild.artifact.deciding import Decisions, decide_all
 from mild.artifact.prices import Prices
-from mild.data.queries import Recipe, RecipeError, type_name
+from mild.data.queries import QUERY_NAMES, Recipe, RecipeError, type_name
+from mild.data.vectors import VECTOR_NAMES
 from mild.distributed.executors import process_pool, result_of
 from mild.errors import DataFileError, MildError, OptionError, UnsupportedError, check_option
 from mild.policies.base import thread_count
-
-__all__ = ["LineFormat", "LineRouter", "Routed", "find_format", "read_blocks", "route_stream"]
 
 #: Bytes after which a block is full.
 BLOCK_BYTES = 256 << 10
@@ -28,9 +26,6 @@ BLOCK_BYTES = 256 << 10
 LONGEST_LINE = 32 << 20
 # Bytes of a read, and how many reads may wait.
 PIECE, WAITING = 64 << 10, 16
-#: Fields that may hold the query of a JSON object; the first that is present counts.
-FIELDS = ("prompt", "question", "query", "text", "instruction", "input")
-VECTOR_FIELDS = ("embedding", "embeddings", "vector", "vectors")
 FORMATS = ("auto", "json", "text")
 BOM = b"\xef\xbb\xbf"
 # Full blocks that are routed before processes are started, which takes a second.
@@ -116,7 +111,7 @@ class LineFormat:
     """
 
     kind: str  # "json" or "text"
-    field: str | None = None  # of the query; None for the first of FIELDS that is present
+    field: str | None = None  # of the query; None for the first usual one that is present
     vectors: bool = False  # whether queries are lists of numbers
     recipe: Recipe | None = None  # how the router's queries are made of fields
 
@@ -164,10 +159,10 @@ class LineFormat:
     def _fields(self) -> tuple[str, ...]:
         if self.vectors:
             own = self.recipe.vectors if self.recipe else None
-            return VECTOR_FIELDS if own is None else (own, *VECTOR_FIELDS)
+            return VECTOR_NAMES if own is None else (own, *VECTOR_NAMES)
         parts = self.recipe.columns if self.recipe else ()
         # A part of the query is not the whole of it.
-        return (*parts[:1], *(name for name in FIELDS if name not in parts))
+        return (*parts[:1], *(name for name in QUERY_NAMES if name not in parts))
 
     def _checked(self, value: Any, where: str) -> Any:
         if not self.vectors:
@@ -190,8 +185,8 @@ def find_format(
     check_option("format", kind, FORMATS)
     if vectors and kind == "text":
         raise OptionError(
-            "format must be 'json' for a router that takes vectors: one list of numbers per line.",
             parameter="format",
+            rule="must be 'json' for a router that takes vectors: one list of numbers per line.",
         )
     if kind == "auto":
         first = next((line for line in lines if line and line.strip(BOM + b" \t\r")), b"")
@@ -207,6 +202,48 @@ def _is_json(line: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+class Answers:
+    """Decisions of a router as JSON lines, by a template: ten times as fast as ``json.dumps``."""
+
+    def __init__(self, expert_names: Sequence[str], echo: bool = False) -> None:
+        self._names = [_json(name) for name in expert_names]
+        entries = ", ".join(f"{name.replace('%', '%%')}: %.6g" for name in self._names)
+        self._entries = "{" + entries + "}"
+        self._echo = echo
+
+    def write(self, found: Decisions, contents: Sequence[Any], keys: Sequence[Any]) -> list[str]:
+        """One line per decision, without line breaks."""
+        entries, shares = self._entries, found.probabilities.tolist()
+        costs = ["null"] * len(shares)
+        if found.costs is not None:
+            costs = [entries % tuple(row) for row in found.costs.tolist()]
+        lines = []
+        rows = zip(found.chosen.tolist(), shares, costs, contents, keys, strict=True)
+        for k, row, cost, content, key in rows:
+            start = "{" if key is None else f'{{"id": {_json(key)}, '
+            if self._echo:
+                start += f'"query": {_json(content)}, '
+            lines.append(
+                f'{start}"expert": {self._names[k]}, "probabilities": {entries % tuple(row)}, '
+                f'"expected_cost": {cost}}}'
+            )
+        return lines
+
+
+def error_line(number: int, reason: str) -> str:
+    """Output for a line that could not be read."""
+    return _json({"line": number, "error": reason})
+
+
+def _json(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate must be escaped
+        return json.dumps(value)
+    return text
 
 
 @dataclass(frozen=True)
@@ -292,19 +329,12 @@ def route_stream(
     on_bad: Callable[[int, str], None] = lambda number, reason: None,
     block_bytes: int = BLOCK_BYTES,
 ) -> Routed:
-    """Answer every line of a stream with a JSON line.
+    """Answer every line of a binary stream with a JSON line.
 
-    Parameters
-    ----------
-    router : result of ``mild.artifact.load``
-    source, sink : binary streams
-    lines : "json", "text", or "auto" to decide by the first line
-    query : field of the query in JSON objects; None for those that the router was fitted on, or usual ones
-    echo : whether answers repeat their query
-    skip_bad : whether lines without a query are left out of the output
-    prices : new prices, for a router that keeps prices apart
-    jobs : processes; None for one per core
-    on_bad : called with the number of a line without a query, and the reason
+    ``lines`` is "json", "text", or "auto" to decide by the first line; ``query`` the field of the query in
+    JSON objects, None for those that the router was fitted on, or usual ones. Answers repeat their query if
+    ``echo``. Lines without a query are left out of the output if ``skip_bad``; ``on_bad`` is called with
+    their number and the reason. ``jobs`` are processes, by default one per core.
     """
     if router.text is None:
         raise UnsupportedError(

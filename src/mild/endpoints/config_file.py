@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import re
 import tomllib
 import types
 import typing
@@ -15,17 +16,19 @@ from typing import Annotated, Any, NoReturn, TypeVar, Union
 from pydantic import ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationError
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from mild.endpoints.lines import key_lines, line_of
 from mild.errors import DataFileError
 
 __all__ = [
     "CONFIG",
+    "MAX_BYTES",
     "Amount",
     "ConfigFile",
     "Flag",
     "Positive",
     "Rule",
     "Text",
+    "key_lines",
+    "line_of",
     "problem",
     "read_toml",
     "whole",
@@ -34,7 +37,17 @@ __all__ = [
 Location = tuple[str, ...]
 Kind = TypeVar("Kind")
 
+_HEADER = re.compile(r"\s*(\[\[?[^\[\]]+\]\]?)\s*(#.*)?$")
+# The left side of an assignment: bare or quoted keys, joined by dots.
+_PART = r"(?:[A-Za-z0-9_-]+|\"[^\"\n]*\"|'[^'\n]*')"
+_ASSIGNED = re.compile(rf"\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=")
+_LONG = ('"""', "'''")
 CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+# Larger than any configuration; longer keys are no keys of ours.
+MAX_BYTES = 250_000
+_DEEP_KEY = re.compile(r"(?<![A-Za-z0-9_.-])(?:[\"']?[A-Za-z0-9_-]++[\"']?\s*+\.\s*+){50}")
+# Problems that are told at a time.
+MAX_PROBLEMS = 20
 #: Values keep their type: 1 is no flag, and "1" no number.
 _ACCEPTED: dict[Any, tuple[type, ...]] = {
     str: (str,), bool: (bool,), int: (int,), float: (int, float)
@@ -128,10 +141,13 @@ class ConfigFile:
         try:
             return TypeAdapter(kind).validate_python(data)
         except ValidationError as error:
-            for entry in error.errors(include_url=False, include_input=False):
+            errors = error.errors(include_url=False, include_input=False)
+            for entry in errors[:MAX_PROBLEMS]:
                 inner = tuple(str(part) for part in entry["loc"] if part != "[key]")
                 found = (names or {}).get(inner[0], inner[:1]) + inner[1:] if inner else inner
                 self.add((*location, *found), _rule(kind, inner, entry))
+            if len(errors) > MAX_PROBLEMS:
+                self.problems.append(f"There are {len(errors) - MAX_PROBLEMS} more problems.")
             return None
 
 
@@ -143,7 +159,14 @@ def read_toml(path: Path) -> ConfigFile:
     DataFileError : it cannot be read, or is not TOML
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        with open(path, "rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+        if len(raw) > MAX_BYTES:
+            raise DataFileError(f"{path}: it must have at most {MAX_BYTES:,} bytes.")
+        text = raw.decode("utf-8").replace("\r\n", "\n")
+        # The parser's time grows with the square of the depth.
+        if _DEEP_KEY.search(text):
+            raise RecursionError
         content = tomllib.loads(text)
     except OSError as error:
         raise DataFileError(f"{path}: it cannot be read: {error.strerror or error}.") from error
@@ -157,6 +180,59 @@ def read_toml(path: Path) -> ConfigFile:
     except RecursionError:
         raise DataFileError(f"{path}: it is not TOML: it is nested too deeply.") from None
     return ConfigFile(path, content, key_lines(text))
+
+
+def key_lines(text: str) -> dict[Location, int]:
+    """First line, from 1, of every table and key that stands at the start of a line.
+
+    Examples
+    --------
+    >>> key_lines('[experts.small]\\nmodel = "tiny"\\nextra.seed = 1\\n')
+    {('experts', 'small'): 1, ('experts', 'small', 'model'): 2, ('experts', 'small', 'extra', 'seed'): 3}
+    """
+    found: dict[Location, int] = {}
+    table: Location = ()
+    inside: str | None = None
+    for number, line in enumerate(text.splitlines(), start=1):
+        if inside is not None:
+            # Lines of a long string look like anything.
+            if inside in line:
+                inside = None
+            continue
+        inside = next((mark for mark in _LONG if line.count(mark) % 2), None)
+        if header := _HEADER.match(line):
+            table = _path(header[1])
+            found.setdefault(table, number)
+        elif assigned := _ASSIGNED.match(line):
+            found.setdefault((*table, *_path(f"{assigned[1]} = 0")), number)
+    return found
+
+
+def line_of(lines: dict[Location, int], path: Location) -> int | None:
+    """Line of a key, or else of the innermost table around it that has one."""
+    for length in range(len(path), 0, -1):
+        prefix = path[:length]
+        if prefix in lines:
+            return lines[prefix]
+        inner = [number for key, number in lines.items() if key[:length] == prefix]
+        if inner:
+            return min(inner)
+    return None
+
+
+def _path(snippet: str) -> Location:
+    """Keys from the outside in, as the parser itself reads them."""
+    try:
+        node = tomllib.loads(snippet)
+    except tomllib.TOMLDecodeError:
+        return ()
+    path = []
+    while isinstance(node, dict) and node:
+        key, node = next(iter(node.items()))
+        path.append(key)
+        if isinstance(node, list):
+            node = node[0]
+    return tuple(path)
 
 
 def shown(value: object) -> str:

@@ -8,7 +8,7 @@ import json
 import re
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field
@@ -134,7 +134,13 @@ class Expert:
     api_key_header : header that carries the key; ``Authorization`` carries it as a bearer's
     headers : sent with every request, besides the key
     price_in, price_out : dollars per million tokens; None if not known
+    price_cached_in : of tokens that the endpoint's prompt cache had; None if they cost what others do
     price_per_query : dollars per request, besides the tokens; None if not known
+    role : "routed" for an expert among which the router chooses; "fallback" for one that is only asked
+        where the chosen ones fail
+    vision, tools, json_schema, reasoning : whether requests may hold images, tools, a schema for the
+        answer, an effort of reasoning; None counts as yes
+    context, max_output : tokens that a request and an answer may have; None without a limit
     max_tokens : of an answer; reserved where a request to the gateway names none, asked for by collect
     max_in_flight, requests_per_minute, tokens_per_minute : None without a limit
     connect_seconds, first_byte_seconds, idle_seconds, total_seconds : how long to wait for a connection,
@@ -166,7 +172,15 @@ class Expert:
     ] = Field(default_factory=dict, repr=False)
     price_in: Amount | None = None
     price_out: Amount | None = None
+    price_cached_in: Amount | None = None
     price_per_query: Amount | None = None
+    role: Literal["routed", "fallback"] = "routed"
+    vision: Flag | None = None
+    tools: Flag | None = None
+    json_schema: Flag | None = None
+    reasoning: Flag | None = None
+    context: Annotated[int, whole(1)] | None = None
+    max_output: Annotated[int, whole(1)] | None = None
     max_tokens: Annotated[int, whole(1)] = 4096
     max_in_flight: Annotated[int, whole(1)] | None = _alias("max_in_flight", "concurrency", None)
     requests_per_minute: Positive | None = None
@@ -189,10 +203,15 @@ class Expert:
     secret: Secret | None = None
     place: str = Field(default="", repr=False, kw_only=True)
 
+    def __post_init__(self) -> None:
+        # What is reserved for a request is computed with price_in.
+        if self.price_cached_in is not None and self.price_cached_in > (self.price_in or 0.0):
+            problem("must have a price_in, and a price_cached_in that is not above it")
+
     @property
     def price(self) -> Price:
         """What an answer costs."""
-        return Price(self.price_in, self.price_out, self.price_per_query)
+        return Price(self.price_in, self.price_out, self.price_per_query, self.price_cached_in)
 
     @property
     def priced(self) -> bool:

@@ -1,32 +1,56 @@
-"""What an answer costs: from tokens, per query, and at most before it is asked."""
+"""What an answer costs: tokens reported, estimated or possible at most, and the price of them."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["Price", "Usage", "estimate_tokens", "most_tokens"]
+__all__ = [
+    "Price",
+    "Usage",
+    "UsageMeter",
+    "asked_tokens",
+    "charged_tokens",
+    "estimate_tokens",
+    "is_count",
+    "max_tokens",
+    "most_tokens",
+    "read_cached",
+    "tokens_in_bytes",
+]
 
 # Prices of models are given for so many tokens.
 MILLION = 1_000_000
 # A token of English text is about four bytes long.
 BYTES_PER_TOKEN = 4
+# Fewer bytes count as a token where an answer without usage is charged: rather too much than too little.
+CHARGED_BYTES_PER_TOKEN = 3
 # What chat templates and servers put around the messages, at most.
 TEMPLATE_TOKENS = 64
+# More answers at a time, or tokens in one, are the expert's business to refuse.
+_MAX_COUNT = 10_000_000
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens of one answer; ``estimated`` where the expert did not say."""
+    """Tokens of one answer; ``estimated`` where the expert did not say.
+
+    ``cached_in`` of the tokens in were read from the expert's prompt cache.
+    """
 
     tokens_in: int
     tokens_out: int
     estimated: bool = False
+    cached_in: int = 0
 
 
 @dataclass(frozen=True)
 class Price:
     """Dollars per million tokens in and out, and dollars per query; None where unknown.
+
+    Tokens from the prompt cache cost ``per_million_cached_in``; None if they cost what others do.
 
     Examples
     --------
@@ -35,24 +59,109 @@ class Price:
     0.00115
     >>> Price(per_query=0.002).of(None)
     0.002
+    >>> cached = Price(per_million_in=2.0, per_million_cached_in=0.5)
+    >>> cached.of(Usage(1_000_000, 0, cached_in=800_000))
+    0.8
     """
 
     per_million_in: float | None = None
     per_million_out: float | None = None
     per_query: float | None = None
+    per_million_cached_in: float | None = None
 
     @property
     def known(self) -> bool:
         """Whether anything is said about the price."""
         return not (self.per_million_in is self.per_million_out is self.per_query is None)
 
+    @property
+    def saved_per_cached_token(self) -> float:
+        """Dollars by which a token is cheaper if the prompt cache has it."""
+        if self.per_million_cached_in is None:
+            return 0.0
+        return ((self.per_million_in or 0.0) - self.per_million_cached_in) / MILLION
+
     def of(self, usage: Usage | None) -> float:
         """Dollars for one answer."""
         dollars = self.per_query or 0.0
         if usage is not None:
-            dollars += usage.tokens_in * (self.per_million_in or 0.0) / MILLION
+            full = self.per_million_in or 0.0
+            cached = full if self.per_million_cached_in is None else self.per_million_cached_in
+            dollars += (usage.tokens_in - usage.cached_in) * full / MILLION
+            dollars += usage.cached_in * cached / MILLION
             dollars += usage.tokens_out * (self.per_million_out or 0.0) / MILLION
         return dollars
+
+
+@dataclass(slots=True)
+class UsageMeter:
+    """Tokens of an answer that is on its way; None where the expert has not said.
+
+    Attributes
+    ----------
+    bytes_in : of the request's text
+    cached_in : tokens of the request that the expert's prompt cache had
+    pieces_out : events of a stream, or bytes of a plain answer in tokens: for an estimate
+    """
+
+    bytes_in: int
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cached_in: int = 0
+    pieces_out: int = 0
+
+    def read(self, document: Mapping[str, Any]) -> None:
+        """Take the tokens that an answer reports, if they make sense."""
+        reported = document.get("usage")
+        if not isinstance(reported, dict) or not is_count(reported.get("prompt_tokens")):
+            return
+        self.tokens_in = reported["prompt_tokens"]
+        # A prompt that is only read, or an empty answer, may leave the other one out.
+        tokens_out = reported.get("completion_tokens")
+        self.tokens_out = tokens_out if is_count(tokens_out) else 0
+        self.cached_in = read_cached(reported)
+
+    def dollars(self, price: Price) -> float:
+        """Price by the reported usage, or by an estimate of it.
+
+        Examples
+        --------
+        >>> UsageMeter(3000).dollars(Price(2.0, 9.0))
+        0.002
+        """
+        tokens_in = charged_tokens(self.bytes_in) if self.tokens_in is None else self.tokens_in
+        tokens_out = self.pieces_out if self.tokens_out is None else self.tokens_out
+        return price.of(Usage(tokens_in, tokens_out, cached_in=self.cached_in))
+
+
+def read_cached(reported: Mapping[str, Any]) -> int:
+    """Tokens in a reported usage that came from the prompt cache.
+
+    Examples
+    --------
+    >>> read_cached({"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 4}})
+    4
+    """
+    details = reported.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    # More than there are would be paid back.
+    return min(cached, reported["prompt_tokens"]) if is_count(cached) else 0
+
+
+def tokens_in_bytes(size: int) -> int:
+    """About how many tokens so many bytes of text are."""
+    return math.ceil(size / BYTES_PER_TOKEN)
+
+
+def charged_tokens(size: int) -> int:
+    """Tokens that are charged for so many bytes where an expert reports no usage.
+
+    Examples
+    --------
+    >>> charged_tokens(3000), charged_tokens(1)
+    (1000, 1)
+    """
+    return -(-size // CHARGED_BYTES_PER_TOKEN)
 
 
 def estimate_tokens(text: str) -> int:
@@ -63,7 +172,7 @@ def estimate_tokens(text: str) -> int:
     >>> estimate_tokens("What is the capital of France?")
     8
     """
-    return math.ceil(len(text.encode(errors="replace")) / BYTES_PER_TOKEN)
+    return tokens_in_bytes(len(text.encode(errors="replace")))
 
 
 def most_tokens(text: str) -> int:
@@ -75,3 +184,48 @@ def most_tokens(text: str) -> int:
     67
     """
     return len(text.encode(errors="replace")) + TEMPLATE_TOKENS
+
+
+def asked_tokens(document: Mapping[str, Any]) -> int:
+    """Tokens that a request allows one answer to have; 0 if it does not say.
+
+    Examples
+    --------
+    >>> asked_tokens({"max_tokens": 20}), asked_tokens({})
+    (20, 0)
+    """
+    # Endpoints differ in which of them they obey.
+    names = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+    return max(_count(document.get(name)) for name in names)
+
+
+def max_tokens(document: Mapping[str, Any], default: int) -> int:
+    """Tokens that the answers to a request may have at most, all together.
+
+    ``default`` is the length of one answer where the request does not say.
+
+    Examples
+    --------
+    >>> max_tokens({"max_tokens": 20, "n": 3}, 100), max_tokens({}, 100)
+    (60, 100)
+    """
+    answers = max(_count(document.get("n")), _count(document.get("best_of")), 1)
+    prompts = document.get("prompt")
+    if isinstance(prompts, list) and prompts and not isinstance(prompts[0], int):
+        answers *= len(prompts)
+    return (asked_tokens(document) or default) * answers
+
+
+def is_count(value: Any) -> bool:
+    """Whether a value can be a number of tokens."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT
+
+
+def _count(value: Any) -> int:
+    """A count that makes sense, else 0; endpoints take "20" and 20.0 for 20, too."""
+    if isinstance(value, str | float):
+        try:
+            value = int(float(value))
+        except (ValueError, OverflowError):
+            return 0
+    return value if is_count(value) else 0

@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import Sequence
 
-from mild.endpoints.replies import NoAnswerError
+from mild.endpoints.errors import ExpertError
 
 __all__ = ["run_program"]
 
@@ -17,7 +17,7 @@ MOST_OUTPUT = 1_000_000
 
 
 async def run_program(words: Sequence[str], text: str, timeout_s: float) -> str:
-    """What the program prints when it reads the text; raises NoAnswerError if it does not end well.
+    """What the program prints when it reads the text; raises ExpertError if it does not end well.
 
     It runs without a shell, in a session of its own: Ctrl-C does not reach it, and what it started
     ends with it when its time is over.
@@ -32,20 +32,21 @@ async def run_program(words: Sequence[str], text: str, timeout_s: float) -> str:
         )
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise NoAnswerError(f"{words[0]} cannot be run: {reason}", closed=True) from error
+        detail = f"{words[0]} cannot be run: {reason}"
+        raise ExpertError("connect", detail, permanent=True) from error
     try:
         async with asyncio.timeout(timeout_s):
             out, err = await process.communicate(text.encode("utf-8", "replace"))
     except TimeoutError:
-        raise NoAnswerError(f"{words[0]} took longer than {timeout_s:g} s", again=True) from None
+        detail = f"{words[0]} took longer than {timeout_s:g} s"
+        raise ExpertError("timeout", detail, may_cost=False) from None
     finally:
         if process.returncode is None:
             await _end(process)
     if process.returncode:
         said = err.decode("utf-8", "replace").strip().splitlines()
-        raise NoAnswerError(
-            f"exit code {process.returncode}: {said[-1][:300] if said else 'no message'}"
-        )
+        detail = f"exit code {process.returncode}: {said[-1][:300] if said else 'no message'}"
+        raise ExpertError("client_error", detail)
     return out[:MOST_OUTPUT].decode("utf-8", "replace").strip()
 
 

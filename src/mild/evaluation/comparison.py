@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mild import metrics
-from mild.core.arrays import FloatArray, IntArray, check_costs
+from mild.core.arrays import FloatArray, IntArray, check_costs, invalid
 from mild.data.splits import Split, folds
 from mild.errors import InvalidInputError, TuningInterruptedWarning, check_option
 from mild.metrics.routing import FEWEST_UNITS
@@ -242,11 +242,16 @@ class Row:
         return float(np.nanmin(self.recall))
 
     @property
+    def too_few(self) -> bool:
+        """Whether there are too few rows for a verdict."""
+        return self.units < FEWEST_UNITS
+
+    @property
     def verdict(self) -> str:
         """Against the best constant: "better", "worse", or "level" if neither is clear."""
         if self.difference is None:
             return ""
-        if self.units < FEWEST_UNITS:
+        if self.too_few:
             return "level"
         _, low, high = self.difference
         return "better" if high < 0 else "worse" if low > 0 else "level"
@@ -351,38 +356,23 @@ def compare(
     left_out: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Comparison:
-    """Compare methods on the same splits of the same rows.
+    """Compare methods, the best constant first, on the same splits of the same rows.
 
     Every method searches its own strength by cross-validation inside the training rows. Intervals of
     the difference to the best constant hold for all methods at once: over rows for one split, over
-    splits with a correction for their overlap otherwise. Rows of one bundle count once. Rows are compared
-    in which every expert was asked, if there are enough of them (``common_rows``).
-
-    Parameters
-    ----------
-    inputs : what routers see; features are learned from the training rows of each split
-    costs : (n_rows, n_experts), NaN where an expert was not asked
-    splits : as ``mild.data.splits`` makes them
-    methods : with the best constant first, as ``chosen_methods`` returns them
-    expert_names : names of the experts
-    bundle : (n_rows,) rows that belong together; None for single rows
-    unit : what a bundle is: "query" (equal queries) or "group"
-    prices : (n_rows, n_experts) dollars, for the difference in money
-    largest : largest possible cost, for complement rewards
-    progress : called as ``progress(done, total, message)``
+    splits with a correction for their overlap otherwise. Rows of one ``bundle``, a "query" or a "group"
+    by ``unit``, count once. Rows are compared in which every expert was asked, if there are enough of
+    them (``common_rows``). ``prices`` (n_rows, n_experts) in dollars give the difference in money;
+    ``largest`` is the largest possible cost, for complement rewards.
     """
     array = check_costs(costs)
     if len(inputs) != len(array):
-        raise InvalidInputError(
-            f"inputs and costs must have as many rows; got {len(inputs)} and {len(array)}.",
-            parameter="inputs",
-        )
+        rule = f"must have as many rows as costs; got {len(inputs)} and {len(array)}."
+        raise invalid("inputs", rule)
     if not splits:
-        raise InvalidInputError(
-            "splits must hold at least one split; got none.", parameter="splits"
-        )
+        raise invalid("splits", "must hold at least one split; got none.")
     if not methods or methods[0].key != "constant":
-        raise InvalidInputError("methods must begin with the best constant.", parameter="methods")
+        raise invalid("methods", "must begin with the best constant.")
     units = np.arange(len(array)) if bundle is None else np.asarray(bundle)
     # Of whole splits: a row that can be compared is tested as often as one that cannot.
     ratio = float(np.mean([len(split.test) / len(split.train) for split in splits]))
@@ -392,8 +382,15 @@ def compare(
     report(0, total, "features")
     results = []
     for number, split in enumerate(splits):
+        inner = folds(units[split.train], n_folds, seed)
+        if min(len(fitted) for fitted, _ in inner) < 2:
+            raise InvalidInputError(
+                f"there are too few rows to compare methods on: with {len(array)}, a fold of the "
+                f"cross-validation leaves one to fit on, and two are needed. Collect more rows.",
+                parameter="table",
+            )
         X_train, X_test = inputs.features(split.train, split.test)
-        context = Context(folds(units[split.train], n_folds, seed), largest, seed, jobs)
+        context = Context(inner, largest, seed, jobs)
         choices: dict[str, Choices] = {}
         for method in methods:
             choices[method.key] = run_method(method, context, X_train, array[split.train], X_test)

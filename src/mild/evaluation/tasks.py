@@ -7,20 +7,21 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mild.artifact import LoadedRouter, save
+from mild.artifact import LoadedRouter, fingerprint, save
 from mild.artifact.sources import source_of
-from mild.core.arrays import BoolArray, FloatArray, IntArray
+from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.data import OutcomeTable, cost_formula, duplicate_groups, expert_betas, outcome_costs
+from mild.data.cost_terms import check_terms
 from mild.data.data_quality import examine
 from mild.data.splits import Split, bundles, folds, random_splits, time_splits
 from mild.errors import DataFileError, InvalidInputError, listed
 from mild.evaluation.comparison import Inputs, matrix_inputs
-from mild.features import TextFeatures, make_features
+from mild.features import TextFeatures, check_input, make_features
 from mild.metrics import (
     Statement,
     common_rows,
@@ -40,8 +41,6 @@ SHARE_ROWS = 5_000
 class CostTerms:
     """``error + beta_k + price_weight * dollars + latency_weight * seconds``.
 
-    Examples
-    --------
     >>> CostTerms(price_weight=50.0).stated, CostTerms().stated
     (True, False)
     """
@@ -50,6 +49,9 @@ class CostTerms:
     beta: Mapping[str, float] | None = None
     price_weight: float | None = None  # wrong answers that one dollar is worth, or None
     latency_weight: float | None = None  # wrong answers that one second is worth, or None
+
+    def __post_init__(self) -> None:
+        check_terms(self.beta, self.price_weight, self.latency_weight)
 
     @property
     def stated(self) -> bool:
@@ -128,6 +130,16 @@ class Task:
     def has_queries(self) -> bool:
         """Whether there are texts, and not only vectors."""
         return any(self.table.queries)
+
+    @property
+    def unit(self) -> str:
+        """What rows of one bundle are: "query" (equal queries) or "group"."""
+        return "query" if self.group is None else "group"
+
+    @property
+    def cost(self) -> dict[str, Any]:
+        """What counts as a cost, in words and numbers, JSON-ready."""
+        return {"words": self.words, **self.terms.as_dict()}
 
 
 def make_task(table: OutcomeTable, terms: CostTerms, group: str | None = None) -> Task:
@@ -226,7 +238,7 @@ def task_notes(task: Task) -> dict[str, Any]:
     query = {} if table.recipe is None else {"query": table.recipe.as_dict()}
     return {
         **query,
-        "cost": {"words": task.words, **task.terms.as_dict()},
+        "cost": task.cost,
         "table": {
             "fingerprint": table.fingerprint(),
             "rows": table.rows,
@@ -261,7 +273,7 @@ def search_folds(
     is fitted on everything before a part is evaluated on it.
     """
     if n_folds < 2:
-        raise InvalidInputError(f"cv must be at least 2 folds; got {n_folds}.", parameter="cv")
+        raise invalid("cv", f"must be at least 2 folds; got {n_folds}.")
     check_rows(task)
     if time is None:
         return folds(task.bundle, n_folds, seed)
@@ -327,13 +339,6 @@ def _parsed_times(name: str, column: Any) -> Any:
     )
 
 
-class Overlap(NamedTuple):
-    """How many of some queries were trained on."""
-
-    seen: int  # queries that were in the training table
-    checked: int  # queries that could be checked; fewer than all if not every hash was kept
-
-
 @dataclass(frozen=True, eq=False)
 class TrainingQueryIndex:
     """64-bit hashes of the training queries, whitespace aside: enough to recognise, not to read them.
@@ -359,12 +364,12 @@ class TrainingQueryIndex:
             return None
         return cls(router.marks, bool(notes.get("marks_complete", True)))
 
-    def overlap(self, table: OutcomeTable) -> Overlap:
-        """How many of a table's queries were trained on."""
+    def overlap(self, table: OutcomeTable) -> dict[str, int]:
+        """How many of a table's queries were trained on, of those that could be checked."""
         asked = _query_hashes(table)
         if not self.complete and self.marks.size:
             asked = asked[asked <= self.marks[-1]]
-        return Overlap(int(np.isin(asked, self.marks).sum()), asked.size)
+        return {"queries": int(np.isin(asked, self.marks).sum()), "checked": asked.size}
 
 
 def _query_hashes(table: OutcomeTable) -> NDArray[np.uint64]:
@@ -375,6 +380,21 @@ def _query_hashes(table: OutcomeTable) -> NDArray[np.uint64]:
         encoded = (row.tobytes() for row in table.vectors)
     digests = b"".join(hashlib.blake2b(content, digest_size=8).digest() for content in encoded)
     return np.frombuffer(digests, "<u8").astype(np.uint64)
+
+
+def training_overlap(
+    router: LoadedRouter, table: OutcomeTable | None, costs: FloatArray, X: Any
+) -> dict[str, Any]:
+    """Whether a router was fitted on these rows, and how many of their queries, if that is recorded."""
+    metadata: Mapping[str, Any] = router.metadata or {}
+    notes = metadata.get("notes") or {}
+    fitted_on = [part["fingerprint"] for part in (metadata.get("data"), notes.get("table")) if part]
+    index = TrainingQueryIndex.by(router)
+    same = fingerprint(X, costs) in fitted_on or (
+        table is not None and table.fingerprint() in fitted_on
+    )
+    seen = None if table is None or index is None else index.overlap(table)
+    return {"same_data_as_fit": same, "seen_in_fit": seen}
 
 
 def make_step(
@@ -390,16 +410,7 @@ def make_step(
             )
         text = "hashing" if task.has_queries else "vectors"
     step = make_features(text, **(options or {}))
-    if step.kind == "vectors" and task.table.vectors is None:
-        raise InvalidInputError(
-            "text 'vectors' needs a column of vectors in the table, such as embedding; it has none.",
-            parameter="text",
-        )
-    if step.kind != "vectors" and not task.has_queries:
-        raise InvalidInputError(
-            f"text {step.kind!r} needs queries, and the table has only vectors; use 'vectors'.",
-            parameter="text",
-        )
+    check_input(step, task.has_queries, task.table.vectors is not None)
     return step
 
 
@@ -475,10 +486,12 @@ def save_task(fitted: Fitted, task: Task, out: str, overwrite: bool = False) -> 
 class Evaluation:
     """Figures of a routing."""
 
+    expert_names: Sequence[str]
     rows: BoolArray  # (n_samples,) mask of the rows that are compared
     summary: dict[str, Any]  # figures of ``mild.metrics.summary``
     constant_losses: FloatArray  # (n_experts,) mean cost of always choosing the same expert
     statement: Statement  # whether routing pays
+    confidence: float  # of its interval
     # recall of the experts that are cheapest in less than 1 / n_experts of the rows
     minority_recall: float
     # dollars per 1,000 queries of each expert, or None; NaN where unknown
@@ -494,13 +507,17 @@ class Evaluation:
             "router": self.router_price,
             "constant": self.constant_price,
         }
+        constant = self.expert_names[self.summary["constant_expert"]]
         return {
+            "rows": len(self.rows),
+            "experts": list(self.expert_names),
             "summary": self.summary,
             "constant_losses": self.constant_losses,
             "minority_recall": self.minority_recall,
             "dollars_per_1000": None if self.prices is None else prices,
             "left_out": self.left_out,
-            "verdict": self.statement.as_dict(),
+            "verdict": self.statement.as_dict()
+            | {"constant": constant, "confidence": self.confidence},
         }
 
 
@@ -508,9 +525,10 @@ def evaluate_choices(
     task: Task, chosen: IntArray, confidence: float = 0.95, seed: int = 0
 ) -> Evaluation:
     """Evaluate choices on a task. Rows with equal queries, or of one group, count as one."""
-    unit = "query" if task.group is None else "group"
     names, prices = task.table.expert_names, task.table.prices
-    return evaluate_costs(task.costs, chosen, names, prices, task.bundle, unit, confidence, seed)
+    return evaluate_costs(
+        task.costs, chosen, names, prices, task.bundle, task.unit, confidence, seed
+    )
 
 
 def evaluate_costs(
@@ -523,15 +541,10 @@ def evaluate_costs(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Evaluation:
-    """Compare choices with the expert that is best on these very rows, a strict baseline.
+    """Compare choices (n_samples,) with the expert that is best on these very rows, a strict baseline.
 
-    Parameters
-    ----------
-    costs : (n_samples, n_experts), NaN where an expert was not asked
-    chosen : (n_samples,) experts
-    prices : (n_samples, n_experts) dollars, or None
-    bundle : (n_samples,) rows with the same number count as one in the interval; None for single rows
-    unit : what a bundle is: "query" or "group"
+    Costs and prices in dollars are (n_samples, n_experts), NaN where an expert was not asked. Rows of
+    one ``bundle``, a "query" or a "group" by ``unit``, count as one in the interval.
     """
     common = common_rows(costs, chosen)
     rows = common.rows
@@ -559,10 +572,12 @@ def evaluate_costs(
         dollars=None if router_price is None else (router_price - constant_price) / 1000,
     )
     return Evaluation(
+        expert_names,
         rows,
         figures.as_dict(),
         constant_losses(costs[rows]),
         statement,
+        confidence,
         minority_recall(figures.recall, figures.oracle_shares),
         expert_prices,
         router_price,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from mild.core.arrays import invalid
 from mild.errors import OptionError, check_option
 from mild.features.base import TextFeatures
 from mild.features.encoder import EncoderFeatures
@@ -24,6 +25,7 @@ __all__ = [
     "StaticFeatures",
     "TextFeatures",
     "VectorFeatures",
+    "check_input",
     "make_features",
 ]
 
@@ -41,3 +43,13 @@ def make_features(name: str = "hashing", **options: Any) -> TextFeatures:
                 f"{name} features take {', '.join(known) or 'no options'}; got {option!r}."
             )
     return features(**options)
+
+
+def check_input(step: TextFeatures, queries: bool, vectors: bool) -> None:
+    """Refuse features for which a table lacks the vectors or the queries."""
+    if step.kind == "vectors" and not vectors:
+        rule = "'vectors' needs a column of vectors in the table, such as embedding; it has none."
+        raise invalid("text", rule)
+    if step.kind != "vectors" and not queries:
+        rule = f"{step.kind!r} needs queries, and the table has only vectors; use 'vectors'."
+        raise invalid("text", rule)

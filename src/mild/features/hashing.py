@@ -61,6 +61,7 @@ PASSES = 2
 LEAST = 1e-3
 
 
+@dataclass(eq=False, kw_only=True, repr=False)
 class HashingFeatures(TextFeatures):
     """Words, pairs of words and pieces of words, hashed, weighted and projected to a dense vector.
 
@@ -75,18 +76,7 @@ class HashingFeatures(TextFeatures):
 
     Of a text of more than ``first + last`` characters only the first and the last of them are read.
 
-    Parameters
-    ----------
-    dimensions : int, directions at most
-    max_terms : int, buckets kept at most
-    min_texts : int, texts in which a bucket must occur; 1 where there are fewer than 100 texts
-    bits : int, buckets are ``2^bits``
-    first, last : int, characters that are kept of longer texts
-    seed : int, of the random sketch behind the projection
-
-    Attributes
-    ----------
-    n_features : dimensions found, plus nine
+    ``n_features`` is the number of directions that were found, plus nine.
 
     Examples
     --------
@@ -98,24 +88,15 @@ class HashingFeatures(TextFeatures):
 
     kind = "hashing"
 
-    def __init__(
-        self,
-        *,
-        dimensions: int = 128,
-        max_terms: int = 32_768,
-        min_texts: int = 3,
-        bits: int = 20,
-        first: int = 6144,
-        last: int = 2048,
-        seed: int = 0,
-    ) -> None:
-        self.dimensions = dimensions
-        self.max_terms = max_terms
-        self.min_texts = min_texts
-        self.bits = bits
-        self.first = first
-        self.last = last
-        self.seed = seed
+    dimensions: int = 128  # directions at most
+    max_terms: int = 32_768  # buckets kept at most
+    min_texts: int = 3  # texts in which a bucket must occur; 1 where there are fewer than 100 texts
+    bits: int = 20  # buckets are 2^bits
+    first: int = 6144  # characters that are kept of longer texts, from their beginning
+    last: int = 2048  # and from their end
+    seed: int = 0  # of the random sketch behind the projection
+
+    def __post_init__(self) -> None:
         for name, (low, high) in RANGES.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:

@@ -49,11 +49,9 @@ def model_folder(name: str, hint: str | None, file: str) -> Path | None:
     """First folder with ``file``: the hint, ``name``, ``name`` in MILD_MODELS, a package's ``model``."""
     folders = [Path(hint)] if hint else []
     folders.append(Path(name).expanduser())
-    models = os.environ.get(MODELS_VARIABLE)
-    if models:
+    if models := os.environ.get(MODELS_VARIABLE):
         folders.append(Path(models).expanduser() / Path(name).name)
-    package = package_folder(name)
-    if package is not None:
+    if package := package_folder(name):
         folders.append(package / "model")
     return next((folder for folder in folders if (folder / file).is_file()), None)
 
@@ -149,12 +147,9 @@ def hub_folder(name: str, patterns: Sequence[str], download: bool) -> Path | Non
         hub = importlib.import_module("huggingface_hub")
     except ImportError:
         return None
+    options = {"allow_patterns": list(patterns), "local_files_only": not download}
     try:
-        return Path(
-            hub.snapshot_download(
-                name, allow_patterns=list(patterns), local_files_only=not download
-            )
-        )
+        return Path(hub.snapshot_download(name, **options))
     except (hub.errors.HFValidationError, hub.errors.LocalEntryNotFoundError):
         return None
     except OSError as error:

@@ -86,10 +86,8 @@ class StaticFeatures(EmbeddingFeatures):
         """Read the files; those of a saved router must be the ones that it was fitted with."""
         hint = None if expected is None else expected["path"]
         folder, table_file, tokenizer_file = find_static(self.source, hint)
-        digests = {
-            "table_sha256": file_digest(table_file),
-            "tokenizer_sha256": file_digest(tokenizer_file),
-        }
+        files = {"table_sha256": table_file, "tokenizer_sha256": tokenizer_file}
+        digests = {key: file_digest(file) for key, file in files.items()}
         if expected is not None and any(expected[key] != digests[key] for key in digests):
             raise ArtifactError(
                 f"the static embeddings {self.source!r} in {folder} are not those that the "
@@ -151,10 +149,8 @@ def find_static(name: str, hint: str | None = None) -> tuple[Path, Path, Path]:
             "static features use the embeddings of the package wordllama, which is not installed; "
             "pip install wordllama, or name a folder with model.safetensors and tokenizer.json."
         )
-    raise DataFileError(
-        f"static features need a folder with model.safetensors and tokenizer.json; found none at "
-        f"{hint or name!r}."
-    )
+    rule = "static features need a folder with model.safetensors and tokenizer.json"
+    raise DataFileError(f"{rule}; found none at {hint or name!r}.")
 
 
 def read_table(path: Path) -> NDArray[np.float32]:
@@ -185,16 +181,11 @@ def read_table(path: Path) -> NDArray[np.float32]:
 
 
 def read_tokenizer(content: bytes, n_tokens: int) -> tuple[Any, int | None]:
-    """Tokenizer from its JSON, and the number of its unknown token if it has one.
-
-    Every token must have a row in a table of ``n_tokens`` rows.
-    """
+    """Tokenizer with at most ``n_tokens``, from its JSON, and the number of its unknown token, if any."""
     tokenizer = open_tokenizer(content, "static features", "text")
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
     if largest >= n_tokens:
-        raise DataFileError(
-            f"the tokenizer must have at most the {n_tokens} token(s) of the table; got token "
-            f"{largest}."
-        )
+        rule = f"the tokenizer must have at most the {n_tokens} token(s) of the table"
+        raise DataFileError(f"{rule}; got token {largest}.")
     unknown = json.loads(content).get("model", {}).get("unk_token")
     return tokenizer, tokenizer.token_to_id(unknown) if isinstance(unknown, str) else None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -38,6 +40,7 @@ __all__ = [
     "LedgerSettings",
     "LimitSettings",
     "RoutingSettings",
+    "ServerSettings",
     "Settings",
     "is_loopback",
     "read_ledger_location",
@@ -51,6 +54,17 @@ LEDGER = "ledger.sqlite"
 ENVIRONMENT = "os.environ/"
 
 
+def _flag_or(word: str) -> Callable[[object], object]:
+    """A validator of true, false and one word."""
+
+    def check(value: object) -> object:
+        if value != word and not isinstance(value, bool):
+            problem(f'must be true, false or "{word}"')
+        return value
+
+    return check
+
+
 @dataclass(frozen=True, config=CONFIG)
 class RoutingSettings:
     """How an expert is chosen.
@@ -60,8 +74,12 @@ class RoutingSettings:
     price_weight : of the price against the error; None for the router's own
     explore : share of requests whose expert is drawn at random, for later replays
     text : the router reads the last user message, or all of them
-    pin_sessions : whether a conversation with a session id stays with its expert
+    pin_sessions : whether a conversation stays with its expert; "soft" lets it leave where another expert
+        is expected to be cheaper, the prompt cache of its own considered
+    session_from_content : whether a chat without a session id is known by its system prompt and first
+        user message
     session_seconds, max_sessions : how long, and how many conversations are remembered
+    cache_seconds : how long after a request an expert's prompt cache is expected to hold it
     fallback : whether another expert is asked where the chosen one fails
     max_attempts : at one request, over all experts
     """
@@ -69,16 +87,24 @@ class RoutingSettings:
     price_weight: Amount | None = None
     explore: Annotated[float, Rule("must be a share from 0 to 1", lambda x: 0 <= x <= 1)] = 0.0
     text: Literal["last", "all"] = "last"
-    pin_sessions: Flag = True
+    pin_sessions: Annotated[bool | Literal["soft"], PlainValidator(_flag_or("soft"))] = True
     session_seconds: Positive = 3600.0
     max_sessions: Annotated[int, whole(1)] = 10_000
     fallback: Flag = True
     max_attempts: Annotated[int, whole(1, 20)] = 3
+    session_from_content: Flag = False
+    cache_seconds: Positive = 300.0
 
 
 @dataclass(frozen=True, config=CONFIG)
 class LimitSettings:
-    """What a client may send, and how long it may take; how much is served at a time."""
+    """What a client may send, and how long it may take; how much is served at a time.
+
+    Attributes
+    ----------
+    max_bytes_in_flight : of the bodies that a worker holds
+    total_seconds : for a request with all its attempts; None for what the experts' limits add up to
+    """
 
     max_body_bytes: Annotated[int, whole(1024)] = 10_000_000
     max_headers: Annotated[int, whole(10)] = 100
@@ -88,6 +114,8 @@ class LimitSettings:
     keep_alive_seconds: Positive = 75.0
     max_connections: Annotated[int, whole(1)] = 4096
     max_in_flight: Annotated[int, whole(1)] = 1000
+    max_bytes_in_flight: Annotated[int, whole(1024)] = 100_000_000
+    total_seconds: Positive | None = None
     drain_seconds: Amount = 30.0
 
 
@@ -129,14 +157,43 @@ class LedgerSettings:
     max_bytes: Annotated[int, whole(1_000_000)] = 1_000_000_000
 
 
-def _page(value: object) -> object:
-    if value != "public" and not isinstance(value, bool):
-        problem('must be true, false or "public"')
-    return value
-
-
 def _is_host(text: str) -> bool:
     return bool(text) and text.isascii() and text.isprintable() and " " not in text
+
+
+def _is_origin(text: str) -> bool:
+    return re.fullmatch(r"https?://[A-Za-z0-9.\[\]:-]+", text) is not None
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        return False
+    return True
+
+
+_Origin = Annotated[
+    str, Rule('must be an origin such as "https://app.example.com"; "*" is not', _is_origin)
+]
+_Network = Annotated[str, Rule('must be an address or a network such as "10.0.0.0/8"', _is_network)]
+
+
+@dataclass(frozen=True, config=CONFIG)
+class ServerSettings:
+    """How clients reach the gateway.
+
+    Attributes
+    ----------
+    cors_origins : pages of these origins may use the gateway from a browser
+    trusted_proxies : addresses of proxies whose ``X-Forwarded-For`` names the client
+    tls_certificate, tls_key : PEM files; None serves plain HTTP
+    """
+
+    cors_origins: tuple[_Origin, ...] = ()
+    trusted_proxies: tuple[_Network, ...] = ()
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -162,10 +219,11 @@ class Settings:
     workers: Annotated[int, whole(1, 256)] = 1
     routing: RoutingSettings = RoutingSettings()
     limits: LimitSettings = LimitSettings()
+    server: ServerSettings = ServerSettings()
     access: AccessSettings = AccessSettings()
     ledger: LedgerSettings = LedgerSettings()
     store: str | Address | None = None
-    page: Annotated[bool | Literal["public"], PlainValidator(_page)] = True
+    page: Annotated[bool | Literal["public"], PlainValidator(_flag_or("public"))] = True
     notes: tuple[str, ...] = ()
     source: Path | None = None
 
@@ -189,10 +247,10 @@ class Settings:
 
     @property
     def page_is_open(self) -> bool:
-        """Whether dashboard, status and metrics are shown without a key."""
+        """Whether dashboard, status and metrics are shown without a key, unless a proxy asks for others."""
         return self.page == "public" or (is_loopback(self.host) and not self.requires_key)
 
-    @property
+    @cached_property
     def longest_request(self) -> float:
         """Seconds that a request may take: attempts that fail before the first byte, then a whole one.
 
@@ -201,6 +259,8 @@ class Settings:
         >>> Settings(experts=(Expert("small", "http://x/v1", "m"),)).longest_request
         730.0
         """
+        if self.limits.total_seconds is not None:
+            return self.limits.total_seconds
         whole = max((expert.total_seconds for expert in self.experts), default=600.0)
         failed = [expert.connect_seconds + expert.first_byte_seconds for expert in self.experts]
         return whole + (self.routing.max_attempts - 1) * max(failed, default=0.0)
@@ -261,6 +321,7 @@ def read_settings(
         data.pop(key, None)
     data |= {
         "experts": experts,
+        "server": _server_table(config),
         "router": None if router is None else folder / Path(router).expanduser(),
         "store": store,
         "ledger": ledger,
@@ -373,6 +434,25 @@ def _store(config: ConfigFile, environment: Mapping[str, str]) -> str | Address:
         # Not quoted: an address may hold a password.
         config.add((key,), str(error))
         return STORE
+
+
+def _server_table(config: ConfigFile) -> Any:
+    """The table ``[server]`` with the paths of certificate and key."""
+    table = config.content.get("server", {})
+    if not isinstance(table, dict):
+        return table
+    table = dict(table)
+    names = [name for name in ("tls_certificate", "tls_key") if name in table]
+    for name in names:
+        if isinstance(table[name], str) and table[name]:
+            table[name] = config.path.resolve().parent / Path(table[name]).expanduser()
+        else:
+            config.add(("server", name), "must be the path of a PEM file")
+            del table[name]
+    if len(names) == 1:
+        other = "tls_key" if names[0] == "tls_certificate" else "tls_certificate"
+        config.add(("server", names[0]), f"must stand beside {other}: both are needed")
+    return table
 
 
 def _ledger_table(config: ConfigFile, store: str | Address) -> Any:

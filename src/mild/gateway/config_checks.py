@@ -43,14 +43,25 @@ def check_against(settings: Settings, router: LoadedRouter) -> list[Finding]:
 
 def findings_against(settings: Settings, router: LoadedRouter) -> list[Finding]:
     """Everything that is worth knowing about settings and their router, errors first."""
-    findings = [*_names(settings, router), *_abilities(settings, router), *findings_in(settings)]
+    findings = [
+        *_names(settings, router),
+        *_fallbacks(settings, router),
+        *_abilities(settings, router),
+        *findings_in(settings),
+    ]
     order = ("error", "warning", "note")
     return sorted(findings, key=lambda finding: order.index(finding.kind))
 
 
 def findings_in(settings: Settings) -> list[Finding]:
     """What is worth knowing about the settings alone."""
-    return [*_money(settings), *_exposure(settings), *_store(settings), *_notes(settings)]
+    return [
+        *_money(settings),
+        *_sessions(settings),
+        *_exposure(settings),
+        *_store(settings),
+        *_notes(settings),
+    ]
 
 
 def _names(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
@@ -69,10 +80,39 @@ def _names(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
             f"{name!r} is missing.{hint}",
         )
     for expert in extra:
+        if expert.role == "fallback":
+            continue
         yield Finding(
             "warning" if missing else "note",
             f"{expert.place or source}: {expert.name} is not an expert of the router; it answers "
             "only to its own name.",
+        )
+
+
+def _fallbacks(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
+    names = [expert.name for expert in settings.experts if expert.role == "fallback"]
+    if not names:
+        return
+    if all(name in names for name in router.expert_names):
+        yield Finding(
+            "error",
+            "the router must have an expert to choose, but all of its experts have "
+            'role = "fallback".',
+        )
+    if not settings.routing.fallback:
+        yield Finding(
+            "warning",
+            f"{', '.join(names)} can be asked by name only: routing.fallback is false.",
+        )
+        return
+    routed = [settings.expert(name) for name in router.expert_names if name not in names]
+    attempts = sum(1 + expert.retries for expert in routed if expert is not None)
+    if attempts >= settings.routing.max_attempts:
+        yield Finding(
+            "warning",
+            f"{', '.join(names)} may never be asked: the other experts use up "
+            f"routing.max_attempts = {settings.routing.max_attempts} where each fails "
+            f"({attempts} attempts with their retries).",
         )
 
 
@@ -95,6 +135,22 @@ def _abilities(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
                 "the router has no separate head for prices: router-mild-<t> is refused, "
                 "model mild works.",
             )
+
+
+def _sessions(settings: Settings) -> Iterator[Finding]:
+    routing = settings.routing
+    if routing.session_from_content and not routing.pin_sessions:
+        yield Finding(
+            "warning",
+            "routing.session_from_content has no effect: routing.pin_sessions is false.",
+        )
+    cached = any(expert.price_cached_in is not None for expert in settings.experts)
+    if routing.pin_sessions == "soft" and not cached:
+        yield Finding(
+            "warning",
+            'routing.pin_sessions = "soft" keeps no conversation with its expert: no expert has a '
+            "price_cached_in.",
+        )
 
 
 def _money(settings: Settings) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mild.endpoints.config_file import ConfigFile
+from mild.endpoints.config_file import MAX_BYTES, ConfigFile
 from mild.endpoints.expert import Expert, is_name, is_secret_header
 from mild.endpoints.secrets import Secret, SecretError, check_safe_file, secret_from_environment
 from mild.errors import DataFileError, MissingExtraError
@@ -26,8 +26,22 @@ ENVIRONMENT = "os.environ/"
 MILLION = 1_000_000
 # More nodes than any configuration has; aliases of YAML multiply them.
 MOST_NODES = 100_000
+MOST_WRITTEN = 20_000
 MOST_DEPTH = 100
-PRICES = {"input_cost_per_token": "price_in", "output_cost_per_token": "price_out"}
+PRICES = {
+    "input_cost_per_token": "price_in",
+    "output_cost_per_token": "price_out",
+    "cache_read_input_token_cost": "price_cached_in",
+}
+#: Keys of model_info and the fields of an expert that they set.
+CAPABILITIES = {
+    "supports_vision": "vision",
+    "supports_function_calling": "tools",
+    "supports_response_schema": "json_schema",
+    "supports_reasoning": "reasoning",
+    "max_input_tokens": "context",
+    "max_output_tokens": "max_output",
+}
 #: Keys of litellm_params and the fields of an expert that they set.
 FIELDS = {
     "max_tokens": "max_tokens",
@@ -36,12 +50,13 @@ FIELDS = {
     "rpm": "requests_per_minute",
     "timeout": "first_byte_seconds",
 }
-_NUMBERS = (*PRICES, *FIELDS, "max_output_tokens")
+_NUMBERS = (*PRICES, *FIELDS, "max_input_tokens", "max_output_tokens")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What people write where a server asks for no key.
 _PLACEHOLDERS = ("", "none", "null", "empty", "dummy", "fake", "fake-key", "sk-1234", "not-needed")
-_USED = (*_NUMBERS, "model", "api_base", "base_url", "api_key", "organization", "extra_headers")
-_INFO_USED = (*PRICES, "max_tokens", "max_output_tokens", "mode")
+_USED = (*PRICES, *FIELDS, "max_output_tokens", "model", "api_base", "base_url", "api_key")
+_USED += ("organization", "extra_headers")
+_INFO_USED = (*PRICES, *CAPABILITIES, "max_tokens", "mode")
 # Of model_info: words about a model that nobody expects to have an effect.
 _INFO_QUIET = ("id", "base_model", "description", "metadata", "db_model", "created_at")
 _MODES = ("chat", "completion", "responses")
@@ -238,7 +253,7 @@ class _Reader:
     def _numbers(
         self, params: dict[str, Any], info: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Location]]:
-        """Prices, limits and times, and their keys; those of the endpoint win over those of the model."""
+        """Prices, limits, times and capabilities, and their keys; the endpoint's win over the model's."""
         data: dict[str, Any] = {}
         names: dict[str, Location] = {}
 
@@ -248,6 +263,9 @@ class _Reader:
         for key in ("max_tokens", "max_output_tokens"):
             if key in info:
                 put("max_tokens", "model_info", key, info[key])
+        for key, field in CAPABILITIES.items():
+            if key in info:
+                put(field, "model_info", key, info[key])
         for table, values in (("model_info", info), ("litellm_params", params)):
             for key, field in PRICES.items():
                 if key in values:
@@ -346,12 +364,15 @@ def _read_yaml(file: Path) -> tuple[ConfigFile, os.stat_result]:
         ) from error
     try:
         with file.open("rb") as opened:
-            status, text = os.fstat(opened.fileno()), opened.read()
+            status, text = os.fstat(opened.fileno()), opened.read(MAX_BYTES + 1)
+        if len(text) > MAX_BYTES:
+            raise DataFileError(f"{file}: it must have at most {MAX_BYTES:,} bytes.")
         # The parser's time grows with the square of the depth.
         depths = itertools.accumulate((c in b"[{") - (c in b"]}") for c in text)
         if max(depths, default=0) > MOST_DEPTH:
             raise DataFileError(f"{file}: it must be nested at most {MOST_DEPTH} deep.")
         loader = yaml.SafeLoader(text)
+        _bound_nodes(loader, file)
         node = loader.get_single_node()
         if node is not None and _size(node, {}) > MOST_NODES:
             raise DataFileError(f"{file}: it must have at most {MOST_NODES:,} values.")
@@ -376,6 +397,25 @@ def _read_yaml(file: Path) -> tuple[ConfigFile, os.stat_result]:
     plain = {str(key): value for key, value in content.items()}
     plain["model_list"] = {str(number): _plain(model) for number, model in enumerate(models, 1)}
     return ConfigFile(file, plain, _lines(node)), status
+
+
+def _bound_nodes(loader: Any, file: Path) -> None:
+    """Let the loader stop where a file is nested too deeply, or has too many values, as it is read."""
+    compose = loader.compose_node
+    count = depth = 0
+
+    def compose_node(parent: Any, index: Any) -> Any:
+        nonlocal count, depth
+        count, depth = count + 1, depth + 1
+        if depth > MOST_DEPTH:
+            raise DataFileError(f"{file}: it must be nested at most {MOST_DEPTH} deep.")
+        if count > MOST_WRITTEN:
+            raise DataFileError(f"{file}: it must have at most {MOST_WRITTEN:,} values.")
+        node = compose(parent, index)
+        depth -= 1
+        return node
+
+    loader.compose_node = compose_node
 
 
 def _size(node: Any, known: dict[int, float]) -> float:

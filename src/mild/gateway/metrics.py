@@ -24,7 +24,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from mild.endpoints.client import FAILURES
+from mild.endpoints.errors import FAILURES
 from mild.gateway.ledger.records import OUTCOMES
 
 __all__ = ["NO_EXPERT", "Metrics"]
@@ -36,7 +36,7 @@ _SMALL_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.
 _LABELS: Mapping[str, Sequence[str]] = {
     "outcome": OUTCOMES,
     "status": _STATUSES,
-    "result": ("ok", "client_error", *FAILURES),
+    "result": ("ok", *FAILURES),
     "direction": ("in", "out"),
     "reload": ("ok", "failed"),
 }

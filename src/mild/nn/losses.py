@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from mild.core.arrays import invalid
+from mild.core.arrays import check_shape, invalid
 from mild.core.surrogates import Surrogate, parse_surrogate
 from mild.errors import InvalidInputError, check_option
 from mild.nn.costs import unchecked_rewards
@@ -27,7 +27,6 @@ from mild.nn.tensors import (
     check_labels,
     check_margins,
     check_non_negative,
-    check_same_shape,
     check_vector,
     float_matrix,
 )
@@ -63,7 +62,7 @@ def mild_loss(
     if asked is not None:
         if not isinstance(asked, Tensor) or asked.dtype != torch.bool:
             raise invalid("asked", "must be a boolean tensor, True where costs are known.")
-        check_same_shape("asked", asked, f)
+        check_shape("asked", asked.shape, "(n_samples, n_experts)", f.shape)
         silent = ~asked.to(f.device)
         f = f.masked_fill(silent, torch.finfo(f.dtype).min)
         weights = weights.masked_fill(silent, 0)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mild.core import arrays
-from mild.core.arrays import invalid
+from mild.core.arrays import check_shape, invalid
 
 Vector: TypeAlias = Tensor | Sequence[float]
 
@@ -43,18 +43,11 @@ def float_matrix(name: str, values: Tensor, like: Tensor | None = None) -> Tenso
     if values.is_complex() or values.dtype == torch.bool:
         raise invalid(name, f"must hold real numbers; got dtype {values.dtype}.")
     if like is not None:
-        check_same_shape(name, values, like)
+        check_shape(name, values.shape, "(n_samples, n_experts)", like.shape)
         return values.to(like.device, like.dtype)
     if values.dtype in (torch.float32, torch.float64):
         return values
     return values.to(torch.float32 if values.is_floating_point() else torch.get_default_dtype())
-
-
-def check_same_shape(name: str, values: Tensor, like: Tensor) -> None:
-    """Refuse ``values`` whose shape is not that of the scores."""
-    if values.shape != like.shape:
-        rule = f"(n_samples, n_experts) = {tuple(like.shape)}"
-        raise invalid(name, f"must have shape {rule}; got {tuple(values.shape)}.")
 
 
 def check_non_negative(name: str, values: Tensor) -> Tensor:
@@ -83,10 +76,7 @@ def check_vector(name: str, values: Vector, like: Tensor) -> Tensor:
         array = torch.as_tensor(values, dtype=like.dtype, device=like.device)
     except (TypeError, ValueError, RuntimeError) as error:
         raise invalid(name, f"must be numbers; got {values!r}.") from error
-    if array.shape != (like.shape[1],):
-        raise invalid(
-            name, f"must have shape (n_experts,) = ({like.shape[1]},); got {tuple(array.shape)}."
-        )
+    check_shape(name, array.shape, "(n_experts,)", like.shape[1:])
     return array
 
 
@@ -105,10 +95,7 @@ def check_margins(margins: Vector | float | Margins | None, like: Tensor) -> Mar
             torch.from_numpy(group_of).to(like.device),
         )
     own = margins.per_expert
-    if own.shape != like.shape[1:]:
-        raise invalid(
-            "margins", f"must have shape (n_experts,) = ({like.shape[1]},); got {tuple(own.shape)}."
-        )
+    check_shape("margins", own.shape, "(n_experts,)", like.shape[1:])
     if own.device == like.device and own.dtype == like.dtype:
         return margins
     if own.device == like.device and like.dtype == torch.float64:

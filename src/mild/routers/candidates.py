@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from mild.core.arrays import FloatArray, IntArray, check_strength, invalid
 from mild.core.decisions import argmax_last
@@ -80,6 +79,7 @@ def linear_candidates(
             moves = [*sorted(first, key=lambda margins: np.ptp(np.log(margins))), *moves[1:]]
         vectors = [*moves[:max_margins]] if by_ratio else [*moves]
     strengths = _strengths(options.alphas, ALPHAS if by_ratio else (base.alpha,))
+    given = base.get_params(deep=False)
     candidates = []
     for place, vector in enumerate(vectors):
         distance, equal = 0.0, False
@@ -92,7 +92,7 @@ def linear_candidates(
             params: dict[str, Any] = {"alpha": float(alpha)}
             if vector is not None:
                 params["margins"] = tuple(float(value) for value in vector)
-            router = clone(base).set_params(**params)
+            router = type(base)(**{**given, **params})
             rank = (0.0, distance, -float(alpha))
             candidates.append(
                 Candidate("linear", router, params, rank, options.bias and moving and equal)

@@ -64,17 +64,9 @@ class LossOptions(Protocol):
 
 @dataclass(frozen=True)
 class Targets:
-    """Everything a loss needs beyond the scores.
+    """Everything a loss needs beyond the scores, for rewards (n, p) with sample weights, which sum to 1.
 
-    Attributes
-    ----------
-    rewards : (n, p), sample weights included, summing to 1 in all
-    asked : (n, p) or None
-    margins : (p,)
-    surrogate : Surrogate
-    sample_weight : (n,), resampling included
-    scale, offset, own_offset : (p,) or None; the loss sees ``scale * f + offset``, plus ``own_offset``
-        at the expert that is the label
+    The loss sees ``scale * f + offset``, plus ``own_offset`` at the expert that is the label.
     """
 
     rewards: FloatArray

@@ -86,4 +86,4 @@ def check_parameters(estimator: Any) -> None:
         if name in CHECKS and not (value is None and name in OPTIONAL):
             CHECKS[name](name, value)
         if name == "progress" and not (value is None or callable(value)):
-            raise OptionError(f"progress must be callable or None; got {value!r}.", parameter=name)
+            raise OptionError(parameter=name, rule=f"must be callable or None; got {value!r}.")

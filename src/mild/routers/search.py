@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -486,13 +487,13 @@ def _judge_block(
     columns = []
     kept = {}
     for index, candidate in zip(block, candidates, strict=True):
-        router = clone(candidate.router)
-        if isinstance(router, LinearRouter):
+        if isinstance(candidate.router, LinearRouter):
+            router = copy.copy(candidate.router)
             if path is None:
                 path = LinearPath(X, np.ones(len(train)) if weight is None else weight)
             policy: Policy = router._fit_from(X, costs, weight, path=path, search_tol=tol)
         else:
-            policy = router.fit(X, costs, sample_weight=weight).policy_
+            policy = clone(candidate.router).fit(X, costs, sample_weight=weight).policy_
         columns.append(policy.predict(held_out))
         if candidate.keeps_scores:
             kept[index] = policy.decision_function(held_out)

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cholesky
+from scipy.linalg.lapack import dtrtrs
 
 from mild.core.arrays import FloatArray, IntArray
 from mild.core.margins import margin_groups
@@ -103,7 +104,7 @@ class Preconditioner:
             diagonal = np.diag_indices_from(spread)
             rounding = 1e-13 * curvature * moments[:-1, :-1][diagonal]
             spread[diagonal] = np.maximum(spread[diagonal], rounding) + 2 * alpha
-            self.factor = _lower_factor(spread)
+            self.factor = np.asfortranarray(_lower_factor(spread))
         else:
             scaled = moments * curvature
             scaled[:-1] += 2 * alpha
@@ -116,7 +117,7 @@ class Preconditioner:
         if not self.dense:
             return V / self.factor
         W = np.empty_like(V)
-        W[:, :-1] = self._solve(V[:, :-1], "T")
+        W[:, :-1] = self._solve(V[:, :-1], transposed=True)
         W[:, -1] = V[:, -1] / self.root - W[:, :-1] @ self.mean
         return W
 
@@ -136,10 +137,11 @@ class Preconditioner:
         if not self.dense:
             return G / self.factor
         centred = G[:, :-1] - np.outer(G[:, -1], self.mean)
-        return np.column_stack([self._solve(centred, "N"), G[:, -1] / self.root])
+        return np.column_stack([self._solve(centred), G[:, -1] / self.root])
 
-    def _solve(self, rows: FloatArray, trans: str) -> FloatArray:
-        return solve_triangular(self.factor, rows.T, lower=True, trans=trans, check_finite=False).T
+    def _solve(self, rows: FloatArray, transposed: bool = False) -> FloatArray:
+        # LAPACK itself: the checks of solve_triangular take as long as a small solution.
+        return dtrtrs(self.factor, rows.T, lower=1, trans=int(transposed))[0].T
 
 
 def minimise(

@@ -107,6 +107,10 @@ def test_as_json_it_is_one_document(place):
     assert result["ok"] is True
     assert result["experts"]["small"]["key"] == "the variable SMALL_KEY"
     assert result["router_experts"] == ["small", "large"]
+    assert (result["experts"]["large"]["role"], result["experts"]["large"]["context"]) == (
+        "routed",
+        None,
+    )
     assert {finding["kind"] for finding in result["findings"]} <= {"warning", "note"}
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from mild.cli.app import build_group
 from mild.cli.gateway.keys import keys
 from mild.gateway.access.keys import digest_of
-from mild.gateway.access.money import periods_at
+from mild.gateway.access.periods import periods_at
 from mild.gateway.access.store import AccessStore, Account, Batch, Settlement
 
 
@@ -111,3 +111,14 @@ def test_the_store_is_named_by_itself_or_by_the_file(place):
 def test_as_json_the_key_is_in_one_document(place):
     done = json.loads(place.run("add", "alice", "--json").out)
     assert set(done) == {"name", "key"}
+
+
+def test_an_admin_key_is_marked(place):
+    place.run("add", "ops", "--admin")
+    place.run("add", "alice")
+    store = opened(place.folder / "keys.sqlite")
+    assert {key.name: key.admin for key in store.read_keys()} == {"alice": False, "ops": True}
+    store.close()
+    listed = json.loads(place.run("list", "--json").out)["keys"]
+    assert [(row["name"], row["admin"]) for row in listed] == [("alice", False), ("ops", True)]
+    assert "ops (admin)" in place.run("list").out

@@ -35,6 +35,9 @@ def run(verb, *arguments):
         (["--demo", "--endpoint", "smollm2=http://u:secret@x/v1"], "must hold no user"),
         (["--demo", *["--endpoint", "gemma3=http://x/v1"] * 2], "gemma3 is named twice"),
         (["--demo", "--host", "0.0.0.0"], "--demo listens on this machine alone"),
+        (["router", "-c", "x.toml", "--tls-key", "k"], "must be given together"),
+        (["router", "-c", "x.toml", "--tls-certificate", "c"], "must be given together"),
+        (["--demo", "--tls-certificate", "c", "--tls-key", "k"], "not with --demo"),
     ],
 )
 def test_what_is_missing_is_said(arguments, says):
@@ -48,7 +51,8 @@ def test_what_is_missing_is_said(arguments, says):
 def test_options_reach_the_server(monkeypatch):
     seen = []
     monkeypatch.setattr(os, "execv", lambda path, command: seen.append((path, command)))
-    found = run(serve, "router", "-c", "mild.toml", "--port", "0", "--workers", "3")
+    tls = ["--tls-certificate", "c.pem", "--tls-key", "k.pem"]
+    found = run(serve, "router", "-c", "mild.toml", "--port", "0", "--workers", "3", *tls)
     assert found.exit_code == 0
     path, command = seen[0]
     assert path == sys.executable
@@ -59,6 +63,8 @@ def test_options_reach_the_server(monkeypatch):
         "host": None,
         "port": 0,
         "workers": 3,
+        "tls_certificate": "c.pem",
+        "tls_key": "k.pem",
         "demo": False,
         "endpoints": {},
     }

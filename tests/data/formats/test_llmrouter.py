@@ -146,8 +146,14 @@ def test_rows_without_query_or_model_are_dropped_and_counted():
 def test_scores_outside_are_refused_before_they_are_averaged_away():
     rows = [ROWS[0] | {"performance": 1.5}, ROWS[0] | {"performance": 0.0}]
     with pytest.raises(
-        DataFileError, match=r"1 cell does not, such as 1.5 in row 0 of column 'performance'"
+        DataFileError, match=r"1 cell does not, such as 1.5 in row 1 of column 'performance'"
     ):
+        read_outcomes(pa.Table.from_pylist(rows))
+
+
+def test_a_row_has_its_number_in_the_file_also_behind_one_without_a_query():
+    rows = [ROWS[0] | {"query": None}, ROWS[0], ROWS[1] | {"performance": 1.5}]
+    with pytest.raises(DataFileError, match=r"such as 1.5 in row 3 of column 'performance'"):
         read_outcomes(pa.Table.from_pylist(rows))
 
 

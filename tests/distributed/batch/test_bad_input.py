@@ -70,7 +70,7 @@ def test_a_corrupt_shard_is_named_and_what_is_finished_stays(routed, dataset, tm
     place = start.data_page_offset
     damaged[place : place + 30] = bytes(30)
     file.write_bytes(bytes(damaged))
-    with pytest.raises(DataFileError, match=r"2\.parquet: it cannot be read from row 25 on"):
+    with pytest.raises(DataFileError, match=r"2\.parquet: it cannot be read from row 26 on"):
         routed(workers=1)
     assert len(list((tmp_path / "out").glob("part-*"))) == 9
     assert not (tmp_path / "out" / "_SUCCESS").exists()
@@ -141,7 +141,7 @@ def test_lists_of_another_length_are_named_by_file_and_row(routed, tmp_path):
     lists[33] = [1.0]
     table = pa.table({"id": np.arange(60), "embedding": pa.array(lists, pa.list_(pa.float32()))})
     parquet.write_table(table, tmp_path / "odd.parquet", row_group_size=30)
-    with pytest.raises(DataFileError, match=r"^row 33 of \S*odd\.parquet: .*; it holds 1\.$"):
+    with pytest.raises(DataFileError, match=r"^row 34 of \S*odd\.parquet: .*; it holds 1\.$"):
         routed(source=tmp_path / "odd.parquet")
 
 

@@ -51,7 +51,7 @@ def test_one_engine_goes_on_where_the_other_was_ended(ray, routed, tmp_path):
 def test_an_error_on_a_worker_is_its_sentence(ray, routed, dataset):
     damage(dataset / "1.parquet")
     with pytest.raises(
-        DataFileError, match=r"^\S*1\.parquet: it cannot be read from row 50 on"
+        DataFileError, match=r"^\S*1\.parquet: it cannot be read from row 51 on"
     ) as caught:
         routed(engine="ray")
     assert "\n" not in str(caught.value)

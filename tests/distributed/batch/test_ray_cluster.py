@@ -105,4 +105,4 @@ def test_another_process_of_a_cluster_is_limited_by_jobs_and_told_errors(ray, sl
     damage(file)
     code, said = route(tmp_path / "copy", tmp_path / "no", *words)
     assert code == 1
-    assert re.fullmatch(r"error: \S*0\.parquet: it cannot be read from row 0 on; [^\n]*\n", said)
+    assert re.fullmatch(r"error: \S*0\.parquet: it cannot be read from row 1 on; [^\n]*\n", said)

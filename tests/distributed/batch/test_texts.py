@@ -105,7 +105,7 @@ def test_columns_that_are_missing_or_no_text_are_named(tmp_path):
     with pytest.raises(DataFileError, match="'prompt' holds int64"):
         routed(router, tmp_path / "numbers.parquet", tmp_path / "out")
     with pytest.raises(
-        DataFileError, match=r"'prompt', of which .* is missing; found other\. .*--query"
+        DataFileError, match=r"'prompt', which is a part of .*; found the columns other\. .*--query"
     ):
         routed(router, tmp_path / "missing.parquet", tmp_path / "out")
     with pytest.raises(InvalidInputError, match="takes texts"):

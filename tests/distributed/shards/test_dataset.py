@@ -203,13 +203,13 @@ def test_a_row_has_the_number_that_it_has_in_its_file(tmp_path, monkeypatch, spo
     spoil(columns)
     file = write(columns, tmp_path / "a.parquet", row_group_size=50)
     terms = CostTerms(price_weight=1.0)
-    with pytest.raises(DataFileError, match=rf"^{file}: .*row 170") as streamed:
+    with pytest.raises(DataFileError, match=rf"^{file}: .*row 171") as streamed:
         sharded(file, terms=terms)
     with pytest.raises(MildError) as whole:
         make_task(read_outcomes(file), terms)
     # Lengths are compared to that of the first row; here to that of the piece, of 16 rows from 100 on.
     expected = (
-        str(whole.value).removeprefix(f"{file}: ").replace("where row 0 has", "where row 164 has")
+        str(whole.value).removeprefix(f"{file}: ").replace("where row 1 has", "where row 165 has")
     )
     assert str(streamed.value) == f"{file}: {expected}"
 
@@ -219,7 +219,7 @@ def test_vectors_of_another_width_are_named_with_their_row(tmp_path, monkeypatch
     columns = make_rows(80)
     columns["embedding"][40:] = list(np.zeros((40, 7), np.float32))
     file = write(columns, tmp_path / "a.parquet")
-    with pytest.raises(DataFileError, match=rf"^{file}: .* 5 numbers, .*; row 40 has 7\."):
+    with pytest.raises(DataFileError, match=rf"^{file}: .* 5 numbers, .*; row 41 has 7 "):
         sharded(file)
 
 

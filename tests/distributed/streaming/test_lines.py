@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mild.data.queries import QUERY_NAMES, Recipe
-from mild.distributed.streaming import FIELDS, BadLineError, LineFormat, Query, find_format
+from mild.data.queries import Recipe
+from mild.distributed.streaming import BadLineError, LineFormat, Query, find_format
 from mild.errors import OptionError
-
-
-def test_fields_are_those_of_tables():
-    assert FIELDS == QUERY_NAMES
 
 
 @pytest.mark.parametrize(

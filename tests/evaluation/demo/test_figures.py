@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import sys
 
-import pytest
-
-from mild.errors import MissingExtraError
-from mild.evaluation.demo.figures import check_matplotlib, draw_overview, draw_pictures
+from mild.evaluation.demo.figures import draw_overview, draw_pictures
 
 
 def png_size(path) -> tuple[int, int]:
@@ -29,9 +26,3 @@ def test_drawing_leaves_matplotlib_s_global_state_alone(small_results, tmp_path)
     sys.modules.pop("matplotlib.pyplot", None)
     draw_pictures(small_results, tmp_path / "pictures.png")
     assert "matplotlib.pyplot" not in sys.modules
-
-
-def test_a_missing_matplotlib_is_one_sentence_with_the_remedy(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'mild-learn\[demo\]'"):
-        check_matplotlib()

@@ -23,11 +23,18 @@ def plane():
 @pytest.mark.parametrize("picture", ["line", "plane"])
 def test_stationary_regions_come_close_to_the_best_and_argmax_does_not(picture, request):
     drawn = request.getfixturevalue(picture)
-    learned = {entry[0]: entry[2:] for entry in drawn.learned}
+    learned = {
+        one["label"]: (one["loss"], one["agreement_with_best"]) for one in drawn.found["learned"]
+    }
     good, bad = learned["MILD theory, stationary"], learned["MILD theory, argmax"]
     (loss, agreement), (bad_loss, bad_agreement) = good, bad
     assert agreement > 0.93
-    assert drawn.best_loss <= loss < drawn.best_loss + 0.03 < drawn.constant_loss
+    assert (
+        drawn.found["best_loss"]
+        <= loss
+        < drawn.found["best_loss"] + 0.03
+        < drawn.found["constant_loss"]
+    )
     assert bad_loss > loss + 0.005
     assert bad_agreement < agreement - 0.05
 

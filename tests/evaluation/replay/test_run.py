@@ -178,6 +178,7 @@ def test_rows_that_say_nothing_are_named_by_reason(tmp_path, router):
     records[2].asked = "router-mild-0.7"
     records[3].text = None
     records[4].price = None
+    records[5].probabilities = [0.5, None, 0.5]
     found = replay(ledger_reader(write_log(tmp_path / "l.db", records)), router)
     assert found["left_out"] == {
         "refused before an expert was asked": 1,
@@ -185,6 +186,7 @@ def test_rows_that_say_nothing_are_named_by_reason(tmp_path, router):
         "asked for a trade-off of its own": 1,
         "without a query": 1,
         "without a price": 1,
+        "could not be served by every expert": 1,
     }
 
 

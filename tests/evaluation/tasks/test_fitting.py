@@ -53,8 +53,8 @@ def test_the_folder_says_what_counted_and_what_was_seen(tmp_path):
     notes = router.metadata["notes"]
     assert notes["cost"]["words"] == task.words
     assert notes["table"]["fingerprint"] == task.table.fingerprint()
-    assert TrainingQueryIndex.by(router).overlap(task.table).seen == 150
-    assert TrainingQueryIndex.by(router).overlap(task_of(1).table).seen == 0
+    assert TrainingQueryIndex.by(router).overlap(task.table)["queries"] == 150
+    assert TrainingQueryIndex.by(router).overlap(task_of(1).table)["queries"] == 0
 
 
 def test_notes_survive_a_second_saving(tmp_path):

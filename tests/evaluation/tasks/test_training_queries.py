@@ -17,7 +17,7 @@ def table_of(prompts):
 def test_what_was_seen_is_recognised_whatever_its_spaces():
     seen = TrainingQueryIndex.of(table_of(["one two", "three"]))
     found = seen.overlap(table_of([" one  two", "three", "four", "five"]))
-    assert (found.seen, found.checked) == (2, 4)
+    assert found == {"queries": 2, "checked": 4}
 
 
 def test_marks_are_the_same_in_every_process():
@@ -34,10 +34,10 @@ def test_of_very_many_a_fair_sample_is_kept():
     assert not seen.complete
     assert seen.marks.size == 500
     known = seen.overlap(table_of(prompts))
-    assert known.seen == known.checked == 500
+    assert known == {"queries": 500, "checked": 500}
     fresh = seen.overlap(table_of([f"other {i}" for i in range(2000)]))
-    assert fresh.seen == 0
-    assert 350 < fresh.checked < 650
+    assert fresh["queries"] == 0
+    assert 350 < fresh["checked"] < 650
 
 
 def test_vectors_are_recognised_where_there_are_no_queries():
@@ -45,4 +45,4 @@ def test_vectors_are_recognised_where_there_are_no_queries():
     del columns["prompt"]
     columns["embedding"] = [[0.0, 1.0], [1.0, 0.0], [2.0, 1.0]]
     table = read_outcomes(pa.table(columns))
-    assert TrainingQueryIndex.of(table).overlap(table.take([0, 2])).seen == 2
+    assert TrainingQueryIndex.of(table).overlap(table.take([0, 2]))["queries"] == 2

@@ -12,8 +12,8 @@ import pytest
 from mild.errors import DataFileError, InvalidInputError
 from mild.gateway.access import Access, AccessStore
 from mild.gateway.access import writer as writer_module
+from mild.gateway.access.dollars import parts_of
 from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
-from mild.gateway.access.money import parts_of
 from mild.gateway.config import AccessSettings, Settings
 from mild.gateway.refusals import Refusal
 

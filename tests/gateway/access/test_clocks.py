@@ -11,8 +11,8 @@ import pytest
 from mild.gateway.access import Access, AccessStore
 from mild.gateway.access.store import WINDOW, Account, Batch, Claim
 from mild.gateway.config import AccessSettings, Settings
+from mild.gateway.dashboard.ledger_snapshot import read_snapshot
 from mild.gateway.ledger.store import LedgerStore
-from mild.gateway.page.looking import look
 from mild.gateway.refusals import Refusal
 
 DAY = Account("*", "2026-11-15")
@@ -99,6 +99,6 @@ def test_the_page_shows_workers_of_all_clocks(postgres, monkeypatch, wrong):
     with closing(right), closing(other):
         right.publish(now, {})
         other.publish(now + wrong, {})
-        ages = [worker["age"] for worker in look(postgres.address, now + wrong).workers]
+        ages = [worker["age"] for worker in read_snapshot(postgres.address, now + wrong).workers]
     assert len(ages) == 2
     assert max(ages) < 60

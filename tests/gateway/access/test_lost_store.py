@@ -11,7 +11,7 @@ import pytest
 from mild.gateway.access import Access, AccessStore, StoreError
 from mild.gateway.access import writer as writer_module
 from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
-from mild.gateway.access.money import periods_at
+from mild.gateway.access.periods import periods_at
 from mild.gateway.config import AccessSettings, Settings
 from mild.gateway.refusals import Refusal
 from store_cases import commits_in_doubt

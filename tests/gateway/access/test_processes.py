@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mild.gateway.access import AccessStore
-from mild.gateway.access.money import periods_at
+from mild.gateway.access.periods import periods_at
 from mild.gateway.database import Address
 
 WORKER = Path(__file__).with_name("worker.py")

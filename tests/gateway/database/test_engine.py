@@ -263,7 +263,7 @@ def test_a_store_in_a_file_needs_no_driver_and_an_existing_one_no_alembic(tmp_pa
         "import sys\n"
         "from mild.gateway.access import AccessStore\n"
         "from mild.gateway.ledger import LedgerWriter\n"
-        "from mild.gateway.page import Board\n"
+        "from mild.gateway.dashboard import Dashboard\n"
         "from mild.gateway.config import read_settings\n"
         "store = AccessStore(sys.argv[1]); store.open(); store.close()\n"
         "print([name for name in ('psycopg', 'alembic') if name in sys.modules])\n"
@@ -404,3 +404,63 @@ def test_a_reader_changes_nothing(tmp_path):
         connection.execute(PROCESSES.insert(), ROW)
     database.close()
     assert isinstance(database, Database)
+
+
+def test_keys_of_an_older_store_are_ordinary_ones(tmp_path):
+    """A store of the first revision gets the new column when it is opened."""
+    place = tmp_path / "store.sqlite"
+    store = AccessStore(place)
+    store.open()
+    text = new_key()
+    store.add_key(Key("alice", digest_of(text, store.salt()), hint_of(text), 1.0))
+    store.close()
+    with sqlite3.connect(place) as connection:
+        connection.execute("ALTER TABLE keys DROP COLUMN admin")
+        connection.execute("UPDATE alembic_version SET version_num = '0001'")
+    connection.close()
+    store.open()
+    (key,) = store.read_keys()
+    store.close()
+    assert (key.name, key.admin) == ("alice", False)
+    assert inspect_database(place) == SCHEMA
+
+
+@pytest.fixture
+def silent_port():
+    """A server that accepts connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_a_server_that_accepts_and_is_silent_is_given_up(silent_port):
+    pytest.importorskip("psycopg")
+    said = refusal(f"postgresql://mild:hush@127.0.0.1:{silent_port}/x?connect_timeout=2")
+    assert "time" in said
+
+
+def test_a_server_that_falls_silent_breaks_the_connection(postgres, server, monkeypatch):
+    database = open_database(postgres.address)
+    monkeypatch.setattr("mild.gateway.database.engine.ANSWER_SECONDS", 0.3)
+    server.pause()
+    try:
+        with pytest.raises(DatabaseError, match=r"no answer within 0\.3 s"):
+            names(database)
+        assert database.broken
+        database.close()
+    finally:
+        server.resume()
+    database = open_database(postgres.address)
+    assert names(database) == []
+    database.close()
+
+
+def test_a_server_that_falls_silent_in_a_commit_leaves_it_in_doubt(postgres, server, monkeypatch):
+    database = open_database(postgres.address)
+    monkeypatch.setattr("mild.gateway.database.engine.ANSWER_SECONDS", 0.3)
+    try:
+        with pytest.raises(CommitUnknownError):
+            insert_and(database, lambda _: server.pause())
+        assert database.broken
+    finally:
+        server.resume()
+    database.close()

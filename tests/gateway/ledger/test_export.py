@@ -16,6 +16,7 @@ from mild.gateway.ledger.records import COLUMNS
 def path(request, tmp_path_factory):
     records = [
         record(0, time=1_800_000_000.25, streamed=True, text="ß", pinned_by="r9", session="s"),
+        record(50, time=1_799_999_999.0, probabilities=[0.25, None, 0.75]),
         record(
             1, time=1_800_000_001.0, probabilities=None, propensity=None, chosen=None, price=None
         ),
@@ -29,7 +30,7 @@ def path(request, tmp_path_factory):
 
 def test_every_column_of_every_row_comes_out(path, tmp_path):
     out = tmp_path / "l.parquet"
-    assert export(path, out) == 50
+    assert export(path, out) == 51
     rows = pq.read_table(out).to_pylist()
     for row, entry in zip(rows, read_ledger(path), strict=True):
         moment = row.pop("time")

@@ -1,4 +1,15 @@
-from mild.gateway.selection.sessions import WAYS, Pin, Sessions, hash_session, table_bytes
+import pytest
+
+from mild.gateway.selection.sessions import (
+    WAYS,
+    Pin,
+    Session,
+    Sessions,
+    content_session,
+    hash_session,
+    sent_before,
+    table_bytes,
+)
 
 
 class Clock:
@@ -71,3 +82,61 @@ def test_a_slot_written_by_two_at_once_counts_as_empty():
 def test_hashes_tell_key_and_session_apart():
     assert hash_session("a", "bc") != hash_session("ab", "c")
     assert hash_session("a", "\ud800") != hash_session("a", "?")
+
+
+def turns(*texts, system="Be kind."):
+    """A chat: the system prompt, then user and assistant in turn."""
+    roles = ("user", "assistant")
+    said = [{"role": roles[i % 2], "content": text} for i, text in enumerate(texts)]
+    return {"messages": [{"role": "system", "content": system}, *said]}
+
+
+def test_a_conversation_is_known_by_its_beginning():
+    first = content_session("alice", turns("Hello"))
+    assert not first.follows
+    later = content_session("alice", turns("Hello", "Yes?", "2 + 2?"))
+    assert later == Session(first.hash, follows=True)
+    others = [
+        content_session("bob", turns("Hello")),
+        content_session("alice", turns("Hello!")),
+        content_session("alice", turns("Hello", system="Give this chat a title.")),
+        content_session("alice", {"messages": [{"role": "user", "content": "Hello"}]}),
+        content_session("alice", turns([{"type": "text", "text": "Hello"}])),
+    ]
+    assert len({one.hash for one in (first, *others)}) == 6
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"messages": 5},
+        {"messages": []},
+        {"messages": ["Hello", None]},
+        {"prompt": "Hello"},
+        {"messages": [{"role": "system", "content": "Be kind."}]},
+    ],
+)
+def test_what_has_no_user_message_has_no_session(document):
+    assert content_session("alice", document) is None
+    assert sent_before(document) == 0
+
+
+def test_what_was_sent_before_ends_with_the_last_answer():
+    begun = turns("Hello", "Yes?", "2 + 2?")
+    assert sent_before(turns("Hello")) == 0
+    short, long = sent_before(begun), sent_before(turns("Hello", "Yes?", "2 + 2?", "4", "x" * 1000))
+    assert 0 < short < long < 300
+    assert sent_before({**begun, "tools": [{"name": "f" * 100}]}) > short + 100
+    # Half characters have no bytes in UTF-8.
+    assert sent_before(turns("\ud800", "Yes?", "x")) > 0
+
+
+def test_a_pin_tells_how_long_the_session_was_idle():
+    clock, (sessions,) = make()
+    session = hash_session("alice", "chat 1")
+    sessions.pin(session, PIN)
+    clock.now += 4
+    assert sessions.find(session).idle == 4
+    clock.now += 1
+    assert sessions.find(session).idle == 1

@@ -20,6 +20,7 @@ from gateway.gateway_cases import (
     scored_router,
 )
 from mild.endpoints.secrets import Secret
+from mild.gateway.config import AccessSettings
 
 
 def test_a_plain_answer_comes_through_with_the_experts_name():
@@ -230,9 +231,13 @@ def test_the_clients_key_never_travels_and_the_experts_does():
     from mild.endpoints.secrets import Secret
 
     secret = Secret("sk-expert", "a test")
+    open_to_proxies = AccessSettings(require_key=False)
 
     async def run():
-        async with FakeUpstream() as up, gateway([expert("small", up, secret=secret)]) as g:
+        async with (
+            FakeUpstream() as up,
+            gateway([expert("small", up, secret=secret)], access_settings=open_to_proxies) as g,
+        ):
             await ask(
                 g.port,
                 chat(),
@@ -292,9 +297,10 @@ ESCAPED = "".join(f"\\u{ord(mark):04x}" for mark in SECRET)
 
 @pytest.mark.parametrize("status", [400, 422])
 @pytest.mark.parametrize("shown", [SECRET, ESCAPED])
-def test_an_experts_error_is_relayed_without_the_key(status, shown):
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_experts_error_is_relayed_without_the_key(status, shown, streamed):
     content = f'{{"error": {{"message": "too long; key {shown}"}}}}'.encode()
-    found, (row,) = answered(leaking(status, content))
+    found, (row,) = answered(leaking(status, content), stream=streamed)
     assert found.status == status
     assert json.loads(found.body) == {"error": {"message": "too long; key [secret]"}}
     assert found.headers["content-type"] == "application/json"
@@ -310,11 +316,12 @@ def test_an_error_that_is_no_json_object_is_not_relayed(content):
     assert SECRET.encode() not in found.body
 
 
-def test_answers_and_streams_do_not_show_the_key():
-    content = json.dumps({"choices": [{"message": {"content": SECRET}}], "model": "x"}).encode()
+@pytest.mark.parametrize("shown", [SECRET, ESCAPED])
+def test_answers_and_streams_do_not_show_the_key(shown):
+    content = f'{{"choices": [{{"message": {{"content": "{shown}"}}}}], "model": "x"}}'.encode()
     plain, _ = answered(leaking(200, content))
-    events_ = [{"choices": [{"delta": {"content": SECRET}, "finish_reason": "stop"}]}]
-    stream = b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in events_)
+    delta = f'{{"choices": [{{"delta": {{"content": "{shown}"}}, "finish_reason": "stop"}}]}}'
+    stream = f": {shown}\n\nid: {shown}\ndata: {delta}\n\n".encode()
     streamed, _ = answered(
         leaking(200, stream + b"data: [DONE]\n\n", "text/event-stream"), stream=True
     )
@@ -322,6 +329,7 @@ def test_answers_and_streams_do_not_show_the_key():
         assert found.status == 200
         assert b"[secret]" in found.body
         assert SECRET.encode() not in found.body
+        assert ESCAPED.encode() not in found.body
 
 
 def test_a_stream_with_a_byte_order_mark_is_read():
@@ -364,6 +372,39 @@ def test_comments_do_not_keep_a_call_open_for_ever(first):
         assert (found.status, found.whole, row.outcome) == (200, False, "cut")
     else:
         assert (found.status, row.outcome) == (504, "failed")
+
+
+@pytest.mark.parametrize("first", [b"", b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n'])
+def test_a_request_with_all_its_attempts_ends_in_time(first):
+    """Each attempt may take longer; the reservation of the request is charged soon behind that time."""
+
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + first)
+        with contextlib.suppress(ConnectionError):
+            while await reader.read(65_536):
+                pass
+        writer.close()
+
+    async def run():
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        slow = expert("one", url, total_seconds=60.0, first_byte_seconds=60.0, idle_seconds=60.0)
+        try:
+            async with gateway([slow], limits={"total_seconds": 0.2}) as g:
+                found = await asyncio.wait_for(ask(g.port, chat(stream=True)), 10)
+                return found, await rows(g), g.app.in_flight
+        finally:
+            server.close()
+
+    found, (row,), in_flight = asyncio.run(run())
+    assert in_flight == 0
+    if first:
+        assert (found.status, found.whole, row.outcome, row.status) == (200, False, "cut", 200)
+        assert b"event: error" in found.body
+    else:
+        assert (found.status, row.outcome, row.error) == (504, "failed", "total_timeout")
+        assert json.loads(found.body)["error"]["code"] == "total_timeout"
 
 
 def test_the_overhead_is_never_negative():

@@ -96,7 +96,7 @@ def test_health_and_readiness():
     async def run():
         breaker = BreakerSettings(failures=1)
         async with (
-            FakeUpstream(script=["500"]) as up,
+            FakeUpstream(script=["reset"]) as up,
             gateway([expert("one", up, breaker=breaker, retries=0)]) as g,
         ):
             await ask(g.port, chat())

@@ -155,6 +155,41 @@ def test_a_dead_worker_is_replaced_and_its_counts_stay(tmp_path):
     assert "mild_in_flight 0.0" in page.decode()
 
 
+def test_one_killed_worker_is_replaced_while_the_other_serves(tmp_path):
+    """Its gauges are gone with it, its counters stay, and a reload reaches the new one."""
+
+    async def run():
+        async with FakeUpstream() as up:
+            write_files(tmp_path, [("small", up.base_url)], workers=2)
+            async with served(tmp_path) as g:
+                files = g.runtime / f"{g.port}-workers" / "metrics"
+                killed, other = g.workers()
+                found = [await ask(g.port, chat()) for _ in range(4)]
+                assert list(files.glob(f"gauge_live*_{killed}.db"))
+                os.kill(killed, signal.SIGKILL)
+                async with asyncio.timeout(30):
+                    while killed in g.workers() or len(g.workers()) < 2:
+                        found.append(await ask(g.port, chat()))
+                    # It is there once its gauges are.
+                    while "mild_workers 2.0" not in (page := await metrics(g.port)):
+                        await asyncio.sleep(0.02)
+                left = [file.name for file in files.glob(f"gauge_live*_{killed}.db")]
+                counters = list(files.glob(f"counter_{killed}.db"))
+                reloaded = await asyncio.to_thread(reload_gateway, g.port, 30.0, g.runtime)
+                workers = g.workers()
+                return found, left, counters, other in workers, page, reloaded, await g.stop()
+
+    found, left, counters, stayed, page, reloaded, code = asyncio.run(run())
+    assert {answer.status for answer in found} == {200}
+    assert (left, len(counters), stayed, code) == ([], 1, True, 0)
+    assert "mild_in_flight 0.0" in page
+    assert (reloaded["workers"], reloaded["failed"]) == (2, [])
+
+
+async def metrics(port):
+    return (await ask(port, None, "/metrics", "GET")).body.decode()
+
+
 def test_a_worker_that_cannot_be_replaced_does_not_end_the_gateway(tmp_path):
     async def run():
         async with FakeUpstream() as up:
@@ -320,7 +355,8 @@ def test_who_comes_while_it_drains_is_refused_at_once(tmp_path):
             write_files(tmp_path, [("small", up.base_url)], workers=2)
             async with served(tmp_path) as g:
                 task = asyncio.create_task(ask(g.port, chat()))
-                await asyncio.sleep(0.2)
+                while not up.asked:
+                    await asyncio.sleep(0.01)
                 g.process.send_signal(signal.SIGTERM)
                 await asyncio.sleep(0.3)
                 with pytest.raises(ConnectionRefusedError):

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from mild.endpoints.client import ExpertError
+from mild.endpoints.errors import ExpertError
+from mild.endpoints.prices import UsageMeter
 from mild.gateway.server.relay import StreamRelay
-from mild.gateway.server.usage import Usage
 
 
 class Events:
@@ -39,7 +39,7 @@ class Request:
 
 def relay(*pieces, name=b'"small"', strip=False):
     events, request = Events(pieces), Request()
-    usage = Usage(0)
+    usage = UsageMeter(0)
 
     async def run():
         response = SimpleNamespace(events=events, first=await events.next())

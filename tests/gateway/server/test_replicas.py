@@ -12,7 +12,7 @@ from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, ask, chat
 from gateway.process_cases import served, write_files
 from mild.gateway.access import AccessStore
-from mild.gateway.access.money import periods_at
+from mild.gateway.access.periods import periods_at
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
 

@@ -43,7 +43,7 @@ def test_when_every_breaker_is_open_the_client_is_told_when_to_come_back():
 
     async def run():
         async with (
-            FakeUpstream(script=["500"] * 9) as one,
+            FakeUpstream(script=["reset"] * 9) as one,
             gateway([expert("one", one, breaker=breaker, retries=0)]) as g,
         ):
             first = await ask(g.port, chat())
@@ -200,7 +200,7 @@ def test_waiting_for_a_full_expert_has_an_end(monkeypatch):
     monkeypatch.setattr("mild.gateway.upstream.attempts.MAX_WAIT", 1.5)
 
     async def run():
-        async with FakeUpstream(script=["500"]) as one, FakeUpstream(script=["hang"]) as two:
+        async with FakeUpstream(script=["reset"]) as one, FakeUpstream(script=["hang"]) as two:
             experts = [expert("one", one, retries=0, breaker=BreakerSettings(failures=1))]
             experts.append(expert("two", two, max_in_flight=1, first_byte_seconds=20.0))
             async with gateway(experts, routing={"max_attempts": 5}) as g, Client(g.port) as client:

@@ -71,3 +71,40 @@ def test_what_began_before_the_opening_does_not_close():
     breaker = broken()
     breaker.succeeded(1.0)
     assert breaker.state(1.0) == "open"
+
+
+def doubted(*witnesses):
+    """The state after failures that these witnesses, (key, body), may have provoked."""
+    breaker = Breaker(SETTINGS)
+    for witness in witnesses:
+        breaker.failed(0.0, witness)
+    return breaker.state(0.0)
+
+
+def test_what_one_client_provokes_with_the_same_requests_does_not_open():
+    assert doubted(*[("anna", 1)] * 100) == "closed"
+    assert doubted(*[("anna", 1), ("anna", 2)] * 100) == "closed"
+
+
+def test_two_keys_or_three_bodies_open():
+    assert doubted(("anna", 1), ("anna", 1), ("ben", 1)) == "open"
+    assert doubted(("anna", 1), ("anna", 2), ("anna", 3)) == "open"
+    # There are enough witnesses, but not enough failures.
+    assert doubted(("anna", 1), ("ben", 2)) == "closed"
+
+
+def test_failures_that_nobody_provokes_need_no_witness():
+    breaker = Breaker(SETTINGS)
+    for _ in range(2):
+        breaker.failed(0.0)
+        breaker.failed(0.0, ("anna", 1))
+    assert breaker.state(0.0) == "closed"
+    breaker.failed(0.0)
+    assert breaker.state(0.0) == "open"
+
+
+def test_witnesses_are_forgotten_with_their_window():
+    breaker = Breaker(SETTINGS)
+    for now in (0.0, 0.0, 20.0, 20.0):
+        breaker.failed(now, (f"key {now}", 1))
+    assert breaker.state(20.0) == "closed"

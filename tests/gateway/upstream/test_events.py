@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mild.endpoints.client import ExpertError
+from mild.endpoints.errors import ExpertError
 from mild.gateway.upstream.events import EventReader, event_data
 
 

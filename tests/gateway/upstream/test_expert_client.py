@@ -1,6 +1,6 @@
 """An expert's breaker as requests that overlap see it."""
 
-from mild.endpoints.client import ExpertError
+from mild.endpoints.errors import ExpertError
 from mild.endpoints.expert import BreakerSettings, Expert
 from mild.gateway.shared import EXPERT_COLUMNS, Counters
 from mild.gateway.upstream.expert_client import ExpertClient

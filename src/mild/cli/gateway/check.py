@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 # Fields of an expert in the result.
 EXPERT_FIELDS = (
     "base_url", "model", "price_in", "price_out", "price_per_query", "max_tokens", "max_in_flight",
-    "requests_per_minute",
+    "requests_per_minute", "price_cached_in", "role", "vision", "tools", "json_schema", "reasoning",
+    "context", "max_output",
 )  # fmt: skip
 
 
@@ -116,8 +117,10 @@ def _show(result: dict[str, Any], settings: Settings) -> None:
         "$ in": [_price(expert["price_in"], expert["price_per_query"]) for expert in experts],
         "$ out": [_price(expert["price_out"], None) for expert in experts],
     }
+    if any(expert["role"] != "routed" for expert in experts):
+        columns["role"] = [expert["role"] for expert in experts]
     title = f"{result['config']}: {len(experts)} experts; prices per million tokens"
-    print_table(title, columns, left=("endpoint", "model", "key from"))
+    print_table(title, columns, left=("endpoint", "model", "key from", "role"))
     if result["router_experts"] is not None:
         names = ", ".join(result["router_experts"])
         typer.echo(f"Router   {result['router']}, trained on {names}")

@@ -50,6 +50,10 @@ def add(
     requests_per_minute: Annotated[
         int | None, Option("--requests-per-minute", "--rpm", min=1, help="Default: as in CONFIG.")
     ] = None,
+    admin: Annotated[
+        bool,
+        Option("--admin", help="The key may also read /metrics, which show every key's spend."),
+    ] = False,
     config: Config = Path("mild.toml"),
     store: StoreUrl = None,
     as_json: o.AsJson = False,
@@ -60,8 +64,8 @@ def add(
     Example:
       export OPENAI_API_KEY=$(mild keys add alice --budget-month 50 --rpm 60)
     """
+    from mild.gateway.access.dollars import parts_of
     from mild.gateway.access.keys import Key, check_key_name, digest_of, hint_of, new_key
-    from mild.gateway.access.money import parts_of
 
     check_key_name(name)
     with _opened(config, store) as opened:
@@ -74,6 +78,7 @@ def add(
             budget_day=None if budget_day is None else parts_of(budget_day),
             budget_month=None if budget_month is None else parts_of(budget_month),
             requests_per_minute=requests_per_minute,
+            admin=admin,
         )
         opened.add_key(kept)
     emit({"name": name, "key": key}, as_json, lambda: typer.echo(key))
@@ -89,7 +94,8 @@ def list_keys(
     Example:
       mild keys list
     """
-    from mild.gateway.access.money import dollars_of, periods_at
+    from mild.gateway.access.dollars import dollars_of
+    from mild.gateway.access.periods import periods_at
     from mild.gateway.access.store import Account
 
     periods = [period.name for period in periods_at(time.time())]
@@ -110,6 +116,7 @@ def list_keys(
                 "spent_month": spent[1],
                 "budget_month": None if key.budget_month is None else dollars_of(key.budget_month),
                 "requests_per_minute": key.requests_per_minute,
+                "admin": key.admin,
             }
         )
     emit({"keys": rows}, as_json, lambda: _show(rows))
@@ -159,7 +166,9 @@ def _show(rows: list[dict[str, Any]]) -> None:
         typer.echo("No keys yet: mild keys add NAME")
         return
     columns = {
-        "name": [row["name"] + " (revoked)" * row["revoked"] for row in rows],
+        "name": [
+            row["name"] + " (admin)" * row["admin"] + " (revoked)" * row["revoked"] for row in rows
+        ],
         "key": [row["key"] for row in rows],
         "created": [row["created"] for row in rows],
         "today": [_of(row["spent_day"], row["budget_day"]) for row in rows],
@@ -171,7 +180,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
 
 
 def _of(spent: float, budget: float | None) -> str:
-    from mild.gateway.access.money import parts_of, shown
+    from mild.gateway.access.dollars import parts_of, shown
 
     dollars = shown(parts_of(spent))
     return dollars if budget is None else f"{dollars} of ${budget:g}"

@@ -85,7 +85,7 @@ def export(
 
 
 def _print(found: dict[str, Any]) -> None:
-    from mild.gateway.access.money import parts_of, shown
+    from mild.gateway.access.dollars import parts_of, shown
 
     def moment(seconds: float | None) -> str:
         if seconds is None:

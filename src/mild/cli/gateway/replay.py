@@ -58,15 +58,14 @@ def replay(
 ) -> None:
     """Estimate what another router would have cost on the traffic in a ledger.
 
-    The ledger must have been written with exploration (explore = 0.05 under [routing]): then each row
-    has the probability with which its expert was chosen, and the rows on which the new router agrees are
-    weighted by it. The cost of a request is its price in dollars; with --feedback, error + W * dollars
-    over the judged requests. Requests of a pinned session count as one draw. The new router needs the
-    texts: keep_text = true under [ledger], or --queries.
+    The ledger must have been written with exploration (explore = 0.05 under [routing]): rows on which
+    the new router agrees are weighted by the probability of their expert. The cost of a request is its
+    price in dollars; with --feedback, error + W * dollars over the judged requests. Requests of a
+    pinned session count as one draw. The router needs the texts: keep_text = true under [ledger], or
+    --queries.
 
     \b
     Example:
-      mild replay ledger.sqlite --router new --since 7d
       mild replay ledger.sqlite --router new --feedback ratings.csv --price-weight 50
     """
     from mild.artifact import load

@@ -25,6 +25,12 @@ def serve(
         int | None, Option(min=0, max=65535, help="Port to listen on; 0 for a free one.")
     ] = None,
     workers: Annotated[int | None, Option(min=1, max=256, help="Worker processes.")] = None,
+    tls_certificate: Annotated[
+        Path | None, Option(help="PEM file of a certificate: serve HTTPS.", metavar="FILE")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, Option(help="PEM file of its private key.", metavar="FILE")
+    ] = None,
     demo: Annotated[
         bool, Option("--demo", help="Built-in simulated experts and a router for them; no key.")
     ] = False,
@@ -67,6 +73,11 @@ def serve(
             "--endpoint replaces an expert of --demo; name other experts in a file, with --config.",
             parameter="endpoint",
         )
+    if (tls_certificate is None) != (tls_key is None) or (demo and tls_key is not None):
+        raise InvalidInputError(
+            "--tls-certificate and --tls-key must be given together, and not with --demo.",
+            parameter="tls_key",
+        )
     endpoints: dict[str, str] = {}
     if demo:
         from mild.gateway.config import is_loopback
@@ -96,6 +107,8 @@ def serve(
         "host": host,
         "port": port,
         "workers": workers,
+        "tls_certificate": None if tls_certificate is None else str(tls_certificate),
+        "tls_key": None if tls_key is None else str(tls_key),
         "demo": demo,
         "endpoints": endpoints,
     }

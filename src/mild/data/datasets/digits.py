@@ -70,18 +70,11 @@ def digits_scenario(
 ) -> DigitsScenario:
     """Digits with one of the paper's expert setups.
 
-    Parameters
-    ----------
-    setup : "I" (7-2-1), "II" (5-2-2-1), "III" (4-2-2-1-1) or "severe" (9-1)
-        Experts know so many classes each, in the order of the digits.
-    experts : "synthetic" or "real"
-        Real experts are logistic regressions trained on the training half: all of their own
-        classes, 1 % of every other class, at least one sample of each. Their costs on the training
-        half are therefore optimistic, as in the paper.
-    cost : "error" or "error+coverage"
-        The second adds to each expert the share of the classes that it knows: 0.7, 0.2, 0.1 in I.
-    test_size : float in (0, 1), share of the test rows; the split is stratified by class
-    random_state : int, for the split and for the experts' guesses
+    In the setups "I" (7-2-1), "II" (5-2-2-1), "III" (4-2-2-1-1) and "severe" (9-1) experts know so many
+    classes each, in the order of the digits. "real" experts are logistic regressions trained on the
+    training half: all of their own classes, 1 % of every other class, at least one sample of each. Their
+    costs on the training half are therefore optimistic, as in the paper. The cost "error+coverage" adds to
+    each expert the share of the classes that it knows: 0.7, 0.2, 0.1 in I. The split is stratified.
 
     Departs from the paper: digits of 8 x 8 pixels, divided by 16, in place of CIFAR and SVHN; the
     paper shows the severe setup with real experts and error alone.

@@ -16,6 +16,7 @@ from mild.data.formats.base import (
     Layout,
     Named,
     ReadOptions,
+    as_pairs,
     named_columns,
     named_scores,
     seconds_per,
@@ -32,6 +33,14 @@ DETECTED = (WIDE, ROUTERBENCH, ROUTELLM, LLMROUTER)
 PLAIN = Format("plain", "plain columns", "plain columns (named with --scores)", lambda schema: None)
 FORMATS = {format.name: format for format in (*DETECTED, PLAIN)}
 FORMS = tuple(FORMATS)
+
+
+def check_options(options: ReadOptions) -> None:
+    """Refuse options that no table could fit, before one is read."""
+    if options.form is not None:
+        check_option("form", options.form, FORMS)
+    for what in ("scores", "prices", "latencies"):
+        as_pairs(getattr(options, what), what)
 
 
 def possible_forms(schema: Any) -> dict[str, str]:
@@ -59,7 +68,7 @@ def possible_forms(schema: Any) -> dict[str, str]:
 def choose_form(schema: Any, form: str | None, scores: Named) -> str:
     """The format to read: the one asked for, the one that the named scores mean, or the only one."""
     if form is not None:
-        return check_option("form", form, FORMS)
+        return form
     if scores is not None:
         columns = named_scores(schema, scores).values()
         return "wide" if all(name.startswith((CORRECT, SCORE)) for name in columns) else "plain"

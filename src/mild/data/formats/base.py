@@ -38,14 +38,15 @@ class ReadOptions:
     def texts(self) -> set[str]:
         """Columns that are read as text whatever they look like."""
 
-        def names(columns: Any) -> set[str]:
-            pairs = as_pairs(columns)
+        def names(what: str) -> set[str]:
+            columns = getattr(self, what)
+            pairs = as_pairs(columns, what)
             parts = columns.split(",") if isinstance(columns, str) else columns
             return {name.strip() for name in (pairs.values() if pairs is not None else parts or ())}
 
         query = {self.query.strip()} if isinstance(self.query, str) else set()
-        outcomes = names(self.scores) | names(self.prices) | names(self.latencies)
-        return {*TEXTS, *query, *names(self.query)} - outcomes
+        outcomes = names("scores") | names("prices") | names("latencies")
+        return {*TEXTS, *query, *names("query")} - outcomes
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def seconds_per(column: str) -> float:
     return 1e-3 if "ms" in column.lower().replace("-", "_").split("_") else 1.0
 
 
-def as_pairs(wanted: Named) -> dict[str, str] | None:
+def as_pairs(wanted: Named, what: str) -> dict[str, str] | None:
     """Expert -> column where ``wanted`` names experts; None where it only names columns."""
     if isinstance(wanted, Mapping):
         return dict(wanted)
@@ -100,7 +101,9 @@ def as_pairs(wanted: Named) -> dict[str, str] | None:
         return None
     parts = [part.strip() for part in wanted.split(",") if part.strip()]
     if not all("=" in part for part in parts):
-        raise DataFileError(f"columns must be named as expert=column throughout; got {wanted!r}.")
+        raise DataFileError(
+            f"{what} must be named as expert=column throughout; got {wanted!r}.", parameter=what
+        )
     halves = [part.rpartition("=") for part in parts]
     return {name.strip(): column.strip() for name, _, column in halves}
 
@@ -109,12 +112,9 @@ def named_scores(schema: Any, scores: Named) -> dict[str, str]:
     """Expert -> score column, by name or pattern or as ``expert=column``."""
     names = list(schema.names)
     if scores is None:
-        raise DataFileError(
-            f"plain columns must be named: --scores NAMES, with --prices and --latencies where there "
-            f"are any; found {listed(names)}.",
-            parameter="scores",
-        )
-    pairs = as_pairs(scores)
+        rule = "plain columns must be named: --scores NAMES, with --prices and --latencies"
+        raise DataFileError(f"{rule}; found {listed(names)}.", parameter="scores")
+    pairs = as_pairs(scores, "scores")
     if pairs is not None:
         choose_columns("scores", list(pairs.values()), names)
         return pairs
@@ -123,9 +123,9 @@ def named_scores(schema: Any, scores: Named) -> dict[str, str]:
         column.removeprefix(CORRECT).removeprefix(SCORE) or column: column for column in columns
     }
     if len(experts) < len(columns):
+        got = f"{listed(columns)} for {listed(list(experts))}"
         raise DataFileError(
-            f"each expert must have one score column; got {listed(columns)} for {listed(list(experts))}.",
-            parameter="scores",
+            f"each expert must have one score column; got {got}.", parameter="scores"
         )
     return experts
 
@@ -138,16 +138,16 @@ def named_columns(
     Without ``expert=column`` there must be a column for every expert. Columns and experts are paired by
     their names without the beginning and end that all share, or else by order.
     """
-    pairs = as_pairs(wanted)
+    pairs = as_pairs(wanted, what)
     if pairs is not None:
         choose_columns(what, list(pairs.values()), names)
         return {match_expert(name, experts): column for name, column in pairs.items()}
     columns = choose_columns(what, wanted if isinstance(wanted, str) else list(wanted or ()), names)
     if len(columns) != len(experts):
         raise DataFileError(
-            f"{what} must name one column per expert, or expert=column; got {len(columns)} "
-            f"({listed(columns, 4)}) for {len(experts)} experts ({listed(experts, 4)}).",
             parameter=what,
+            rule=f"must name one column per expert, or expert=column; got {len(columns)} "
+            f"({listed(columns, 4)}) for {len(experts)} experts ({listed(experts, 4)}).",
         )
     by_core = dict(zip(_without_shared(columns), columns, strict=True))
     cores = _without_shared(experts)

@@ -49,14 +49,14 @@ def widen_llmrouter(table: Any, options: ReadOptions) -> tuple[Any, Layout, list
     query = _query_column(table, options)
     price = _one_column("prices", options.prices, table, PRICES)
     latency = _one_column("latencies", options.latencies, table, LATENCIES)
-    table, findings = _named_rows(table, query)
+    table, row_numbers, findings = _named_rows(table, query)
     texts, queries = _codes(table[query])
     models, model = _codes(table[MODEL].cast(pa.large_string()))
     experts = models.to_pylist()
     cells = queries * len(experts) + model
     found, first_rows, sizes = np.unique(cells, return_index=True, return_counts=True)
     performance = numbers(PERFORMANCE, table[PERFORMANCE]).astype(np.float64)
-    check_range("scores", performance[:, None], [PERFORMANCE], 0, 1, RESCALE)
+    check_range("scores", performance[:, None], [PERFORMANCE], 1, RESCALE, row_numbers)
     if count := int((sizes > 1).sum()):
         known = ~np.isnan(performance)
         values = np.unique(performance[known], return_inverse=True)[1]
@@ -139,14 +139,14 @@ def _one_column(what: str, named: Named, table: Any, usual: tuple[str, ...]) -> 
     columns = [] if isinstance(named, Mapping) else choose_columns(what, named, table.column_names)
     if len(columns) != 1:
         raise DataFileError(
-            f"{what} must be one column where there is a row per query and model; got {named!r}.",
             parameter=what,
+            rule=f"must be one column where there is a row per query and model; got {named!r}.",
         )
     return columns[0]
 
 
-def _named_rows(table: Any, query: str) -> tuple[Any, list[Finding]]:
-    """Rows that name a query and a model."""
+def _named_rows(table: Any, query: str) -> tuple[Any, IntArray, list[Finding]]:
+    """Rows that name a query and a model, and their numbers in the file."""
     for name in (query, MODEL):
         if not is_string(table.schema.field(name).type):
             raise DataFileError(
@@ -161,7 +161,8 @@ def _named_rows(table: Any, query: str) -> tuple[Any, list[Finding]]:
         f"{counted(nameless, 'row lacks', 'rows lack')} a query or a model and "
         f"{'was' if nameless == 1 else 'were'} dropped."
     )
-    return kept, [Finding("nameless", nameless, words)] if nameless else []
+    findings = [Finding("nameless", nameless, words)] if nameless else []
+    return kept, np.flatnonzero(named), findings
 
 
 def _codes(column: Any) -> tuple[Any, IntArray]:

@@ -12,12 +12,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mild.artifact import LoadedRouter
-from mild.data.queries import Recipe, choose_query, query_texts
-from mild.data.tables import choose_columns, column_kind, is_numeric, is_text, numbers
+from mild.data.queries import Recipe, RecipeError, choose_query, query_texts
+from mild.data.tables import choose_columns, column_kind, is_numeric, is_text, number_matrix
 from mild.data.vectors import VECTOR_NAMES, no_vectors, vector_lengths, vector_matrix
 from mild.errors import DataFileError, InvalidInputError, listed
-
-__all__ = ["Inputs", "RowError", "check_vectors", "choose_inputs", "vector_rows"]
 
 Bad = NDArray[np.bool_]
 SINGLE = (pa.float32(), pa.float16())
@@ -48,15 +46,13 @@ class Inputs:
             value = getattr(column.type, "value_type", column.type)
             stored_single = pa.types.is_fixed_size_binary(value) or value in SINGLE
             return vector_rows(column, self.width, stored_single or not self.exact)
+        table = pa.Table.from_batches([batch])
         if self.kind == "columns":
-            single = all(batch.schema.field(name).type == pa.float32() for name in self.columns)
-            matrix = np.empty((batch.num_rows, self.width), np.float32 if single else np.float64)
-            for place, name in enumerate(self.columns):
-                matrix[:, place] = numbers(name, pa.chunked_array([batch.column(name)]))
-            return matrix, None
+            return number_matrix(table, self.columns), None
         recipe = self.recipe or Recipe(self.columns)
-        empty = _all_null([batch.column(name) for name in recipe.columns])
-        return query_texts(pa.Table.from_batches([batch]), recipe), empty
+        return query_texts(table, recipe), _all_null(
+            [batch.column(name) for name in recipe.columns]
+        )
 
     def check(self, schema: Any) -> None:
         """Refuse a file whose vectors do not have the router's width, as far as their type shows it."""
@@ -74,55 +70,50 @@ def choose_inputs(
 ) -> Inputs:
     """How a dataset of this Arrow schema is read for a router.
 
-    ``query``, ``vectors`` and ``features`` name columns in place of those that the router was fitted on; at
-    most one of them is given.
+    At most one of ``query``, ``vectors`` and ``features`` names columns in place of those that the router
+    was fitted on.
     """
     if sum(option is not None for option in (query, vectors, features)) > 1:
         raise InvalidInputError("query, vectors and features cannot go together; give one of them.")
     notes = (router.metadata.get("notes") or {}).get("query")
     recipe = None if notes is None else Recipe.from_dict(notes)
-    names = list(schema.names)
+    names, width = list(schema.names), router.n_features
     if router.text is not None and router.text.kind != "vectors":
         if vectors is not None or features is not None:
             raise InvalidInputError("this router takes texts; name their column with --query.")
         chosen = _texts(schema, query, recipe)
-        return Inputs("texts", (*chosen.columns, *chosen.choices), router.n_features, chosen)
+        return Inputs("texts", (*chosen.columns, *chosen.choices), width, chosen)
     if query is not None:
-        raise InvalidInputError(
-            "this router takes vectors or columns of numbers; name their column with --vectors or "
-            "--features."
-        )
+        what = "vectors or columns of numbers; name their column with --vectors or --features"
+        raise InvalidInputError(f"this router takes {what}.")
     saved = router.feature_names if router.text is None else None
-    if router.text is None and vectors is None:
-        if features is not None:
-            return _columns(router, schema, features)
-        if saved is not None and not set(saved).isdisjoint(names):
-            return _columns(router, schema, saved)
+    usual = saved if saved and not set(saved).isdisjoint(names) else None
+    wanted = usual if features is None else features
+    if router.text is None and vectors is None and wanted is not None:
+        columns = choose_columns("features", wanted, names)
+        if len(columns) != width:
+            rule = f"features must be the {width} columns that the router was fitted with"
+            raise DataFileError(f"{rule}; got {len(columns)}: {listed(columns)}.")
+        for name in columns:
+            if not is_numeric(kind := schema.field(name).type):
+                raise DataFileError(f"column {name!r} must hold numbers; it holds {kind}.")
+        return Inputs("columns", tuple(columns), width)
     own = recipe.vectors if recipe else None
-    column: str | None
-    if vectors is not None:
-        column = choose_columns("vectors", [vectors], names)[0]
-    else:
-        column = next((name for name in (own, *VECTOR_NAMES) if name in names), None)
-    if column is None and saved is not None:
-        raise DataFileError(
-            f"column {saved[0]!r}, a feature of this router, is missing; found {listed(names)}. Name the "
-            f"columns with --features, or one of vectors with --vectors."
-        )
+    known = next((name for name in (own, *VECTOR_NAMES) if name in names), None)
+    column = known if vectors is None else choose_columns("vectors", [vectors], names)[0]
     if column is None:
-        raise DataFileError(
-            f"column {own or VECTOR_NAMES[0]!r} of vectors is missing; found {listed(names)}. Name it with "
-            f"--vectors."
-        )
-    check_vectors(column, schema.field(column).type, router.n_features)
-    return Inputs("vectors", (column,), router.n_features, exact=router.text is None)
+        what = f"{own or VECTOR_NAMES[0]!r} of vectors"
+        remedy = "Name it with --vectors."
+        if saved is not None:
+            what = f"{saved[0]!r}, a feature of this router,"
+            remedy = "Name the columns with --features, or one of vectors with --vectors."
+        raise DataFileError(f"column {what} is missing; found {listed(names)}. {remedy}")
+    check_vectors(column, schema.field(column).type, width)
+    return Inputs("vectors", (column,), width, exact=router.text is None)
 
 
 def check_vectors(name: str, kind: Any, width: int) -> None:
-    """Refuse a column that cannot hold vectors of this width, as far as its type shows it.
-
-    Vectors are lists of numbers, of fixed size or not, or float32 as fixed-size bytes, which read faster.
-    """
+    """Refuse a column that cannot hold vectors of this width, as far as its type shows it."""
     if pa.types.is_fixed_size_binary(kind):
         got = kind.byte_width / 4
     elif column_kind(kind) == "vectors":
@@ -130,10 +121,11 @@ def check_vectors(name: str, kind: Any, width: int) -> None:
     else:
         raise no_vectors(name, kind)
     if got != width:
-        raise DataFileError(
-            f"vectors must have the {width} numbers that the router was fitted with; column {name!r} "
-            f"holds {got:g} each."
-        )
+        raise DataFileError(f"{_width_rule(width)}; column {name!r} holds {got:g} each.")
+
+
+def _width_rule(width: int) -> str:
+    return f"vectors must have the {width} numbers that the router was fitted with"
 
 
 def vector_rows(array: Any, width: int, single: bool = True) -> tuple[NDArray[Any], Bad | None]:
@@ -146,60 +138,33 @@ def vector_rows(array: Any, width: int, single: bool = True) -> tuple[NDArray[An
         wrong = lengths != width
         odd = np.flatnonzero(wrong if empty is None else wrong & ~empty)
         if odd.size:
-            raise RowError(
-                f"vectors must have the {width} numbers that the router was fitted with; it holds "
-                f"{lengths[odd[0]]}.",
-                int(odd[0]),
-            )
+            raise RowError(f"{_width_rule(width)}; it holds {lengths[odd[0]]}.", int(odd[0]))
     return vector_matrix(array, width, single), empty
 
 
 def _texts(schema: Any, query: str | None, recipe: Recipe | None) -> Recipe:
+    """How texts are made: of the column that was named, of the router's own, or of a usual one."""
     names = list(schema.names)
     if query is not None or recipe is None or not recipe.columns:
         found = choose_query(schema, query)
         if found is None:
-            raise DataFileError(
-                f"there must be a column of the query; name it with --query. Found {listed(names)}."
-            )
+            rule = "there must be a column of the query; name it with --query"
+            raise DataFileError(f"{rule}. Found {listed(names)}.")
         return found
+    try:
+        recipe.check(names)
+    except RecipeError as error:
+        remedy = "Name the column of the whole query with --query."
+        raise DataFileError(f"{error}; found the columns {listed(names)}. {remedy}") from error
     for name in recipe.columns:
-        if name not in names:
-            raise DataFileError(
-                f"column {name!r}, of which this router's queries are made, is missing; found "
-                f"{listed(names)}. Name the column of the query with --query."
-            )
-        if not is_text(schema.field(name).type):
-            raise DataFileError(
-                f"the query must be text; column {name!r} holds {schema.field(name).type}."
-            )
-    present = tuple(name for name in recipe.choices if name in names)
-    if recipe.choices and not present:
-        raise DataFileError(
-            f"column {recipe.columns[0]!r} is without its choices: this router learned it followed by "
-            f"those in {listed(recipe.choices)}. Name the column of the whole query with --query."
-        )
-    return Recipe(recipe.columns, present)
-
-
-def _columns(router: LoadedRouter, schema: Any, wanted: str | Sequence[str]) -> Inputs:
-    columns = choose_columns("features", wanted, list(schema.names))
-    if len(columns) != router.n_features:
-        raise DataFileError(
-            f"features must be the {router.n_features} columns that the router was fitted with; got "
-            f"{len(columns)}: {listed(columns)}."
-        )
-    for name in columns:
-        kind = schema.field(name).type
-        if not is_numeric(kind):
-            raise DataFileError(f"column {name!r} must hold numbers; it holds {kind}.")
-    return Inputs("columns", tuple(columns), router.n_features)
+        if not is_text(kind := schema.field(name).type):
+            raise DataFileError(f"the query must be text; column {name!r} holds {kind}.")
+    return Recipe(recipe.columns, tuple(name for name in recipe.choices if name in names))
 
 
 def _all_null(columns: Sequence[Any]) -> Bad | None:
     if any(column.null_count == 0 for column in columns):
         return None
-    empty = np.ones(len(columns[0]), bool)
-    for column in columns:
-        empty &= pc.is_null(column).to_numpy(zero_copy_only=False)
+    nulls = [pc.is_null(column).to_numpy(zero_copy_only=False) for column in columns]
+    empty: Bad = np.logical_and.reduce(nulls)
     return empty if empty.any() else None

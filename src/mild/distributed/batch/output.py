@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -16,21 +17,29 @@ import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 from pyarrow import fs
 
-from mild.data.parquet_files import READERS, open_system
 from mild.data.tables import reason, shown
-from mild.distributed.batch.routing import EXPERT, RoutedPartition
 from mild.distributed.locks import LOCK_FILE
-from mild.distributed.partitions import Partition
+from mild.distributed.partitions import READERS, Partition, open_system
 from mild.errors import DataFileError, MildError, OutputExistsError
 
-__all__ = ["SUCCESS_FILE", "Output", "digest", "job_fingerprint"]
-
+#: Column of the output that names the chosen expert.
+EXPERT = "expert"
 MANIFEST_FILE = "_manifest.json"
 #: Written when a job is complete; it holds the summary.
 SUCCESS_FILE = "_SUCCESS"
 FORMAT = 1
 OWN = re.compile(rf"part-\d{{6,}}\.parquet|{MANIFEST_FILE}|{SUCCESS_FILE}|{LOCK_FILE}|_tmp-\w+")
 REMEDY = "Choose another folder, or replace what is there (--overwrite, overwrite=True)."
+
+
+@dataclass(frozen=True)
+class RoutedPartition:
+    """Counts of a finished partition: rows written, rows sent to each expert, and rows without a query."""
+
+    number: int
+    rows: int
+    counts: tuple[int, ...]
+    bad: int
 
 
 def digest(value: Any) -> str:

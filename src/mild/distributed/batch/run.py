@@ -1,67 +1,113 @@
-"""Routing of a dataset: divide it into partitions, lock the output, route, sum up."""
+"""Routing of a dataset: divide it into partitions, lock the output, route them, sum up."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import os
+import secrets
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import as_completed
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as parquet
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from mild.artifact import load
+from mild.artifact import LoadedRouter, load
+from mild.artifact.deciding import decide_all
+from mild.artifact.prices import Prices
+from mild.core.decisions import DECISIONS
 from mild.data.data_quality import counted
-from mild.data.parquet_files import FoundFile, covers, find_files, read_footers
-from mild.data.tables import choose_columns, column_kind, shown
-from mild.distributed.batch.inputs import choose_inputs
-from mild.distributed.batch.output import SUCCESS_FILE, Output, digest, job_fingerprint
-from mild.distributed.batch.routing import (
-    BatchOptions,
-    Job,
+from mild.data.tables import choose_columns, column_kind, naming, reason, shown
+from mild.distributed.batch.inputs import Inputs, RowError, choose_inputs
+from mild.distributed.batch.output import (
+    EXPERT,
+    SUCCESS_FILE,
+    Output,
     RoutedPartition,
-    output_schema,
-    prepare,
-    route_partition,
+    digest,
+    job_fingerprint,
 )
 from mild.distributed.executors import SPAWN, cores, process_pool, result_of, thread_pool
 from mild.distributed.locks import folder_lock
-from mild.distributed.partitions import Partition, check_same_columns, cut
+from mild.distributed.partitions import (
+    FoundFile,
+    Partition,
+    check_same_columns,
+    covers,
+    cut,
+    find_files,
+    is_local,
+    open_system,
+    read_batches,
+    read_footers,
+)
 from mild.distributed.ray_connection import ENGINES, check_ray, connect, ray_pool, waiting_message
-from mild.errors import DataFileError, InvalidInputError, check_option
+from mild.errors import DataFileError, InvalidInputError, MildError, UnsupportedError, check_option
+from mild.policies import Policy, ScorePolicy, StandardizedPolicy
 
-__all__ = ["BatchSummary", "route_dataset"]
-
+# Bytes of output that make a row group.
+GROUP_BYTES = 64 << 20
 # Bytes of texts from which processes are worth their start, of a second or two.
 PROCESS_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
-class BatchSummary:
-    """Counts of a finished job.
+class BatchOptions:
+    """What is read, and what is written."""
 
-    Attributes
-    ----------
-    out : folder of the output
-    rows : rows that were written
-    counts : expert -> rows that were sent to it
-    bad : rows without a query
-    partitions : files of the output
-    skipped : files that an earlier run had finished
-    """
+    # Columns to route by; None for those that the router was fitted on.
+    query: str | None = None
+    vectors: str | None = None
+    features: str | None = None
+    keep: tuple[str, ...] = ()  # columns that are copied to the output
+    probabilities: bool = (
+        False  # whether probabilities, and expected costs where known, are written
+    )
+    skip_bad: bool = False  # whether rows without a query are left out; else their expert is null
+    decision: str | None = None  # in place of the router's own
+    prices: Prices = field(default_factory=Prices)  # for a router that keeps prices apart
+    partition_bytes: int = 128 << 20  # decompressed, unless one row group is larger
 
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that routing a partition needs."""
+
+    router: LoadedRouter
+    source: str
     out: str
-    rows: int
-    counts: dict[str, int]
-    bad: int
-    partitions: int
-    skipped: int
+    unfinished: str  # folder for files that are not complete
+    fingerprint: str  # of router, input and options, written into every file
+    options: BatchOptions
+    inputs: Inputs
+    schema: Any  # of the output
+    stop: Any = None  # event that ends the job
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns to read."""
+        return list(dict.fromkeys([*self.inputs.columns, *self.options.keep]))
+
+
+@dataclass(frozen=True)
+class BatchSummary:
+    """Counts of a finished job."""
+
+    out: str  # folder of the output
+    rows: int  # rows that were written
+    counts: dict[str, int]  # expert -> rows that were sent to it
+    bad: int  # rows without a query
+    partitions: int  # files of the output
+    skipped: int  # files that an earlier run had finished
 
     @property
     def shares(self) -> dict[str, float]:
@@ -98,27 +144,15 @@ def route_dataset(
     Run again after an interruption, it continues where it stopped. Run again with another router, input or
     options, it refuses.
 
-    Parameters
-    ----------
-    folder : folder of a saved router
-    source : file, folder or pattern, on any file system that pyarrow knows; see ``find_files``
-    out : folder to write to, likewise
-    options : what is read and written
-    engine : "local" or "ray"
-    address : of a Ray cluster; None for a Ray on this machine
-    workers : partitions at a time; None for one per core of the machine or the cluster
-    overwrite : whether the output of another job is replaced
-    progress : called with the partitions done, all partitions, and a message
-    notice : called with a message when a Ray cluster has no free processor
-
-    Returns
-    -------
-    BatchSummary, which is also in the file ``_SUCCESS`` of the output
+    ``source`` is a file, a folder or a pattern, as in ``find_files``. ``address`` is that of a Ray cluster,
+    None for a Ray on this machine; ``workers`` are the partitions at a time, by default one per core.
+    ``progress`` is called with the partitions done, all partitions, and a message; ``notice`` with one
+    when a Ray cluster has no free processor. The summary is also in the file ``_SUCCESS`` of the output.
     """
     check_option("engine", engine, ENGINES)
     if address is not None and engine != "ray":
         raise InvalidInputError(
-            "address must go with --engine ray; the local engine has none.", parameter="address"
+            parameter="address", rule="must go with the engine ray; the local engine has none."
         )
     if engine == "ray":
         check_ray(address)
@@ -139,11 +173,13 @@ def route_dataset(
     inputs = choose_inputs(router, schema, options.query, options.vectors, options.features)
     if options.keep:
         choose_columns("keep", list(options.keep), list(schema.names))
+    # Workers have another current folder.
+    source, out = (path if "://" in path else os.path.abspath(path) for path in (source, out))
     manifest = {
         "router": str(Path(folder).resolve()),
-        "source": shown(_absolute(source)),
+        "source": shown(source),
         "options": dataclasses.asdict(options),
-        "files": [{"path": f.path, "size": f.size, "changed": f.changed} for f in files],
+        "files": [dataclasses.asdict(file) for file in files],
     }
     content = (Path(folder) / "router.json").read_bytes()
     fingerprints = {
@@ -151,16 +187,9 @@ def route_dataset(
         "input": digest(manifest["files"]),
         "options": digest(manifest["options"]),
     }
-    job = Job(
-        router,
-        _absolute(source),
-        _absolute(out),
-        output.unfinished,
-        job_fingerprint(fingerprints),
-        options,
-        inputs,
-        output_schema(router, schema, options),
-    )
+    written = output_schema(router, schema, options)
+    fingerprint = job_fingerprint(fingerprints)
+    job = Job(router, source, out, output.unfinished, fingerprint, options, inputs, written)
     partitions = _partitions(job, files, schema)
     manifest["partitions"] = [
         {"name": part.name, "path": part.path, "row_groups": list(part.groups), "rows": part.rows}
@@ -220,20 +249,13 @@ def _partitions(job: Job, files: Sequence[FoundFile], schema: Any) -> list[Parti
                     f"{file.path}: column {name!r} holds {got}, but {wanted} in {first}; a column that is "
                     f"kept must have the same type in all files. Write one of them again."
                 )
-        try:
+        with naming(file.path):
             job.inputs.check(own)
-        except DataFileError as error:
-            raise DataFileError(f"{file.path}: {error}") from error
         return metadata
 
     footers = read_footers(job.source, files, check)
     limit = job.options.partition_bytes
     return cut(job.source, files, footers, set(job.columns), most_bytes=limit)
-
-
-def _absolute(address: str) -> str:
-    """Workers have another current folder."""
-    return address if "://" in address else os.path.abspath(address)
 
 
 def _route(
@@ -273,3 +295,143 @@ def _route(
             part = futures[future]
             remedy = "Finished parts stay; run it again, with fewer --jobs."
             yield result_of(future, f"part {part.number} ({part.path})", remedy)
+
+
+def prepare(router: LoadedRouter, options: BatchOptions) -> LoadedRouter:
+    """The router under the prices and the decision of the options."""
+    router = options.prices.on(router)
+    if options.decision is None:
+        return router
+    check_option("decision", options.decision, DECISIONS)
+    return replace(router, policy=_with_decision(router.policy, options.decision))
+
+
+def _with_decision(policy: Policy, rule: str) -> Policy:
+    if isinstance(policy, StandardizedPolicy):
+        return StandardizedPolicy(policy.mean, policy.scale, _with_decision(policy.inner, rule))
+    if not isinstance(policy, ScorePolicy):
+        raise UnsupportedError(
+            f"a {policy.kind} router takes the least expected cost, so it has no other decision; leave "
+            f"--decision out.",
+            parameter="decision",
+        )
+    settings, tensors = policy.state()
+    return type(policy).from_state({**settings, "decision": rule}, tensors)
+
+
+def output_schema(router: LoadedRouter, schema: Any, options: BatchOptions) -> Any:
+    """Columns of the output: those that are kept, the expert, and the probabilities and costs."""
+    fields = [pa.field(EXPERT, pa.dictionary(pa.int32(), pa.string()))]
+    if options.probabilities:
+        prefixes = ["p__"]
+        if decide_all(router.policy, np.zeros((1, router.n_features))).costs is not None:
+            prefixes.append("expected_cost__")
+        names = [prefix + name for prefix in prefixes for name in router.expert_names]
+        fields += [pa.field(name, pa.float32()) for name in names]
+    for name in options.keep:
+        if name in {field.name for field in fields}:
+            raise InvalidInputError(
+                f"column {name!r} cannot be kept: the output has a column of that name.",
+                parameter="keep",
+            )
+    return pa.schema([*(schema.field(name) for name in dict.fromkeys(options.keep)), *fields])
+
+
+def route_partition(job: Job, partition: Partition) -> RoutedPartition:
+    """Route a partition and write its file, which gets its name when it is complete.
+
+    Routing a partition again writes the same rows under the same name. Memory is bounded by a batch.
+    """
+    system, out = open_system(job.out)
+    unfinished = f"{job.unfinished}/{partition.name}.{secrets.token_hex(4)}"
+    start, stop = partition.groups
+    origin = f"{partition.path} row groups {start} to {stop - 1}"
+    schema = job.schema.with_metadata({"mild.job": job.fingerprint, "mild.partition": origin})
+    counts = np.zeros(job.router.n_experts, np.int64)
+    rows = bad = size = 0
+    group: list[Any] = []
+    try:
+        with (
+            system.open_output_stream(unfinished) as sink,
+            parquet.ParquetWriter(sink, schema) as writer,
+        ):
+            for table, chosen, n_bad in _routed_batches(job, partition):
+                if job.stop is not None and job.stop.is_set():
+                    raise MildError("the job was stopped.")
+                counts += np.bincount(chosen, minlength=len(counts))
+                bad += n_bad
+                rows += table.num_rows
+                group.append(table.replace_schema_metadata(schema.metadata))
+                size += table.nbytes
+                if size > GROUP_BYTES:
+                    writer.write_table(pa.concat_tables(group))
+                    group, size = [], 0
+            if group:
+                writer.write_table(pa.concat_tables(group))
+        if is_local(system):
+            # Durable before it gets its name.
+            with open(unfinished, "rb") as written:
+                os.fsync(written.fileno())
+        system.move(unfinished, f"{out}/{partition.name}")
+    except (pa.ArrowException, OSError) as error:
+        raise DataFileError(f"cannot write to {shown(job.out)}: {reason(error)}.") from error
+    return RoutedPartition(partition.number, rows, tuple(counts.tolist()), bad)
+
+
+def _routed_batches(job: Job, partition: Partition) -> Iterator[tuple[Any, NDArray[np.intp], int]]:
+    """Tables of the output, each with the experts of its good rows and the number of bad rows."""
+    for first, batch in read_batches(job.source, partition, job.columns, partition.batch_rows):
+        try:
+            yield _route_batch(job, batch)
+        except RowError as error:
+            row = first + error.row + 1
+            raise DataFileError(f"row {row:,} of {partition.path}: {error}") from error
+        except (MildError, pa.ArrowException) as error:
+            kind = type(error) if isinstance(error, MildError) else DataFileError
+            rows = f"rows {first + 1:,} to {first + batch.num_rows:,}"
+            raise kind(f"{partition.path}, {rows}: {error}") from error
+
+
+def _route_batch(job: Job, batch: Any) -> tuple[Any, NDArray[np.intp], int]:
+    router, policy = job.router, job.router.policy
+    inputs, empty = job.inputs.of(batch)
+    X = router.features(inputs) if job.inputs.kind == "texts" else inputs
+    X, bad = _without_bad_rows(X, empty)
+    columns = [batch.column(name) for name in dict.fromkeys(job.options.keep)]
+    extra: list[NDArray[Any]] = []
+    if job.options.probabilities:
+        found = decide_all(policy, X)
+        extra = [found.probabilities] if found.costs is None else [found.probabilities, found.costs]
+        # The choice must not depend on whether probabilities are asked for, down to rounding.
+        chosen = policy.predict(X) if found.costs is None else found.chosen
+    else:
+        chosen = policy.predict(X)
+    indices = pa.array(chosen.astype(np.int32), mask=bad)
+    names = pa.array(router.expert_names, pa.string())
+    columns.append(pa.DictionaryArray.from_arrays(indices, names))
+    for values in extra:
+        columns += [pa.array(column, mask=bad) for column in np.asarray(values, np.float32).T]
+    table = pa.Table.from_arrays(columns, schema=job.schema)
+    if bad is None:
+        return table, chosen, 0
+    if job.options.skip_bad:
+        table = table.filter(pc.is_valid(table[EXPERT]))
+    return table, chosen[~bad], int(bad.sum())
+
+
+def _without_bad_rows(
+    X: NDArray[Any], empty: NDArray[np.bool_] | None
+) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
+    """X with zeros in rows that are empty or not finite, and which these are; None if there are none."""
+    if empty is None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            flat = X.ravel(order="K")
+            # Faster than isfinite: squares add up to a finite number only if all are finite.
+            if np.isfinite(np.dot(flat, flat)):
+                return X, None
+    bad = ~np.isfinite(X).all(axis=1)
+    if empty is not None:
+        bad |= empty
+    if not bad.any():
+        return X, None
+    return np.where(bad[:, None], X.dtype.type(0), X), bad

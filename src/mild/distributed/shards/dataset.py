@@ -11,17 +11,22 @@ import pyarrow as pa
 
 from mild.artifact.expert_names import match_experts
 from mild.data import OutcomeTable
-from mild.data.formats import FORMATS, choose_form, lay_out
-from mild.data.formats.base import Layout
-from mild.data.outcomes import ReadOptions, build_outcomes, explanation
-from mild.data.parquet_files import FoundFile, find_files, read_footers
+from mild.data.formats import FORMATS, check_options, choose_form, lay_out
+from mild.data.formats.base import Layout, ReadOptions
+from mild.data.outcomes import build_outcomes, explanation
 from mild.data.queries import Recipe, choose_query
 from mild.data.tables import column_kind, naming, validate_columns
 from mild.data.vectors import VECTOR_NAMES
-from mild.distributed.partitions import Partition, check_same_columns, cut, read_batches
+from mild.distributed.partitions import (
+    FoundFile,
+    Partition,
+    check_same_columns,
+    cut,
+    find_files,
+    read_batches,
+    read_footers,
+)
 from mild.errors import DataFileError, listed
-
-__all__ = ["Dataset", "concatenate", "open_dataset"]
 
 # Rows of a partition, unless a single row group has more: enough to be worth a message to a worker.
 PART_ROWS = 131_072
@@ -69,13 +74,8 @@ class Dataset:
 
 
 def open_dataset(source: str, wanted: ReadOptions) -> Dataset:
-    """Read the footer of every shard, and check that all have the same columns.
-
-    Parameters
-    ----------
-    source : file, folder or pattern, on any file system that pyarrow knows
-    wanted : options as for ``read_outcomes``
-    """
+    """Read the footer of every shard, and check that all have the same columns."""
+    check_options(wanted)
     files = find_files(source)
 
     def look(file: FoundFile, metadata: Any, schema: Any) -> tuple[Any, ...]:

@@ -43,7 +43,7 @@ from mild.evaluation.tasks import (
     make_task,
     task_notes,
 )
-from mild.features import TextFeatures, make_features
+from mild.features import TextFeatures, check_input, make_features
 from mild.features.base import scale_rows
 from mild.features.hashing import HashingFeatures
 from mild.metrics import expert_shares
@@ -70,16 +70,6 @@ from mild.routers.solver import (
     sample_rows,
     second_moments,
 )
-
-__all__ = [
-    "ShardedFit",
-    "ShardedObjective",
-    "check_router",
-    "described",
-    "fit_shards",
-    "save_shards",
-    "work_folder",
-]
 
 Progress = Callable[[int, int, str], None]
 #: Dataset -> context of workers that hold it.
@@ -118,74 +108,45 @@ def fit_shards(
 ) -> ShardedFit:
     """Fit a linear router on all rows of a dataset; the optimum is that of the same rows in one table.
 
-    Parameters
-    ----------
-    dataset : the rows
-    terms : terms of the cost
-    router : unfitted LinearRouter
-    open_workers : dataset -> context of workers that hold it
-    text, text_options : how queries become features, as for ``mild.evaluation.tasks.make_step``
-    standardize : whether features are scaled; None for vectors only
-    folder : where evaluations are saved, so that a fit that was killed can continue
-    progress : called as ``progress(done, total, message)``
+    ``open_workers`` gives the workers that hold a dataset; ``text`` and ``text_options`` say how queries
+    become features, as for ``make_step``; features are scaled if ``standardize``, by default vectors only.
+    Evaluations are saved in ``folder``, so that a fit that was killed can continue.
     """
     check_router(router)
     report = progress or (lambda done, total, message: None)
-    step = _unfitted(dataset, text, text_options)
-    with open_workers(dataset) as workers:
-        report(0, 2, "reading the costs")
-        hashing = step if isinstance(step, HashingFeatures) else None
-        found, counts = workers.call("survey", hashing)
-        stats: CostStats = reduce(add, [own for own, _ in found])
-        cells: ScoreCounts = reduce(add, [own for _, own in found])
-        if stats.rows < 2:
-            raise InvalidInputError(
-                f"{dataset.source}: a table to learn from must have at least two rows in which an expert "
-                f"was asked; this has {stats.rows}."
-            )
-        if stats.asked.all():
-            numbers = [part.number for part in dataset.partitions]
-            rows = dict(zip(numbers, [own.rows for own, _ in found], strict=True))
-            _fit_step(step, workers, rows, counts)
-            scaled = step.kind == "vectors" if standardize is None else standardize
-            setup = Setup(step, rows)
-            fitted = _fit(dataset, terms, router, workers, setup, stats, scaled, folder, report)
-            lost = sum(part.rows for part in dataset.partitions) - stats.rows
-            findings = [unasked_rows(lost)] if lost else []
-            return replace(fitted, findings=(*findings, *cells.findings(dataset.expert_names)))
-    # Everything is read again without the experts that were never asked.
-    names = dataset.expert_names
-    return fit_shards(
-        dataset.only([name for name, asked in zip(names, stats.asked, strict=True) if asked]),
-        terms,
-        router,
-        open_workers,
-        text=text,
-        text_options=text_options,
-        standardize=standardize,
-        folder=folder,
-        progress=progress,
-    )
-
-
-def _unfitted(
-    dataset: Dataset, text: str | None, options: Mapping[str, Any] | None
-) -> TextFeatures:
-    """The feature step for a dataset, as for a task: hashing where there are queries, else vectors."""
     step = make_features(
-        text or ("vectors" if dataset.query is None else "hashing"), **(options or {})
+        text or ("vectors" if dataset.query is None else "hashing"), **(text_options or {})
     )
-    if step.kind == "vectors" and dataset.vectors is None:
-        raise InvalidInputError(
-            "text 'vectors' needs a column of vectors in the table, such as embedding, and it has none.",
-            parameter="text",
-        )
-    if step.kind != "vectors" and dataset.query is None:
-        raise InvalidInputError(
-            f"text {step.kind!r} needs queries, and the table has only vectors; use 'vectors'.",
-            parameter="text",
-        )
-    return step
+    check_input(step, dataset.query is not None, dataset.vectors is not None)
+    while True:
+        with open_workers(dataset) as workers:
+            report(0, 2, "reading the costs")
+            hashing = step if isinstance(step, HashingFeatures) else None
+            found, counts = workers.call("survey", hashing)
+            stats: CostStats = reduce(add, [own for own, _ in found])
+            if stats.rows < 2:
+                raise InvalidInputError(
+                    f"{dataset.source}: a table to learn from must have at least two rows in which an "
+                    f"expert was asked; this has {stats.rows}."
+                )
+            if stats.asked.all():
+                rows = {
+                    part.number: own.rows
+                    for part, (own, _) in zip(dataset.partitions, found, strict=True)
+                }
+                _fit_step(step, workers, rows, counts)
+                scaled = step.kind == "vectors" if standardize is None else standardize
+                setup = Setup(step, rows)
+                fitted = _fit(dataset, terms, router, workers, setup, stats, scaled, folder, report)
+                lost = sum(part.rows for part in dataset.partitions) - stats.rows
+                cells: ScoreCounts = reduce(add, [own for _, own in found])
+                findings = cells.findings(dataset.expert_names)
+                return replace(
+                    fitted, findings=(*([unasked_rows(lost)] if lost else []), *findings)
+                )
+        # Everything is read again without the experts that were never asked.
+        names = np.array(dataset.expert_names)
+        dataset = dataset.only(names[stats.asked > 0].tolist())
 
 
 def _fit_step(step: TextFeatures, workers: Workers, rows: Mapping[int, int], counts: Any) -> None:
@@ -254,29 +215,15 @@ def _fit(
             X = scaler.transform(X)
             setup = replace(setup, scaler=scaler)
             model = make_pipeline(scaler, router)
-        router.policy_, objective = solve_sharded(
-            router,
-            workers,
-            setup,
-            stats,
-            X,
-            task.costs,
-            folder,
-            lambda number, value: report(2, 2, f"evaluation {number}, objective {value:.8g}"),
-        )
+
+        def tell(number: int, value: float) -> None:
+            report(2, 2, f"evaluation {number}, objective {value:.8g}")
+
+        solved = solve_sharded(router, workers, setup, stats, X, task.costs, folder, tell)
+        router.policy_, objective = solved
         counts = {"evaluations": objective.evaluations, "remembered": objective.remembered}
-    digests = "".join(one.fingerprint for one in summaries)
-    return ShardedFit(
-        model,
-        step,
-        dataset,
-        stats.rows,
-        task,
-        features,
-        hashlib.sha256(digests.encode()).hexdigest(),
-        seen,
-        **counts,
-    )
+    fingerprint = hashlib.sha256("".join(one.fingerprint for one in summaries).encode()).hexdigest()
+    return ShardedFit(model, step, dataset, n, task, features, fingerprint, seen, **counts)
 
 
 def _by_partition(rows: IntArray, counts: Mapping[int, int]) -> dict[int, IntArray]:
@@ -299,15 +246,11 @@ def save_shards(fitted: ShardedFit, out: str, overwrite: bool = False) -> Path:
     chosen = source_of(fitted.model).policy.predict(fitted.features)
     shares = dict(zip(names, expert_shares(chosen, len(names)).tolist(), strict=True))
     data = {"fingerprint": fitted.fingerprint, "rows": fitted.rows}
-    table = {
-        **data,
-        "form": dataset.layout.form,
-        "explanation": dataset.explanation(fitted.rows),
-        "shards": len(dataset.files),
-    }
+    explanation = dataset.explanation(fitted.rows)
+    table = {**data, "form": dataset.layout.form, "explanation": explanation}
     notes = {
         **task_notes(fitted.task),
-        "table": table,
+        "table": {**table, "shards": len(dataset.files)},
         "marks_complete": fitted.seen.complete,
         "shares": {"rows": len(chosen), "experts": shares},
     }

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from mild.artifact import fingerprint
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.costs import cheapest_of
 from mild.data import OutcomeTable
-from mild.data.data_quality import ScoreCounts
+from mild.data.data_quality import ROW_ONE, ScoreCounts
 from mild.data.tables import naming
 from mild.distributed.executors import cores, result_of
 from mild.distributed.partitions import Partition, changed
@@ -47,20 +47,6 @@ from mild.routers.objective import (
     row_targets,
     single_blas_thread,
 )
-
-__all__ = [
-    "CostStats",
-    "Moments",
-    "PartitionSummary",
-    "RayWorkers",
-    "Setup",
-    "ShardWorker",
-    "TargetSums",
-    "Workers",
-    "local_workers",
-    "merged_marks",
-    "ray_workers",
-]
 
 # Bytes up to which features stay in memory.
 IN_MEMORY = 256 << 20
@@ -196,8 +182,7 @@ class Setup:
     whole: Any = None  # what the targets of a row need from all rows
 
 
-@dataclass(frozen=True)
-class PartitionSummary:
+class PartitionSummary(NamedTuple):
     """What is found while the features of a partition are made; moments only on request."""
 
     moments: Moments | None
@@ -205,23 +190,17 @@ class PartitionSummary:
     sample: list[OutcomeTable]
 
 
+@dataclass(eq=False)
 class ShardWorker:
-    """Computes sums over some partitions of a dataset.
+    """Computes sums over some partitions of a dataset; large features are kept in the folder, if any."""
 
-    Large features are kept in the folder, if there is one. By default there are as many threads as BLAS
-    would use.
-    """
+    dataset: Dataset
+    partitions: Sequence[Partition]
+    terms: CostTerms
+    folder: Path | None = None
+    threads: int | None = None  # by default as many as BLAS would use
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        partitions: Sequence[Partition],
-        terms: CostTerms,
-        folder: Path | None = None,
-        threads: int | None = None,
-    ) -> None:
-        self.dataset, self.partitions, self.terms = dataset, list(partitions), terms
-        self.folder, self.threads = folder, threads
+    def __post_init__(self) -> None:
         # Arrays by the number of a partition and a name, or the files that they are mapped from.
         self._arrays: dict[tuple[int, str], Any] = {}
         self._losses: dict[int, RowLoss] = {}
@@ -396,11 +375,10 @@ def _transformed(step: TextFeatures, piece: OutcomeTable) -> FloatArray:
     """Features (n, d) of a piece."""
     if step.kind != "vectors" or piece.vectors is None:
         return step.transform(piece.queries)
-    width = piece.vectors.shape[1]
-    if width != step.n_features:
+    if (width := piece.vectors.shape[1]) != step.n_features:
         raise DataFileError(
             f"vectors must have {step.n_features} numbers, as those before; row {piece.row_number(0)} has "
-            f"{width}."
+            f"{width} ({ROW_ONE})."
         )
     return step.transform(piece.vectors)
 
@@ -411,11 +389,11 @@ def _picked(rows: IntArray, at: int, piece: OutcomeTable) -> list[OutcomeTable]:
     return [piece.take(rows[low:high] - at)] if high > low else []
 
 
+@dataclass
 class Workers:
     """The workers that together hold all partitions: one, in this process."""
 
-    def __init__(self, worker: Any = None) -> None:
-        self.worker = worker
+    worker: ShardWorker
 
     def call(self, method: str, *arguments: Any) -> tuple[list[Any], Any]:
         """Results of a ``ShardWorker`` method in the order of the partitions, and the sum of its terms."""
@@ -430,8 +408,8 @@ class Workers:
 class RayWorkers(Workers):
     """One worker in each of several actors."""
 
-    def __init__(self, ray: Any, actors: Sequence[Any]) -> None:
-        self.ray, self.actors = ray, list(actors)
+    def __init__(self, ray: Any, actors: list[Any]) -> None:
+        self.ray, self.actors = ray, actors
         self._sent: dict[int, tuple[Any, Any]] = {}
 
     def _answers(self, method: str, *arguments: Any) -> list[Any]:

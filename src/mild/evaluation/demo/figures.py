@@ -16,7 +16,6 @@ from mild.core.arrays import FloatArray, IntArray
 from mild.core.costs import cheapest
 from mild.data import datasets
 from mild.data.datasets.synthetic import BETAS, SPAN
-from mild.errors import MissingExtraError
 from mild.routers.linear import LinearRouter
 
 ALPHA = 1e-4
@@ -47,47 +46,28 @@ class Picture:
     data: datasets.RoutingData  # the sample that was trained on
     grid: FloatArray  # (n_grid, n_features) points
     best: IntArray  # (n_grid,) expert of least expected cost
-    best_loss: float  # expected cost of the best choices
-    constant_loss: float  # expected cost of the best constant
-    # label, choices on the grid, expected cost, and share of the inputs with the best expert
-    learned: tuple[tuple[str, IntArray, float, float], ...]
+    learned: tuple[IntArray, ...]  # (n_grid,) choices of each router
+    found: dict[str, Any]  # figures, JSON-ready
 
     @property
     def maps(self) -> list[tuple[str, IntArray]]:
         """Titles and choices on the grid: the best ones, then those of the routers."""
-        best = (f"best possible: cost {self.best_loss:.4f}", self.best)
-        return [best, *((f"{one[0]}: cost {one[2]:.4f}", one[1]) for one in self.learned)]
-
-    def as_dict(self, regions: bool = False) -> dict[str, Any]:
-        """JSON-ready fields, with the regions along a line on request."""
-        along = self.grid[:, 0]
-        learned = [
-            {
-                "label": label,
-                "loss": loss,
-                "agreement_with_best": agreement,
-                **({"regions": segments(along, chosen)} if regions else {}),
-            }
-            for label, chosen, loss, agreement in self.learned
-        ]
-        return {
-            "n_samples": len(self.data.X),
-            "expert_names": list(self.data.expert_names),
-            "betas": [float(beta) for beta in self.data.betas],
-            "best_loss": self.best_loss,
-            "constant_loss": self.constant_loss,
-            "learned": learned,
-            **({"best_regions": segments(along, self.best)} if regions else {}),
-        }
+        titles = [f"best possible: cost {self.found['best_loss']:.4f}"]
+        titles += [f"{one['label']}: cost {one['loss']:.4f}" for one in self.found["learned"]]
+        return list(zip(titles, (self.best, *self.learned), strict=True))
 
 
 def draw_line(n_samples: int = 4000, random_state: int = 0) -> Picture:
-    """The line: linear routers on cubic splines of x."""
+    """The line: linear routers on cubic splines of x; the figures also give the regions."""
     data = datasets.one_dimensional(n_samples, random_state)
     splines = SplineTransformer(n_knots=14, degree=3, include_bias=False)
-    grid = np.linspace(*SPAN, GRID)[:, None]
-    best = cheapest(1 - datasets.expert_accuracies(grid[:, 0]) + np.array(BETAS))
-    return _picture(data, grid, best, splines)
+    x = np.linspace(*SPAN, GRID)
+    best = cheapest(1 - datasets.expert_accuracies(x) + np.array(BETAS))
+    picture = _picture(data, x[:, None], best, splines)
+    picture.found["best_regions"] = segments(x, best)
+    for one, chosen in zip(picture.found["learned"], picture.learned, strict=True):
+        one["regions"] = segments(x, chosen)
+    return picture
 
 
 def draw_plane(n_samples: int = 4000, random_state: int = 0) -> Picture:
@@ -102,15 +82,23 @@ def _picture(
     data: datasets.RoutingData, grid: FloatArray, best: IntArray, features: Any
 ) -> Picture:
     expected = np.asarray(data.expected_costs)
-    learned = []
+    learned, figures = [], []
     for label, options in ROUTERS:
         router = make_pipeline(features, LinearRouter(alpha=ALPHA, **options))
         chosen = router.fit(data.X, data.costs).predict(data.X)
         loss = float(expected[np.arange(len(expected)), chosen].mean())
         agreement = float((chosen == cheapest(expected)).mean())
-        learned.append((label, router.predict(grid), loss, agreement))
-    least, constant = float(expected.min(axis=1).mean()), float(expected.mean(axis=0).min())
-    return Picture(data, grid, best, least, constant, tuple(learned))
+        figures.append({"label": label, "loss": loss, "agreement_with_best": agreement})
+        learned.append(router.predict(grid))
+    found = {
+        "n_samples": len(data.X),
+        "expert_names": list(data.expert_names),
+        "betas": [float(beta) for beta in data.betas],
+        "best_loss": float(expected.min(axis=1).mean()),
+        "constant_loss": float(expected.mean(axis=0).min()),
+        "learned": figures,
+    }
+    return Picture(data, grid, best, tuple(learned), found)
 
 
 def radial_features(X: FloatArray, gamma: float, n_components: int = 128) -> Nystroem:
@@ -130,17 +118,6 @@ def segments(positions: FloatArray, chosen: Sequence[int] | IntArray) -> list[di
         {"expert": int(experts[start]), "start": edges[i], "end": edges[i + 1]}
         for i, start in enumerate(starts)
     ]
-
-
-def check_matplotlib() -> None:
-    """Raise an error that says what to install if matplotlib is missing."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError(
-            "the demo's figures need matplotlib, which is not installed. "
-            "Install it with: pip install 'mild-learn[demo]'."
-        ) from error
 
 
 def _figure(width: float, height: float) -> Any:

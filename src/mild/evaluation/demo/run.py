@@ -27,9 +27,10 @@ from threadpoolctl import threadpool_limits
 
 import mild
 from mild import metrics
+from mild.core.arrays import invalid
 from mild.core.costs import cheapest
 from mild.data import datasets
-from mild.errors import InvalidInputError, MildWarning, check_option
+from mild.errors import MildWarning, check_option
 from mild.evaluation.comparison import (
     Choices,
     Context,
@@ -120,17 +121,12 @@ class DemoSettings:
     def __post_init__(self) -> None:
         for name, known in _NAMES.items():
             if not getattr(self, name):
-                raise InvalidInputError(
-                    f"{name} must name at least one of {', '.join(known)}; got none.",
-                    parameter=name,
-                )
+                raise invalid(name, f"must name at least one of {', '.join(known)}; got none.")
             for value in getattr(self, name):
                 check_option(name, value, known)
         for name, least in (("seeds", 1), ("tail_draws", 2), ("jobs", 1)):
             if getattr(self, name) < least:
-                raise InvalidInputError(
-                    f"{name} must be at least {least}; got {getattr(self, name)}.", parameter=name
-                )
+                raise invalid(name, f"must be at least {least}; got {getattr(self, name)}.")
 
     def changed(
         self, *, seeds: int | None = None, jobs: int | None = None, **names: Iterable[str] | None
@@ -216,8 +212,8 @@ def run_demo(settings: DemoSettings, progress: Progress | None = None) -> DemoRe
         "blocks": blocks[:-1],
         "region_case": blocks[-1],
         "long_tail": tail,
-        "line": line.as_dict(regions=True),
-        "plane": plane.as_dict(),
+        "line": line.found,
+        "plane": plane.found,
     }
     versions = {"python": platform.python_version(), "mild": mild.__version__}
     versions |= {name: version(name) for name in ("numpy", "scipy", "scikit-learn", "joblib")}
@@ -239,7 +235,7 @@ def run_demo(settings: DemoSettings, progress: Progress | None = None) -> DemoRe
         "versions": versions,
         "hardware": {
             "machine": platform.machine(),
-            "processor": _processor(),
+            "processor": processor_name() or "unknown",
             "cores": os.cpu_count(),
             "system": f"{platform.system()} {platform.release()}",
             "byte_order": sys.byteorder,
@@ -417,9 +413,9 @@ def gather(cells: Sequence[Cell], confidence: float) -> dict[str, Any]:
     }
 
 
-def _processor() -> str:
-    """Name of the processor; on Linux from a file."""
+def processor_name() -> str:
+    """Name of the processor, on Linux from a file; empty if it is unknown."""
     source = Path("/proc/cpuinfo")
     lines = source.read_text(errors="replace").splitlines() if source.exists() else []
     named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return named[0] if named else platform.processor() or "unknown"
+    return named[0] if named else platform.processor()

@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import numpy as np
 from rich import box
 from rich.console import RenderableType
@@ -46,14 +47,15 @@ def verdict_of(interval: Mapping[str, float] | None) -> str:
 
 def findings(found: Mapping[str, Any]) -> list[str]:
     """Sentences on which method beats which, counted over the blocks by their intervals."""
-    blocks, region, line, tail = (found[k] for k in ("blocks", "region_case", "line", "long_tail"))
+    blocks = found["blocks"]
     means = [{row["method"]: row["mean"] for row in block["rows"]} for block in blocks]
-    n_blocks = _count(len(blocks), "block")
+    rows = [[row for row in block["rows"] if row["method"] != "oracle"] for block in blocks]
 
     def verdicts(first: str, second: str) -> list[str]:
         if second == "tdef":
-            rows = [row for b in blocks for row in b["rows"] if row["method"] == first]
-            return [row["verdict_against_tdef"] for row in rows]
+            return [
+                r["verdict_against_tdef"] for part in rows for r in part if r["method"] == first
+            ]
         pairs = [pair for b in blocks for pair in b["comparisons"]]
         return [verdict_of(p) for p in pairs if (p["method"], p["minus"]) == (first, second)]
 
@@ -61,7 +63,7 @@ def findings(found: Mapping[str, Any]) -> list[str]:
         counts = Counter(verdicts(first, second))
         return (
             f"better in {counts['better']}, worse in {counts['worse']}, undecided in {counts['level']} of "
-            f"{n_blocks}"
+            f"{_count(len(blocks), 'block')}"
         )
 
     def gap(first: str, second: str, b: int) -> str:
@@ -70,66 +72,42 @@ def findings(found: Mapping[str, Any]) -> list[str]:
         return f"{means[b][first]:.4f} to {means[b][second]:.4f} ({where})"
 
     gains = [b for b, verdict in enumerate(verdicts(TUNED, "tdef")) if verdict == "better"]
-    most = min(gains, key=lambda b: means[b][TUNED] - means[b]["tdef"], default=None)
-    largest = "" if most is None else f" The largest gain is from {gap('tdef', TUNED, most)}."
-    worst = max(range(len(blocks)), key=lambda b: means[b][THEORY[0]] - means[b][THEORY[1]])
-    behind = _count(verdicts(THEORY[0], "constant").count("worse"), "block")
-    rows = [[row for row in b["rows"] if row["method"] != "oracle"] for b in blocks]
     leaders = Counter(min(part, key=lambda row: row["mean"])["label"] for part in rows)
-    leading = "; ".join(f"{label}: {number}" for label, number in leaders.most_common())
-    marked = sum(any(row["best"] for row in part) for part in rows)
-    here = {row["method"]: row["mean"] for row in region["rows"]}
-    tdef, uniform, _, theory, argmax, _ = [np.mean(row["losses"]) for row in tail]
-    recall = [100 * np.mean(row["rare_recall"]) for row in tail]
-    learned = "; ".join(
-        f"{one['label']} asks the best expert for {100 * one['agreement_with_best']:.1f} % of the inputs "
-        f"(cost {one['loss']:.4f})"
-        for one in line["learned"]
+    text = _prose(
+        "findings.txt",
+        blocks=blocks,
+        tuned=TUNED,
+        theory=THEORY,
+        verdicts=verdicts,
+        tally=tally,
+        gap=gap,
+        most=min(gains, key=lambda b: means[b][TUNED] - means[b]["tdef"], default=None),
+        worst=max(range(len(blocks)), key=lambda b: means[b][THEORY[0]] - means[b][THEORY[1]]),
+        leaders=leaders.most_common(),
+        marked=sum(any(row["best"] for row in part) for part in rows),
+        regions={row["method"]: row["mean"] for row in found["region_case"]["rows"]},
+        tail=found["long_tail"],
+        line=found["line"],
     )
-    return [
-        f"MILD tuned, stationary, against TDEF: {tally(TUNED, 'tdef')}.{largest}",
-        f"MILD with equal margins against TDEF: {tally('mild_uniform', 'tdef')}; tuned margins against "
-        f"equal ones: {tally(TUNED, 'mild_uniform')}.",
-        f"The theory's unequal margins decided by argmax, against the same loss decided by the stationary "
-        f"rule: {tally(*THEORY)}. The largest gap is {gap(*THEORY, worst)}; in {behind} argmax is worse "
-        f"than the best constant.",
-        f"With margins tuned for it, argmax against the stationary rule: "
-        f"{tally('mild_tuned_argmax', TUNED)}.",
-        f"Routing pays in {verdicts(TUNED, 'constant').count('better')} of {n_blocks}: MILD tuned, "
-        f"stationary, beats the best constant there by its interval.",
-        f"Blocks in which a method has the least mean loss: {leading}. In {marked} of {n_blocks} the "
-        f"leader gets the mark. MILD tuned, stationary, against kNN: {tally(TUNED, 'knn')}.",
-        f"Experts that specialise by region: MILD tuned, stationary, {here[TUNED]:.4f}, best constant "
-        f"{here['constant']:.4f}, a router that knows the true label {here['label']:.4f}: there the label "
-        f"is worth nothing, and the input is.",
-        f"Among 20 experts with a long tail of shares and 400 rows, mean of "
-        f"{_count(len(tail[0]['losses']), 'draw')}: TDEF {tdef:.4f}, MILD with equal margins "
-        f"{uniform:.4f}, with theory margins from best counts {theory:.4f} (by argmax {argmax:.4f}); the "
-        f"rarer half of the experts is found for {recall[0]:.0f}, {recall[1]:.0f} and {recall[3]:.0f} % "
-        f"of its inputs.",
-        f"On the line, where the best cost is {line['best_loss']:.4f}: {learned}.",
-    ]
+    return text.splitlines()
 
 
 def caption(settings: Mapping[str, Any]) -> str:
     """How the numbers were computed and what the marks mean."""
-    alphas = ", ".join(f"{alpha:g}" for alpha in settings["alphas"])
-    factors = ", ".join(f"{factor:g}" for factor in settings["margin_factors"])
-    return (
-        f"Deferral loss, mean ± standard deviation over {_count(settings['seeds'], 'split')} of 1,797 "
-        f"digits (half train, half test), and share of test rows per expert in %. ★ and bold: the least "
-        f"mean, and against every other row but the oracle's the {100 * settings['confidence']:g} % "
-        f"interval of the difference lies below 0 and the loss is less in at least four fifths of the "
-        f"splits (rows with the very same choices share the mark). ▲ better, ▼ worse than TDEF by the "
-        f"interval; no mark: undecided. The interval is a paired bootstrap over the test rows of all "
-        f"splits, the same digit drawn together; each holds by itself.\n"
-        f"All methods see the same 128 radial features. Linear methods: alpha from {alphas} by "
-        f"{settings['folds']}-fold cross-validation (LDAM: times its squared scale), kNN: k likewise. "
-        f"MILD: logistic, others rewards, margins of mean 1; theory: best counts; tuned: margins of "
-        f"reward counts times {factors} (all combinations up to 81, else one margin at a time), powers of "
-        f"best counts and a bias, searched for the rule it decides by. With equal margins the two rules "
-        f"agree. Real experts' costs are taken on the rows they learned from, as in the paper."
-    )
+    return _prose("caption.txt", settings=settings)
+
+
+def _prose(name: str, **values: Any) -> str:
+    """The text of a template."""
+    loader = jinja2.PackageLoader("mild.evaluation.demo")
+    environment = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined)
+    environment.filters |= {
+        "counted": _count,
+        "fixed": lambda value, digits=4: f"{value:.{digits}f}",
+        "mean": np.mean,
+        "numbers": lambda values: ", ".join(f"{value:g}" for value in values),
+    }
+    return environment.get_template(name).render(values)
 
 
 def _count(number: int, noun: str) -> str:
@@ -220,27 +198,25 @@ def _empty_table(title: str) -> Table:
 
 def check_folder(folder: Path) -> None:
     """Refuse a target that holds anything but an earlier demo's own files, or cannot be written."""
-    if not folder.exists():
-        parent = next(place for place in folder.absolute().parents if place.exists())
-        if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
-            raise DataFileError(
-                f"the output folder must be one that can be made; {parent} cannot be written to. Choose "
-                f"another --out."
-            )
-        return
-    if not folder.is_dir():
+    if folder.exists() and not folder.is_dir():
         raise OutputExistsError(
             f"the output folder must be a folder; {folder} is a file. Choose another --out."
         )
-    own = {*FILES, *(left.name for name in FILES for left in left_behind(folder / name))}
-    others = sorted(entry.name for entry in folder.iterdir() if entry.name not in own)
+    others: list[str] = []
+    if folder.exists():
+        own = {*FILES, *(left.name for name in FILES for left in left_behind(folder / name))}
+        others = sorted(entry.name for entry in folder.iterdir() if entry.name not in own)
     if others:
         raise OutputExistsError(
             f"the output folder must be new, empty, or an earlier demo's; {folder} holds "
             f"{others[0]!r}{' and more' if len(others) > 1 else ''}. Choose another --out."
         )
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise DataFileError(f"the output folder must be writable; {folder} is not.")
+    place = folder.absolute()
+    place = next(part for part in (place, *place.parents) if part.exists())
+    if not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)):
+        raise DataFileError(
+            f"the output folder must be writable; {place} cannot be written to. Choose another --out."
+        )
 
 
 def write_results(results: Any, folder: Path, draw: Mapping[str, Draw] | None = None) -> list[Path]:

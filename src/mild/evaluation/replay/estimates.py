@@ -22,12 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
 
-from mild.core.arrays import FloatArray, IntArray
-from mild.errors import InvalidInputError
+from mild.core.arrays import FloatArray, IntArray, invalid
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,10 +77,8 @@ def self_normalised(episodes: Episodes, confidence: float = 0.95) -> Estimate:
 def doubly_robust(episodes: Episodes, expected: FloatArray, confidence: float = 0.95) -> Estimate:
     """Unbiased as inverse propensity is, and less noisy the better the model."""
     if expected.shape != episodes.target.shape:
-        raise InvalidInputError(
-            f"expected must have the shape of target, {episodes.target.shape}; got {expected.shape}.",
-            parameter="expected",
-        )
+        rule = f"must have the shape of target, {episodes.target.shape}; got {expected.shape}."
+        raise invalid("expected", rule)
     model = (episodes.target * expected).sum(axis=1)
     error = episodes.costs - _pick(expected, episodes.chosen)
     # Of an expert that the new policy does not know there is no model, and its weight is 0.
@@ -121,47 +119,29 @@ def _pick(values: FloatArray, chosen: IntArray) -> FloatArray:
     return values[np.arange(chosen.size), chosen]
 
 
-@dataclass(frozen=True)
-class Overlap:
-    """How much the log tells about the new router."""
+def measure_overlap(episodes: Episodes, expert_names: Sequence[str]) -> dict[str, Any]:
+    """How much the log tells about the new router, JSON-ready.
 
-    draws: int  # number of draws
-    agreement: float  # share of the draws that the new router could have made, too
-    effective: float  # effective sample size ``(sum w)^2 / sum w^2``
-    largest_share: float  # share of the largest weight in their sum
-    mean_weight: float  # must be 1 within its standard error
-    weight_error: float
-    # expert that was never drawn -> share of the queries that the new router gives to it
-    unseen: dict[str, float]
-
-    @property
-    def weights_fit(self) -> bool:
-        """Whether the mean weight may be 1; if not, the propensities are not the true ones."""
-        return abs(self.mean_weight - 1) <= 4 * self.weight_error + 1e-9
-
-
-def measure_overlap(episodes: Episodes, expert_names: Sequence[str]) -> Overlap:
-    """Diagnostics of the weights."""
+    ``agreement`` is the share of the draws that the new router could have made, too; ``effective`` the
+    effective sample size ``(sum w)^2 / sum w^2``. The mean weight must be 1 within its standard error.
+    ``unseen`` are experts that were never drawn, and the share of the queries that they would get.
+    """
     weights = episodes.weights
-    count = weights.size
-    if count == 0:
-        return Overlap(0, 0.0, 0.0, 0.0, 0.0, 0.0, {})
-    total, squares = float(weights.sum()), float((weights**2).sum())
-    shares = episodes.target.mean(axis=0).tolist()
+    count, total, squares = weights.size, float(weights.sum()), float((weights**2).sum())
+    shares = episodes.target.mean(axis=0).tolist() if count else []
     seen = set(episodes.chosen.tolist())
-    return Overlap(
-        draws=count,
-        agreement=float((weights > 0).mean()),
-        effective=total**2 / squares if squares else 0.0,
-        largest_share=float(weights.max()) / total if total else 0.0,
-        mean_weight=total / count,
-        weight_error=float(weights.std(ddof=1) / np.sqrt(count)) if count > 1 else float("inf"),
-        unseen={
-            name: shares[k]
-            for k, name in enumerate(expert_names)
-            if shares[k] > 0 and k not in seen
+    spread = float(weights.std(ddof=1) / np.sqrt(count)) if count > 1 else float("inf")
+    return {
+        "draws": count,
+        "agreement": float((weights > 0).mean()) if count else 0.0,
+        "effective": total**2 / squares if squares else 0.0,
+        "largest_share": float(weights.max()) / total if total else 0.0,
+        "mean_weight": total / max(count, 1),
+        "weight_error": spread if count else 0.0,
+        "unseen": {
+            expert_names[k]: share for k, share in enumerate(shares) if share > 0 and k not in seen
         },
-    )
+    }
 
 
 FOLDS = 5
@@ -183,18 +163,10 @@ def expected_costs(
 ) -> FloatArray:
     """Expected cost (n, n_experts) of each expert on each row, by models fitted on other rows.
 
-    For every expert and fold this is a ridge regression of the cost on the features, fitted on the rows of
-    the other folds on which that expert was drawn; its strength by generalised cross-validation. An expert
-    with few rows there gets their mean, one with none the mean over all experts.
-
-    Parameters
-    ----------
-    features : (n, d) array
-    chosen : (n,) index of the expert that was drawn, negative if it is none of them
-    costs : (n,) its cost
-    groups : (n,) episode of each row: an episode is never on both sides of a split
-    n_experts : number of experts
-    seed : of the split into folds
+    For every expert and fold this is a ridge regression of the cost (n,) on the features (n, d), fitted
+    on the rows of the other folds on which that expert was ``chosen``; its strength by generalised
+    cross-validation. An expert with few rows there gets their mean, one with none the mean over all
+    experts. Rows of one group, an episode, are never on both sides of a split.
     """
     scale = features.std(axis=0, dtype=np.float64)
     # Products of these columns (1, X, y) are all that a ridge regression needs, and they add.

@@ -23,6 +23,7 @@ CERTAIN = 1 - 1e-9
 
 _COLUMNS = (
     "request_id", "asked", "chosen", "propensity", "price", "outcome", "text", "pinned_by", "session",
+    "probabilities",
 )  # fmt: skip
 
 
@@ -57,10 +58,14 @@ def read_draws(
     count = 0
     for rows in read(_COLUMNS, since, until):
         block = []
-        for name, asked, chosen, propensity, price, outcome, text, pinned_by, session in rows:
+        for row in rows:
+            name, asked, chosen, propensity, price, outcome, text, pinned_by, session, shares = row
             if texts is not None:
                 text = texts.get(name)
             reason = _reason(asked, chosen, propensity, price, outcome, text)
+            # The new router would have to choose among the same experts, and decides for all.
+            if reason is None and shares is not None and "null" in shares:
+                reason = "could not be served by every expert"
             if reason is None and pinned_by is not None and pinned_by not in episodes:
                 reason = "pinned by a request that is not among the rows that count"
             if reason is not None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from mild.artifact import LoadedRouter
-from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.errors import InvalidInputError
+from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.evaluation.replay.estimates import (
     Episodes,
     Estimate,
-    Overlap,
     doubly_robust,
     expected_costs,
     inverse_propensity,
@@ -45,42 +43,29 @@ def replay(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """What a router would have cost on the logged traffic, per request.
+    """What a router that reads text would have cost on the logged traffic, per request, JSON-ready.
 
     The cost of a request is its price in dollars, by the usage that the expert reported, fallbacks
-    included. Where answers were judged, it is ``error + price_weight * dollars``: the errors that a
-    request is worth, as in fitting; only judged requests count then, and one that failed is an error.
+    included. Where answers were judged (``errors``: request -> error in [0, 1]), it is ``error +
+    price_weight * dollars``, as in fitting; only judged requests count then, and one that failed is an
+    error.
 
-    Parameters
-    ----------
-    ledger : reads the ledger, which was written with exploration; see
-        ``mild.gateway.ledger.ledger_reader``
-    router : the new router, reading text
-    texts : request -> query, where the ledger keeps no texts
-    errors : request -> error in [0, 1] of the answer
-    price_weight : errors that one dollar is worth; needed with errors
-    explore : share of exploration of the new router
-    since, until : span of time, seconds since 1970
-    confidence : coverage of the intervals
-    seed : of folds and projections
-
-    Returns
-    -------
-    dict, ready for JSON: ``verdict``, ``estimates`` per quantity (cost, and dollars, failures and errors
-    beside it) and method, ``overlap``, ``rows``, ``left_out``, ``shares``
+    The ledger, read by ``mild.gateway.ledger.ledger_reader``, must have been written with exploration;
+    ``texts`` (request -> query) are needed where it keeps none, and ``explore`` is the new router's
+    share of exploration. ``since`` and ``until`` are seconds since 1970. The result has ``estimates``
+    per quantity (cost, and dollars, failures and errors beside it) and method, ``verdict``,
+    ``overlap``, ``rows``, ``left_out`` and ``shares``.
     """
     if errors is not None and (price_weight is None or not 0 <= price_weight < np.inf):
-        raise InvalidInputError(
-            f"with graded answers, price_weight must say how many errors a dollar is worth, 0 or more; "
-            f"got {price_weight}.",
-            parameter="price_weight",
+        raise invalid(
+            "price_weight",
+            f"must say how many errors a dollar is worth, 0 or more, as answers are graded; got "
+            f"{price_weight}.",
         )
     if not 0 <= explore <= 1:
-        raise InvalidInputError(f"explore must lie in [0, 1]; got {explore}.", parameter="explore")
+        raise invalid("explore", f"must lie in [0, 1]; got {explore}.")
     if not 0 < confidence < 1:
-        raise InvalidInputError(
-            f"confidence must lie in (0, 1); got {confidence}.", parameter="confidence"
-        )
+        raise invalid("confidence", f"must lie in (0, 1); got {confidence}.")
     left_out: Counter[str] = Counter()
     rows = collect_rows(read_draws(ledger, left_out, texts, errors, since, until), router, seed)
     if errors is not None:
@@ -100,7 +85,7 @@ def replay(
         }
     found: dict[str, dict[str, Any]] = {}
     gap = None
-    for name, values in quantities.items() if overlap.draws >= 2 else ():
+    for name, values in quantities.items() if overlap["draws"] >= 2 else ():
         every = _estimates(rows, values, target, confidence, seed)
         fields = ("mean", "low", "high", "standard_error")
         found[name] = {
@@ -118,9 +103,9 @@ def replay(
         "cost": "dollars" if errors is None else f"error + {price_weight:g} * dollars",
         "confidence": confidence,
         "estimates": found,
-        "overlap": asdict(overlap),
+        "overlap": overlap,
         "rows": int(rows.episode.size),
-        "draws": overlap.draws,
+        "draws": overlap["draws"],
         "left_out": reasons,
         "shares": {
             name: {"logged": rows.drawn.get(name, 0) / drawn, "new": new.get(name, 0.0)}
@@ -217,27 +202,27 @@ def collect_rows(blocks: Iterable[list[LoggedRow]], router: LoadedRouter, seed: 
 
 
 def judge(
-    overlap: Overlap, gap: Estimate | None, unit: str, left_out: Mapping[str, int]
+    overlap: Mapping[str, Any], gap: Estimate | None, unit: str, left_out: Mapping[str, int]
 ) -> dict[str, Any]:
     """Whether the new router is better: True, False, or None if it cannot be told, and a sentence."""
-    if overlap.draws == 0 or gap is None:
+    if overlap["draws"] == 0 or gap is None:
         return _nothing(left_out)
-    if overlap.unseen:
-        names = ", ".join(f"{name} ({share:.1%})" for name, share in overlap.unseen.items())
+    if overlap["unseen"]:
+        names = ", ".join(f"{name} ({share:.1%})" for name, share in overlap["unseen"].items())
         return _open(
             f"the new router gives queries to experts that were never drawn here: {names}. The log does "
             f"not say what they would have cost; add them to the gateway and explore."
         )
-    if not overlap.weights_fit:
+    if abs(overlap["mean_weight"] - 1) > 4 * overlap["weight_error"] + 1e-9:
         return _open(
-            f"the weights must be 1 on average and are {overlap.mean_weight:.3f} (standard error "
-            f"{overlap.weight_error:.3f}): the logged propensities are not those of the draws."
+            f"the weights must be 1 on average and are {overlap['mean_weight']:.3f} (standard error "
+            f"{overlap['weight_error']:.3f}): the logged propensities are not those of the draws."
         )
-    if overlap.effective < ENOUGH:
+    if overlap["effective"] < ENOUGH:
         return _open(
-            f"{overlap.draws:,} draws tell as much about the new router as {overlap.effective:.0f} of "
-            f"its own would, and below {ENOUGH:.0f} the intervals cannot be trusted; explore more or "
-            f"longer."
+            f"{overlap['draws']:,} draws tell as much about the new router as "
+            f"{overlap['effective']:.0f} of its own would, and below {ENOUGH:.0f} the intervals cannot be "
+            f"trusted; explore more or longer."
         )
     span = f"{gap.confidence * 100:g} % interval of the difference {_money(gap.low, unit)} to "
     span += _money(gap.high, unit)

@@ -29,8 +29,6 @@ SHAPES = {
 class Scale:
     """Map values in [low, high] to positions in [start, end].
 
-    Examples
-    --------
     >>> Scale(0, 10, 100, 200)(5), Scale(1, 100, 0, 1, True)(10)
     (150.0, 0.5)
     """
@@ -52,8 +50,6 @@ class Scale:
     def ticks(self, count: int) -> list[float]:
         """About ``count`` round values inside: 1, 2 or 5 times a power of ten.
 
-        Examples
-        --------
         >>> Scale(0.03, 0.97, 0, 1).ticks(4), Scale(0.5, 30, 0, 1, True).ticks(4)
         ([0.2, 0.4, 0.6, 0.8], [0.5, 1.0, 2.0, 5.0, 10.0, 20.0])
         """
@@ -261,8 +257,6 @@ def _distance(a: Box, b: Box) -> float:
 def signed(value: float | None) -> str:
     """A difference of costs, with its sign.
 
-    Examples
-    --------
     >>> signed(-0.01234), signed(0.5), signed(0.0)
     ('−0.0123', '+0.5000', '0.0000')
     """
@@ -274,8 +268,6 @@ def signed(value: float | None) -> str:
 def percent(value: float | None, digits: int = 1) -> str:
     """A share.
 
-    Examples
-    --------
     >>> percent(0.1234), percent(1, 0)
     ('12.3\\xa0%', '100\\xa0%')
     """
@@ -287,8 +279,6 @@ def percent(value: float | None, digits: int = 1) -> str:
 def shortened(text: str, most: int, tail: int = 0) -> str:
     """A name without its end, or without its middle if ``tail`` letters of the end are kept.
 
-    Examples
-    --------
     >>> shortened("mistral-7b-instruct-v0.2", 13), shortened("mistral-7b-instruct-v0.2", 13, 4)
     ('mistral-7b-i…', 'mistral-…v0.2')
     """
@@ -300,8 +290,6 @@ def shortened(text: str, most: int, tail: int = 0) -> str:
 def short_names(names: Sequence[str], most: int = 24) -> list[str]:
     """Names without their owners, shortened, as long as they still differ.
 
-    Examples
-    --------
     >>> short_names(["meta/llama-3", "mistralai/mistral-7b"]), short_names(["a/x", "b/x"])
     (['llama-3', 'mistral-7b'], ['a/x', 'b/x'])
     """

@@ -16,11 +16,12 @@ from numpy.typing import ArrayLike
 
 from mild.artifact import LoadedRouter, fingerprint
 from mild.artifact.files import check_free, replacing
+from mild.core.arrays import invalid
 from mild.data import OutcomeTable, duplicate_groups
-from mild.errors import DataFileError, InvalidInputError, listed
+from mild.errors import DataFileError, listed
 from mild.evaluation.comparison import Comparison
 from mild.evaluation.report import sections
-from mild.evaluation.tasks import TrainingQueryIndex, evaluate_costs
+from mild.evaluation.tasks import evaluate_costs, training_overlap
 from mild.metrics.rows import evaluated_costs
 
 SCHEMA = 1
@@ -54,42 +55,32 @@ def build_document(
 ) -> Document:
     """Evaluate a router on rows whose outcomes are known; the result is ready for JSON.
 
-    Parameters
-    ----------
-    router : LoadedRouter
-    table : OutcomeTable of the router's experts (``with_experts``); None if only costs are known
-    costs : (n_samples, n_experts)
-    inputs : (n_samples, n_features) features
-    bundle : (n_samples,) rows that count as one in the verdict's interval; None for equal queries
-    group : column of the table for the section on groups; None for source, subject, ... if there
-    comparison : ``Comparison.as_dict()`` of methods on the same table, to be included
-    cost : as in ``mild data describe``: words, beta, price_weight, latency_weight
-    split : how the rows were chosen
-    confidence : of every interval
-    queries : number of queries with the largest regret to show; 0 leaves all texts out
-    seed : of the resampling
+    ``table`` has the router's experts (``with_experts``), or is None if only ``costs`` are known;
+    ``inputs`` are features (n_samples, n_features). Rows of one ``bundle`` count as one in the
+    verdict's interval, by default equal queries. ``group`` names the column of the section on groups,
+    by default source, subject, ... if there. ``comparison`` is ``Comparison.as_dict()`` on the same
+    table, ``cost`` as ``Task.cost``, ``split`` how the rows were chosen, ``queries`` how many with the
+    largest regret are shown; 0 leaves all texts out.
     """
     cost = dict(cost or {})
     names = list(router.expert_names)
     X = inputs if hasattr(inputs, "tocsr") else np.asarray(inputs)
     known = evaluated_costs(costs).astype(np.float64, copy=False)
     if table is not None and table.expert_names != names:
-        raise InvalidInputError(
-            f"table must have the router's experts, {listed(names, 6)}; got "
+        raise invalid(
+            "table",
+            f"must have the router's experts, {listed(names, 6)}; got "
             f"{listed(table.expert_names, 6)}. Select them with with_experts.",
-            parameter="table",
         )
     if known.shape != (X.shape[0], len(names)):
-        raise InvalidInputError(
-            f"costs must have shape (n_samples, n_experts) = {(X.shape[0], len(names))}; got "
-            f"{known.shape}.",
-            parameter="costs",
-        )
+        shape = (X.shape[0], len(names))
+        rule = f"must have shape (n_samples, n_experts) = {shape}; got {known.shape}."
+        raise invalid("costs", rule)
     units = None if bundle is None else np.asarray(bundle)
     if units is None and table is not None and any(table.queries):
         units = duplicate_groups(table.queries)
-    data_mark = fingerprint(X, known)
-    table_mark = data_mark if table is None else table.fingerprint()
+    overlap = training_overlap(router, table, known, X)
+    mark = fingerprint(X, known) if table is None else table.fingerprint()
     shares = router.predict_proba(X).astype(np.float64)
     routed = sections.RoutedRows(names, known, router.predict(X), shares)
     if table is not None:
@@ -115,15 +106,14 @@ def build_document(
             labels = [labels[i] for i in np.flatnonzero(found.rows)]
     constant = found.summary["constant_expert"]
     n = len(routed.costs)
-    metadata = router.metadata or {}
-    form, scale, strength = sections.reward_form(metadata)
-    notes = metadata.get("notes") or {}
-    fitted_on = {part["fingerprint"] for part in (metadata.get("data"), notes.get("table")) if part}
+    form, scale, strength = sections.reward_form(router.metadata or {})
     return _header("evaluation", title, names, cost) | {
         "rows": n,
         "left_out": found.left_out,
-        "verdict": _without_nan(found.statement.as_dict())
-        | {"constant": names[constant], "confidence": confidence},
+        "verdict": {
+            key: None if isinstance(value, float) and np.isnan(value) else value
+            for key, value in found.as_dict()["verdict"].items()
+        },
         "figures": found.summary
         | {
             "constant_losses": [
@@ -146,10 +136,9 @@ def build_document(
         else sections.groups(routed, column, labels, constant, confidence),
         "regrets": sections.regrets(routed, queries, labels),
         "comparison": comparison,
-        "same_data_as_fit": not {data_mark, table_mark}.isdisjoint(fitted_on),
-        "seen_in_fit": _seen_in_fit(router, table),
+        **overlap,
         "router": _router_entries(router),
-        "data": _data_entries(names, table, n, table_mark, cost.get("words"), split),
+        "data": _data_entries(names, table, n, mark, cost.get("words"), split),
         "settings": [["confidence", f"{confidence * 100:g} %"], ["seed", str(seed)]],
     }
 
@@ -210,8 +199,6 @@ def comparison_document(
 def optimism(document: Mapping[str, Any]) -> str | None:
     """A warning if the router was fitted on some of the rows; None if not.
 
-    Examples
-    --------
     >>> optimism({"seen_in_fit": {"queries": 3, "checked": 50}})
     '3 of 50 queries were in the training data, too: the figures are optimistic.'
     """
@@ -278,22 +265,6 @@ def _header(kind: str, title: str, names: Sequence[str], cost: Mapping[str, Any]
         "experts": list(names),
         "cost": dict(cost) or None,
     }
-
-
-def _without_nan(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: None if isinstance(value, float) and np.isnan(value) else value
-        for key, value in fields.items()
-    }
-
-
-def _seen_in_fit(router: LoadedRouter, table: OutcomeTable | None) -> dict[str, int] | None:
-    """How many of the queries the router was fitted on, if that is recorded."""
-    index = TrainingQueryIndex.by(router)
-    if table is None or index is None:
-        return None
-    found = index.overlap(table)
-    return {"queries": found.seen, "checked": found.checked}
 
 
 def _router_entries(router: LoadedRouter) -> list[list[str]]:

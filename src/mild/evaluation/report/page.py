@@ -17,7 +17,8 @@ import jinja2
 from markupsafe import Markup
 
 from mild.artifact.files import check_free
-from mild.errors import DataFileError, InvalidInputError
+from mild.core.arrays import invalid
+from mild.errors import DataFileError
 from mild.evaluation.report.charts import (
     calibration_scales,
     forest,
@@ -75,30 +76,16 @@ def render(document: Mapping[str, Any]) -> str:
     """Render a document as an HTML page.
 
     The page needs no network, and its content security policy allows only its own style and script, by
-    their checksums. Every text of the document is escaped.
-
-    Raises
-    ------
-    InvalidInputError
-        The document is of another schema, or lacks something.
+    their checksums. Every text of the document is escaped. A document of another schema is refused.
     """
     if document.get("schema") != SCHEMA:
-        raise InvalidInputError(
-            f"document must be an evaluation of schema {SCHEMA}; got {document.get('schema')!r}. "
-            f"Render a newer document with the newer mild.",
-            parameter="document",
-        )
+        got = f"got {document.get('schema')!r}. Render a newer document with the newer mild."
+        raise invalid("document", f"must be an evaluation of schema {SCHEMA}; {got}")
     try:
         return _page(clean(document))
-    except (
-        *(KeyError, TypeError, ValueError, IndexError, AttributeError),
-        jinja2.UndefinedError,
-    ) as error:
-        raise InvalidInputError(
-            f"document must be what build_document makes; something is missing or odd "
-            f"({type(error).__name__}: {error}).",
-            parameter="document",
-        ) from error
+    except (LookupError, TypeError, ValueError, AttributeError, jinja2.UndefinedError) as error:
+        odd = f"something is missing or odd ({type(error).__name__}: {error})"
+        raise invalid("document", f"must be what build_document makes; {odd}.") from error
 
 
 def clean(value: Any) -> Any:
@@ -257,8 +244,6 @@ def _cost(value: float | None) -> str:
 def _dollars(value: float | None) -> str:
     """An amount, with as many digits as it needs.
 
-    Examples
-    --------
     >>> _dollars(1234.5), _dollars(0.4), _dollars(0.00421), _dollars(-2), _dollars(0)
     ('$1,234', '$0.40', '$0.0042', '−$2.00', '$0')
     """
@@ -270,8 +255,6 @@ def _dollars(value: float | None) -> str:
 def _duration(value: float | None) -> str:
     """Seconds.
 
-    Examples
-    --------
     >>> _duration(2.345), _duration(0.0123)
     ('2.35\\xa0s', '12\\xa0ms')
     """
@@ -283,8 +266,6 @@ def _duration(value: float | None) -> str:
 def _asks(names: Sequence[str], shares: Sequence[float], most: int = 4) -> str:
     """Shares of the experts, largest first.
 
-    Examples
-    --------
     >>> _asks(["a", "b", "c"], [0.25, 0.75, 0.0])
     'b 75\\xa0%, a 25\\xa0%'
     """

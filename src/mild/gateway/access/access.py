@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mild.errors import InvalidInputError
+from mild.gateway.access.dollars import dollars_of, parts_of, shown
 from mild.gateway.access.keys import ANONYMOUS, Caller, Callers, Key
-from mild.gateway.access.money import dollars_of, parts_of, periods_at, shown
+from mild.gateway.access.periods import periods_at
 from mild.gateway.access.store import (
     WINDOW,
     AccessStore,

@@ -32,7 +32,10 @@ _MOST_CHARACTERS = 512
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key as it is stored; money in billionths of a dollar, None without a limit."""
+    """A key as it is stored; money in billionths of a dollar, None without a limit.
+
+    One that is ``admin`` may read the metrics, which show every key's spend.
+    """
 
     name: str
     digest: bytes
@@ -42,6 +45,7 @@ class Key:
     budget_day: int | None = None
     budget_month: int | None = None
     requests_per_minute: int | None = None
+    admin: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ class Caller:
     budget_day: int | None = None
     budget_month: int | None = None
     requests_per_minute: int | None = None
+    admin: bool = False
 
 
 class Callers:
@@ -82,6 +87,7 @@ class Callers:
                 key.budget_day,
                 key.budget_month,
                 key.requests_per_minute or self._default,
+                key.admin,
             )
             for key in keys
             if key.revoked is None

@@ -32,6 +32,7 @@ keys = sa.Table(
     _column("budget_day", _WHOLE, optional=True),
     _column("budget_month", _WHOLE, optional=True),
     _column("requests_per_minute", _WHOLE, optional=True),
+    sa.Column("admin", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.UniqueConstraint("digest"),
 )
 # Money in billionths of a dollar. ``held`` is the sum of the account's reservations.

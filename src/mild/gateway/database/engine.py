@@ -40,7 +40,7 @@ __all__ = [
 Location = str | os.PathLike[str] | Address
 MEMORY = ":memory:"
 # Revision of the newest migration. "old" stands for tables of mild 0.1, which had no migrations.
-SCHEMA = "0001"
+SCHEMA = "0002"
 OLD = "old"
 metadata = sa.MetaData()
 
@@ -65,6 +65,8 @@ _LIBPQ = {
     "keepalives_count": "3",
     "tcp_user_timeout": "10000",
 }
+# Seconds that PostgreSQL may take to answer a statement before the connection is given up.
+ANSWER_SECONDS = 30.0
 _LEAD = re.compile(r'^connection failed: |connection to server (?:at|on) ".*? failed: |FATAL: +')
 # Alembic keeps the running migration in module variables.
 _migrating = threading.Lock()
@@ -424,16 +426,51 @@ def _postgres_engine(address: Address) -> sa.Engine:
         said = re.fullmatch(r'invalid URI query parameter: "(\w+)"\s*', str(error))
         what = f"there is no option {said[1]!r}" if said else "it is not understood"
         raise DataFileError(f"{address.shown}: the address must be libpq's; {what}.") from None
+
+    class BoundedConnection(psycopg.Connection[Any]):
+        """A connection that is closed where the server does not answer a statement in time."""
+
+        def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
+            try:
+                return super().wait(_bounded(gen), *arguments, **options)
+            except _SilentServerError as error:
+                self.pgconn.finish()
+                raise psycopg.OperationalError(str(error)) from None
+
     # What goes wrong is raised and told in our words.
     logging.getLogger("psycopg").setLevel(logging.ERROR)
     # Poolers may give the next transaction to another connection: nothing is prepared. Transactions begin
     # where ``Database`` says so.
     return sa.create_engine(
         "postgresql+psycopg://",
-        creator=lambda: psycopg.connect(**options, prepare_threshold=None, autocommit=True),
+        creator=lambda: BoundedConnection.connect(
+            **options, prepare_threshold=None, autocommit=True
+        ),
         poolclass=sa.NullPool,
         use_native_hstore=False,
     ).execution_options(schema_translate_map={None: _NAMESPACE})
+
+
+class _SilentServerError(Exception):
+    """The server does not answer, and has not closed the connection."""
+
+
+def _bounded(gen: Any) -> Any:
+    """What psycopg waits for, with an end; it looks up every 0.1 s.
+
+    A server that is frozen, or behind a dead proxy, keeps no time-out of its own.
+    """
+    end = time.monotonic() + ANSWER_SECONDS
+    ready = None
+    while True:
+        try:
+            wanted = gen.send(ready)
+        except StopIteration as done:
+            return done.value
+        ready = yield wanted
+        if not ready and time.monotonic() > end:
+            gen.close()
+            raise _SilentServerError(f"no answer within {ANSWER_SECONDS:g} s")
 
 
 def _reason(error: BaseException | None) -> str:

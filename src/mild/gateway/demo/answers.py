@@ -81,7 +81,7 @@ def recall(text: str) -> str | None:
     >>> recall("What is the capital of France?"), recall("What is love?")
     ('Paris', None)
     """
-    from mild.data.datasets.facts import FACTS
+    from mild.gateway.demo.facts import FACTS
 
     asked = text[:2000].strip()
     for _, question, pairs in FACTS.values():

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, StreamingResponse
 
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.text import chat_text, completion_text
-from mild.gateway.server.completions import parse_body
+from mild.gateway.server.body import parse_body
 from mild.gateway.server.middleware import refusal_response
 
 __all__ = ["StandIn"]

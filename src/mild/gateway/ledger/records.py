@@ -28,7 +28,8 @@ class Record:
     asked : model name that was asked for
     expert : who answered; None if nobody did
     chosen : the expert that was drawn among all, before any fault; None if the router was not asked
-    probabilities : the router's distribution, in the order of its experts
+    probabilities : the router's distribution, in the order of its experts; None for an expert that could
+        not serve the request
     propensity : probability in (0, 1] with which ``chosen`` was drawn, exploration included
     expected_cost : what the router expected of ``chosen``, in its own units
     price : dollars, by the usage that the expert reported
@@ -60,7 +61,7 @@ class Record:
     asked: str
     expert: str | None = None
     chosen: str | None = None
-    probabilities: Sequence[float] | None = None
+    probabilities: Sequence[float | None] | None = None
     propensity: float | None = None
     expected_cost: float | None = None
     price: float | None = None
@@ -105,7 +106,8 @@ def as_row(record: Record, keep_text: bool) -> dict[str, Any]:
     row = {name: getattr(record, name) for name in COLUMNS}
     shares = record.probabilities
     if shares is not None:
-        row["probabilities"] = "[" + ",".join(f"{share:.6g}" for share in shares) + "]"
+        words = ("null" if share is None else f"{share:.6g}" for share in shares)
+        row["probabilities"] = "[" + ",".join(words) + "]"
     row["streamed"] = int(record.streamed)
     if not keep_text:
         row["text"] = None

@@ -48,7 +48,9 @@ def read_model(model: object, experts: Sequence[str], weighs: bool) -> ModelRequ
         return _ROUTER_CHOOSES
     if not isinstance(model, str) or not model:
         said = "It is missing." if model is None else "It is not a text."
-        raise Refusal(400, f"The request must name a model. {said}", param="model")
+        raise Refusal(
+            400, f"The request must name a model. {said}", code="model_missing", param="model"
+        )
     if model in experts:
         return ModelRequest(expert=model)
     if model.startswith(_PREFIX):
@@ -72,6 +74,7 @@ def _weight(text: str) -> float:
             400,
             f"{_PREFIX}<t> takes a number t from 0 to 1e12, the weight of the price: larger is "
             f"cheaper. Got {_short(text)!r}.",
+            code="invalid_price_weight",
             param="model",
         )
     return weight

@@ -1,21 +1,25 @@
-"""From a text to an expert: the router's decision, exploration with its propensity, pinned sessions."""
+"""From a request to an expert: who can serve it, the router's decision, exploration, pinned sessions."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 from mild.artifact import LoadedRouter
 from mild.artifact.deciding import decide_all
 from mild.artifact.prices import new_prices
+from mild.endpoints.expert import Expert
+from mild.endpoints.prices import tokens_in_bytes
 from mild.errors import MildError
 from mild.gateway.config import RoutingSettings
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.batching import Batch
 from mild.gateway.selection.models import ModelRequest
-from mild.gateway.selection.sessions import Pin, Sessions
+from mild.gateway.selection.needs import declares_limits, missing_of, request_needs
+from mild.gateway.selection.sessions import Pin, Session, Sessions, sent_before
 
 __all__ = ["ExpertSelector", "Scores", "Selection"]
 
@@ -27,14 +31,14 @@ class Scores:
     Attributes
     ----------
     best : index of the expert that it chooses
-    order : every expert, the one to ask first in front
-    probabilities : of each expert
+    order : every expert that can be chosen, the one to ask first in front
+    probabilities : of each expert; None for one that cannot serve the request, 0 for a fallback
     costs : expected, of each expert; None where the router has not learned them
     """
 
     best: int
     order: list[int]
-    probabilities: list[float]
+    probabilities: list[float | None]
     costs: list[float] | None
 
 
@@ -53,7 +57,7 @@ class Selection:
 
     order: list[str]
     chosen: str | None = None
-    probabilities: list[float] | None = None
+    probabilities: list[float | None] | None = None
     propensity: float | None = None
     expected: dict[str, float] | None = None
     pinned_by: bytes | None = None
@@ -65,7 +69,7 @@ class ExpertSelector:
 
     Attributes
     ----------
-    names : of the experts, in the router's order
+    names : of the router's experts, in its order
     fixed : why another price weight is refused; None if it is not
 
     Raises
@@ -80,6 +84,7 @@ class ExpertSelector:
         routing: RoutingSettings,
         sessions: Sessions | None = None,
         seed: int | None = None,
+        experts: Sequence[Expert] = (),
     ) -> None:
         self.router = new_prices(router, price_weight=routing.price_weight).on(router)
         router.features([""])  # a router without a text step says so here
@@ -91,9 +96,18 @@ class ExpertSelector:
             self.fixed = str(error)
         self.at_weight = lru_cache(maxsize=64)(self._at_weight)
         self._batch = Batch(self.score_all)
-        self._explore = routing.explore
-        self._fallback = routing.fallback
+        self._routing = routing
         self._sessions = sessions
+        self._experts = {expert.name: expert for expert in experts}
+        self._fallbacks = [expert for expert in experts if expert.role == "fallback"]
+        kept_back = {expert.name for expert in self._fallbacks}
+        self._candidates = [k for k, name in enumerate(self.names) if name not in kept_back]
+        self._limited = any(map(declares_limits, experts))
+        # Units of the router's costs per dollar; None if the router does not say.
+        cost = (router.metadata.get("notes") or {}).get("cost") or {}
+        self._price_weight = cost.get("price_weight")
+        if routing.price_weight is not None:
+            self._price_weight = routing.price_weight
         self._random = random.Random(seed)
 
     def score(self, text: str, price_weight: float | None = None) -> Scores:
@@ -120,43 +134,130 @@ class ExpertSelector:
         """Refuse another price weight where the router takes none."""
         if price_weight is not None and self.fixed is not None:
             raise Refusal(
-                400, f"router-mild-<t> cannot be used with this router: {self.fixed}", param="model"
+                400,
+                f"router-mild-<t> cannot be used with this router: {self.fixed}",
+                code="price_weight_not_supported",
+                param="model",
             )
 
+    def cannot_serve(self, document: Mapping[str, Any], bytes_in: int) -> dict[str, str]:
+        """Why experts cannot serve a request, by their names.
+
+        Raises
+        ------
+        Refusal
+            400 if no expert that the router may choose can
+        """
+        if not self._limited:
+            return {}
+        needs = request_needs(document, bytes_in)
+        missing = {name: missing_of(expert, needs) for name, expert in self._experts.items()}
+        missing = {name: why for name, why in missing.items() if why}
+        names = [self.names[k] for k in self._candidates]
+        if all(name in missing for name in names):
+            whys = ". ".join(f"{name} {missing[name]}" for name in names)
+            message = f"No expert can serve this request: {whys}."
+            raise Refusal(400, message, code="no_capable_expert")
+        return missing
+
+    def restrict(self, scores: Scores, missing: Mapping[str, str]) -> Scores:
+        """The scores with the choice among the experts that can serve the request."""
+        able = [k for k in self._candidates if self.names[k] not in missing]
+        if len(able) == len(self.names):
+            return scores
+        order = [k for k in scores.order if k in able]
+        total = sum(scores.probabilities[k] or 0.0 for k in able)
+        shares: list[float | None] = [None if name in missing else 0.0 for name in self.names]
+        for k in able:
+            shares[k] = (scores.probabilities[k] or 0.0) / total if total else 1 / len(able)
+        return replace(scores, best=order[0], order=order, probabilities=shares)
+
     async def select(
-        self, model: ModelRequest, text: str, session: bytes | None, request: bytes
+        self,
+        model: ModelRequest,
+        text: str,
+        session: Session | None,
+        request: bytes,
+        document: Mapping[str, Any],
+        bytes_in: int,
     ) -> Selection:
-        """Select for one request."""
+        """Select for one request.
+
+        Parameters
+        ----------
+        model : what the client asks for
+        text : what the router reads
+        session : of the request; None without one
+        request : twelve bytes, its number
+        document, bytes_in : the request in the form of chat completions, and its length
+
+        Raises
+        ------
+        Refusal
+            400 if no expert can serve the request
+        """
         if model.expert is not None:
             return Selection([model.expert])
+        missing = self.cannot_serve(document, bytes_in)
         scores = await self._batch.score(text, model.price_weight)
-        pin = None
+        scores = self.restrict(scores, missing)
+        pin = self._find_pin(session, scores)
+        best = scores.best
+        if pin is not None:
+            pinned = self.names.index(pin.expert)
+            credit = self._credit(pin, model, document)
+            if credit is None or scores.costs is None:
+                return self._selection(
+                    scores, missing, pinned, pin.propensity, pinned_by=pin.request
+                )
+            if scores.costs[pinned] - credit <= scores.costs[best]:
+                best = pinned
+        explore, able = self._routing.explore, scores.order
+        chosen, explored = best, False
+        if explore > 0 and self._random.random() < explore:
+            chosen, explored = sorted(able)[self._random.randrange(len(able))], True
+        propensity = explore / len(able) + (1 - explore) * (chosen == best)
         if self._sessions is not None and session is not None:
-            pin = self._sessions.find(session)
+            self._sessions.pin(session.hash, Pin(self.names[chosen], propensity, request))
+        return self._selection(scores, missing, chosen, propensity, explored=explored)
+
+    def _find_pin(self, session: Session | None, scores: Scores) -> Pin | None:
+        """The decision that a request follows; None where its expert cannot serve it."""
+        if self._sessions is None or session is None or not session.follows:
+            return None
+        pin = self._sessions.find(session.hash)
         # A pin of another router's expert is none: a reload may just be swapping them.
-        if pin is not None and pin.expert in self.names:
-            chosen = self.names.index(pin.expert)
-            return self._selection(scores, chosen, pin.propensity, pinned_by=pin.request)
-        chosen, explored = scores.best, False
-        if self._explore > 0 and self._random.random() < self._explore:
-            chosen, explored = self._random.randrange(len(self.names)), True
-        propensity = self._explore / len(self.names) + (1 - self._explore) * (chosen == scores.best)
-        if self._sessions is not None and session is not None:
-            self._sessions.pin(session, Pin(self.names[chosen], propensity, request))
-        return self._selection(scores, chosen, propensity, explored=explored)
+        if pin is None or pin.expert not in (self.names[k] for k in scores.order):
+            return None
+        return pin
+
+    def _credit(self, pin: Pin, model: ModelRequest, document: Mapping[str, Any]) -> float | None:
+        """What the pinned expert's prompt cache saves, in units of cost; None if it must be kept."""
+        weight = self._price_weight if model.price_weight is None else model.price_weight
+        expert = self._experts.get(pin.expert)
+        if self._routing.pin_sessions != "soft" or weight is None or expert is None:
+            return None
+        saved = expert.price.saved_per_cached_token
+        if not saved or pin.idle > self._routing.cache_seconds:
+            return 0.0
+        return float(weight * saved * tokens_in_bytes(sent_before(document)))
 
     def _selection(
         self,
         scores: Scores,
+        missing: Mapping[str, str],
         chosen: int,
         propensity: float,
         explored: bool = False,
         pinned_by: bytes | None = None,
     ) -> Selection:
         names = self.names
-        others: Sequence[int] = [k for k in scores.order if k != chosen] if self._fallback else ()
+        order = [names[chosen]]
+        if self._routing.fallback:
+            order += [names[k] for k in scores.order if k != chosen]
+            order += [one.name for one in self._fallbacks if one.name not in missing]
         return Selection(
-            [names[k] for k in (chosen, *others)],
+            order,
             names[chosen],
             scores.probabilities,
             propensity,

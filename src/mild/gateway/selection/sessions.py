@@ -1,4 +1,4 @@
-"""Conversations that stay with their expert, in memory that all workers share.
+"""Conversations and the experts that they stay with, in memory that all workers share.
 
 A table of fixed size: a session hashes to a bucket of a few slots; a new one takes the slot that ends
 first. Nothing is locked. A slot holds a check of its own content, so that one that two workers wrote at
@@ -8,13 +8,26 @@ the same moment counts as empty.
 from __future__ import annotations
 
 import hashlib
+import json
 import struct
 import time
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-__all__ = ["Pin", "Sessions", "hash_session", "table_bytes"]
+from mild.gateway.selection.text import text_bytes
+
+__all__ = [
+    "Pin",
+    "Session",
+    "Sessions",
+    "content_session",
+    "hash_session",
+    "named_session",
+    "sent_before",
+    "table_bytes",
+]
 
 # Hash of the session, its end, propensity, hash of the expert's name, request; check.
 _SLOT = struct.Struct("<QddI12s")
@@ -32,11 +45,27 @@ class Pin:
     expert : name
     propensity : with which it was drawn
     request : twelve bytes, the request that drew it
+    idle : seconds since the session's last request
     """
 
     expert: str
     propensity: float
     request: bytes
+    idle: float = field(default=0.0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The session of a request.
+
+    Attributes
+    ----------
+    hash : eight bytes
+    follows : whether the request follows an earlier decision, if there is one
+    """
+
+    hash: bytes
+    follows: bool = True
 
 
 def table_bytes(max_sessions: int) -> int:
@@ -48,6 +77,63 @@ def hash_session(key: str, session: str) -> bytes:
     """Eight bytes for a session of a key: the same session of another key is another."""
     content = f"{len(key)}:{key}{session}".encode("utf-8", "surrogatepass")
     return hashlib.blake2b(content, digest_size=8).digest()
+
+
+def named_session(key: str, name: str) -> Session:
+    """The session that a client names."""
+    return Session(hash_session(key, name))
+
+
+def content_session(key: str, document: Mapping[str, Any]) -> Session | None:
+    """The session of a chat by its system prompt and first user message; None if it has none.
+
+    The first request of a conversation is always decided anew, so that conversations that begin alike do
+    not share a draw. Requests with an answer of an assistant in them follow.
+
+    Examples
+    --------
+    >>> begun = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hello"}]
+    >>> later = [*begun, {"role": "assistant", "content": "Yes?"}, {"role": "user", "content": "2 + 2?"}]
+    >>> first, second = (content_session("alice", {"messages": turns}) for turns in (begun, later))
+    >>> first.hash == second.hash, first.follows, second.follows
+    (True, False, True)
+    """
+    messages = _messages(document)
+    roles = [message.get("role") for message in messages]
+    if "user" not in roles:
+        return None
+    beginning = [
+        message.get("content")
+        for message in messages[: roles.index("user") + 1]
+        if message.get("role") in ("system", "developer", "user")
+    ]
+    # Marked, so that it is not a name that a client gives.
+    name = "content\0" + json.dumps(beginning, ensure_ascii=False)
+    return Session(hash_session(key, name), "assistant" in roles)
+
+
+def sent_before(document: Mapping[str, Any]) -> int:
+    """Bytes of a chat that the request before it held, too: tools, and messages before the last answer.
+
+    Examples
+    --------
+    >>> sent_before({"messages": [{"role": "user", "content": "Hello"}]})
+    0
+    """
+    messages = _messages(document)
+    answers = [i for i, message in enumerate(messages) if message.get("role") == "assistant"]
+    if not answers:
+        return 0
+    prefix = {"messages": messages[: answers[-1]], "tools": document.get("tools")}
+    body = json.dumps(prefix, ensure_ascii=False).encode("utf-8", "replace")
+    return text_bytes(prefix, body)
+
+
+def _messages(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    messages = document.get("messages")
+    if not isinstance(messages, list):
+        return []
+    return [message for message in messages if isinstance(message, dict)]
 
 
 class Sessions:
@@ -71,12 +157,13 @@ class Sessions:
         number = int.from_bytes(session, "little")
         for place in self._places(number):
             slot = self._read(place)
-            if slot is None or slot[0] != number or slot[1] < self._clock():
+            now = self._clock()
+            if slot is None or slot[0] != number or slot[1] < now:
                 continue
             name = self._names.get(slot[3])
             if name is None:
                 return None
-            pin = Pin(name, slot[2], slot[4])
+            pin = Pin(name, slot[2], slot[4], max(0.0, now + self._seconds - slot[1]))
             self._write(place, number, pin)
             return pin
         return None

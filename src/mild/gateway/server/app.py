@@ -16,10 +16,12 @@ from urllib.parse import quote
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from mild.artifact import LoadedRouter
+from mild.endpoints.redaction import redactor
 from mild.gateway.access import Access
 from mild.gateway.config import Settings
 from mild.gateway.config_checks import check_against
@@ -30,7 +32,6 @@ from mild.gateway.selection.selector import ExpertSelector
 from mild.gateway.selection.sessions import Sessions
 from mild.gateway.server.endpoints import Completions, Endpoints
 from mild.gateway.server.middleware import RequestGuard, refusal_response
-from mild.gateway.server.relay import redactor
 from mild.gateway.shared import EXPERT_COLUMNS, SharedMemory
 from mild.gateway.upstream.breaker import STATES
 from mild.gateway.upstream.expert_client import ExpertClient
@@ -40,6 +41,12 @@ __all__ = ["AppContext", "Serving", "StatusBoard", "create_app"]
 # Seconds between two reports of a worker about itself.
 PUBLISH_SECONDS = 1.0
 _SERVED = "/v1/chat/completions, /v1/completions, /v1/models and /v1/route"
+
+# Headers of answers that pages of other origins may read.
+_EXPOSED = (
+    "retry-after", "x-mild-expected-cost", "x-mild-expert", "x-mild-overhead-ms",
+    "x-mild-request-id", "x-request-id",
+)  # fmt: skip
 
 logger = logging.getLogger("mild.gateway")
 
@@ -183,9 +190,10 @@ class AppContext:
         check_against(self.settings, router)
         routing = self.settings.routing
         sessions = self._sessions if routing.pin_sessions else None
+        selector = ExpertSelector(router, routing, sessions, self._seed, self.settings.experts)
         content = json.dumps(dict(router.metadata), sort_keys=True, default=str)
         fingerprint = hashlib.sha256(content.encode()).hexdigest()[:16]
-        return Serving(ExpertSelector(router, routing, sessions, self._seed), fingerprint)
+        return Serving(selector, fingerprint)
 
     async def _publish_forever(self) -> None:
         while True:
@@ -238,6 +246,9 @@ def create_app(context: AppContext) -> Starlette:
     async def refuse_route(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         refusal = Refusal(404, f"There is no such endpoint; there are {_SERVED}.", code="not_found")
+        if error.status_code == 405 and request.method == "OPTIONS":
+            methods = (error.headers or {}).get("Allow", "")
+            return Response(status_code=204, headers={"Allow": f"{methods}, OPTIONS"})
         if error.status_code == 405:
             allowed = "POST" if "POST" in (error.headers or {}).get("Allow", "") else "GET"
             refusal = Refusal(
@@ -254,11 +265,15 @@ def create_app(context: AppContext) -> Starlette:
     async def fail(request: Request, error: Exception) -> Response:
         context.metrics.add("mild_errors_total")
         logger.error("error while serving a request", exc_info=error)
-        return refusal_response(Refusal(500, "The gateway failed to serve this request."))
+        message = "The gateway failed to serve this request."
+        return refusal_response(Refusal(500, message, code="internal_error"))
 
     app = Starlette(
         routes=Endpoints(context).routes(),
-        middleware=[Middleware(RequestGuard, context=context, completions=Completions(context))],
+        middleware=[
+            *_cors(context.settings),
+            Middleware(RequestGuard, context=context, completions=Completions(context)),
+        ],
         exception_handlers={
             Refusal: refuse,
             HTTPException: refuse_route,
@@ -269,6 +284,21 @@ def create_app(context: AppContext) -> Starlette:
     )
     app.router.redirect_slashes = False
     return app
+
+
+def _cors(settings: Settings) -> list[Middleware]:
+    """Lets pages of the named origins use the gateway; keys travel in a header, cookies do not."""
+    if not settings.server.cors_origins:
+        return []
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=settings.server.cors_origins,
+            allow_methods=["GET", "HEAD", "POST"],
+            allow_headers=["*"],
+            expose_headers=_EXPOSED,
+        )
+    ]
 
 
 def label_of(name: str) -> tuple[bytes, bytes]:

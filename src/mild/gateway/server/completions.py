@@ -10,15 +10,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from mild.endpoints.client import ExpertError
+from mild.endpoints.errors import ExpertError, rate_limit_headers
 from mild.endpoints.expert import Expert
+from mild.endpoints.prices import UsageMeter, max_tokens
 from mild.gateway.access import Caller, Reservation
 from mild.gateway.ledger.records import Record
 from mild.gateway.metrics import NO_EXPERT
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import ModelRequest
 from mild.gateway.selection.selector import Selection
+from mild.gateway.selection.sessions import Session
 from mild.gateway.selection.text import chat_text, completion_text, text_bytes
+from mild.gateway.server.body import parse_body
 from mild.gateway.server.middleware import Receive, Send, refusal_response
 from mild.gateway.server.relay import (
     StreamRelay,
@@ -26,30 +29,22 @@ from mild.gateway.server.relay import (
     error_event,
     plain_content,
 )
-from mild.gateway.server.usage import Usage, max_tokens
 from mild.gateway.upstream.attempts import UpstreamRequest, UpstreamResponse, ask_experts
 from mild.gateway.upstream.expert_client import ExpertClient
-from mild.gateway.upstream.json_edit import parse_object, replace_model, replace_values
+from mild.gateway.upstream.json_edit import replace_model, replace_values
 
 if TYPE_CHECKING:
     from mild.gateway.server.app import AppContext, Serving
 
-__all__ = ["CompletionHandler", "CompletionRequest", "parse_body", "run_until_disconnect"]
+__all__ = ["CompletionHandler", "CompletionRequest", "run_until_disconnect"]
 
 # Headers of the client that are passed on; its key never is.
 _PASSED_ON = (b"traceparent", b"tracestate", b"openai-beta", b"idempotency-key")
 _USAGE = b'"stream_options":{"include_usage":true},'
 _MAX_SESSION_CHARACTERS = 512
+_LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens", "n", "best_of", "prompt")
 
 Headers = list[tuple[bytes, bytes]]
-
-
-def parse_body(body: bytes) -> dict[str, Any]:
-    """The body as an object; Refusal 400 says why it is none."""
-    try:
-        return parse_object(body)
-    except ValueError as error:
-        raise Refusal(400, f"The body cannot be read: {error}.", code="invalid_body") from None
 
 
 class CompletionRequest:
@@ -57,11 +52,10 @@ class CompletionRequest:
 
     Attributes
     ----------
-    document : the body, parsed; only read
     number, request_id : twelve random bytes, and the id made of them
     text : for the router
     bytes_in : of the text that an expert may count
-    session : hash of the session, set by whoever knows the caller
+    session : of the request, set by whoever knows the caller
     """
 
     def __init__(
@@ -69,7 +63,8 @@ class CompletionRequest:
     ) -> None:
         self._body = body
         self.endpoint = endpoint
-        document = self.document = parse_body(body)
+        document = parse_body(body)
+        self._document: dict[str, Any] | None = document
         stream = document.get("stream")
         if stream is not None and not isinstance(stream, bool):
             # An expert might read it otherwise than we do, and would be blamed for its answer.
@@ -78,9 +73,10 @@ class CompletionRequest:
         read = chat_text if endpoint == "/chat/completions" else completion_text
         self.text = read(document, which)
         self.bytes_in = text_bytes(document, body)
+        self._limits = _token_limits(document)
         self.number = os.urandom(12)
         self.request_id = name_request(self.number)
-        self.session: bytes | None = None
+        self.session: Session | None = None
         self.headers = {
             name.decode("ascii"): value.decode("latin-1")
             for name, value in headers
@@ -95,6 +91,24 @@ class CompletionRequest:
         self._wants_usage = not self.streamed or not (
             options is None or (isinstance(options, dict) and not options.get("include_usage"))
         )
+        self._options: str | None = None
+        if not self._wants_usage and "stream_options" in document:
+            self._options = json.dumps({**(options or {}), "include_usage": True})
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The body, parsed; only read. Once the expert is chosen, it is parsed again for who asks."""
+        return parse_body(self._body) if self._document is None else self._document
+
+    def forget(self, *, keep_text: bool) -> None:
+        """Drop what is needed for the choice alone: parsed, a body takes many times its bytes."""
+        self._document = None
+        if not keep_text:
+            self.text = ""
+
+    def max_tokens(self, expert: Expert) -> int:
+        """Tokens that the answers may have at most, all together."""
+        return max_tokens(self._limits, expert.max_tokens)
 
     def adds_usage(self, expert: Expert) -> bool:
         """Whether the expert is asked for the usage of a stream though the client did not."""
@@ -105,11 +119,10 @@ class CompletionRequest:
         body = replace_model(self._body, _as_json(expert.model), every=True)
         if not self.adds_usage(expert):
             return body
-        if "stream_options" not in self.document:
+        if self._options is None:
             place = body.index(b"{") + 1
             return body[:place] + _USAGE + body[place:]
-        options = json.dumps({**(self.document["stream_options"] or {}), "include_usage": True})
-        return replace_values(body.decode("utf-8"), {"stream_options": options}).encode("utf-8")
+        return replace_values(body.decode(), {"stream_options": self._options}).encode()
 
 
 @dataclass(eq=False)
@@ -126,7 +139,7 @@ class CompletionHandler:
 
     def __post_init__(self) -> None:
         request = self.request
-        self._usage = Usage(request.bytes_in)
+        self._usage = UsageMeter(request.bytes_in)
         self._reservation: Reservation | None = None
         self._response: UpstreamResponse | None = None
         self._selection: Selection | None = None
@@ -138,6 +151,7 @@ class CompletionHandler:
             request.body_for,
             request.headers,
             self.context.settings.routing.max_attempts,
+            key=self.caller.name,
         )
         self._record = Record(
             request_id=request.request_id,
@@ -146,7 +160,7 @@ class CompletionHandler:
             asked=str(request.document.get("model")),
             streamed=request.streamed,
             router=self.serving.fingerprint,
-            session=None if request.session is None else request.session.hex(),
+            session=None if request.session is None else request.session.hash.hex(),
             attempts=0,
         )
 
@@ -155,7 +169,7 @@ class CompletionHandler:
         record = self._record
         record.outcome, record.status = "cancelled", 499
         try:
-            await self._serve()
+            await self._serve_in_time()
             record.outcome = "ok" if record.status < 400 else "failed"
         except Refusal as refusal:
             early = self._refused or self._upstream.attempts == 0
@@ -164,7 +178,9 @@ class CompletionHandler:
             record.error = refusal.code or refusal.kind
             response = refusal_response(refusal)
             response.headers["x-mild-request-id"] = self.request.request_id
-            await self._begin(refusal.status, response.raw_headers)
+            redact = self.context.redact
+            headers = [(header, redact(value)) for header, value in response.raw_headers]
+            await self._begin(refusal.status, headers)
             await self._write(bytes(response.body), False)
         except ExpertError as error:
             # Behind the first byte: the response ends with an error, and never as if it were whole.
@@ -185,6 +201,18 @@ class CompletionHandler:
             self._settle()
             self._write_record()
 
+    async def _serve_in_time(self) -> None:
+        """Serve within the time of the whole request: reservations end soon after it."""
+        seconds = self.context.settings.longest_request
+        try:
+            async with asyncio.timeout(seconds):
+                await self._serve()
+        except TimeoutError:
+            if self._started:
+                raise ExpertError("timeout", f"took longer than {seconds:g} s") from None
+            message = f"The request was not answered within {seconds:g} s."
+            raise Refusal(504, message, code="total_timeout") from None
+
     async def _serve(self) -> None:
         context, request = self.context, self.request
         try:
@@ -193,8 +221,14 @@ class CompletionHandler:
             self._refused = True
             raise
         self._selection = await self.serving.selector.select(
-            self.model, request.text, request.session, request.number
+            self.model,
+            request.text,
+            request.session,
+            request.number,
+            request.document,
+            request.bytes_in,
         )
+        request.forget(keep_text=context.settings.ledger.keep_text)
         clients = [context.clients[name] for name in self._selection.order]
         response = await ask_experts(clients, self._upstream, self._reserve, self._report)
         self._response = response
@@ -224,13 +258,13 @@ class CompletionHandler:
         self._note_start()
 
     async def _begin(self, status: int, headers: Headers) -> None:
+        self._started = True
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def _write(self, body: bytes, more: bool) -> None:
         await self.send({"type": "http.response.body", "body": body, "more_body": more})
 
     def _note_start(self) -> None:
-        self._started = True
         self._record.first_byte_ms = (time.perf_counter() - self.start) * 1000
 
     def _headers(self, media_type: bytes) -> Headers:
@@ -244,6 +278,8 @@ class CompletionHandler:
             (b"x-mild-request-id", self.request.request_id.encode("ascii")),
             (b"x-mild-overhead-ms", b"%.3f" % overhead),
         ]
+        for header, value in rate_limit_headers(self._response.response.headers).items():
+            headers.append((header.encode(), self.context.redact(value.encode())))
         cost = self._expected_cost(name)
         if cost is not None:
             headers.append((b"x-mild-expected-cost", b"%.6g" % cost))
@@ -257,7 +293,7 @@ class CompletionHandler:
     async def _reserve(self, expert: Expert) -> None:
         """Put the money aside that this expert may cost at most."""
         access, request = self.context.access, self.request
-        tokens = max_tokens(request.document, expert)
+        tokens = request.max_tokens(expert)
         dollars = expert.dollars(request.bytes_in, tokens) + self._lost_dollars()
         try:
             if self._reservation is None:
@@ -270,8 +306,8 @@ class CompletionHandler:
 
     def _lost_dollars(self) -> float:
         """What attempts that failed behind the request may be charged: the text in, by the estimate."""
-        text = Usage(self.request.bytes_in)
-        return sum((text.dollars(expert) for expert in self._upstream.lost), 0.0)
+        text = UsageMeter(self.request.bytes_in)
+        return sum((text.dollars(expert.price) for expert in self._upstream.lost), 0.0)
 
     def _report(self, client: ExpertClient, result: str) -> None:
         self.context.metrics.add("mild_attempts_total", client.name, result)
@@ -287,7 +323,7 @@ class CompletionHandler:
         # Of a call that the client broke off, the text in is charged: the expert has begun to read it.
         expert = self._upstream.asking
         if expert is not None and expert.priced:
-            record.price = self._usage.dollars(expert)
+            record.price = self._usage.dollars(expert.price)
         if lost := self._lost_dollars():
             record.price = (record.price or 0.0) + lost
         if self._reservation is not None:
@@ -309,6 +345,8 @@ class CompletionHandler:
                 metrics.add("mild_explored_total")
         if record.error is None and self._upstream.errors and record.outcome != "ok":
             record.error = self._upstream.errors[-1]
+        if record.error is not None:
+            record.error = self.context.redact(record.error)
         if self.context.settings.ledger.keep_text:
             record.text = self.request.text
         self.context.ledger.write(record)
@@ -347,6 +385,22 @@ async def run_until_disconnect(handler: CompletionHandler, receive: Receive) -> 
         task.uncancel()
     finally:
         watcher.cancel()
+
+
+def _token_limits(document: dict[str, Any]) -> dict[str, Any]:
+    """The fields that say how much may be answered, without the texts among them."""
+    found = {name: document.get(name) for name in _LIMITS}
+    limits = {
+        name: value
+        for name, value in found.items()
+        if name != "prompt" and not isinstance(value, list | dict)
+    }
+    prompts = found["prompt"]
+    if isinstance(prompts, list):
+        # Their number counts, and whether they are numbers of tokens.
+        tokens = bool(prompts) and isinstance(prompts[0], int)
+        limits["prompt"] = [0] if tokens else [""] * len(prompts)
+    return limits
 
 
 def name_request(number: bytes) -> str:

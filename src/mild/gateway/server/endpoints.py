@@ -12,14 +12,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mild import __version__
+from mild.gateway.access import Caller
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import ROUTER_MODEL, read_model
-from mild.gateway.selection.sessions import hash_session
-from mild.gateway.selection.text import chat_text, completion_text
+from mild.gateway.selection.sessions import content_session, named_session
+from mild.gateway.selection.text import chat_text, completion_text, text_bytes
+from mild.gateway.server.body import parse_body
 from mild.gateway.server.completions import (
     CompletionHandler,
     CompletionRequest,
-    parse_body,
     run_until_disconnect,
 )
 from mild.gateway.server.middleware import COMPLETIONS, Receive, Scope, Send
@@ -63,7 +64,9 @@ class Completions:
         model = read_model(request.document.get("model"), context.names, selector.fixed is None)
         selector.check_weight(model.price_weight)
         if request.session_name is not None:
-            request.session = hash_session(caller.name, request.session_name)
+            request.session = named_session(caller.name, request.session_name)
+        elif context.settings.routing.session_from_content:
+            request.session = content_session(caller.name, request.document)
         handler = CompletionHandler(context, serving, send, caller, request, model, start)
         await run_until_disconnect(handler, receive)
 
@@ -90,9 +93,7 @@ class Endpoints:
             Route("/metrics", self._metrics),
         ]
         if self._context.settings.page and self._context.board is not None:
-            shown = self._context.settings.page_is_open
-            routes.append(Route("/", self._page if shown else self._closed))
-            routes.append(Route("/status.json", self._status if shown else self._closed))
+            routes += [Route("/", self._page), Route("/status.json", self._status)]
         return routes
 
     async def _models(self, request: Request) -> Response:
@@ -115,7 +116,8 @@ class Endpoints:
         """The decision alone, and why; nobody is asked, nothing is spent."""
         context, serving = self._context, self._context.serving
         self._identify(request)
-        document = parse_body(await request.body())
+        body = await request.body()
+        document = parse_body(body)
         selector, names = serving.selector, serving.selector.names
         model = document.get("model", ROUTER_MODEL)
         wanted = read_model(model, context.names, selector.fixed is None)
@@ -125,7 +127,8 @@ class Endpoints:
         if wanted.expert is not None:
             why = "The request names this expert."
             return JSONResponse({"expert": wanted.expert, "why": why})
-        scores = selector.score(text, wanted.price_weight)
+        missing = selector.cannot_serve(document, text_bytes(document, body))
+        scores = selector.restrict(selector.score(text, wanted.price_weight), missing)
         costs = scores.costs
         return JSONResponse(
             {
@@ -134,6 +137,7 @@ class Endpoints:
                 "probabilities": dict(zip(names, scores.probabilities, strict=True)),
                 "expected_costs": None if costs is None else dict(zip(names, costs, strict=True)),
                 "expected_cost": None if costs is None else costs[scores.best],
+                "cannot_serve": missing,
                 "available": {name: context.clients[name].is_free() for name in names},
                 "router": serving.fingerprint,
                 "why": await self._explain(selector.at_weight(wanted.price_weight), text),
@@ -184,21 +188,34 @@ class Endpoints:
         return JSONResponse({"status": "ready", "router": self._context.serving.fingerprint})
 
     async def _metrics(self, request: Request) -> Response:
-        if not self._context.settings.page_is_open:
-            self._identify(request)
+        """Names, spend and budgets of all keys: for a key that may see them, and on this machine."""
+        settings = self._context.settings
+        open_here = not settings.requires_key and request.scope["mild.local"]
+        if settings.page != "public" and not open_here and not self._identify(request).admin:
+            raise Refusal(
+                403,
+                "The metrics show what every key spends: they need a key that was created with "
+                "`mild keys add NAME --admin`.",
+                code="admin_key_required",
+            )
         content = self._context.metrics.render()
         return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def _page(self, request: Request) -> Response:
-        from mild.gateway.page import page_bytes
+        from mild.gateway.dashboard import page_bytes
 
+        self._check_page(request)
         return Response(page_bytes(), headers=_PAGE_HEADERS, media_type="text/html")
 
     async def _status(self, request: Request) -> Response:
         assert self._context.board is not None
+        self._check_page(request)
         return JSONResponse(await self._context.board.document())
 
-    async def _closed(self, request: Request) -> Response:
+    def _check_page(self, request: Request) -> None:
+        settings = self._context.settings
+        if settings.page == "public" or (settings.page_is_open and request.scope["mild.local"]):
+            return
         # Not for a key either: it shows what the holders of other keys spend and ask.
         raise Refusal(
             403,
@@ -207,5 +224,5 @@ class Endpoints:
             code="page_closed",
         )
 
-    def _identify(self, request: Request) -> None:
-        self._context.access.identify(request.headers.get("authorization"))
+    def _identify(self, request: Request) -> Caller:
+        return self._context.access.identify(request.headers.get("authorization"))

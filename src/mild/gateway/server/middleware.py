@@ -1,23 +1,30 @@
-"""Checks before a request is handled: Host, other sites' browsers, size of the body, requests in flight."""
+"""Checks before a request is handled: Host, browsers, proxies, size of the body, requests in flight."""
 
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from mild.gateway.access.keys import ANONYMOUS
 from mild.gateway.config import Settings, is_loopback
 from mild.gateway.refusals import Refusal
+from mild.gateway.server.body import BodyMemory
 
 if TYPE_CHECKING:
     from mild.gateway.server.app import AppContext
 
-__all__ = ["COMPLETIONS", "HostCheck", "RequestGuard", "refusal_response"]
+__all__ = [
+    "COMPLETIONS", "HostCheck", "ProxyCheck", "RequestGuard", "new_request_id", "refusal_response",
+]  # fmt: skip
 
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Headers = Sequence[tuple[bytes, bytes]]
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -30,6 +37,7 @@ COMPLETIONS = {
 # These say nothing that matters, and are asked for under any name.
 _OPEN_PATHS = ("/health", "/health/liveliness", "/health/readiness")
 _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:[0-9]{0,5})?")
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
 def refusal_response(refusal: Refusal) -> Response:
@@ -37,19 +45,30 @@ def refusal_response(refusal: Refusal) -> Response:
     return Response(refusal.body(), refusal.status, refusal.headers, "application/json")
 
 
+def new_request_id() -> str:
+    """An id for a request that has none."""
+    return f"mild-{os.urandom(12).hex()}"
+
+
 class RequestGuard:
     """ASGI middleware with the checks that every request passes.
 
-    Completions go straight to their handler, past Starlette's routing, to save time.
+    Completions go straight to their handler, past Starlette's routing, to save time. The endpoints find
+    in ``scope["mild.local"]`` whether the request was made on this machine.
     """
 
     def __init__(self, app: Any, context: AppContext, completions: Any) -> None:
         self._app = app
         self._context = context
         self._completions = completions
-        self._hosts = HostCheck(context.settings)
-        self._max_body = context.settings.limits.max_body_bytes
-        self._max_in_flight = context.settings.limits.max_in_flight
+        settings = context.settings
+        self._hosts = HostCheck(settings)
+        self._proxies = ProxyCheck(settings)
+        self._max_body = settings.limits.max_body_bytes
+        self._max_in_flight = settings.limits.max_in_flight
+        self._memory = BodyMemory(settings.limits.max_bytes_in_flight)
+        # Without a key because the gateway is reached from this machine alone; a proxy makes that untrue.
+        self._trusts_machine = settings.access.require_key is None and not settings.requires_key
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -57,8 +76,15 @@ class RequestGuard:
             return
         completes = scope["method"] == "POST" and scope["path"] in COMPLETIONS
         context = self._context
+        length, given, forwarded = _read_headers(scope["headers"])
+        send = _with_request_id(send, given)
         try:
             self._hosts.check(scope)
+            # Completions that no proxy has forwarded need not know.
+            if forwarded or not completes:
+                scope["mild.local"] = self._proxies.is_local(scope, forwarded)
+            if forwarded and self._trusts_machine and not scope["mild.local"]:
+                self._check_key(scope)
             # A path has one spelling: what a proxy refuses must not come in under another.
             encoded = b"%" in scope.get("raw_path", b"")
             if encoded and not scope["path"].startswith("/v1/models/"):
@@ -66,45 +92,142 @@ class RequestGuard:
             if completes and context.total_in_flight >= self._max_in_flight:
                 message = "The gateway has no room for another request at the moment."
                 raise Refusal(429, message, code="overloaded", retry_after=1.0)
-            for name, value in scope["headers"]:
-                if name == b"content-length" and (
-                    len(value) > 18 or int(value or 0) > self._max_body
-                ):
-                    raise self._too_large()
+            if length is not None and (len(length) > 18 or int(length or 0) > self._max_body):
+                raise _too_large(self._max_body)
         except Refusal as refusal:
             context.metrics.refused(refusal.status)
             await refusal_response(refusal)(scope, receive, send)
             return
+        body = _LimitedBody(receive, self._max_body, self._memory)
         if not completes:
-            await self._app(scope, self._limited(receive), send)
+            try:
+                await self._app(scope, body, send)
+            finally:
+                body.release()
             return
         context.count_in_flight(1)
         try:
-            await self._completions(scope, self._limited(receive), send)
+            await self._completions(scope, body, send)
         except Refusal as refusal:
             context.metrics.refused(refusal.status)
             await refusal_response(refusal)(scope, receive, send)
         except ClientDisconnect:
             pass
         finally:
+            body.release()
             context.count_in_flight(-1)
 
-    def _limited(self, receive: Receive) -> Receive:
-        size = 0
+    def _check_key(self, scope: Scope) -> None:
+        if scope["path"] in _OPEN_PATHS:
+            return
+        headers = dict(scope["headers"])
+        value = headers.get(b"authorization") or b"Bearer " + headers.get(b"x-api-key", b"")
+        caller = self._context.access.identify(value.decode("latin-1"))
+        if caller.scope == ANONYMOUS:
+            raise Refusal(
+                401,
+                "An API key is needed: the request came through a proxy, and this gateway needs no key "
+                "on its own machine alone. Send the header Authorization: Bearer KEY.",
+                code="invalid_api_key",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
 
-        async def limited() -> Message:
-            nonlocal size
-            message = await receive()
-            size += len(message.get("body", b""))
-            if size > self._max_body:
-                raise self._too_large()
-            return message
 
-        return limited
+class _LimitedBody:
+    """The ``receive`` of a request, with limits on the bytes that arrive by it."""
 
-    def _too_large(self) -> Refusal:
-        message = f"The body must have at most {self._max_body} bytes."
-        return Refusal(413, message, code="request_too_large")
+    __slots__ = ("_limit", "_memory", "_receive", "_size")
+
+    def __init__(self, receive: Receive, limit: int, memory: BodyMemory) -> None:
+        self._receive = receive
+        self._limit = limit
+        self._memory = memory
+        self._size = 0
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        size = len(message.get("body", b""))
+        if self._size + size > self._limit:
+            raise _too_large(self._limit)
+        self._memory.add(size)
+        self._size += size
+        return message
+
+    def release(self) -> None:
+        """The request has ended."""
+        self._memory.release(self._size)
+
+
+def _too_large(limit: int) -> Refusal:
+    return Refusal(413, f"The body must have at most {limit} bytes.", code="request_too_large")
+
+
+def _read_headers(headers: Headers) -> tuple[bytes | None, bytes | None, bool]:
+    """Content-Length, a valid X-Request-Id, and whether a proxy has forwarded the request."""
+    length = given = None
+    forwarded = False
+    for name, value in headers:
+        if name == b"content-length":
+            length = value
+        elif name == b"x-request-id":
+            given = value if _REQUEST_ID.fullmatch(value) else None
+        elif name.startswith(b"x-forwarded-") or name in (b"forwarded", b"x-real-ip"):
+            forwarded = True
+    return length, given, forwarded
+
+
+def _with_request_id(send: Send, given: bytes | None) -> Send:
+    """``send`` with the header ``x-request-id``: what the client gave, or the gateway's own id."""
+
+    async def send_with_id(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = list(message.get("headers", ()))
+            found = given or next((v for k, v in headers if k == b"x-mild-request-id"), None)
+            headers.append((b"x-request-id", found or new_request_id().encode("ascii")))
+            message["headers"] = headers
+        await send(message)
+
+    return send_with_id
+
+
+class ProxyCheck:
+    """Tells whether a request was made on this machine, or came to it through a proxy."""
+
+    def __init__(self, settings: Settings) -> None:
+        proxies = settings.server.trusted_proxies
+        self._trusted = [ipaddress.ip_network(proxy) for proxy in proxies]
+
+    def is_local(self, scope: Scope, forwarded: bool) -> bool:
+        """Whether the client is on this machine; one whom only an unknown proxy knows is not."""
+        peer = _parse_address((scope.get("client") or ("",))[0])
+        if not forwarded:
+            return peer is not None and peer.is_loopback
+        if peer is None or not self._trusts(peer):
+            return False
+        lines = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
+        client = None
+        # Each proxy adds its peer at the end: what the client itself claims stands before that.
+        for text in reversed(b",".join(lines).decode("latin-1").split(",")):
+            client = _parse_address(text.strip())
+            if client is None or not self._trusts(client):
+                break
+        return client is not None and client.is_loopback
+
+    def _trusts(self, address: Address) -> bool:
+        return any(address in network for network in self._trusted)
+
+
+def _parse_address(text: str) -> Address | None:
+    """An IP address with or without a port; IPv4 in IPv6 as IPv4."""
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 class HostCheck:
@@ -121,6 +244,7 @@ class HostCheck:
         self._host = settings.host.strip("[]").lower()
         # Elsewhere nobody knows by which names a machine is reached.
         self._local = is_loopback(settings.host) and not settings.host.startswith("/")
+        self._origins = {origin.encode() for origin in settings.server.cors_origins}
 
     def check(self, scope: Scope) -> None:
         """Refuse with 400 what names no host, with 403 what only a page of another site would send."""
@@ -145,7 +269,7 @@ class HostCheck:
         if origin is not None and site is None:
             foreign = origin.partition(b"://")[2].lower() != b"".join(hosts).lower()
         # The page itself may be reached by a link.
-        if foreign and scope["path"] != "/":
+        if foreign and origin not in self._origins and scope["path"] != "/":
             raise Refusal(
                 403,
                 "Pages of other sites may not use this gateway, because it needs no key.",

@@ -9,8 +9,10 @@ import json
 import logging
 import multiprocessing
 import os
+import resource
 import signal
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Callable
@@ -25,7 +27,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from mild.errors import InvalidInputError, MildError
-from mild.gateway.config import Settings, read_settings
+from mild.gateway.config import LimitSettings, ServerSettings, Settings, read_settings
 from mild.gateway.config_checks import check_against
 from mild.gateway.server.state import StateFile
 
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from mild.artifact import LoadedRouter
     from mild.gateway.server.app import AppContext
 
-__all__ = ["GatewayServer", "bind", "main", "serve_settings"]
+__all__ = ["GatewayServer", "bind", "check_tls", "main", "raise_file_limit", "serve_settings"]
 
 # Seconds for requests that were cancelled at the end to give back what they hold.
 CANCEL_SECONDS = 2.0
@@ -41,6 +43,8 @@ CANCEL_SECONDS = 2.0
 KILL_SECONDS = 10.0
 # A worker that ends is replaced at most so often.
 RESTART_SECONDS = 1.0
+# Files besides connections: the database, libraries, pipes.
+SPARE_FILES = 128
 # The ledger's thread gives way to the loop's after so long; Python's own 5 ms are many requests.
 _SWITCH_SECONDS = 0.0005
 _PORT_TAKEN = (errno.EADDRINUSE, errno.EACCES)
@@ -49,7 +53,7 @@ logger = logging.getLogger("mild.gateway")
 
 
 def main(arguments: list[str]) -> int:
-    """Serve as one JSON argument says: config, router, host, port, workers, demo."""
+    """Serve as one JSON argument says: config, router, host, port, workers, TLS files, demo."""
     # One decision is a small product: threads for it would only cost memory.
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
@@ -74,6 +78,11 @@ def _serve_config(options: dict[str, Any]) -> int:
     if options.get("router") is not None:
         changed["router"] = Path(options["router"])
     settings = replace(settings, **changed)
+    if (certificate := options.get("tls_certificate")) is not None:
+        server = replace(
+            settings.server, tls_certificate=Path(certificate), tls_key=Path(options["tls_key"])
+        )
+        settings = replace(settings, server=server)
     folder = settings.router
     if folder is None:
         raise InvalidInputError(
@@ -103,6 +112,46 @@ def bind(host: str, port: int) -> socket.socket:
     return server
 
 
+def check_tls(server: ServerSettings) -> None:
+    """Refuse a certificate and key that cannot be used; uvicorn would say so in a traceback."""
+    if server.tls_certificate is None or server.tls_key is None:
+        return
+
+    def refuse_password() -> str:
+        raise InvalidInputError(
+            f"tls_key must be a key without a passphrase; {server.tls_key} has one.",
+            parameter="tls_key",
+        )
+
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(server.tls_certificate, server.tls_key, refuse_password)
+    except OSError as error:
+        reason = getattr(error, "reason", None) or error.strerror or error
+        raise InvalidInputError(
+            "tls_certificate and tls_key must be PEM files that fit each other; "
+            f"{server.tls_certificate} and {server.tls_key}: {reason}.",
+            parameter="tls_certificate",
+        ) from error
+
+
+def raise_file_limit(limits: LimitSettings) -> None:
+    """Let each process open as many files as its connections need, or say what it cannot have."""
+    needed = limits.max_connections + limits.max_in_flight + SPARE_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed < needed:
+        print(
+            f"warning: a process may open {allowed} files, and limits.max_connections and max_in_flight "
+            f"need {needed}; lower them, or raise the limit (ulimit -Hn).",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
 def serve_settings(
     settings: Settings,
     load: Callable[[], LoadedRouter],
@@ -122,12 +171,15 @@ def serve_settings(
     settings = replace(settings, port=port)
     # What cannot be served is said once, before any worker starts.
     check_against(settings, load())
+    check_tls(settings.server)
+    raise_file_limit(settings.limits)
     state = StateFile(port)
 
     def announce() -> None:
         state.write({"pid": os.getpid(), "port": port, "workers": settings.workers})
         shown = f"[{settings.host}]" if ":" in settings.host else settings.host
-        url = f"http://{shown}:{port}"
+        scheme = "http" if settings.server.tls_certificate is None else "https"
+        url = f"{scheme}://{shown}:{port}"
         print(f"mild serves {what} on {url} (model: mild){after(url)}", flush=True)
 
     for level, name in ((logging.WARNING, "warning"), (logging.ERROR, "error")):
@@ -161,15 +213,15 @@ def _build(
     hangups: list[int] = []
     signal.signal(signal.SIGHUP, lambda number, frame: hangups.append(number))
     from mild.gateway.access import Access
+    from mild.gateway.dashboard import Dashboard
     from mild.gateway.ledger.writer import LedgerWriter
-    from mild.gateway.page import Board
     from mild.gateway.server.app import AppContext
 
     loaded = time.monotonic()
     router = load()
     access = Access(settings, total_seconds=settings.longest_request)
     ledger = LedgerWriter(settings.ledger, router.expert_names)
-    board = Board(settings, router, access.spend, ledger) if settings.page else None
+    board = Dashboard(settings, router, access.spend, ledger) if settings.page else None
     context = AppContext(settings, router, access, ledger, board, shared=shared, worker=worker)
 
     def report(loaded: float, failed: str | None = None) -> None:
@@ -214,7 +266,7 @@ class GatewayServer(Server):
         from mild.gateway.server.app import create_app
         from mild.gateway.server.protocol import GatewayProtocol
 
-        limits = context.settings.limits
+        limits, tls = context.settings.limits, context.settings.server
         protocol: Any = partial(GatewayProtocol, limits, context.metrics.refused)
         drain: Any = limits.drain_seconds
         keep_alive: Any = limits.keep_alive_seconds
@@ -234,6 +286,8 @@ class GatewayServer(Server):
                 backlog=2048,
                 timeout_keep_alive=keep_alive,
                 timeout_graceful_shutdown=drain,
+                ssl_certfile=tls.tls_certificate,
+                ssl_keyfile=tls.tls_key,
             )
         )
         self.context = context

@@ -21,6 +21,7 @@ from uvicorn.protocols.http.httptools_impl import (
 
 from mild.gateway.config import LimitSettings
 from mild.gateway.refusals import Refusal
+from mild.gateway.server.middleware import new_request_id
 
 __all__ = ["GatewayProtocol"]
 
@@ -82,19 +83,16 @@ class GatewayProtocol(HttpToolsProtocol):
                 self._start_timer(self._limits.header_seconds)
         try:
             self._feed(data)
-        except httptools.HttpParserUpgrade:
-            self._refuse(Refusal(400, "Upgrades of the connection are not supported."))
-            return
         except httptools.HttpParserError as error:
             found = error.__context__
             if not isinstance(found, Refusal):
-                found = Refusal(400, "The request is not valid HTTP/1.1.")
+                found = Refusal(400, "The request is not valid HTTP/1.1.", code="invalid_http")
             # Without its frames: they would keep this connection until the garbage collector runs.
             self._refuse(found.with_traceback(None))
             return
         most = self._limits.max_header_bytes
         if (self._in_head or self._in_body) and self._head_bytes > most:
-            self._refuse(Refusal(431, f"The head must have at most {most} bytes."))
+            self._refuse(_too_large(f"The head must have at most {most} bytes."))
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -114,32 +112,34 @@ class GatewayProtocol(HttpToolsProtocol):
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
         if len(self.url) > self._limits.max_header_bytes:
-            raise Refusal(431, "The address is too long.")
+            raise _too_large("The address is too long.")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # Trailers are ignored: nothing that counts may come behind the body.
         if self._in_body:
             self._trailer_bytes += len(name) + len(value) + 4
             if self._trailer_bytes > self._limits.max_header_bytes:
-                raise Refusal(431, "The trailers are too long.")
+                raise _too_large("The trailers are too long.")
             return
         super().on_header(name, value)
         if len(self.headers) > self._limits.max_headers:
-            raise Refusal(431, f"A request may have at most {self._limits.max_headers} headers.")
+            raise _too_large(f"A request may have at most {self._limits.max_headers} headers.")
 
     def on_headers_complete(self) -> None:
         most = self._limits.max_header_bytes
         size = sum(len(name) + len(value) + 4 for name, value in self.headers)
         if self._head_bytes > most and size > most:
-            raise Refusal(431, f"The head must have at most {most} bytes.")
+            raise _too_large(f"The head must have at most {most} bytes.")
+        if self.parser.get_http_version() not in ("1.0", "1.1"):
+            raise Refusal(400, "The version must be HTTP/1.1 or HTTP/1.0.", code="invalid_http")
         if self.parser.should_upgrade():
             self._head_without_upgrade = self._without_upgrade()
             return
         self._check_framing()
         if not self.url.startswith(b"/"):
-            raise Refusal(400, "The target of a request must be a path.")
+            raise Refusal(400, "The target of a request must be a path.", code="invalid_target")
         if len(self.pipeline) >= MAX_PIPELINED:
-            raise Refusal(431, "Too many requests wait on this connection.")
+            raise Refusal(431, "Too many requests wait on this connection.", code="pipeline_full")
         self._in_head, self._in_body = False, True
         self._head_bytes = self._trailer_bytes = 0
         self._start_timer(self._limits.body_seconds)
@@ -186,19 +186,20 @@ class GatewayProtocol(HttpToolsProtocol):
                 self.parser.feed_data(data)
                 return
             except httptools.HttpParserUpgrade as found:
-                if not self._head_without_upgrade:
-                    raise
                 # The parser has stopped behind the head: another one reads it without the offer.
                 data = self._head_without_upgrade + data[found.args[0] :]
                 self._head_without_upgrade = b""
                 self.parser = httptools.HttpRequestParser(self)
 
     def _without_upgrade(self) -> bytes:
-        """The head of a request that offers HTTP/2, without the offer; empty for other upgrades."""
+        """The head of a request that offers HTTP/2, without the offer; Refusal 400 for other upgrades."""
+        refusal = Refusal(
+            400, "Upgrades of the connection are not supported.", code="upgrade_not_supported"
+        )
         offers = [value.strip().lower() for name, value in self.headers if name == b"upgrade"]
         method = self.parser.get_method()
         if offers != [b"h2c"] or method == b"CONNECT":
-            return b""
+            raise refusal
         lines = [b"%b %b HTTP/%b" % (method, self.url, self.parser.get_http_version().encode())]
         for name, value in self.headers:
             if name == b"connection":
@@ -206,7 +207,7 @@ class GatewayProtocol(HttpToolsProtocol):
                 dropped = (b"upgrade", b"http2-settings")
                 value = b", ".join(token for token in tokens if token.lower() not in dropped)
             if b"\r" in value or b"\n" in value:
-                return b""
+                raise refusal
             if name not in (b"upgrade", b"http2-settings") and (value or name != b"connection"):
                 lines.append(name + b": " + value)
         return b"\r\n".join(lines) + b"\r\n\r\n"
@@ -219,9 +220,11 @@ class GatewayProtocol(HttpToolsProtocol):
             raise Refusal(
                 400,
                 "Transfer-Encoding must be chunked, and Content-Length must not stand beside it.",
+                code="invalid_framing",
             )
         if len(lengths) > 1 or any(len(one) > _MAX_DIGITS or not one.isdigit() for one in lengths):
-            raise Refusal(400, "Content-Length must be one number of at most 18 digits.")
+            message = "Content-Length must be one number of at most 18 digits."
+            raise Refusal(400, message, code="invalid_framing")
 
     def _start_timer(self, seconds: float) -> None:
         self._stop_timer()
@@ -246,7 +249,8 @@ class GatewayProtocol(HttpToolsProtocol):
         elif self._closing or (active is not None and self._is_busy and active.response_started):
             self.transport.abort()
         else:
-            self._refuse(Refusal(408, "The request took too long to arrive."))
+            message = "The request took too long to arrive."
+            self._refuse(Refusal(408, message, code="request_timeout"))
 
     def _refuse(self, refusal: Refusal) -> None:
         """Answer what cannot be read as a request, and close."""
@@ -258,6 +262,7 @@ class GatewayProtocol(HttpToolsProtocol):
             lines += [
                 f"{name.lower()}: {value}\r\n".encode() for name, value in refusal.headers.items()
             ]
+            lines.append(b"x-request-id: %b\r\n" % new_request_id().encode("ascii"))
             lines.append(b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body))
             self.transport.write(b"".join(lines) + body)
         self._disconnect_active()
@@ -282,8 +287,16 @@ class GatewayProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         self._start_timer(LINGER_SECONDS)
-        self.transport.write_eof()
-        self.flow.resume_reading()
+        # TLS cannot be closed in one direction.
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+            self.flow.resume_reading()
+        else:
+            self.transport.close()
+
+
+def _too_large(message: str) -> Refusal:
+    return Refusal(431, message, code="head_too_large")
 
 
 def _send_without_chunks(cycle: RequestResponseCycle) -> None:

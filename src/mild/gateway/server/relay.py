@@ -4,62 +4,28 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 
-from mild.endpoints.client import ExpertError
-from mild.endpoints.expert import Expert
+from mild.endpoints.errors import ExpertError
+from mild.endpoints.prices import UsageMeter, charged_tokens
 from mild.gateway.refusals import Refusal
-from mild.gateway.server.usage import BYTES_PER_TOKEN, Usage
 from mild.gateway.upstream.attempts import UpstreamResponse, is_error
 from mild.gateway.upstream.events import event_data
 from mild.gateway.upstream.json_edit import parse_object, replace_model
 
-__all__ = ["StreamRelay", "client_error_content", "error_event", "plain_content", "redactor"]
+__all__ = ["StreamRelay", "client_error_content", "error_event", "plain_content"]
 
 _FINISH = re.compile(rb'"finish_reason"\s*:\s*"')
 _USAGE = re.compile(rb'"usage"\s*:\s*\{')
 # Bytes of events that are sent together when they came together.
 MAX_JOINED_BYTES = 32_768
-# Shorter values are no secrets, and hiding them would spoil every text.
-_MIN_SECRET_BYTES = 6
-_SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
 
 
-def redactor(experts: Iterable[Expert]) -> Callable[[bytes], bytes]:
-    """A function that takes the configured secrets out of what is sent to a client.
-
-    Examples
-    --------
-    >>> from mild.endpoints.secrets import Secret
-    >>> expert = Expert("small", "http://x/v1", "m", secret=Secret("sk-12345", "a test"))
-    >>> redactor([expert])(b'{"error": "wrong key: sk-12345"}')
-    b'{"error": "wrong key: [secret]"}'
-    """
-    secrets: set[bytes] = set()
-    for expert in experts:
-        found = [value for name, value in expert.headers.items() if _SECRET_HEADER.search(name)]
-        found += [value.partition(" ")[2] for value in found]
-        if expert.secret is not None:
-            found.append(expert.secret.value)
-        for value in found:
-            secrets |= {value.encode(), json.dumps(value)[1:-1].encode()}
-    # The longest first: one secret may begin with another.
-    ordered = sorted((one for one in secrets if len(one) >= _MIN_SECRET_BYTES), key=len)[::-1]
-
-    def redact(content: bytes) -> bytes:
-        for secret in ordered:
-            if secret in content:
-                content = content.replace(secret, b"[secret]")
-        return content
-
-    return redact
-
-
-def plain_content(response: UpstreamResponse, name: bytes, usage: Usage) -> bytes:
+def plain_content(response: UpstreamResponse, name: bytes, usage: UsageMeter) -> bytes:
     """The body of a plain answer with the model renamed; its usage is noted."""
     assert response.document is not None
     usage.read(response.document)
-    usage.pieces_out = -(-len(response.content) // BYTES_PER_TOKEN)
+    usage.pieces_out = charged_tokens(len(response.content))
     if "model" not in response.document:
         return response.content
     return replace_model(response.content, name)
@@ -68,12 +34,11 @@ def plain_content(response: UpstreamResponse, name: bytes, usage: Usage) -> byte
 def client_error_content(response: UpstreamResponse) -> bytes:
     """An expert's error about the client's request, such as a text that is too long; JSON only."""
     try:
-        document = parse_object(response.content)
-    except ValueError:
+        # Written anew, so that no way of escaping hides a secret.
+        return json.dumps(parse_object(response.content), allow_nan=False).encode("ascii")
+    except (ValueError, RecursionError):
         message = f"The expert {response.client.name} refused the request."
         return Refusal(response.response.status, message, code="client_error").body()
-    # Written anew, so that no way of escaping hides a secret.
-    return json.dumps(document).encode("ascii")
 
 
 class StreamRelay:
@@ -83,7 +48,7 @@ class StreamRelay:
         self,
         response: UpstreamResponse,
         name: bytes,
-        usage: Usage,
+        usage: UsageMeter,
         strip: bool,
         redact: Callable[[bytes], bytes],
     ) -> None:

@@ -7,6 +7,7 @@ or the first event of a stream. Until then no byte has reached the client, and a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import re
 import time
@@ -14,8 +15,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mild.endpoints.client import EndpointResponse, ExpertError, retry_after
+from mild.endpoints.client import EndpointResponse
+from mild.endpoints.errors import ExpertError, status_error
 from mild.endpoints.expert import Expert
+from mild.endpoints.replies import error_message
 from mild.gateway.refusals import Refusal
 from mild.gateway.upstream.events import EventReader, event_data
 from mild.gateway.upstream.expert_client import ExpertClient, Permit
@@ -27,6 +30,12 @@ __all__ = ["UpstreamRequest", "UpstreamResponse", "ask_experts", "is_error"]
 FIRST_WAIT = 0.05
 # Seconds in all to wait for an expert to be free again, if nobody else can answer.
 MAX_WAIT = 5.0
+# Of a server error so many bytes are looked at, if they come within so many seconds.
+_MAX_ERROR_BYTES = 65_536
+_ERROR_SECONDS = 1.0
+_UNSUPPORTED = re.compile(rb"(?i)unsupported|not supported|(?:does not|doesn't) support")
+# Enough of a body to tell it from others.
+_TAIL_BYTES = 65_536
 _ERROR = re.compile(rb"(?:^|[\r\n])event: ?error[\r\n]")
 
 
@@ -40,6 +49,7 @@ class UpstreamRequest:
     body : gives what to send to an expert
     headers : of the client, passed on
     max_attempts : over all experts
+    key : name of the client's key
     attempts : sent so far
     asking : the expert that is being asked
     waited : seconds spent waiting for experts
@@ -52,6 +62,7 @@ class UpstreamRequest:
     body: Callable[[Expert], bytes]
     headers: Mapping[str, str] = field(default_factory=dict)
     max_attempts: int = 3
+    key: str | None = None
     attempts: int = 0
     asking: Expert | None = None
     waited: float = 0.0
@@ -109,7 +120,7 @@ async def ask_experts(
         for client in clients:
             tries = 0
             while tries <= client.expert.retries and request.attempts < request.max_attempts:
-                permit = client.acquire()
+                permit = client.acquire(_path(client, request))
                 if permit is None:
                     break
                 tries += 1
@@ -122,9 +133,9 @@ async def ask_experts(
                 if tries <= client.expert.retries and request.attempts < request.max_attempts:
                     wait = FIRST_WAIT * 2 ** (tries - 1) * (0.5 + random.random() / 2)
                     await _sleep(request, wait)
-        wait = min((0.0 if one.is_free() else one.wait()[0] for one in clients), default=0.0)
+        wait = min((_wait(client, request) for client in clients), default=0.0)
         if last is None or request.attempts >= request.max_attempts or not 0 < wait <= patience:
-            raise _refusal(clients, last)
+            raise _refusal(clients, request, last)
         patience -= wait
         await _sleep(request, wait)
 
@@ -141,12 +152,13 @@ async def _attempt(
     try:
         await reserve(client.expert)
         body = request.body(client.expert)
+        permit.witness = (request.key, hash((len(body), body[-_TAIL_BYTES:])))
         request.attempts += 1
         request.asking = client.expert
         start = time.perf_counter()
         try:
-            response = await client.http.post(request.endpoint, body, request.headers)
-            found = await _open(client, permit, response, request.streamed)
+            response = await client.http.post(_path(client, request), body, request.headers)
+            found = await _open(client, permit, response, request)
         finally:
             request.waited += time.perf_counter() - start
     except ExpertError as error:
@@ -172,16 +184,23 @@ async def _attempt(
 
 
 async def _open(
-    client: ExpertClient, permit: Permit, response: EndpointResponse, streamed: bool
+    client: ExpertClient, permit: Permit, response: EndpointResponse, request: UpstreamRequest
 ) -> UpstreamResponse:
     """Read until there is something for the client."""
     status, headers = response.status, response.headers
-    if headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise ExpertError("garbled", "an encoded body, though none was asked for")
     if not 200 <= status < 300:
-        _check_status(response)
-        return UpstreamResponse(client, permit, response, await response.read_all())
-    if streamed:
+        error = status_error(status, f"status {status}", headers)
+        if error.kind == "client_error":
+            return UpstreamResponse(client, permit, response, await response.read_all())
+        content = await _read_error(response) if status >= 500 else b""
+        if not _UNSUPPORTED.search(content):
+            raise error
+        # The request is at fault, whatever the status says.
+        response.status = 400
+        message = f"The expert {client.name} does not support this: {error_message(content)}"
+        refusal = Refusal(400, message, code="expert_unsupported")
+        return UpstreamResponse(client, permit, response, refusal.body())
+    if request.streamed:
         if "text/event-stream" not in headers.get("Content-Type", "").lower():
             raise ExpertError("garbled", "no stream of events, though one was asked for")
         events = EventReader(response)
@@ -197,18 +216,14 @@ async def _open(
     return UpstreamResponse(client, permit, response, content, document)
 
 
-def _check_status(response: EndpointResponse) -> None:
-    """Raise what the expert is to blame for; return for what the client is."""
-    status = response.status
-    wait = retry_after(response.headers)
-    if status == 429:
-        raise ExpertError("rate", "status 429", status, wait)
-    if status >= 500 or status in (408, 409, 425):
-        raise ExpertError("server", f"status {status}", status, wait)
-    if status in (401, 402, 403, 404):
-        raise ExpertError("credentials", f"status {status}", status)
-    if status < 400:
-        raise ExpertError("garbled", f"status {status}", status)
+async def _read_error(response: EndpointResponse) -> bytes:
+    """The body of a server error, as far as it comes soon."""
+    content = b""
+    with contextlib.suppress(ExpertError, TimeoutError):
+        async with asyncio.timeout(_ERROR_SECONDS):
+            while len(content) < _MAX_ERROR_BYTES and (piece := await response.read()):
+                content += piece
+    return content
 
 
 async def _first_event(events: EventReader) -> bytes:
@@ -238,6 +253,17 @@ def is_error(event: bytes, data: bytes) -> bool:
     return bool(document.get("error")) and not document.get("choices")
 
 
+def _path(client: ExpertClient, request: UpstreamRequest) -> str:
+    """Where an expert is asked."""
+    return request.endpoint
+
+
+def _wait(client: ExpertClient, request: UpstreamRequest) -> float:
+    """Seconds until an expert may be asked."""
+    path = _path(client, request)
+    return 0.0 if client.is_free(path) else client.wait(path)[0]
+
+
 async def _sleep(request: UpstreamRequest, seconds: float) -> None:
     start = time.perf_counter()
     await asyncio.sleep(seconds)
@@ -245,10 +271,12 @@ async def _sleep(request: UpstreamRequest, seconds: float) -> None:
 
 
 def _refusal(
-    clients: Sequence[ExpertClient], last: tuple[ExpertClient, ExpertError] | None
+    clients: Sequence[ExpertClient],
+    request: UpstreamRequest,
+    last: tuple[ExpertClient, ExpertError] | None,
 ) -> Refusal:
     if last is None:
-        waits = [client.wait() for client in clients]
+        waits = [client.wait(_path(client, request)) for client in clients]
         soonest = min((seconds for seconds, _ in waits), default=1.0)
         if any(full for _, full in waits):
             message = "The experts have no room for another request at the moment."
@@ -263,4 +291,5 @@ def _refusal(
         f"The expert {client.name} {error.description}, and nobody else could answer.",
         code=f"expert_{error.kind}",
         retry_after=1.0 if wait is None and status == 429 else wait,
+        headers={name: v for name, v in error.headers.items() if name.startswith("x-ratelimit-")},
     )

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Hashable
+
 from mild.endpoints.expert import BreakerSettings
 
 __all__ = ["STATES", "Breaker"]
 
 STATES = ("closed", "half-open", "open")
+# Failures that a client may have provoked count once so many keys, or different bodies, met them.
+MIN_KEYS = 2
+MIN_BODIES = 3
+# Calls that are remembered, or twice as many as open the breaker.
+MIN_CALLS = 256
+
+Witness = tuple[Hashable, Hashable]
 
 
 class Breaker:
-    """Opens after enough failures, if they are at least half of all calls in the window.
+    """Opens after enough failures, if they are at least half of the last calls in the window.
 
     Half-open lets one request through: its success closes the breaker, its failure opens it again.
 
@@ -27,29 +37,27 @@ class Breaker:
         self._settings = settings
         self._opened: float | None = None
         self._probing = False
-        # The window is two halves, the current one and the one before.
-        self._half_began = 0.0
-        self._good = self._bad = self._old_good = self._old_bad = 0
+        # Time, whether it failed, and who may have provoked that.
+        self._calls: deque[tuple[float, bool, Witness | None]] = deque(
+            maxlen=max(MIN_CALLS, 2 * settings.failures)
+        )
 
     def state(self, now: float) -> str:
         """One of ``STATES``."""
         if self._opened is None:
             return "closed"
-        return "open" if now < self._opened + self._settings.open_seconds else "half-open"
+        return "half-open" if self.wait(now) == 0 else "open"
 
     def allows(self, now: float) -> bool:
         """Whether a request would be let through."""
-        if self._opened is None:
-            return True
-        return not self._probing and now >= self._opened + self._settings.open_seconds
+        return self._opened is None or (not self._probing and self.wait(now) == 0)
 
     def take(self, now: float) -> bool:
         """Let a request through, or not. One that was let through must end in one of the three below."""
-        if not self.allows(now):
-            return False
-        if self._opened is not None:
-            self._probing = True
-        return True
+        allowed = self.allows(now)
+        if allowed:
+            self._probing = self._opened is not None
+        return allowed
 
     def succeeded(self, now: float) -> None:
         """A request was answered."""
@@ -58,20 +66,29 @@ class Breaker:
                 # It began before the breaker opened: only a probe closes it.
                 return
             self._opened, self._probing = None, False
-            self._good = self._bad = self._old_good = self._old_bad = 0
-        self._advance(now)
-        self._good += 1
+            self._calls.clear()
+        self._calls.append((now, False, None))
 
-    def failed(self, now: float) -> None:
-        """A request failed."""
+    def failed(self, now: float, witness: Witness | None = None) -> None:
+        """A request failed.
+
+        ``witness`` is the client's key and a hash of the body, where the request itself may be to blame.
+        Such failures count once two keys or three different bodies met them.
+        """
         if self._opened is not None:
             if self._probing:
                 self._opened, self._probing = now, False
             return
-        self._advance(now)
-        self._bad += 1
-        bad = self._bad + self._old_bad
-        if bad >= self._settings.failures and bad >= self._good + self._old_good:
+        self._calls.append((now, True, witness))
+        start = now - self._settings.window_seconds
+        recent = [(failed, who) for when, failed, who in self._calls if when > start]
+        good = sum(not failed for failed, _ in recent)
+        doubtful = [who for _, who in recent if who is not None]
+        bad = len(recent) - good - len(doubtful)
+        keys, bodies = {key for key, _ in doubtful}, {body for _, body in doubtful}
+        if len(keys) >= MIN_KEYS or len(bodies) >= MIN_BODIES:
+            bad += len(doubtful)
+        if bad >= max(self._settings.failures, good):
             self._opened = now
 
     def released(self) -> None:
@@ -83,11 +100,3 @@ class Breaker:
         if self._opened is None:
             return 0.0
         return max(0.0, self._opened + self._settings.open_seconds - now)
-
-    def _advance(self, now: float) -> None:
-        half = self._settings.window_seconds / 2
-        if now - self._half_began >= half:
-            fresh = now - self._half_began < 2 * half
-            self._old_good, self._old_bad = (self._good, self._bad) if fresh else (0, 0)
-            self._good = self._bad = 0
-            self._half_began = now

@@ -5,26 +5,35 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from mild.endpoints.client import EndpointClient, ExpertError
+from mild.endpoints.client import EndpointClient
+from mild.endpoints.errors import ExpertError
 from mild.endpoints.expert import Expert
 from mild.gateway.shared import Counters
-from mild.gateway.upstream.breaker import Breaker
+from mild.gateway.upstream.breaker import STATES, Breaker
 from mild.gateway.upstream.capacity import Capacity
 
 __all__ = ["ExpertClient", "Permit"]
 
 # How long an expert that limits its rate is left alone if it does not say.
 COOL_DOWN_SECONDS = 1.0
+# Failures that no request provokes.
+_ILL = ("connect", "timeout", "cut")
+_CHAT = "/chat/completions"
 
 
 class Permit:
-    """Permission for one attempt at an expert; released once."""
+    """Permission for one attempt at an expert; released once.
 
-    __slots__ = ("_client", "_probe")
+    ``witness`` says who asked: the client's key, and a hash of the body.
+    """
 
-    def __init__(self, client: ExpertClient, probe: bool) -> None:
+    __slots__ = ("_breaker", "_client", "_probe", "witness")
+
+    def __init__(self, client: ExpertClient, breaker: Breaker, probe: bool) -> None:
         self._client: ExpertClient | None = client
+        self._breaker = breaker
         self._probe = probe
+        self.witness: tuple[str | None, int] = (None, 0)
 
     def release(self, error: ExpertError | None = None, *, conclusive: bool = True) -> None:
         """End the attempt; with ``conclusive`` False it says nothing about the expert."""
@@ -36,19 +45,22 @@ class Permit:
         if error is not None and (error.kind == "rate" or error.retry_after is not None):
             wait = COOL_DOWN_SECONDS if error.retry_after is None else error.retry_after
             client.cool_until = max(client.cool_until, now + wait)
-        if not self._probe and client.breaker.state(now) != "closed":
+        breaker = self._breaker
+        if not self._probe and breaker.state(now) != "closed":
             # It began before the breaker opened: only a probe says whether the expert is back.
             return
-        if error is not None and error.counts:
-            client.breaker.failed(now)
-        elif error is None and conclusive:
-            client.breaker.succeeded(now)
+        if error is None and conclusive:
+            breaker.succeeded(now)
+        elif error is not None and error.kind in _ILL:
+            breaker.failed(now)
+        elif error is not None and error.kind != "rate" and error.status != 404:
+            breaker.failed(now, self.witness)
         elif self._probe:
-            client.breaker.released()
+            breaker.released()
 
 
 class ExpertClient:
-    """An expert with its connections, its circuit breaker and its capacity."""
+    """An expert with its connections, a circuit breaker per path, and its capacity."""
 
     def __init__(
         self,
@@ -61,41 +73,42 @@ class ExpertClient:
     ) -> None:
         self.expert = expert
         self.name = expert.name
-        self.http = EndpointClient(
-            expert.base_url,
-            expert.sent_headers(),
-            connect_seconds=expert.connect_seconds,
-            first_byte_seconds=expert.first_byte_seconds,
-            idle_seconds=expert.idle_seconds,
-            total_seconds=expert.total_seconds,
-        )
-        self.breaker = Breaker(expert.breaker)
+        self.http = EndpointClient(expert)
+        self._breakers: dict[str, Breaker] = {}
         self.capacity = Capacity(expert, counters, worker, column, wall_clock)
         self.clock = clock
         self.cool_until = 0.0
 
-    def acquire(self) -> Permit | None:
-        """A permit, or None if the expert is left alone, or full."""
-        now = self.clock()
-        if now < self.cool_until or not self.breaker.allows(now) or not self.capacity.take():
-            return None
-        probe = self.breaker.state(now) != "closed"
-        self.breaker.take(now)
-        return Permit(self, probe)
+    def breaker(self, path: str) -> Breaker:
+        """The breaker of a path such as ``/chat/completions``."""
+        found = self._breakers.get(path)
+        if found is None:
+            found = self._breakers[path] = Breaker(self.expert.breaker)
+        return found
 
-    def is_free(self) -> bool:
+    def acquire(self, path: str = _CHAT) -> Permit | None:
+        """A permit, or None if the expert is left alone, or full."""
+        now, breaker = self.clock(), self.breaker(path)
+        if now < self.cool_until or not breaker.allows(now) or not self.capacity.take():
+            return None
+        probe = breaker.state(now) != "closed"
+        breaker.take(now)
+        return Permit(self, breaker, probe)
+
+    def is_free(self, path: str = _CHAT) -> bool:
         """Whether ``acquire`` would give a permit."""
         now = self.clock()
-        return now >= self.cool_until and self.breaker.allows(now) and self.capacity.is_free()
+        return now >= self.cool_until and self.breaker(path).allows(now) and self.capacity.is_free()
 
-    def wait(self) -> tuple[float, bool]:
+    def wait(self, path: str = _CHAT) -> tuple[float, bool]:
         """Seconds until it may be free, and whether it is full rather than broken."""
-        now = self.clock()
-        if not self.breaker.allows(now):
-            return max(self.breaker.wait(now), 1.0), False
+        now, breaker = self.clock(), self.breaker(path)
+        if not breaker.allows(now):
+            return max(breaker.wait(now), 1.0), False
         cooling = self.cool_until - now
         return (cooling, True) if cooling > 0 else (self.capacity.wait(), True)
 
     def state(self) -> str:
-        """State of the breaker."""
-        return self.breaker.state(self.clock())
+        """The worst state of its breakers."""
+        states = [breaker.state(self.clock()) for breaker in self._breakers.values()]
+        return max(states, key=STATES.index, default="closed")

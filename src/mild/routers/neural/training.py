@@ -47,16 +47,10 @@ def train_router(
 ) -> Run:
     """Train the module of a router in place and leave it at its best epoch.
 
-    ``epochs``, ``batch_size``, ``checkpoint`` and ``resume`` are read from the router. In a process
-    group of torch the processes train together.
-
-    Parameters
-    ----------
-    reseed : seeds the generators that the module draws from
-    options : parameters of the router that identify the run
-    schedule : factor of the learning rates at a step, given the number of steps; None for constant rates
-    clip : largest norm of a step's gradient; None for no limit
-    progress, step_progress : called after every epoch, after every step
+    ``epochs``, ``batch_size``, ``checkpoint`` and ``resume`` are read from the router, whose parameters
+    ``options`` identify the run. In a process group of torch the processes train together. ``reseed``
+    seeds the generators that the module draws from; ``schedule`` gives the factor of the learning rates
+    at a step, of so many; ``clip`` is the largest norm of a step's gradient.
     """
     epochs = int(router.epochs)
     group = Group()
@@ -140,14 +134,10 @@ def train_epochs(
 ) -> Run:
     """Run epochs and leave the module at its best one; the loop of every torch model here.
 
-    Parameters
-    ----------
-    epoch : runs one epoch, counted from 1, and returns its record: "loss", and "validation_loss" and
-        "validation_surrogate" where rows are held out
-    patience : stop after so many epochs without a better validation loss; None to run all
-    store : checkpoint to continue from and to write after every epoch
-    progress : called with epochs done, epochs in all and a message
-    remedy : advice in the error that says that training diverged
+    ``epoch`` runs one epoch, counted from 1, and returns its record: "loss", and "validation_loss" and
+    "validation_surrogate" where rows are held out. Training stops after ``patience`` epochs without a
+    better validation loss, continues from ``store`` and writes it after every epoch. ``remedy`` is the
+    advice in the error that says that training diverged.
     """
     group = Group() if group is None else group
     run = Run() if store is None else _continued(store, module, optimizer, epochs, group)

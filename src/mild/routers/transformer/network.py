@@ -128,8 +128,6 @@ def batches(
 ) -> list[IntArray]:
     """All rows in batches whose sizes differ by at most one, in random order, of similar length each.
 
-    Examples
-    --------
     >>> parts = batches(np.arange(5), np.array([9, 1, 8, 2, 3]), 2, np.random.default_rng(0))
     >>> sorted(sorted(part.tolist()) for part in parts)
     [[0], [1, 3], [2, 4]]

@@ -94,8 +94,6 @@ def to_onnx(encoder: PooledEncoder) -> bytes:
 def onnx_features(features: EncoderFeatures) -> OnnxFeatures:
     """Fitted sentence-encoder features as ONNX: the same vectors, saved with the router.
 
-    Examples
-    --------
     >>> from mild.artifact import save
     >>> def save_without_torch(router, features, folder):
     ...     return save(router, folder, text=onnx_features(features))

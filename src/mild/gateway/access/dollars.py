@@ -1,0 +1,43 @@
+"""Dollars as whole billionths, so that sums are exact."""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["BILLION", "dollars_of", "parts_of", "shown"]
+
+BILLION = 1_000_000_000
+# Beyond this no price is meant, and SQLite's integers would end.
+_MOST = 1e9
+
+
+def parts_of(dollars: float) -> int:
+    """Billionths of a dollar, rounded up.
+
+    Examples
+    --------
+    >>> parts_of(0.1), parts_of(1e-10), parts_of(0)
+    (100000000, 1, 0)
+    """
+    parts = min(dollars, _MOST) * BILLION
+    # The product has an error of its own, which must not become a billionth.
+    return math.ceil(parts - max(1e-3, parts * 2.0**-51))
+
+
+def dollars_of(parts: int) -> float:
+    """Dollars of whole billionths."""
+    return parts / BILLION
+
+
+def shown(parts: int) -> str:
+    """Dollars for people, to the cent where cents say enough.
+
+    Examples
+    --------
+    >>> shown(12_500_000_000), shown(1_234_567), shown(0)
+    ('$12.50', '$0.001235', '$0.00')
+    """
+    dollars = dollars_of(parts)
+    if dollars == 0 or abs(dollars) >= 0.1:
+        return f"${dollars:.2f}"
+    return f"${dollars:.4g}"

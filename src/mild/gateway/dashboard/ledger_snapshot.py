@@ -1,0 +1,88 @@
+"""What the dashboard reads from the ledger, in a few short queries."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from mild.gateway.dashboard.drift import WINDOW
+from mild.gateway.database.engine import Location
+from mild.gateway.ledger.reading import open_ledger
+from mild.gateway.ledger.records import COLUMNS, Record, decisions, from_row
+from mild.gateway.ledger.store import minutes, workers
+
+__all__ = ["MINUTES", "LedgerSnapshot", "read_snapshot"]
+
+MINUTES = 60
+# Decisions before those in the window that stand for the usual, where training says nothing.
+EARLIER = 2_000
+# Rows among which decisions are looked for.
+SEARCHED = 5_000
+# Seconds after which a worker that says nothing is taken for gone.
+SILENT = 5.0
+
+
+@dataclass
+class LedgerSnapshot:
+    """What was found.
+
+    Attributes
+    ----------
+    recent : the newest rows, newest first
+    draws : experts of the newest decisions that one router made at its configured trade-off, newest
+        first; pinned requests are no decisions
+    minutes : sums of the last hour
+    workers : what each worker says of itself, with its age
+    """
+
+    recent: list[Record] = field(default_factory=list)
+    draws: list[str] = field(default_factory=list)
+    minutes: list[tuple[int, str, str, int, float]] = field(default_factory=list)
+    workers: list[dict[str, Any]] = field(default_factory=list)
+
+
+def read_snapshot(place: Location, now: float) -> LedgerSnapshot:
+    """Read the ledger; raises DataFileError if that fails."""
+    newest = sa.select(decisions).order_by(decisions.c.time.desc()).limit(SEARCHED).subquery()
+    sums = minutes.c
+    with open_ledger(place) as database, database.transaction() as connection:
+        recent = connection.execute(
+            sa.select(*(decisions.c[name] for name in COLUMNS))
+            .order_by(decisions.c.time.desc())
+            .limit(WINDOW)
+        ).all()
+        draws = connection.execute(
+            sa.select(newest.c.chosen, newest.c.router)
+            .where(
+                newest.c.asked == "mild",
+                newest.c.propensity.is_not(None),
+                newest.c.pinned_by.is_(None),
+            )
+            .limit(WINDOW + EARLIER)
+        ).all()
+        hour = connection.execute(
+            sa.select(sums.minute, sums.expert, sums.outcome, sums.requests, sums.price).where(
+                sums.minute > int(now // 60) - MINUTES
+            )
+        ).all()
+        shared = database.time(now)
+        alive = connection.execute(
+            sa.select(workers).where(workers.c.time > shared - SILENT).order_by(workers.c.pid)
+        ).all()
+    return LedgerSnapshot(
+        [from_row(row) for row in recent],
+        # Rows of another router end the span: its shares are not this one's.
+        [chosen for chosen, router in draws if router == draws[0][1]],
+        [(row[0], row[1], row[2], row[3], row[4]) for row in hour],
+        [
+            {
+                "pid": int(pid) if str(pid).isdigit() else pid,
+                "age": max(0.0, shared - time),
+                **json.loads(document),
+            }
+            for pid, time, document in alive
+        ],
+    )

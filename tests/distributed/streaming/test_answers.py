@@ -1,0 +1,42 @@
+"""The template writes what a JSON writer would."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from mild.artifact.deciding import Decisions
+from mild.distributed.streaming import Answers, error_line
+
+
+def decisions(costs=None):
+    shares = np.array([[1 / 3, 2 / 3], [1e-9, 1.0]])
+    return Decisions(np.array([1, 0]), shares, costs, shares, "probability")
+
+
+@pytest.mark.parametrize("names", [["a", "b"], ['100 % "sure"', "ü\n{}"], ["%s", "%(x)d"]])
+def test_answers_are_json_whatever_the_names(names):
+    lines = Answers(names).write(decisions(np.array([[0.5, 1], [2, 3]])), ["x", "y"], [None, 7])
+    first, second = map(json.loads, lines)
+    assert first == {
+        "expert": names[1],
+        "probabilities": {names[0]: 0.333333, names[1]: 0.666667},
+        "expected_cost": {names[0]: 0.5, names[1]: 1},
+    }
+    assert second["id"] == 7
+    assert second["probabilities"][names[0]] == 1e-9
+
+
+def test_queries_come_back_if_asked_for():
+    lines = Answers(["a", "b"], echo=True).write(decisions(), ['"q"', "\ud800"], [None, None])
+    assert json.loads(lines[0])["query"] == '"q"'
+    assert json.loads(lines[0])["expected_cost"] is None
+    assert json.loads(lines[1])["query"] == "\ud800"
+    # Lone surrogates have no UTF-8.
+    assert lines[1].encode()
+
+
+def test_a_bad_line_is_answered_by_its_number():
+    assert json.loads(error_line(17, "not JSON")) == {"line": 17, "error": "not JSON"}

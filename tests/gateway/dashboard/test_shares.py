@@ -1,0 +1,83 @@
+"""Live shares beside the usual ones."""
+
+import pytest
+
+from mild.gateway.dashboard.drift import LEAST, WINDOW
+from mild.gateway.dashboard.shares import Reference, share_document, trained
+
+NAMES = ["a", "b"]
+
+
+def notes(**more):
+    return {"notes": {"shares": {"rows": 100, "experts": {"a": 0.7, "b": 0.3}}, **more}}
+
+
+def test_trained_shares_are_read_from_the_notes():
+    found = trained(notes(), NAMES, None)
+    assert found.counts == pytest.approx((70.0, 30.0))
+    assert (found.name, found.rows) == ("trained", pytest.approx(100))
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {},
+        {"notes": None},
+        {"notes": {"shares": "many"}},
+        {"notes": {"shares": {"rows": 0, "experts": {"a": 1, "b": 0}}}},
+        {"notes": {"shares": {"rows": 9, "experts": {"a": 1}}}},
+        {"notes": {"shares": {"rows": 9, "experts": {"a": 1, "b": "x"}}}},
+        {"notes": {"shares": {"rows": "9", "experts": {"a": 1, "b": 0}}}},
+    ],
+)
+def test_a_router_that_does_not_say_has_no_trained_shares(metadata):
+    assert trained(metadata, NAMES, None) is None
+
+
+def test_under_another_trade_off_the_trained_shares_do_not_count():
+    fitted = notes(cost={"price_weight": 50.0})
+    assert trained(fitted, NAMES, 50.0) is not None
+    assert trained(fitted, NAMES, None) is not None
+    assert trained(fitted, NAMES, 10.0) is None
+
+
+def test_shares_within_and_outside_their_bands():
+    reference = Reference((700.0, 300.0), "trained")
+    calm = share_document(NAMES, ["a"] * 350 + ["b"] * 150, reference, 0.0)
+    assert not calm["drift"]
+    assert calm["sentence"] == "All shares of the last 500 decisions lie in their bands."
+    assert [line["live"] for line in calm["experts"]] == [0.7, 0.3]
+    moved = share_document(NAMES, ["a"] * 250 + ["b"] * 250, reference, 0.0)
+    assert moved["drift"]
+    assert [line["outside"] for line in moved["experts"]] == [True, True]
+    assert "a has 50.0 % of the last 500 decisions, and in training had 70.0 %" in moved[
+        "sentence"
+    ].replace("\u00a0", " ")
+
+
+def test_few_decisions_are_shown_and_not_judged():
+    reference = Reference((700.0, 300.0), "trained")
+    found = share_document(NAMES, ["b"] * (LEAST - 1), reference, 0.0)
+    assert not found["drift"]
+    assert "judged from 50 on" in found["sentence"]
+    assert share_document(NAMES, ["b"] * LEAST, reference, 0.0)["drift"]
+    assert share_document(NAMES, [], reference, 0.0)["sentence"] == "No decisions yet."
+
+
+def test_without_trained_shares_the_earlier_decisions_are_the_usual():
+    draws = ["b"] * WINDOW + ["a", "b"] * 500
+    found = share_document(NAMES, draws, None, 0.1)
+    assert (found["reference"], found["reference_rows"]) == ("earlier", 1000)
+    assert found["drift"]
+    assert found["experts"][0]["usual"] == 0.5
+    early = share_document(NAMES, draws[: WINDOW + LEAST - 1], None, 0.1)
+    assert early["reference"] is None
+    assert not early["drift"]
+
+
+def test_exploration_is_expected():
+    # The router itself always chooses a; one in five draws is uniform.
+    reference = Reference((1000.0, 0.0), "trained")
+    draws = ["a"] * 450 + ["b"] * 50
+    assert not share_document(NAMES, draws, reference, 0.2)["drift"]
+    assert share_document(NAMES, draws, reference, 0.0)["drift"]

@@ -1,0 +1,194 @@
+"""The status document over real ledgers."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from dashboard_cases import (
+    NOW,
+    PUBLISHED,
+    make_document,
+    make_records,
+    make_router,
+    make_settings,
+    make_spend,
+)
+from ledger_cases import record, write_all, writing
+from mild.gateway.dashboard import Dashboard
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory):
+    return make_document(tmp_path_factory.mktemp("board") / "l.db", make_records())
+
+
+def test_a_ledger_in_postgresql_gives_the_same_document(document, postgres):
+    found = make_document(postgres.address, make_records())
+    for one in (found, document):
+        for worker in one["workers"]:
+            worker["pid"] = None
+    assert found == document
+
+
+def test_the_document_is_json_and_adds_up(document):
+    again = json.loads(json.dumps(document, allow_nan=False))
+    traffic = again["traffic"]
+    assert traffic["requests"] == sum(line["requests"] for line in traffic["minutes"]) == 700
+    assert len(traffic["minutes"]) == 60
+    assert traffic["failures"] == traffic["outcomes"]["failed"] + traffic["outcomes"]["cut"]
+    assert sum(line["requests"] for line in again["experts"]) == 700 - traffic["outcomes"]["failed"]
+    assert sum(line["count"] for line in again["shares"]["experts"]) == again["shares"]["window"]
+    assert again["latency"]["latency_ms"]["p50"] <= again["latency"]["latency_ms"]["p95"]
+    assert [line["breaker"] for line in again["experts"]] == ["closed", "half-open", "open"]
+    assert again["spend"] == make_spend()
+    assert again["troubles"] == []
+
+
+def test_decisions_are_the_last_ones_newest_first(document):
+    times = [line["time"] for line in document["last"]]
+    assert len(times) == 20
+    assert times == sorted(times, reverse=True)
+    assert document["last"][0]["request_id"] == "r699"
+
+
+def test_pinned_named_and_other_routers_requests_are_no_decisions(tmp_path):
+    rows = [record(i, time=NOW - 90 + i, chosen="atlas", router="old") for i in range(20)]
+    rows += [record(i, time=NOW - 60 + i, chosen="atlas") for i in range(20, 25)]
+    rows += [record(30, time=NOW - 5, chosen="scholar", pinned_by="r20")]
+    rows += [record(31, time=NOW - 4, chosen=None, propensity=None, expert="scholar")]
+    rows += [record(32, time=NOW - 3, chosen="scholar", asked="router-mild-0.5")]
+    rows += [record(33, time=NOW - 2, chosen="calculator")]
+    shares = make_document(tmp_path / "l.db", rows)["shares"]
+    assert [line["count"] for line in shares["experts"]] == [1, 5, 0]
+
+
+@pytest.mark.parametrize("keep_text", [False, True])
+def test_queries_are_shown_only_where_they_are_kept(tmp_path, keep_text):
+    rows = make_records(30, text="a very private question")
+    found = make_document(tmp_path / "l.db", rows, keep_text=keep_text)
+    assert ("a very private question" in json.dumps(found)) == keep_text
+
+
+def test_texts_of_earlier_settings_are_not_shown(tmp_path):
+    path = tmp_path / "l.db"
+    write_all(path, make_records(30, text="a very private question"), keep_text=True)
+    assert "private" not in json.dumps(make_document(path))
+
+
+def test_without_a_ledger_or_before_its_first_row_there_is_a_document(tmp_path):
+    for path in (None, tmp_path / "not-there.db"):
+        found = make_document(path)
+        assert found["traffic"]["requests"] == 0
+        assert found["shares"]["sentence"] == "No decisions yet."
+        assert found["experts"][2]["breaker"] == "open"
+        assert found["troubles"] == []
+    (tmp_path / "empty.db").touch()
+    assert make_document(tmp_path / "empty.db")["troubles"] == []
+    assert not (tmp_path / "not-there.db").exists()
+
+
+def test_a_ledger_that_cannot_be_read_is_told(tmp_path):
+    (tmp_path / "l.db").write_bytes(b"no database at all\n" * 400)
+    (trouble,) = make_document(tmp_path / "l.db")["troubles"]
+    assert "The ledger cannot be read" in trouble
+
+
+def test_troubles_of_the_workers_are_told_once(tmp_path):
+    states = {"dropped": 3, "trouble": "database or disk is full"}
+    board = Dashboard(
+        make_settings(),
+        make_router(),
+        lambda: {**make_spend(), "trouble": "database is locked"},
+        SimpleNamespace(published={**PUBLISHED, "draining": True}, state=lambda: states),
+        clock=lambda: NOW,
+    )
+    told = asyncio.run(board.document())["troubles"]
+    assert len(told) == 4
+    assert told[0] == (
+        "The ledger cannot be written: database or disk is full; rows wait in memory."
+    )
+
+
+def test_workers_are_put_together_and_the_silent_are_left_out(tmp_path):
+    path = tmp_path / "l.db"
+    write_all(path, [record(0, time=time.time())])
+    program = (
+        "import sys, time; sys.path.insert(0, sys.argv[1])\n"
+        "from ledger_cases import writing\n"
+        "from dashboard_cases import PUBLISHED\n"
+        "with writing(sys.argv[2]) as writer:\n"
+        "    writer.publish({**PUBLISHED, 'breakers': {'calculator': 'open', 'atlas': 'closed'}})\n"
+        "    time.sleep(0.6); print('said', flush=True); sys.stdin.read()\n"
+    )
+    tests = os.path.dirname(sys.modules["ledger_cases"].__file__)
+    child = subprocess.Popen(
+        [sys.executable, "-c", program, tests, str(path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert child.stdout.readline() == "said\n"
+        with writing(path) as writer:
+            writer.publish(PUBLISHED)
+            time.sleep(0.6)
+            board = Dashboard(make_settings(path), make_router(), None, writer)
+            found = asyncio.run(board.document())
+    finally:
+        child.communicate(input="")
+    assert len(found["workers"]) == 2
+    calculator, atlas, scholar = found["experts"]
+    assert (calculator["breaker"], calculator["breakers_not_closed"]) == ("open", 1)
+    assert (atlas["breaker"], atlas["workers"]) == ("half-open", 2)
+    # Both tell what all workers have under way, and the limit of all.
+    assert (calculator["in_flight"], calculator["max_in_flight"]) == (2, 50)
+    assert (scholar["breaker"], scholar["workers"]) == ("open", 1)
+
+
+def test_many_who_ask_cost_one_look_a_second(tmp_path):
+    path = write_all(tmp_path / "l.db", make_records(50))
+    looks, now = [], [NOW]
+
+    class Counting(Dashboard):
+        def _read_ledger(self, at):
+            looks.append(at)
+            return super()._read_ledger(at)
+
+    async def ask():
+        board = Counting(make_settings(path), make_router(), None, clock=lambda: now[0])
+        await asyncio.gather(*(board.document() for _ in range(20)))
+        now[0] += 0.5
+        await board.document()
+        assert len(looks) == 1
+        now[0] += 0.6
+        await board.document()
+        assert len(looks) == 2
+        # A clock that was set back does not freeze the page.
+        now[0] -= 1000
+        await board.document()
+        assert len(looks) == 3
+
+    asyncio.run(ask())
+
+
+def test_another_router_brings_its_own_names_and_shares(tmp_path):
+    board = Dashboard(make_settings(), make_router(), clock=lambda: NOW)
+    board.take(make_router(["x", "y"], {"x": 0.5, "y": 0.5}))
+    found = asyncio.run(board.document())
+    assert [line["name"] for line in found["shares"]["experts"]] == ["x", "y"]
+
+
+def test_nothing_heavy_is_imported_for_the_page_and_the_ledger():
+    program = (
+        "import sys, mild.gateway.dashboard, mild.gateway.ledger\n"
+        "heavy = {'numpy', 'scipy', 'pyarrow', 'sklearn', 'torch', 'pandas', 'typer', 'rich'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

@@ -1,0 +1,182 @@
+"""Bodies are bounded in structure before they are parsed, and in bytes while they are held."""
+
+import asyncio
+import json
+import tracemalloc
+
+import pytest
+
+from gateway.fake_upstream import FakeUpstream
+from gateway.gateway_cases import Client, ask, chat, expert, gateway, request_bytes
+from mild.endpoints.expert import Expert
+from mild.endpoints.prices import max_tokens
+from mild.gateway.refusals import Refusal
+from mild.gateway.server import body as body_module
+from mild.gateway.server.body import MAX_CONTAINERS, MAX_DEPTH, MAX_VALUES, BodyMemory, parse_body
+from mild.gateway.server.completions import CompletionRequest
+
+
+def lists(count):
+    return b'{"a":[' + b",".join([b"[]"] * count) + b"]}"
+
+
+def nested(depth, text=b"1"):
+    return b'{"a":' + b"[" * (depth - 1) + text + b"]" * (depth - 1) + b"}"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lists(MAX_CONTAINERS - 2),
+        b'{"a":[' + b"7," * (MAX_VALUES - 3) + b"7]}",
+        nested(MAX_DEPTH),
+        # Marks within texts are no structure, whatever stands before their quotes.
+        json.dumps({"a": "[{," * MAX_VALUES}).encode(),
+        json.dumps(
+            {"a": ['\\"', "\\", '"[' * MAX_CONTAINERS, "\\\\" + "[" * MAX_CONTAINERS]}
+        ).encode(),
+        json.dumps({"a": [["x, y"] for _ in range(MAX_DEPTH)], "b": "é" * 10}).encode(),
+    ],
+    ids=["containers", "values", "depth", "text", "escapes", "mixed"],
+)
+def test_what_is_within_the_bounds_is_read_as_it_is(body):
+    assert parse_body(body) == json.loads(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lists(MAX_CONTAINERS),
+        b'{"a":[' + b"{}," * MAX_CONTAINERS + b"{}]}",
+        b'{"a":[' + b"7," * MAX_VALUES + b"7]}",
+        b"{" + b",".join(b'"%d":0' % n for n in range(MAX_VALUES + 1)) + b"}",
+        nested(MAX_DEPTH + 1),
+        b'{"a":' + b'{"a":' * MAX_DEPTH + b"1" + b"}" * (MAX_DEPTH + 1),
+        b'{"a":"\\\\",' + lists(MAX_CONTAINERS)[1:],
+    ],
+    ids=["lists", "objects", "values", "keys", "depth", "depth of objects", "behind an escape"],
+)
+def test_what_is_beyond_the_bounds_is_never_parsed(body, monkeypatch):
+    parsed = []
+    monkeypatch.setattr(body_module, "parse_object", parsed.append)
+    with pytest.raises(Refusal) as caught:
+        parse_body(body)
+    assert (caught.value.status, caught.value.code) == (400, "invalid_body")
+    assert parsed == []
+
+
+@pytest.mark.parametrize("part", [b"[],", b"{},", b'"",', b"1,", b'"', b"\\", b'\\"', b"["])
+def test_ten_megabytes_of_anything_take_a_few_times_their_bytes(part):
+    body = b'{"a":[' + part * (9_900_000 // len(part))
+    tracemalloc.start()
+    try:
+        with pytest.raises(Refusal):
+            parse_body(body)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # Parsed, they took 20 times their bytes.
+    assert peak < 6 * len(body)
+
+
+def test_the_parsed_document_is_dropped_once_the_expert_is_chosen(monkeypatch):
+    requests = []
+    forget = CompletionRequest.forget
+
+    def note(request, *, keep_text):
+        requests.append((request, request._document is not None, request.text))
+        forget(request, keep_text=keep_text)
+
+    monkeypatch.setattr(CompletionRequest, "forget", note)
+
+    async def run():
+        async with FakeUpstream(delay=0.2) as up, gateway([expert("one", up)]) as g:
+            task = asyncio.create_task(ask(g.port, chat("Hello", max_tokens=7)))
+            while not up.in_flight:
+                await asyncio.sleep(0.005)
+            ((request, had, text),) = requests
+            found = request._document, request.text, request.max_tokens(g.settings.experts[0])
+            # Who asks for it later gets it anew.
+            assert request.document == chat("Hello", max_tokens=7)
+            await task
+            return had, text, found
+
+    assert asyncio.run(run()) == (True, "Hello", (None, "", 7))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"max_tokens": 7, "n": 3},
+        {"max_tokens": [7], "max_completion_tokens": "9", "best_of": {}},
+        {"prompt": "x"},
+        {"prompt": []},
+        {"prompt": ["x"] * 5, "max_tokens": 2},
+        {"prompt": [[1, 2], [3]], "max_tokens": 2},
+        {"prompt": [1, 2, 3], "max_tokens": 2},
+    ],
+)
+def test_the_limit_of_tokens_outlives_the_document(more):
+    expert = Expert("small", "http://x/v1", "m", max_tokens=100)
+    document = {"model": "mild", **more}
+    request = CompletionRequest([], "/completions", json.dumps(document).encode(), "last")
+    request.forget(keep_text=False)
+    assert request.max_tokens(expert) == max_tokens(document, expert.max_tokens)
+
+
+def test_bytes_are_held_up_to_the_limit():
+    memory = BodyMemory(10)
+    memory.add(4)
+    memory.add(6)
+    with pytest.raises(Refusal) as caught:
+        memory.add(1)
+    assert (caught.value.status, caught.value.code) == (503, "overloaded")
+    assert caught.value.headers == {"Retry-After": "1"}
+    memory.release(4)
+    memory.add(3)
+    assert memory.held == 9
+
+
+def test_bodies_of_many_requests_are_held_within_the_limit(monkeypatch):
+    """Ten uploads at once; those beyond the limit are refused, and what was held is given back."""
+    memories = []
+    start = BodyMemory.__init__
+
+    def note(memory, limit):
+        memories.append(memory)
+        memory.highest = 0
+        start(memory, limit)
+
+    def add(memory, size):
+        plain(memory, size)
+        memory.highest = max(memory.highest, memory.held)
+
+    plain = BodyMemory.add
+    monkeypatch.setattr(BodyMemory, "__init__", note)
+    monkeypatch.setattr(BodyMemory, "add", add)
+    big = request_bytes(chat("x" * 300_000))
+
+    async def run():
+        async with (
+            FakeUpstream(delay=0.3) as up,
+            gateway([expert("one", up)], limits={"max_bytes_in_flight": 1_000_000}) as g,
+        ):
+
+            async def upload():
+                async with Client(g.port) as client:
+                    client.send(big)
+                    return await client.answer()
+
+            found = await asyncio.gather(*(upload() for _ in range(10)))
+            after = await ask(g.port, chat())
+            return found, after.status
+
+    found, after = asyncio.run(run())
+    statuses = [answer.status for answer in found]
+    assert set(statuses) == {200, 503}
+    assert after == 200
+    assert statuses.count(200) <= 3
+    (memory,) = (memory for memory in memories if memory.highest)
+    assert memory.highest <= 1_000_000
+    assert memory.held == 0

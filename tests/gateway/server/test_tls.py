@@ -1,0 +1,146 @@
+"""HTTPS by a certificate and a key, and what is said where they cannot be used."""
+
+import asyncio
+import shutil
+import ssl
+import subprocess
+
+import pytest
+
+from gateway.fake_upstream import FakeUpstream
+from gateway.gateway_cases import Client, chat, expert, gateway, request_bytes
+from gateway.process_cases import served, write_files
+from mild.errors import InvalidInputError
+from mild.gateway.config import ServerSettings
+from mild.gateway.server.process import check_tls
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+
+
+def make_pair(folder, name="one", *more):
+    """A self-signed certificate for localhost, and its key."""
+    certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+    ]
+    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "1"]
+    command += ["-keyout", key, "-out", certificate, *(more or ("-nodes",))]
+    subprocess.run(command, check=True, capture_output=True)
+    return certificate, key
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    return make_pair(tmp_path_factory.mktemp("tls"))
+
+
+class TlsClient(Client):
+    def __init__(self, port, certificate):
+        super().__init__(port)
+        self._context = ssl.create_default_context(cafile=certificate)
+
+    async def __aenter__(self):
+        self.reader, self.writer = await asyncio.open_connection(
+            "127.0.0.1", self.port, ssl=self._context, server_hostname="localhost"
+        )
+        return self
+
+
+def serve(pair, send):
+    async def run():
+        server = ServerSettings(tls_certificate=pair[0], tls_key=pair[1])
+        limits = {"header_seconds": 0.3, "max_body_bytes": 50_000}
+        async with (
+            FakeUpstream() as up,
+            gateway([expert("one", up)], server=server, limits=limits) as g,
+            asyncio.timeout(20),
+        ):
+            return await send(g)
+
+    return asyncio.run(run())
+
+
+def test_requests_are_served_over_tls(pair):
+    async def send(g):
+        async with TlsClient(g.port, pair[0]) as client:
+            plain = await client.ask(chat())
+            streamed = await client.ask(chat(stream=True))
+            return plain, streamed, client.writer.get_extra_info("ssl_object").version()
+
+    plain, streamed, version = serve(pair, send)
+    assert (plain.status, streamed.status, streamed.whole) == (200, 200, True)
+    assert version in ("TLSv1.2", "TLSv1.3")
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"GARBAGE\r\n\r\n", 400),
+        (b"GET /health HTT", 408),
+        (request_bytes(b"x" * 60_000)[:-1], 413),
+    ],
+)
+def test_what_is_refused_is_answered_and_closed(pair, data, status):
+    async def send(g):
+        async with TlsClient(g.port, pair[0]) as client:
+            client.send(data)
+            return await client.reader.read()
+
+    assert serve(pair, send).startswith(b"HTTP/1.1 %d " % status)
+
+
+def test_plain_http_gets_nothing(pair):
+    async def send(g):
+        async with Client(g.port) as client:
+            client.send(request_bytes(chat()))
+            try:
+                return b"HTTP" in await client.reader.read()
+            except ConnectionError:
+                return False
+
+    assert serve(pair, send) is False
+
+
+@pytest.mark.parametrize("by", ["file", "command"])
+def test_workers_serve_https_and_the_first_line_says_so(pair, tmp_path, by):
+    tls = {"tls_certificate": str(pair[0]), "tls_key": str(pair[1])}
+    lines = ["[server]", *(f'{name} = "{value}"' for name, value in tls.items())]
+
+    async def run():
+        async with FakeUpstream() as up:
+            extra = "\n".join(lines) if by == "file" else ""
+            write_files(tmp_path, [("small", up.base_url)], workers=2, extra=extra)
+            async with served(tmp_path, **(tls if by == "command" else {})) as g:
+                async with TlsClient(g.port, pair[0]) as client:
+                    found = await client.ask(chat())
+                return found.status, g.line, await g.stop()
+
+    status, line, code = asyncio.run(run())
+    assert (status, code) == (200, 0)
+    assert "https://127.0.0.1:" in line
+
+
+def test_files_that_cannot_be_used_are_named(pair, tmp_path):
+    certificate, key = pair
+    empty = tmp_path / "empty.pem"
+    empty.write_bytes(b"")
+    other = make_pair(tmp_path, "two")[1]
+    locked = make_pair(tmp_path, "three", "-passout", "pass:secret")
+    for wrong, parameter in (
+        ((tmp_path / "none.pem", key), "tls_certificate"),
+        ((empty, key), "tls_certificate"),
+        ((certificate, other), "tls_certificate"),
+        (locked, "tls_key"),
+    ):
+        with pytest.raises(InvalidInputError) as caught:
+            check_tls(ServerSettings(tls_certificate=wrong[0], tls_key=wrong[1]))
+        assert caught.value.parameter == parameter
+        assert str(wrong[1]) in str(caught.value)
+    check_tls(ServerSettings())
+    check_tls(ServerSettings(tls_certificate=certificate, tls_key=key))
