@@ -307,8 +307,11 @@ POLICY_SCHEMAS = {
     "linear_costs": Schema({}, LINEAR),
     "groups": Schema(
         {},
-        {"coef": "n_groups n_features", "intercept": "n_groups", "costs": "n_groups n_experts"},
-        not_empty=["costs"],
+        {
+            "coef": "n_groups n_features, not empty",
+            "intercept": "n_groups",
+            "costs": "n_groups n_experts",
+        },
     ),
     # More layers than any router has would take long to list.
     "perceptron": Schema({**DECODER, "layers": integer(1, 1000)}, _perceptron_tensors),

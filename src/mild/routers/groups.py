@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.cluster import KMeans
 
 from mild.core.arrays import FloatArray, IntArray, invalid
@@ -32,6 +33,7 @@ class GroupRouter(BaseRouter):
     Parameters
     ----------
     n_clusters : int, clusters where no groups are given; at most one per four rows are made
+    labelled : bool, whether a search or a stack that knows groups passes them to ``fit``
     shrinkage : float, rows by which a group's mean costs are drawn towards the mean costs of all rows
     diagonal : float in [0, 1], weight of the identity in the covariance
     temperature : float
@@ -48,9 +50,10 @@ class GroupRouter(BaseRouter):
     """
 
     n_clusters: int = 12
+    labelled: bool = False
     shrinkage: float = 10.0
-    diagonal: float = 0.6
-    temperature: float = 4.0
+    diagonal: float = 0.9
+    temperature: float = 8.0
     random_state: Any = 0
 
     n_groups_ = from_policy("n_groups", "Number of groups.")
@@ -66,16 +69,11 @@ class GroupRouter(BaseRouter):
     ) -> Policy:
         dense = np.asarray(X.toarray() if hasattr(X, "toarray") else X, np.float64)
         weight = np.ones(len(dense)) if sample_weight is None else sample_weight
-        if groups is None:
-            labels = self._clusters(dense)
-        else:
-            given = np.asarray(groups)
-            if given.shape != (len(dense),):
-                rule = f"must have shape (n_samples,) = ({len(dense)},)"
-                raise invalid("groups", f"{rule}; got {given.shape}.")
-            labels = np.unique(given, return_inverse=True)[1]
+        labels = self._clusters(dense) if groups is None else check_groups(groups, len(dense))
         # Groups of rows without weight are not known.
-        labels = np.unique(np.where(weight > 0, labels, labels[weight > 0][0]), return_inverse=True)[1]
+        labels = np.unique(
+            np.where(weight > 0, labels, labels[weight > 0][0]), return_inverse=True
+        )[1]
         member = np.zeros((len(dense), int(labels.max()) + 1))
         member[np.arange(len(dense)), labels] = weight
         coef, intercept = self._discriminants(dense, labels, member, weight)
@@ -108,6 +106,20 @@ class GroupRouter(BaseRouter):
         coef = np.linalg.solve(covariance, centres.T).T
         intercept = np.log(mass / mass.sum()) - 0.5 * (coef * centres).sum(axis=1)
         return coef / self.temperature, intercept / self.temperature
+
+
+def check_groups(groups: Any, n_rows: int) -> IntArray:
+    """Number (n_rows,) of each row's group, from labels."""
+    labels = np.asarray(groups)
+    if labels.shape != (n_rows,):
+        raise invalid("groups", f"must have shape (n_samples,) = ({n_rows},); got {labels.shape}.")
+    return np.unique(labels, return_inverse=True)[1]
+
+
+def fit_member(router: Any, X: Any, costs: FloatArray, weight: Any, groups: Any = None) -> Any:
+    """Fit a clone of a router; one that learns from groups gets them, if there are any."""
+    extra = {} if groups is None or not getattr(router, "labelled", False) else {"groups": groups}
+    return clone(router).fit(X, costs, sample_weight=weight, **extra)
 
 
 def shrunken_means(
