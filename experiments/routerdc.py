@@ -1,9 +1,9 @@
 """RouterDC's table with mild's routers, on its official split and by its metric.
 
 ``python -m experiments.routerdc --data FOLDER`` reads routerdc_train.parquet and routerdc_test.parquet:
-seven models of 7 to 8 billion parameters, scores in [0, 1]. Routers are chosen and trained on the training rows
-alone. The metric is the mean score of the chosen model per data set, then the unweighted mean over data
-sets: five that are trained on, three that are not. Intervals are 95 % bootstrap intervals over test rows.
+seven models of 7 to 8 billion parameters, scores in [0, 1]. Routers are chosen and trained on the training
+rows alone. The metric is the mean score of the chosen model per data set, then the unweighted mean over
+data sets: five that are trained on, three that are not. Intervals are 95 % bootstrap intervals over rows.
 
 RESULT
 """

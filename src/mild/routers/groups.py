@@ -32,7 +32,7 @@ class GroupRouter(BaseRouter):
 
     Parameters
     ----------
-    n_clusters : int, clusters where no groups are given; at most one per four rows are made
+    n_clusters : int, clusters where no groups are given; at most one per four different rows are made
     labelled : bool, whether a search or a stack that knows groups passes them to ``fit``
     shrinkage : float, rows by which a group's mean costs are drawn towards the mean costs of all rows
     diagonal : float in [0, 1], weight of the identity in the covariance
@@ -69,7 +69,8 @@ class GroupRouter(BaseRouter):
     ) -> Policy:
         dense = np.asarray(X.toarray() if hasattr(X, "toarray") else X, np.float64)
         weight = np.ones(len(dense)) if sample_weight is None else sample_weight
-        labels = self._clusters(dense) if groups is None else check_groups(groups, len(dense))
+        given = groups is not None
+        labels = check_groups(groups, len(dense)) if given else self._clusters(dense, weight)
         # Groups of rows without weight are not known.
         labels = np.unique(
             np.where(weight > 0, labels, labels[weight > 0][0]), return_inverse=True
@@ -80,11 +81,17 @@ class GroupRouter(BaseRouter):
         means = shrunken_means(costs, member, mean_costs(costs, weight), self.shrinkage)
         return GroupPolicy(*(each.astype(X.dtype) for each in (coef, intercept, means)))
 
-    def _clusters(self, X: FloatArray) -> IntArray:
-        rows = np.linspace(0, len(X), min(len(X), CLUSTER_ROWS), endpoint=False, dtype=np.intp)
-        distinct = len(np.unique(X[rows], axis=0))
-        count = max(1, min(int(self.n_clusters), len(rows) // 4, distinct))
-        model = KMeans(count, n_init=4, random_state=self.random_state).fit(X[rows])
+    def _clusters(self, X: FloatArray, weight: FloatArray) -> IntArray:
+        # Distinct rows with their weights: copies of a row and its weight mean the same.
+        kept = weight > 0
+        rows, place = np.unique(X[kept], axis=0, return_inverse=True)
+        mass = np.bincount(place.ravel(), weight[kept])
+        some = np.linspace(
+            0, len(rows), min(len(rows), CLUSTER_ROWS), endpoint=False, dtype=np.intp
+        )
+        count = max(1, min(int(self.n_clusters), len(rows) // 4))
+        model = KMeans(count, n_init=4, random_state=self.random_state)
+        model.fit(rows[some], sample_weight=mass[some])
         return np.asarray(model.predict(X), np.intp)
 
     def _discriminants(
