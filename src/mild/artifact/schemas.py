@@ -305,6 +305,14 @@ DECODER: dict[str, Rule] = {"decision": choice(DECISIONS), "surrogate": surrogat
 POLICY_SCHEMAS = {
     "linear": Schema(DECODER, LINEAR | MARGINS),
     "linear_costs": Schema({}, LINEAR),
+    "groups": Schema(
+        {},
+        {
+            "coef": "n_groups n_features, not empty",
+            "intercept": "n_groups",
+            "costs": "n_groups n_experts",
+        },
+    ),
     # More layers than any router has would take long to list.
     "perceptron": Schema({**DECODER, "layers": integer(1, 1000)}, _perceptron_tensors),
     "nearest": Schema(

@@ -24,6 +24,7 @@ def compare(
     cost: o.CostOptions,
     text: o.TextOptions,
     group: o.Group = None,
+    topic: o.Topic = None,
     time: o.Time = None,
     splits: Annotated[
         int | None, Option(min=1, help="Number of splits. Default: 5, with --time 1.")
@@ -61,7 +62,7 @@ def compare(
     from mild.evaluation.comparison import chosen_methods
     from mild.evaluation.comparison import compare as run
     from mild.evaluation.report import comparison_document, write_document
-    from mild.evaluation.tasks import comparison_inputs, possible_folds, task_splits
+    from mild.evaluation.tasks import comparison_inputs, possible_folds, task_splits, topics
 
     execution.check()
     methods, left_out = chosen_methods(method)
@@ -71,6 +72,7 @@ def compare(
     drawn = task_splits(task, splits, test_share, time, seed)
     folds = possible_folds(task, cv, splits=drawn)
     note_folds(cv, folds, task)
+    topic, labels = topics(task.table, topic)
     inputs, kind = comparison_inputs(task, text.text, text.arguments())
     with execution.running(jobs), progress_bar("comparing") as progress:
         found = run(
@@ -81,6 +83,7 @@ def compare(
             expert_names=task.table.expert_names,
             bundle=task.bundle,
             unit=task.unit,
+            topics=labels,
             prices=task.table.prices,
             largest=task.largest,
             n_folds=folds,
@@ -91,6 +94,7 @@ def compare(
             progress=progress,
         )
     result = {"data": data, "cost": task.cost, "text": kind, "group": group, "time": time}
+    result["topic"] = topic
     result |= found.as_dict()
     if left_out:
         note(f"left out, a package is missing: {', '.join(left_out)}.")

@@ -51,6 +51,14 @@ Group = Annotated[
     str | None,
     Option(metavar="COLUMN", help="Keep rows with equal values in this column together."),
 ]
+Topic = Annotated[
+    str | None,
+    Option(
+        metavar="COLUMN",
+        help="Column of subjects, tasks or sources that the router learns to recognise. Default: a column "
+        "of such a name; none: no column.",
+    ),
+]
 Time = Annotated[
     str | None,
     Option(metavar="COLUMN", help="Column of times: fit on the past, test on what follows."),

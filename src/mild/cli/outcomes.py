@@ -29,6 +29,7 @@ class OutcomeSource:
     text: TextOptions = field(default_factory=TextOptions)
     group: str | None = None
     time: str | None = None
+    topic: str | None = None
 
     def is_outcomes(self, columns: MatrixOptions) -> bool:
         """Whether the file is a table of outcomes, or one of features and costs.
@@ -58,7 +59,7 @@ class OutcomeSource:
     def refuse(self, why: str) -> None:
         """Raise an error if an option was given that is only for tables of outcomes."""
         given = {**vars(self.reading), **vars(self.cost), **vars(self.text)}
-        given |= {"group": self.group, "time": self.time}
+        given |= {"group": self.group, "time": self.time, "topic": self.topic}
         for name, value in given.items():
             # choices is a switch that is on by default; rows are selected in every table.
             if value is not None and name not in ("choices", "where"):

@@ -61,13 +61,14 @@ def tune(
     families: Annotated[
         str | None,
         Option(
-            help="linear,regression,knn,mlp,stack, or all. Default: all for a table of outcomes (mlp up to "
-            "about 5,000 rows), otherwise linear."
+            help="linear,regression,knn,groups,mlp,stack, or all. Default: all for a table of outcomes "
+            "(mlp up to about 5,000 rows), otherwise linear."
         ),
     ] = None,
     cost: o.CostOptions,
     text: o.TextOptions,
     group: o.Group = None,
+    topic: o.Topic = None,
     time: o.Time = None,
     cv: Annotated[int, Option(help="Folds of the cross-validation.")] = 5,
     safe: Annotated[
@@ -103,7 +104,7 @@ def tune(
 
     execution.check()
     params = options.arguments() | {"safe": safe, "random_state": seed}
-    source = OutcomeSource(data, reading, cost, text, group, time)
+    source = OutcomeSource(data, reading, cost, text, group, time, topic)
     outcomes = source.is_outcomes(columns)
     check_target(out, overwrite)
 
@@ -134,6 +135,7 @@ def tune(
         note_folds(cv, possible, task)
         cv = cv if possible < 2 else possible
         folds = tasks.search_folds(task, cv, time, seed)
+        topic, labels = tasks.topics(task.table, topic)
         with execution.running(jobs), progress_bar("searching") as progress:
             step = source.step(task, progress)
             model = search(
@@ -141,6 +143,7 @@ def tune(
                 families or TUNED,
                 cv=folds,
                 clusters=task.bundle,
+                groups=labels,
                 n_jobs=execution.workers(jobs, task.table.rows),
                 progress=progress,
             )
@@ -150,6 +153,7 @@ def tune(
             "router": str(tasks.save_task(fitted, task, out, overwrite)),
             "text": step.kind,
             "cost": task.cost,
+            "topic": topic,
             **describe_tuning(fitted.model, names, task.unit, task.table.prices),
         }
     else:
@@ -236,7 +240,9 @@ def note_skipped(families: Sequence[str]) -> None:
 def _show(result: Mapping[str, Any], candidates: int, cv: int) -> None:
     """Print the best candidates, the verdict, and where the router is."""
     if "cost" in result:
-        say(f"cost = {result['cost']['words']}; text features: {result['text']}")
+        topic = result.get("topic")
+        known = "" if topic is None else f"; topics: {topic}"
+        say(f"cost = {result['cost']['words']}; text features: {result['text']}{known}")
     ranked = sorted(result["candidates"], key=lambda entry: entry["mean_cost"])
     # The candidate that is taken is always listed.
     listed = [entry for place, entry in enumerate(ranked) if place < candidates or entry["taken"]]

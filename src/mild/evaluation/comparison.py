@@ -36,6 +36,7 @@ class Context:
     largest: float | None
     seed: int = 0  # of what is drawn at random
     jobs: int | None = None  # parallel workers
+    topics: Any = None  # (n_rows,) label of the subject of each training row, or None
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ def _families(families: Any) -> Callable[[Context], Any]:
         from mild.routers.search import RouterCV
 
         cv, jobs, seed = context.folds, context.jobs, context.seed
-        return RouterCV(families=families, cv=cv, n_jobs=jobs, random_state=seed)
+        groups = context.topics
+        return RouterCV(families=families, groups=groups, cv=cv, n_jobs=jobs, random_state=seed)
 
     return build
 
@@ -347,6 +349,7 @@ def compare(
     expert_names: Sequence[str],
     bundle: IntArray | None = None,
     unit: str = "query",
+    topics: Sequence[str] | None = None,
     prices: FloatArray | None = None,
     largest: float | None = None,
     n_folds: int = 5,
@@ -362,7 +365,8 @@ def compare(
     the difference to the best constant hold for all methods at once: over rows for one split, over
     splits with a correction for their overlap otherwise. Rows of one ``bundle``, a "query" or a "group"
     by ``unit``, count once. Rows are compared in which every expert was asked, if there are enough of
-    them (``common_rows``). ``prices`` (n_rows, n_experts) in dollars give the difference in money;
+    them (``common_rows``). ``topics`` (n_rows,) are subjects, tasks or sources, which a router may learn to
+    recognise. ``prices`` (n_rows, n_experts) in dollars give the difference in money;
     ``largest`` is the largest possible cost, for complement rewards.
     """
     array = check_costs(costs)
@@ -390,7 +394,8 @@ def compare(
                 parameter="table",
             )
         X_train, X_test = inputs.features(split.train, split.test)
-        context = Context(inner, largest, seed, jobs)
+        known = None if topics is None else np.asarray(topics)[split.train]
+        context = Context(inner, largest, seed, jobs, known)
         choices: dict[str, Choices] = {}
         for method in methods:
             choices[method.key] = run_method(method, context, X_train, array[split.train], X_test)

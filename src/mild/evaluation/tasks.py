@@ -31,6 +31,9 @@ from mild.metrics import (
     summary,
 )
 
+#: Names of columns of topics, and how many values, and rows per value, one that is not named must have.
+TOPICS = ("subject", "topic", "task", "category", "dataset", "domain", "source", "benchmark")
+MAX_TOPICS, TOPIC_ROWS = 200, 10
 #: Hashes of training queries that are kept: 800 KB of them.
 MAX_HASHES = 100_000
 # The usual shares are computed on this many training rows, at most about twice as many.
@@ -162,19 +165,38 @@ def check_rows(task: Task) -> None:
         )
 
 
-def _groups(table: OutcomeTable, name: str) -> list[Hashable]:
+def topics(table: OutcomeTable, name: str | None = None) -> tuple[str | None, list[str] | None]:
+    """A column of subjects, tasks or sources and its values as text; None twice if there is none.
+
+    Without a name the first of ``TOPICS`` is taken that the table has, with a few values in all; the name
+    "none" takes none.
+    """
+    if name == "none":
+        return None, None
+    if name is not None:
+        return name, [str(value) for value in _groups(table, name, "topic")]
+    for known in TOPICS:
+        if known in table.columns:
+            values = table.column(known)
+            count = len(set(values)) if all(isinstance(value, str) for value in values) else 0
+            if 2 <= count <= min(MAX_TOPICS, table.rows // TOPIC_ROWS):
+                return known, values
+    return None, None
+
+
+def _groups(table: OutcomeTable, name: str, parameter: str = "group") -> list[Hashable]:
     values = table.column(name)
     if any(not isinstance(value, Hashable) for value in values):
         raise InvalidInputError(
             f"column {name!r} must hold plain values to group by; got lists or objects.",
-            parameter="group",
+            parameter=parameter,
         )
     known = {value for value in values if value is not None}
     if len(known) < 2:
         raise InvalidInputError(
             f"column {name!r} must hold at least two different values to group by; "
             f"{'all rows have the same one' if known else 'it is empty'}.",
-            parameter="group",
+            parameter=parameter,
         )
     return values
 

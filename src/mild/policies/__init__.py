@@ -6,12 +6,18 @@ Loading one and deciding needs neither scikit-learn nor scipy nor torch.
 
 from mild.policies.base import CostPolicy, Policy, ScorePolicy
 from mild.policies.compose import BlendPolicy, StackPolicy, StandardizedPolicy, believed_costs
-from mild.policies.costs import ConstantPolicy, LinearCostPolicy, NearestPolicy, PricedPolicy
+from mild.policies.costs import (
+    ConstantPolicy,
+    GroupPolicy,
+    LinearCostPolicy,
+    NearestPolicy,
+    PricedPolicy,
+)
 from mild.policies.decoder import Decoder
 from mild.policies.scores import CascadePolicy, LinearPolicy, PerceptronPolicy
 
 _SCORES = (LinearPolicy, PerceptronPolicy, CascadePolicy)
-_COSTS = (LinearCostPolicy, NearestPolicy, ConstantPolicy, PricedPolicy)
+_COSTS = (LinearCostPolicy, NearestPolicy, ConstantPolicy, PricedPolicy, GroupPolicy)
 _COMPOSED = (StandardizedPolicy, BlendPolicy, StackPolicy)
 POLICIES: dict[str, type[Policy]] = {
     policy.kind: policy for policy in (*_SCORES, *_COSTS, *_COMPOSED)
@@ -24,6 +30,7 @@ __all__ = [
     "ConstantPolicy",
     "CostPolicy",
     "Decoder",
+    "GroupPolicy",
     "LinearCostPolicy",
     "LinearPolicy",
     "NearestPolicy",

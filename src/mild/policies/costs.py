@@ -77,6 +77,36 @@ class LinearCostPolicy(CostPolicy):
 
 
 @dataclass(eq=False)
+class GroupPolicy(CostPolicy):
+    """``E[c_k | x] = sum_g P(g | x) costs_gk``, ``P(. | x)`` the softmax of ``coef x + intercept``."""
+
+    coef: FloatArray
+    intercept: FloatArray
+    costs: FloatArray
+
+    kind = "groups"
+    tensor_names = ("coef", "intercept", "costs")
+
+    def __post_init__(self) -> None:
+        self.n_groups, self.n_features = self.coef.shape
+        self.n_experts = self.costs.shape[1]
+
+    def memberships(self, X: Any) -> FloatArray:
+        """Probability (n, n_groups) that an input belongs to each group."""
+        scores = np.asarray(X @ self.coef.T) + self.intercept
+        scores -= scores.max(axis=1, keepdims=True)
+        np.exp(scores, out=scores)
+        scores /= scores.sum(axis=1, keepdims=True)
+        return scores
+
+    def expected_costs(self, X: Any) -> FloatArray:
+        return self.memberships(X) @ self.costs
+
+    def without(self, expert: int) -> GroupPolicy:
+        return replace(self, costs=self.costs[:, self._kept(expert)])
+
+
+@dataclass(eq=False)
 class PricedPolicy(CostPolicy):
     """Separate heads for error and price: ``error_k(x) + price_weight * (price_k(x) + beta_k)``.
 

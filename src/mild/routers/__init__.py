@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mild.routers.cost_models import CostRegressionRouter as CostRegressionRouter
     from mild.routers.cost_models import KNNRouter as KNNRouter
     from mild.routers.cost_models import PricedRouter as PricedRouter
+    from mild.routers.groups import GroupRouter as GroupRouter
     from mild.routers.linear import LinearRouter as LinearRouter
     from mild.routers.neural import NeuralRouter as NeuralRouter
     from mild.routers.search import RouterCV as RouterCV
@@ -27,6 +28,7 @@ _MODULES = {
     "ConstantRouter": "baselines",
     "CostRegressionRouter": "cost_models",
     "CostSensitiveClassifier": "classifier",
+    "GroupRouter": "groups",
     "KNNRouter": "cost_models",
     "LinearRouter": "linear",
     "NeuralRouter": "neural",

@@ -16,14 +16,18 @@ from mild.core.margins import membership, paper_grid, ratio_grid
 from mild.errors import check_option
 from mild.routers.base import BaseRouter
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter
+from mild.routers.groups import GroupRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.objective import training_margins
 
-FAMILIES = ("linear", "regression", "knn", "mlp", "stack")
+FAMILIES = ("linear", "regression", "knn", "groups", "mlp", "stack")
 #: Rows times features (at least 384) up to which "auto" includes the network: about 5,000 rows, or
 #: 40 seconds on one core.
 MLP_SIZE = 2_000_000
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+#: Numbers of clusters, and temperatures where the groups are known; all of them are blended.
+CLUSTERS = (6, 12, 16)
+TEMPERATURES = (4.0, 8.0)
 #: Strengths of the baseline between contrast (0) and others (1).
 BASELINES = (0.25, 0.5)
 # Biases that are tried, in units of the margin; rounds of the search, and rows, at most.
@@ -45,6 +49,20 @@ class Candidate:
     params: dict[str, Any]
     complexity: tuple[float, ...]
     keeps_scores: bool = False
+
+    @property
+    def member(self) -> str:
+        """Name in a stack, which has the best candidate of each name."""
+        if "n_clusters" in self.params:
+            return f"clusters_{self.params['n_clusters']}"
+        if "temperature" in self.params:
+            return f"groups_{self.params['temperature']:g}"
+        return str(self.params.get("loss", self.family))
+
+    @property
+    def estimates_costs(self) -> bool:
+        """Whether it is a member for how well it estimates costs, not for what its choices cost."""
+        return self.family != "linear" or "loss" in self.params
 
 
 def linear_candidates(
@@ -115,7 +133,7 @@ def parse_families(families: Any, shape: tuple[int, int]) -> tuple[list[str], li
     """Families to search, and those left out: their package is missing, or the data are too large.
 
     >>> parse_families("auto", (20_600, 384))
-    (['linear', 'regression', 'knn', 'stack'], ['mlp'])
+    (['linear', 'regression', 'knn', 'groups', 'stack'], ['mlp'])
     """
     if families is None:
         return [], []
@@ -132,9 +150,15 @@ def parse_families(families: Any, shape: tuple[int, int]) -> tuple[list[str], li
 
 
 def family_candidates(
-    families: Sequence[str], alphas: Sequence[float] | None, random_state: Any
+    families: Sequence[str],
+    alphas: Sequence[float] | None,
+    random_state: Any,
+    labelled: bool = False,
 ) -> list[Candidate]:
-    """Candidates of every family but the stack, which is made from the best of the others."""
+    """Candidates of every family but the stack, which is made from the best of the others.
+
+    ``labelled`` says whether the search knows groups of the rows.
+    """
     found: list[Candidate] = []
     strengths = _strengths(alphas, ALPHAS)
     if "linear" in families:
@@ -151,13 +175,22 @@ def family_candidates(
                 complexity = (0.0, rank, -float(alpha))
                 found.append(Candidate("linear", LinearRouter(**params), params, complexity))
     if "regression" in families:
-        for alpha in (1.0, 1e1, 1e2, 1e3, 1e4):
+        for alpha in (1.0, 1e1, 1e2, 1e3, 3e3, 1e4):
             router = CostRegressionRouter(alpha)
             found.append(Candidate("regression", router, {"alpha": alpha}, (1.0, 0.0, -alpha)))
     if "knn" in families:
         for count in (10, 40, 160, 640):
             complexity = (2.0, 0.0, -float(count))
             found.append(Candidate("knn", KNNRouter(count), {"n_neighbors": count}, complexity))
+    if "groups" in families:
+        for count in CLUSTERS:
+            params = {"n_clusters": count}
+            router = GroupRouter(**params, random_state=random_state)
+            found.append(Candidate("groups", router, params, (1.5, 1.0, float(count))))
+        for temperature in TEMPERATURES if labelled else ():
+            params = {"labelled": True, "temperature": temperature}
+            rank = (1.5, 0.0, temperature)
+            found.append(Candidate("groups", GroupRouter(**params), params, rank))
     if "mlp" in families:
         from mild.routers.neural import NeuralRouter  # torch is an extra
 

@@ -19,6 +19,7 @@ RULES = {
     "be non-negative": lambda value: value >= 0,
     "lie in [0, 1)": lambda value: 0 <= value < 1,
     "lie in (0, 1)": lambda value: 0 < value < 1,
+    "lie in [0, 1]": lambda value: 0 <= value <= 1,
 }
 
 
@@ -40,20 +41,31 @@ def check_number(name: str, value: Any, rule: str) -> float:
 
 _STRENGTHS = (
     "alpha",
+    "average_rows",
     "cost_scale",
     "price_weight",
     "search_tol",
     "share_below",
+    "shrinkage",
     "strength",
     "tol",
     "total",
 )
-_COUNTS = ("batch_size", "epochs", "max_iter", "n_neighbors", "n_thresholds", "patience")
+_COUNTS = (
+    "batch_size",
+    "epochs",
+    "max_iter",
+    "n_clusters",
+    "n_neighbors",
+    "n_thresholds",
+    "patience",
+)
 _NUMBERS = {
-    "be positive": ("clip", "head_lr", "lr"),
+    "be positive": ("clip", "head_lr", "lr", "temperature"),
     "be non-negative": ("weight_decay",),
     "lie in [0, 1)": ("dropout", "validation_fraction", "warmup"),
     "lie in (0, 1)": ("confidence",),
+    "lie in [0, 1]": ("diagonal",),
 }
 _OPTIONS = {
     "decision": DECISIONS,

@@ -28,7 +28,7 @@ from mild.metrics import (
     simultaneous_intervals,
     state,
 )
-from mild.policies import ConstantPolicy, Policy
+from mild.policies import ConstantPolicy, Policy, believed_costs
 from mild.routers.base import BaseRouter
 from mild.routers.baselines import mean_costs
 from mild.routers.candidates import (
@@ -39,13 +39,16 @@ from mild.routers.candidates import (
     parse_families,
 )
 from mild.routers.cost_models import KNNRouter
+from mild.routers.groups import check_groups, fit_member
 from mild.routers.linear import LinearRouter
 from mild.routers.solver import LinearPath
-from mild.routers.stack import StackRouter
+from mild.routers.stack import StackRouter, explained, products
 
 Progress = Callable[[int, int, str], None]
 # Candidates of one fold per task.
 BLOCK = 16
+# Rows per member that draw the weights of the blend towards an average of the members.
+AVERAGE_ROWS = 150.0
 # Families whose candidates of one fold share work.
 SHARING = ("linear", "knn")
 
@@ -130,8 +133,10 @@ class RouterCV(BaseRouter):
     grid : "ratios", or "paper": step 1 on [rho* - 5, rho* + 5] per expert, by default at the estimator's
         alpha
     families : None (linear only), "all", "auto" (all, the network up to about 5,000 rows), or names among
-        linear, regression, knn, mlp, stack; the stack blends the best of each family by the folds it is
-        then judged on, so its own cost is slightly optimistic
+        linear, regression, knn, groups, mlp, stack; the stack blends the best of each family by the folds
+        it is then judged on, so its own cost is slightly optimistic
+    groups : (n_samples,) labels such as the subject of each row, by which a member of the family "groups"
+        learns; None for clusters of the inputs alone. They are not needed to route.
     cv : number of folds, or a scikit-learn splitter
     clusters : (n_samples,) labels of rows that count once together in the verdict; None for single rows
     one_standard_error : take the simplest candidate whose paired difference to the best is within one
@@ -167,6 +172,7 @@ class RouterCV(BaseRouter):
     max_margins: int = 81
     grid: str = "ratios"
     families: Any = None
+    groups: Any = None
     cv: Any = 5
     clusters: Any = None
     one_standard_error: bool = True
@@ -188,7 +194,8 @@ class RouterCV(BaseRouter):
         if sample_weight is not None:
             # Only ratios matter; with a mean of 1 a weight counts as that many copies of the row.
             sample_weight = sample_weight / sample_weight[sample_weight > 0].mean()
-        data = SearchData(X, costs, sample_weight, self._folds(X, costs))
+        groups = None if self.groups is None else check_groups(self.groups, len(costs))
+        data = SearchData(X, costs, sample_weight, self._folds(X, costs), groups)
         candidates = self._candidates(X, costs, sample_weight)
         stacked = "stack" in self._families and len(candidates) > 1
         biased = any(candidate.keeps_scores for candidate in candidates)
@@ -200,15 +207,16 @@ class RouterCV(BaseRouter):
             search.report(len(data.folds), "bias")
             candidates, made = [*candidates, candidate], np.column_stack([made, chosen])
         if stacked and not search.interrupted:
-            stack = self._stack(candidates, data.paid(made), data)
+            stack = self._stack(candidates, data.paid(made), data, search.fits)
+            router: Any = stack.router
             try:
-                stack.router.fit(X, costs, sample_weight=sample_weight)
+                router.fit(X, costs, sample_weight, groups)
             except KeyboardInterrupt:
                 search.interrupted = True
             else:
                 search.report(len(data.folds), "stack")
                 candidates = [*candidates, stack]
-                made = np.column_stack([made, stack.router.held_out_])
+                made = np.column_stack([made, router.held_out_])
         return self._choose(candidates, made, data, search.interrupted)
 
     def _folds(self, X: Any, costs: FloatArray) -> list[tuple[IntArray, IntArray]]:
@@ -238,26 +246,38 @@ class RouterCV(BaseRouter):
         self.dropped_margins_ = 0
         if not self._families or "linear" in self._families:
             found, self.dropped_margins_ = linear_candidates(base, X, costs, sample_weight, self)
-        found += family_candidates(self._families, self.alphas, self.random_state)
+        labelled = self.groups is not None
+        found += family_candidates(self._families, self.alphas, self.random_state, labelled)
         if not found:
             rule = "must name at least one family besides the stack"
             raise invalid("families", f"{rule}; got only 'stack'.")
         return found
 
     def _stack(
-        self, candidates: list[Candidate], outcome: FloatArray, data: SearchData
+        self,
+        candidates: list[Candidate],
+        outcome: FloatArray,
+        data: SearchData,
+        fits: dict[int, FloatArray],
     ) -> Candidate:
-        """Stack of the best candidate of each family, linear losses apart."""
+        """Stack of the best candidate of each family, linear losses and numbers of clusters apart.
+
+        The best estimate of costs is that which explains most of the differences between experts; of
+        routers that are fitted for the decision, that whose choices cost least.
+        """
         means = data.rows(outcome).mean(axis=0)
+        for index, candidate in enumerate(candidates):
+            if candidate.estimates_costs:
+                means[index] = -explained(fits[index])
         best: dict[str, int] = {}
         for index, candidate in enumerate(candidates):
             if "bias" in candidate.params:
                 continue  # Costs are blended, and a bias distorts expected costs.
-            name = candidate.params.get("loss", candidate.family)
+            name = candidate.member
             if name not in best or means[index] < means[best[name]]:
                 best[name] = index
         members = [(name, clone(candidates[i].router)) for name, i in best.items()]
-        router = StackRouter(members, cv=data.folds, n_jobs=self.n_jobs)
+        router = StackRouter(members, cv=data.folds, n_jobs=self.n_jobs, average_rows=AVERAGE_ROWS)
         return Candidate("stack", router, {"members": list(best)}, (4.0, 0.0, 0.0))
 
     def _beats_stack(self, rows: FloatArray, index: int) -> bool:
@@ -321,7 +341,7 @@ class RouterCV(BaseRouter):
             )
         router = candidates[index].router
         if self.best_family_ != "stack":  # which is fitted already
-            router = clone(router).fit(data.X, data.costs, sample_weight=data.sample_weight)
+            router = fit_member(router, data.X, data.costs, data.sample_weight, data.groups)
         router.expert_names_ = self.expert_names_
         self.best_router_: BaseRouter = router
         if self.safe and self.verdict_.pays is not True:
@@ -392,6 +412,7 @@ class SearchData:
     costs: FloatArray
     sample_weight: FloatArray | None
     folds: list[tuple[IntArray, IntArray]]
+    groups: IntArray | None = None
 
     def take(self, rows: BoolArray) -> SearchData:
         """The costs and weights of some rows, without folds."""
@@ -427,6 +448,7 @@ class Search:
     n_candidates: int
     interrupted: bool = False
     scores: dict[int, FloatArray] = field(default_factory=dict)
+    fits: dict[int, FloatArray] = field(default_factory=dict)
     done: int = 0
 
     def report(self, fits: int, message: str) -> None:
@@ -448,11 +470,13 @@ class Search:
             for fold, block in tasks
         )
         try:
-            for fold, block, chosen, scores in stream:
+            for fold, block, chosen, scores, fits in stream:
                 test = data.folds[fold][1]
                 made[test[:, None], block] = chosen
                 for index, values in scores.items():
                     self.scores[index][test] = values
+                for index, products in fits.items():
+                    self.fits[index] = self.fits.get(index, 0) + products
                 judged[block] += 1
                 self.report(len(block), f"fold {fold + 1}")
         except KeyboardInterrupt:
@@ -474,18 +498,23 @@ def _blocks(candidates: list[Candidate]) -> list[list[int]]:
 
 def _judge_block(
     data: SearchData, fold: int, block: list[int], candidates: list[Candidate], tol: float
-) -> tuple[int, list[int], IntArray, dict[int, FloatArray]]:
-    """Choices (n_test, len(block)) on one fold's held-out rows, and the scores to keep."""
+) -> tuple[int, list[int], IntArray, dict[int, FloatArray], dict[int, FloatArray]]:
+    """Choices (n_test, len(block)) on one fold's held-out rows, the scores to keep, and fits of costs."""
     train, test = data.folds[fold]
     X, costs = data.X[train], data.costs[train]
     weight = None if data.sample_weight is None else data.sample_weight[train]
     held_out = data.X[test]
     routers = [candidate.router for candidate in candidates]
     if weight is None and all(isinstance(router, KNNRouter) for router in routers):
-        return fold, block, np.column_stack(_nearest_choices(routers, X, costs, held_out)), {}
+        expected = _nearest_costs(routers, X, costs, held_out)
+        chosen = np.column_stack([argmax_last(-found) for found in expected])
+        fits = [products(found, data.costs[test], None) for found in expected]
+        return fold, block, chosen, {}, dict(zip(block, fits, strict=True))
     path = None
     columns = []
-    kept = {}
+    kept, agreement = {}, {}
+    groups = None if data.groups is None else data.groups[train]
+    judged_by = None if data.sample_weight is None else data.sample_weight[test]
     for index, candidate in zip(block, candidates, strict=True):
         if isinstance(candidate.router, LinearRouter):
             router = copy.copy(candidate.router)
@@ -493,18 +522,19 @@ def _judge_block(
                 path = LinearPath(X, np.ones(len(train)) if weight is None else weight)
             policy: Policy = router._fit_from(X, costs, weight, path=path, search_tol=tol)
         else:
-            policy = clone(candidate.router).fit(X, costs, sample_weight=weight).policy_
+            policy = fit_member(candidate.router, X, costs, weight, groups).policy_
         columns.append(policy.predict(held_out))
         if candidate.keeps_scores:
             kept[index] = policy.decision_function(held_out)
-    return fold, block, np.column_stack(columns), kept
+        if candidate.estimates_costs:
+            expected = believed_costs(policy, held_out)
+            agreement[index] = products(expected, data.costs[test], judged_by)
+    return fold, block, np.column_stack(columns), kept, agreement
 
 
-def _nearest_choices(
-    routers: list[Any], X: Any, costs: FloatArray, held_out: Any
-) -> list[IntArray]:
-    """Choices (n_test,) of routers that differ in their number of neighbours, from one set of distances."""
+def _nearest_costs(routers: list[Any], X: Any, costs: FloatArray, held_out: Any) -> FloatArray:
+    """Expected costs (routers, n_test, p) for several numbers of neighbours, from one set of distances."""
     largest = max(routers, key=lambda router: int(router.n_neighbors))
     policy = clone(largest).fit(X, costs).policy_
     counts = [min(int(router.n_neighbors), policy.n_neighbors) for router in routers]
-    return [argmax_last(-found) for found in policy.costs_by_neighbours(held_out, counts)]
+    return policy.costs_by_neighbours(held_out, counts)

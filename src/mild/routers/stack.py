@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -21,6 +22,7 @@ from mild.policies import BlendPolicy, ConstantPolicy, Policy, StackPolicy, beli
 from mild.routers.base import BaseRouter
 from mild.routers.baselines import mean_costs
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter
+from mild.routers.groups import check_groups, fit_member
 from mild.routers.linear import LinearRouter
 
 
@@ -45,6 +47,8 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         (seen, held out) index arrays; rows that no fold holds out do not weigh members
     n_jobs : joblib workers
     random_state : int, RandomState or None, for the folds
+    average_rows : float, how many rows per member draw the weights of a blend towards an average of the
+        members, which is often better than noisy weights; 0 for the least squared error alone
 
     Attributes
     ----------
@@ -65,6 +69,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
     cv: Any = 5
     n_jobs: int | None = None
     random_state: Any = 0
+    average_rows: float = 0.0
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters; with ``deep`` also the members, and theirs as ``name__parameter``."""
@@ -78,7 +83,20 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
             return super().set_params(**params)
         return self._set_params("estimators", **params)
 
-    def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Learn from inputs X and costs y; labels ``groups`` (n_samples,) go to members that use them."""
+        inputs, costs, weight = self._check_fit(X, y, sample_weight)
+        labels = None if groups is None else check_groups(groups, len(costs))
+        self.policy_ = self._fit(inputs, costs, weight, labels)
+        return self
+
+    def _fit(
+        self,
+        X: Any,
+        costs: FloatArray,
+        sample_weight: FloatArray | None,
+        groups: IntArray | None = None,
+    ) -> Policy:
         # Predictions (members, n, experts) of each member for rows that it was not fitted on.
         members = self._members()
         folds = self._folds(costs, sample_weight)
@@ -86,12 +104,14 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         held = np.empty((len(members), *costs.shape), X.dtype)
         tasks = [(number, fold) for fold in folds for number in range(len(members))]
         predictions = Parallel(n_jobs=self.n_jobs)(
-            delayed(_predict_fold)(members[number], fold, X, costs, sample_weight, blends)
+            delayed(_predict_fold)(members[number], fold, X, costs, sample_weight, groups, blends)
             for number, fold in tasks
         )
         for (number, fold), part in zip(tasks, predictions, strict=True):
             held[number, fold[1]] = part
-        self.estimators_ = [clone(member).fit(X, costs, sample_weight) for member in members]
+        self.estimators_ = [
+            fit_member(member, X, costs, sample_weight, groups) for member in members
+        ]
         policies: list[Policy] = [member.policy_ for member in self.estimators_]
         self.weights_, self.held_out_, self.final_estimator_ = None, None, None
         if not blends:
@@ -101,7 +121,9 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
             final = clone(self.final_estimator).fit(features, costs[rows], weight)
             self.final_estimator_ = final
             return StackPolicy(policies, final.policy_)
-        self.weights_, means, self.held_out_ = blend(held, costs, sample_weight, folds)
+        self.weights_, means, self.held_out_ = blend(
+            held, costs, sample_weight, folds, self.average_rows
+        )
         constant = ConstantPolicy(means.astype(X.dtype), X.shape[1])
         levels = level_weights(policies, X[:1])
         return BlendPolicy(
@@ -161,12 +183,19 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
 
 
 def _predict_fold(
-    member: BaseRouter, fold: Any, X: Any, costs: FloatArray, weight: Any, blends: bool
+    member: BaseRouter,
+    fold: Any,
+    X: Any,
+    costs: FloatArray,
+    weight: Any,
+    groups: IntArray | None,
+    blends: bool,
 ) -> FloatArray:
     """Costs or distributions (n_held, experts) of a member fitted without the held-out rows."""
     seen, held = fold
     weight = None if weight is None else weight[seen]
-    policy = clone(member).fit(X[seen], costs[seen], weight).policy_
+    groups = None if groups is None else groups[seen]
+    policy = fit_member(member, X[seen], costs[seen], weight, groups).policy_
     return believed_costs(policy, X[held]) if blends else policy.predict_proba(X[held])
 
 
@@ -175,6 +204,7 @@ def blend(
     costs: FloatArray,
     sample_weight: FloatArray | None,
     folds: Sequence[tuple[IntArray, IntArray]],
+    average_rows: float = 0.0,
 ) -> tuple[FloatArray, FloatArray, IntArray]:
     """Weights (members + 1,) of the members and the mean costs, these costs, and held-out choices (n,).
 
@@ -183,11 +213,17 @@ def blend(
     over different rows, and an expert that was asked about easy ones alone looks cheap: then an offset
     ``b_k`` per expert is fitted with the weights instead of means.
 
+    With ``average_rows`` a, ``a / n * members * sum_m (v_m - s_m u_m)^2 |e_m|^2`` is added: weights are
+    drawn towards ``s_m u_m``, with ``u_m`` the weight that member m would get by itself and ``s_m`` its
+    share of the squares that the members explain by themselves.
+
     ``predictions`` (members, n, p) are expected costs of rows that the member has not seen. The choice for
     a fold uses weights from the other folds, or its own if it is the only one; rows in no fold get -1.
     """
     weight = np.ones(len(costs)) if sample_weight is None else sample_weight
-    fit = _with_means if not np.isnan(costs).any() else _with_differences
+    fit = partial(
+        _with_differences if np.isnan(costs).any() else _with_means, average_rows=average_rows
+    )
     covered = np.sort(np.concatenate([held for _, held in folds]))
     chosen = np.full(len(costs), -1, np.intp)
     for _, held in folds:
@@ -223,23 +259,25 @@ def _differences(costs: FloatArray, known: Any = None) -> FloatArray:
 
 
 def _with_means(
-    members: FloatArray, costs: FloatArray, sample_weight: FloatArray
+    members: FloatArray, costs: FloatArray, sample_weight: FloatArray, average_rows: float
 ) -> tuple[FloatArray, FloatArray]:
     """Weights (members + 1,) of the members and of the mean costs, and these."""
     means = mean_costs(costs, sample_weight)
     everyone = np.concatenate([members, np.broadcast_to(means, (1, *costs.shape))])
     columns, target = _problem(everyone, costs, sample_weight)
+    columns, target = _drawn(columns, target, len(members), average_rows / len(costs))
     return _or_means(np.asarray(nnls(columns, target)[0], dtype=float)), means
 
 
 def _with_differences(
-    members: FloatArray, costs: FloatArray, sample_weight: FloatArray
+    members: FloatArray, costs: FloatArray, sample_weight: FloatArray, average_rows: float
 ) -> tuple[FloatArray, FloatArray]:
     """The same with missing costs: means whose differences are fitted within rows."""
     count, experts = len(members), costs.shape[1]
     means = mean_costs(costs, sample_weight)
     offsets = np.broadcast_to(np.eye(experts)[:, None, :], (experts, *costs.shape))
-    columns, target = _problem(np.concatenate([members, offsets]), costs, sample_weight)
+    plain, goal = _problem(np.concatenate([members, offsets]), costs, sample_weight)
+    columns, target = _drawn(plain, goal, count, average_rows / len(costs))
     # One row's weight of ridge, for differences that no row determines.
     ridge = np.sqrt(sample_weight.mean()) * np.eye(count + experts)[count:]
     found = lsq_linear(
@@ -247,7 +285,7 @@ def _with_differences(
         np.concatenate([target, np.zeros(experts)]),
         (np.r_[np.zeros(count), np.full(experts, -np.inf)], np.inf),
     ).x
-    if not columns.any():
+    if not plain.any():
         return _or_means(np.zeros(count + 1)), means
     differences = found[count:]
     return np.append(found[:count], 1.0), differences - differences.mean() + means.mean()
@@ -265,6 +303,41 @@ def _problem(
     ).astype(float)
     basis, triangle = np.linalg.qr(columns)
     return triangle, basis.T @ target
+
+
+def _drawn(
+    columns: FloatArray, target: FloatArray, count: int, strength: float
+) -> tuple[FloatArray, FloatArray]:
+    """The problem with one row more per member, which draws its weight towards a share of its own fit."""
+    own = columns[:, :count]
+    energy, along = np.square(own).sum(axis=0), np.maximum(own.T @ target, 0)
+    alone = along / np.where(energy > 0, energy, 1)
+    squares = alone * along
+    share = squares / (squares.sum() or 1.0)
+    factor = np.sqrt(strength * count * energy)
+    drawn = np.zeros((count, columns.shape[1]))
+    drawn[:, :count] = np.diag(factor)
+    return np.concatenate([columns, drawn]), np.concatenate([target, factor * alone * share])
+
+
+def products(
+    expected: FloatArray, costs: FloatArray, sample_weight: FloatArray | None
+) -> FloatArray:
+    """Products (3,) of differences in expected cost and in cost: e.c, e.e and c.c, summed over rows."""
+    known = ~np.isnan(costs)
+    weight = np.ones((len(costs), 1)) if sample_weight is None else sample_weight[:, None]
+    e, c = (_differences(each.astype(np.float64), known) for each in (expected, costs))
+    return np.array([(weight * e * c).sum(), (weight * e * e).sum(), (weight * c * c).sum()])
+
+
+def explained(sums: FloatArray) -> float:
+    """Share of the squared differences in cost that the estimates explain, times the best factor.
+
+    >>> explained(np.array([2.0, 4.0, 2.0])), explained(np.array([-2.0, 4.0, 2.0]))
+    (0.5, 0.0)
+    """
+    along, energy, total = sums.tolist()
+    return max(along, 0.0) ** 2 / (energy * total) if energy > 0 and total > 0 else 0.0
 
 
 def _or_means(weights: FloatArray) -> FloatArray:

@@ -1,0 +1,146 @@
+"""A router through groups: which group an input belongs to, then what the experts cost there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+
+from mild.core.arrays import FloatArray, IntArray, invalid
+from mild.policies import GroupPolicy, Policy
+from mild.routers.base import BaseRouter, from_policy
+from mild.routers.baselines import mean_costs
+
+# Rows that k-means sees, at most.
+CLUSTER_ROWS = 5_000
+
+
+@dataclass(eq=False, repr=False)
+class GroupRouter(BaseRouter):
+    """Mean costs of groups, weighed by the probability that the input belongs to each of them.
+
+    ``E[c_k | x] = sum_g P(g | x) m_gk`` with the shrunken means ``m_gk = (sum of c_ik over the rows of
+    group g + shrinkage * mean of c_k) / (rows of group g + shrinkage)``. Groups are given to ``fit``
+    (subjects, sources, tasks); without them they are clusters of the inputs, by k-means.
+
+    ``P(g | x)`` is the softmax of ``(mu_g . A x - mu_g . A mu_g / 2 + log(share of g)) / temperature``:
+    linear discriminant analysis with group means ``mu_g`` and ``A`` the inverse of the covariance within
+    groups, which is drawn towards a multiple of the identity. A temperature above 1 makes it less certain.
+
+    Parameters
+    ----------
+    n_clusters : int, clusters where no groups are given; at most one per four different rows are made
+    labelled : bool, whether a search or a stack that knows groups passes them to ``fit``
+    shrinkage : float, rows by which a group's mean costs are drawn towards the mean costs of all rows
+    diagonal : float in [0, 1], weight of the identity in the covariance
+    temperature : float
+    random_state : int or None, for k-means
+
+    Attributes
+    ----------
+    n_groups_ : number of groups
+
+    >>> X, costs = [[0.0], [1.0], [10.0], [11.0]], [[0.0, 1.0]] * 2 + [[1.0, 0.0]] * 2
+    >>> router = GroupRouter(shrinkage=0.0).fit(X, costs, groups=["a", "a", "b", "b"])
+    >>> router.predict([[2.0], [9.0]]), router.n_groups_
+    (array([0, 1]), 2)
+    """
+
+    n_clusters: int = 12
+    labelled: bool = False
+    shrinkage: float = 10.0
+    diagonal: float = 0.9
+    temperature: float = 8.0
+    random_state: Any = 0
+
+    n_groups_ = from_policy("n_groups", "Number of groups.")
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Learn from inputs X, costs y and, if there are any, labels ``groups`` (n_samples,)."""
+        inputs, costs, weight = self._check_fit(X, y, sample_weight)
+        self.policy_ = self._fit(inputs, costs, weight, groups)
+        return self
+
+    def _fit(
+        self, X: Any, costs: FloatArray, sample_weight: FloatArray | None, groups: Any = None
+    ) -> Policy:
+        dense = np.asarray(X.toarray() if hasattr(X, "toarray") else X, np.float64)
+        weight = np.ones(len(dense)) if sample_weight is None else sample_weight
+        given = groups is not None
+        labels = check_groups(groups, len(dense)) if given else self._clusters(dense, weight)
+        # Groups of rows without weight are not known.
+        labels = np.unique(
+            np.where(weight > 0, labels, labels[weight > 0][0]), return_inverse=True
+        )[1]
+        member = np.zeros((len(dense), int(labels.max()) + 1))
+        member[np.arange(len(dense)), labels] = weight
+        coef, intercept = self._discriminants(dense, labels, member, weight)
+        means = shrunken_means(costs, member, mean_costs(costs, weight), self.shrinkage)
+        return GroupPolicy(*(each.astype(X.dtype) for each in (coef, intercept, means)))
+
+    def _clusters(self, X: FloatArray, weight: FloatArray) -> IntArray:
+        # Distinct rows with their weights: copies of a row and its weight mean the same.
+        kept = weight > 0
+        rows, place = np.unique(X[kept], axis=0, return_inverse=True)
+        mass = np.bincount(place.ravel(), weight[kept])
+        some = np.linspace(
+            0, len(rows), min(len(rows), CLUSTER_ROWS), endpoint=False, dtype=np.intp
+        )
+        count = max(1, min(int(self.n_clusters), len(rows) // 4))
+        model = KMeans(count, n_init=4, random_state=self.random_state)
+        model.fit(rows[some], sample_weight=mass[some])
+        return np.asarray(model.predict(X), np.intp)
+
+    def _discriminants(
+        self, X: FloatArray, labels: IntArray, member: FloatArray, weight: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Weights (groups, n_features) and intercepts (groups,) of the softmax."""
+        mass = member.sum(axis=0)
+        centres = member.T @ X / mass[:, None]
+        inner = X - centres[labels]
+        covariance = (inner * weight[:, None]).T @ inner / weight.sum()
+        spread = float(np.trace(covariance)) / len(covariance)
+        identity = np.eye(len(covariance))
+        if spread > 0:
+            covariance = (1 - self.diagonal) * covariance + self.diagonal * spread * identity
+            # Features that are constant within every group have no variance.
+            covariance += 1e-9 * spread * identity
+        else:
+            covariance = identity
+        coef = np.linalg.solve(covariance, centres.T).T
+        intercept = np.log(mass / mass.sum()) - 0.5 * (coef * centres).sum(axis=1)
+        return coef / self.temperature, intercept / self.temperature
+
+
+def check_groups(groups: Any, n_rows: int) -> IntArray:
+    """Number (n_rows,) of each row's group, from labels."""
+    labels = np.asarray(groups)
+    if labels.shape != (n_rows,):
+        raise invalid("groups", f"must have shape (n_samples,) = ({n_rows},); got {labels.shape}.")
+    return np.unique(labels, return_inverse=True)[1]
+
+
+def fit_member(router: Any, X: Any, costs: FloatArray, weight: Any, groups: Any = None) -> Any:
+    """Fit a clone of a router; one that learns from groups gets them, if there are any."""
+    extra = {} if groups is None or not getattr(router, "labelled", False) else {"groups": groups}
+    return clone(router).fit(X, costs, sample_weight=weight, **extra)
+
+
+def shrunken_means(
+    costs: FloatArray, member: FloatArray, overall: FloatArray, shrinkage: float
+) -> FloatArray:
+    """Mean costs (groups, n_experts) of groups, drawn towards the overall means (n_experts,).
+
+    ``member`` (n, groups) holds the weight of each row in its group. Costs may be NaN.
+
+    >>> costs, member = np.array([[0.0, 1.0], [1.0, np.nan]]), np.eye(2)
+    >>> shrunken_means(costs, member, np.array([0.5, 1.0]), 1.0).tolist()
+    [[0.25, 1.0], [0.75, 1.0]]
+    """
+    known = ~np.isnan(costs)
+    total = member.T @ np.where(known, costs, 0) + shrinkage * overall
+    mass = member.T @ known.astype(np.float64) + shrinkage
+    return np.where(mass > 0, total / np.where(mass > 0, mass, 1), overall)
