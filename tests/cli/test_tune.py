@@ -93,6 +93,8 @@ def test_a_search_that_lacks_an_attribute_is_not_described_as_if_it_had_it(missi
         interrupted_=False,
         skipped_families_=["knn"],
         dropped_margins_=3,
+        choice_="stack",
+        decides_as_constant_=False,
         cv_results_={"family": ["linear"]},
         verdict_=SimpleNamespace(
             constant_expert=0, n_rows=1, named=lambda *words: SimpleNamespace(as_dict=dict)

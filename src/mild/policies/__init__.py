@@ -5,14 +5,20 @@ Loading one and deciding needs neither scikit-learn nor scipy nor torch.
 """
 
 from mild.policies.base import CostPolicy, Policy, ScorePolicy
-from mild.policies.compose import BlendPolicy, StackPolicy, StandardizedPolicy, believed_costs
+from mild.policies.compose import (
+    BlendPolicy,
+    StackPolicy,
+    StandardizedPolicy,
+    TradeoffPolicy,
+    believed_costs,
+)
 from mild.policies.costs import ConstantPolicy, LinearCostPolicy, NearestPolicy, PricedPolicy
 from mild.policies.decoder import Decoder
 from mild.policies.scores import CascadePolicy, LinearPolicy, PerceptronPolicy
 
 _SCORES = (LinearPolicy, PerceptronPolicy, CascadePolicy)
 _COSTS = (LinearCostPolicy, NearestPolicy, ConstantPolicy, PricedPolicy)
-_COMPOSED = (StandardizedPolicy, BlendPolicy, StackPolicy)
+_COMPOSED = (StandardizedPolicy, BlendPolicy, StackPolicy, TradeoffPolicy)
 POLICIES: dict[str, type[Policy]] = {
     policy.kind: policy for policy in (*_SCORES, *_COSTS, *_COMPOSED)
 }
@@ -33,5 +39,6 @@ __all__ = [
     "ScorePolicy",
     "StackPolicy",
     "StandardizedPolicy",
+    "TradeoffPolicy",
     "believed_costs",
 ]
