@@ -23,6 +23,7 @@ from mild.policies import (
     PricedPolicy,
     StackPolicy,
     StandardizedPolicy,
+    TradeoffPolicy,
 )
 from text_router_cases import folders  # noqa: F401
 
@@ -78,7 +79,8 @@ def make_policies(dtype=np.float64):
         BlendPolicy([linear, regression], np.array([0.5, 2.0], dtype), np.array([0.0, 1.0], dtype)),
         StackPolicy([linear, regression], stacked),
     ]
-    return {policy.kind: policy for policy in policies}
+    made = {policy.kind: policy for policy in policies}
+    return made | {"tradeoff": TradeoffPolicy(linear, made["priced"])}
 
 
 @pytest.fixture

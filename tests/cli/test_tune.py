@@ -93,6 +93,8 @@ def test_a_search_that_lacks_an_attribute_is_not_described_as_if_it_had_it(missi
         interrupted_=False,
         skipped_families_=["knn"],
         dropped_margins_=3,
+        choice_="stack",
+        decides_as_constant_=False,
         cv_results_={"family": ["linear"]},
         verdict_=SimpleNamespace(
             constant_expert=0, n_rows=1, named=lambda *words: SimpleNamespace(as_dict=dict)
@@ -317,3 +319,120 @@ def test_a_family_that_is_left_out_is_named_with_the_reason(monkeypatch, capsys,
     err = capsys.readouterr().err
     assert said in err
     assert ": mlp" in err
+
+
+COOKING = "boil salt butter flour oven stir simmer onion"
+FAST = ["--families", "linear", "--alphas", "0.1", "--margin-factors", "1", "--cv", "2"]
+
+
+@pytest.fixture
+def priced(tmp_path):
+    """A table of outcomes with prices."""
+    return write_outcomes(make_columns(160, noise=0.05, prices=True), tmp_path / "priced.parquet")
+
+
+def test_a_target_is_solved_saved_and_shown(mild, priced, tmp_path):
+    out = tmp_path / "r"
+    done = mild("tune", priced, "--out", out, *FAST, "--keep-quality", "2")
+    assert done.code == 0, done.err
+    assert "Target keep_quality 2: trade-off t = " in done.out
+    target = load(out).metadata["notes"]["target"]
+    assert target["met"] is True
+    assert target["quality"] >= 2 * target["best_quality"]
+    assert f"(t = {target['t']:g})" in done.out
+    assert mild("show", out, "--json").json()["notes"]["target"] == target
+    assert "keep_quality 2" in mild("show", out).out
+    explained = mild("explain", out, COOKING, "--json").json()
+    assert explained["target"] == target
+    assert explained["expert"] == "cook"
+    other = mild("explain", out, COOKING, "--price-weight", "1e9", "--json").json()
+    assert "target" not in other
+    assert other["expert"] == "adder"
+    assert target["sentence"] in mild("explain", out, COOKING).out.replace("\n", " ")
+
+
+def test_a_target_that_cannot_be_met_is_noted(mild, priced, tmp_path):
+    done = mild("tune", priced, "--out", tmp_path / "r", *FAST, "--max-dollars", "0.1")
+    assert done.code == 0, done.err
+    assert "cannot be met" in done.err
+    found = load(tmp_path / "r").metadata["notes"]["target"]
+    assert found["met"] is False
+    assert found["dollars_per_1000"]["estimate"] == pytest.approx(1.0)
+
+
+def test_a_guarantee_keeps_calibration_rows_apart(mild, priced, tmp_path):
+    given = ["--max-quality-loss", "0.3", "--guarantee", "0.8", "--calibration-share", "0.4"]
+    done = mild("tune", priced, "--out", tmp_path / "r", *FAST, *given, "--json")
+    result = done.json()
+    target = result["target"]
+    assert (target["certified"], target["guarantee"]) == (True, 0.8)
+    assert result["verdict"]["n_rows"] == 96
+    assert target["n_units"] == 64
+    assert load(tmp_path / "r").metadata["data"]["rows"] == 160
+    wrong = mild(
+        "tune", priced, "--out", tmp_path / "x", *FAST, *given[:4], "--calibration-share", "1"
+    )
+    assert wrong.code == 1
+    assert "--calibration-share must lie between 0 and 1" in wrong.err
+
+
+def test_without_a_target_the_price_can_be_changed_without_a_refit(mild, priced, tmp_path):
+    out = tmp_path / "r"
+    result = mild("tune", priced, "--out", out, *FAST, "--json").json()
+    assert (result["target"], result["routes_as_constant"]) == (None, False)
+    assert load(out).metadata["kind"] == "tradeoff"
+    found = mild("explain", out, COOKING, "--price-weight", "1e9", "--json").json()
+    assert found["expert"] == "adder"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--guarantee", "0.9"], "--guarantee must come with"),
+        (["--strong-share", "0.3"], "--strong-share is for two experts; got 3"),
+        (["--keep-quality", "0"], "--keep-quality must be above 0"),
+    ],
+)
+def test_targets_that_make_no_sense_are_refused(mild, priced, tmp_path, given, message):
+    done = mild("tune", priced, "--out", tmp_path / "r", *FAST, *given)
+    assert done.code == 1
+    assert message in done.err
+
+
+def test_targets_need_prices_and_outcomes(mild, tables, tmp_path):
+    bare = write_outcomes(make_columns(40), tmp_path / "bare.parquet")
+    done = mild("tune", bare, "--out", tmp_path / "r", *FAST, "--save-dollars", "0.5")
+    assert done.code == 1
+    assert "--save-dollars needs the prices of the experts" in done.err
+    done = mild("tune", tables.log, "--out", tmp_path / "r", *QUICK, "--keep-quality", "0.9")
+    assert done.code == 1
+    assert "--keep-quality is for tables of outcomes" in done.err
+
+
+def test_where_one_expert_is_always_right_a_target_still_saves_dollars(mild, tmp_path):
+    columns = make_columns(80, noise=0.0, prices=True)
+    columns["correct__cook"] = np.ones(80, int)
+    file = write_outcomes(columns, tmp_path / "settled.parquet")
+    done = mild("tune", file, "--out", tmp_path / "r", *FAST, "--save-dollars", "0.2", "--json")
+    assert done.code == 0, done.err
+    assert done.json()["target"]["saved"] >= 0.2
+
+
+def test_a_winner_that_is_not_better_than_the_constant_is_not_used(mild, tables):
+    columns = tables.make(120, 0)
+    rng = np.random.default_rng(5)
+    for k, name in enumerate(("small", "medium", "large")):
+        columns[f"cost__{name}"] = rng.uniform(size=120) + 0.3 * k
+    file = tables.write(columns, "noise.csv")
+    done = mild("tune", file, "--out", tables.folder / "r", *QUICK, "--alphas", "0.0001,0.001")
+    assert done.code == 0, done.err
+    assert "* is not used (its mean cost on held-out rows is not lower" in done.out
+    assert "(always small)" in done.out
+    assert set(load(tables.folder / "r").predict(read_matrices(file).X)) == {0}
+    result = mild(
+        "tune", file, "--out", tables.folder / "r", *QUICK, "--overwrite", "--json",
+        "--alphas", "0.0001,0.001", "--no-constant-if-better",
+    ).json()  # fmt: skip
+    assert result["routes_as_constant"] is False
+    assert result["verdict"]["estimate"] >= 0
+    assert load(tables.folder / "r").metadata["kind"] == "standardized"

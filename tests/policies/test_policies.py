@@ -21,6 +21,7 @@ from mild.policies import (
     PricedPolicy,
     StackPolicy,
     StandardizedPolicy,
+    TradeoffPolicy,
 )
 from mild.policies.base import BLOCK
 
@@ -82,6 +83,7 @@ def make(dtype=np.float64):
             LinearPolicy(draw(P, 2 * P), draw(P), Decoder(np.ones(P), "stationary", "logistic")),
         ),
     }
+    policies["tradeoff"] = TradeoffPolicy(linear, policies["priced"])
     return policies
 
 
@@ -249,3 +251,18 @@ def test_new_prices_reach_through_scaled_inputs():
     policy = StandardizedPolicy(np.zeros(D), np.ones(D), make()["priced"])
     dear = policy.with_prices(betas=[0.0, 0.0, 1e6])
     assert not (dear.predict(inputs()) == 2).any()
+
+
+def test_under_other_prices_a_tradeoff_decides_by_its_heads():
+    policies, X = make(), inputs()
+    tradeoff, linear, priced = (policies[kind] for kind in ("tradeoff", "linear", "priced"))
+    assert_array_equal(tradeoff.predict(X), linear.predict(X))
+    for weight in (0.0, 3.0):
+        found = tradeoff.with_prices(price_weight=weight)
+        assert_array_equal(found.predict(X), priced.with_prices(price_weight=weight).predict(X))
+    less = tradeoff.without(1)
+    assert_array_equal(less.predict(X), linear.without(1).predict(X))
+    assert_array_equal(
+        less.with_prices(price_weight=2.0).predict(X),
+        priced.without(1).with_prices(price_weight=2.0).predict(X),
+    )

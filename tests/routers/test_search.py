@@ -59,7 +59,35 @@ def test_useless_features_are_not_found_to_pay_and_safe_routes_as_the_constant()
     assert search.verdict_.pays is not True
     assert isinstance(search.policy_, ConstantPolicy)
     assert (search.predict(X) == 0).all()
-    assert RouterCV(safe=False, **FEW).fit(X, costs).policy_.kind == "linear"
+    free = RouterCV(constant_if_better=False, **FEW).fit(X, costs)
+    assert free.policy_.kind == "linear"
+    assert free.decides_as_constant_ is False
+
+
+def test_by_default_a_winner_that_is_not_better_than_the_constant_is_not_used() -> None:
+    X, costs = useless_features()
+    search = RouterCV(**FEW).fit(X, costs)
+    assert search.verdict_.estimate >= 0
+    assert search.decides_as_constant_ is True
+    assert isinstance(search.policy_, ConstantPolicy)
+    assert search.best_router_.policy_.kind == "linear"
+    X, costs = specialists()
+    assert RouterCV(**FEW).fit(X, costs).decides_as_constant_ is False
+
+
+def test_the_search_says_why_its_winner_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, costs = specialists()
+    lowest = RouterCV(one_standard_error=False, **FEW).fit(X, costs)
+    assert lowest.choice_ == "lowest mean cost"
+    assert lowest.best_index_ == np.argmin(lowest.cv_results_["mean_cost"])
+    simplest = RouterCV(**FEW).fit(X, costs)
+    first = simplest.best_index_ == np.argmin(simplest.cv_results_["mean_cost"])
+    assert simplest.choice_ == ("lowest mean cost" if first else "one standard error")
+    few = {"alphas": (1e-2,), "margin_factors": (1.0,), "cv": 3}
+    monkeypatch.setattr(RouterCV, "_beats_stack", lambda *arguments: False)
+    stack = RouterCV(families=["linear", "knn", "stack"], **few).fit(X, costs)
+    assert np.argmin(stack.cv_results_["mean_cost"]) < stack.best_index_
+    assert (stack.best_family_, stack.choice_) == ("stack", "stack")
 
 
 def test_safe_keeps_the_router_when_routing_pays() -> None:

@@ -8,7 +8,14 @@ from typing import Any
 from mild.core.arrays import FloatArray, IntArray
 from mild.core.decisions import argmax_last
 from mild.errors import UnsupportedError
-from mild.policies import CostPolicy, Policy, ScorePolicy, StackPolicy, StandardizedPolicy
+from mild.policies import (
+    CostPolicy,
+    Policy,
+    ScorePolicy,
+    StackPolicy,
+    StandardizedPolicy,
+    TradeoffPolicy,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +33,8 @@ def decide_all(policy: Policy, X: Any) -> Decisions:
     """Decide for every row of X (n, n_features), float and finite. Scores are computed once."""
     if isinstance(policy, StandardizedPolicy):
         return decide_all(policy.inner, (X - policy.mean) / policy.scale)
+    if isinstance(policy, TradeoffPolicy):
+        return decide_all(policy.inner, X)
     if isinstance(policy, StackPolicy):
         return decide_all(policy.final, policy.features(X))
     if isinstance(policy, ScorePolicy):

@@ -15,7 +15,13 @@ from mild.core.arrays import FloatArray
 from mild.errors import UnsupportedError
 from mild.features import HashingFeatures, TextFeatures
 from mild.features.terms import shorten
-from mild.policies import LinearCostPolicy, LinearPolicy, Policy, StandardizedPolicy
+from mild.policies import (
+    LinearCostPolicy,
+    LinearPolicy,
+    Policy,
+    StandardizedPolicy,
+    TradeoffPolicy,
+)
 
 # Texts of at most so many words are explained word by word, longer ones passage by passage.
 MOST_WORDS = 150
@@ -166,6 +172,8 @@ def slopes(policy: Policy, x: FloatArray, chosen: int, other: int) -> FloatArray
     if isinstance(policy, StandardizedPolicy):
         inner = slopes(policy.inner, (x - policy.mean) / policy.scale, chosen, other)
         return None if inner is None else inner / policy.scale
+    if isinstance(policy, TradeoffPolicy):
+        return slopes(policy.inner, x, chosen, other)
     if isinstance(policy, LinearCostPolicy):
         return np.asarray(policy.coef[other] - policy.coef[chosen], np.float64)
     if not isinstance(policy, LinearPolicy):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mild.artifact.expert_names import match_expert
 from mild.artifact.loaded import LoadedRouter
 from mild.core.arrays import invalid
-from mild.policies import PricedPolicy, StandardizedPolicy
+from mild.policies import PricedPolicy, StandardizedPolicy, TradeoffPolicy
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Prices:
 def is_priced(router: LoadedRouter) -> bool:
     """Whether a router has separate heads for errors and prices, so that prices can be changed."""
     policy = router.policy
-    while isinstance(policy, StandardizedPolicy):
-        policy = policy.inner
+    while isinstance(policy, (StandardizedPolicy, TradeoffPolicy)):
+        policy = policy.heads if isinstance(policy, TradeoffPolicy) else policy.inner
     return isinstance(policy, PricedPolicy)
 
 
@@ -53,9 +53,11 @@ def new_prices(
         named = {match_expert(name, router.expert_names): value for name, value in beta.items()}
         prices = Prices(tuple(named.get(name, 0.0) for name in router.expert_names), 1.0)
     elif price_weight is not None and is_priced(router):
-        cost = (router.metadata.get("notes") or {}).get("cost") or {}
+        notes = router.metadata.get("notes") or {}
+        cost = notes.get("cost") or {}
         other = cost.get("latency_weight") or any((cost.get("beta") or {}).values())
-        if other or not cost.get("price_weight"):
+        # A price head in dollars can be weighed even if the router was fitted for accuracy alone.
+        if other or not (cost.get("price_weight") or notes.get("price_head") == "dollars"):
             raise invalid(
                 "price_weight",
                 "can be changed after fitting only if the router was fitted with it alone; give betas, "

@@ -342,6 +342,7 @@ POLICY_SCHEMAS = {
         {}, dict.fromkeys(("weights", "levels"), "n_parts, not negative"), parts=(1, math.inf)
     ),
     "stack": Schema(parts=(2, math.inf)),
+    "tradeoff": Schema(parts=(2, 2)),
 }
 
 REFERENCE = {

@@ -41,7 +41,11 @@ def explain(
     text = sys.stdin.read() if query == "-" else query
     vectors = router.text is not None and router.text.kind == "vectors"
     found = explained(router, _vector(text) if vectors else text, most).as_dict()
-    emit({"query": text, **found}, as_json, lambda: _show(found))
+    # Under other prices the router does not decide by its target.
+    changed = prices.betas() is not None or prices.price_weight is not None
+    target = None if changed else (router.metadata.get("notes") or {}).get("target")
+    result = {"query": text, **found, **({} if target is None else {"target": target})}
+    emit(result, as_json, lambda: _show(found, target))
 
 
 def _vector(text: str) -> Any:
@@ -57,7 +61,7 @@ def _vector(text: str) -> Any:
     return value
 
 
-def _show(found: dict[str, Any]) -> None:
+def _show(found: dict[str, Any], target: dict[str, Any] | None) -> None:
     expert, other, shares = found["expert"], found["runner_up"], found["probabilities"]
     if other is None:
         reason = "it is the only expert"
@@ -68,6 +72,8 @@ def _show(found: dict[str, Any]) -> None:
     else:
         reason = f"probability {shares[expert]:.3f} against {shares[other]:.3f} for {other}, the runner-up"
     say(f"{expert} is asked: {reason}.")
+    if target is not None:
+        say(target["sentence"])
     figures = {"probability": shares, "expected cost": found["expected_costs"]}
     figures = {found["by"]: found["values"]} | figures | {"margin": found["margins"]}
     names = sorted(shares, key=lambda name: -shares[name])

@@ -70,6 +70,7 @@ def _show(report: dict[str, Any]) -> None:
         "features": feature_line(report["feature_names"], report["n_features"]),
         "text features": report["text"],
         "cost": notes.get("cost", {}).get("words"),
+        "target": (notes.get("target") or {}).get("sentence"),
         "table": notes.get("table", {}).get("explanation"),
         "data": trained,
         "size": f"{sum(report['bytes'].values()):,} bytes",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
@@ -18,6 +18,8 @@ from mild.errors import OptionError
 
 if TYPE_CHECKING:
     from mild.core.arrays import FloatArray
+    from mild.evaluation.targets import Target
+    from mild.evaluation.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,9 @@ class SearchOptions:
     one_standard_error: Annotated[
         bool, Option(help="Without a stack: the simplest router within one standard error.")
     ] = True
+    constant_if_better: Annotated[
+        bool, Option(help="Decide as the best constant unless the winner's mean cost is lower.")
+    ] = True
     candidates: Annotated[int, Option(help="Number of candidates to list.")] = 10
 
     def arguments(self) -> dict[str, Any]:
@@ -49,8 +54,47 @@ class SearchOptions:
             "margin_factors": o.number_list("margin_factors", self.margin_factors),
             "grid": "paper" if self.paper_grid else "ratios",
             "one_standard_error": self.one_standard_error,
+            "constant_if_better": self.constant_if_better,
             "confidence": self.confidence,
         }
+
+
+@dataclass(frozen=True)
+class TargetOptions:
+    """What the router should reach, in place of a weight of dollars."""
+
+    panel: ClassVar[str] = "Targets"
+
+    keep_quality: Annotated[
+        float | None, Option(help="Least quality, as a share of the best expert's: 0.95.")
+    ] = None
+    max_quality_loss: Annotated[
+        float | None, Option(help="Largest loss of quality against the best expert: 0.01.")
+    ] = None
+    max_dollars: Annotated[
+        float | None, Option(help="Most dollars per 1,000 queries, at the best quality: 2.")
+    ] = None
+    strong_share: Annotated[
+        float | None, Option(help="Largest share of queries for the better of two experts: 0.3.")
+    ] = None
+    save_dollars: Annotated[
+        float | None, Option(help="Least share of the best expert's dollars to save: 0.4.")
+    ] = None
+    guarantee: Annotated[
+        float | None,
+        Option(help="Probability with which --max-quality-loss holds, by calibration rows: 0.9."),
+    ] = None
+    calibration_share: Annotated[
+        float, Option(help="Share of the rows that --guarantee keeps for calibration.")
+    ] = 0.5
+
+    def target(self) -> Target | None:
+        """The target; None without one."""
+        from mild.evaluation.targets import Target
+
+        given = {name: value for name, value in vars(self).items() if name != "calibration_share"}
+        target = Target(**given)
+        return target if target.wanted else None
 
 
 @o.takes_options
@@ -77,6 +121,7 @@ def tune(
     seed: o.Seed = 0,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
+    aims: TargetOptions,
     options: SearchOptions,
     router: o.LossOptions,
     standardize: o.Standardize = None,
@@ -96,14 +141,18 @@ def tune(
     Example:
       mild tune outcomes.parquet --out router --price-weight 50
       mild tune outcomes.parquet --out router --group subject --safe
+      mild tune outcomes.parquet --out router --keep-quality 0.95
+      mild tune outcomes.parquet --out router --max-quality-loss 0.02 --guarantee 0.9
     """
     from mild.artifact.writing import check_target
     from mild.evaluation import tasks
     from mild.evaluation.comparison import TUNED
+    from mild.evaluation.targets import keep_apart
     from mild.routers import RouterCV
 
     execution.check()
     params = options.arguments() | {"safe": safe, "random_state": seed}
+    target = aims.target()
     source = OutcomeSource(data, reading, cost, text, group, time, topic)
     outcomes = source.is_outcomes(columns)
     check_target(out, overwrite)
@@ -119,9 +168,14 @@ def tune(
 
     result: dict[str, Any]
     if outcomes:
-        task = source.task()
+        whole = task = source.task()
         tasks.check_rows(task)
-        if task.settled is not None:
+        calibration = None
+        if target is not None:
+            target.check(len(task.table.expert_names), task.table.prices is not None)
+            if target.guarantee is not None:
+                task, calibration = _calibration_split(whole, aims.calibration_share, time, seed)
+        if task.settled is not None and target is None:
             fitted = fit_constant(task)
             result = {
                 "router": str(tasks.save_task(fitted, task, out, overwrite)),
@@ -148,15 +202,36 @@ def tune(
                 progress=progress,
             )
             fitted = tasks.fit_task(task, model, step)
-        names = task.table.expert_names
+            tuned = describe_tuning(
+                fitted.model, task.table.expert_names, task.unit, task.table.prices
+            )
+            aimed = keep_apart(
+                fitted,
+                task,
+                folds,
+                target,
+                calibration,
+                execution.workers(jobs, task.table.rows),
+                options.confidence,
+                seed,
+            )
+        fitted = aimed.fitted
+        if calibration is not None:
+            features = step.transform(tasks.contents(whole, step))
+            fitted = replace(fitted, features=features)
         result = {
-            "router": str(tasks.save_task(fitted, task, out, overwrite)),
+            "router": str(tasks.save_task(fitted, whole, out, overwrite, aimed.notes)),
             "text": step.kind,
             "cost": task.cost,
             "topic": topic,
-            **describe_tuning(fitted.model, names, task.unit, task.table.prices),
+            **tuned,
+            "target": None if aimed.solution is None else aimed.solution.as_dict(),
         }
     else:
+        if target is not None:
+            name = next(iter(target.wanted))
+            rule = "is for tables of outcomes with prices; this is a table of features and costs."
+            raise OptionError(parameter=name, rule=rule)
         table = source.matrices(columns.features, columns.costs)
         with execution.running(jobs), progress_bar("searching") as progress:
             model = search(True, families, cv=cv, n_jobs=execution.workers(jobs), progress=progress)
@@ -167,16 +242,29 @@ def tune(
             "left_out": table.left_out,
             **describe_tuning(model, table.expert_names),
         }
-    result["routes_as_constant"] = safe and result["verdict"]["pays"] is not True
     if result["skipped_families"]:
         note_skipped(result["skipped_families"])
-    emit(result, as_json, lambda: _show(result, options.candidates, cv))
+    emit(result, as_json, lambda: _show(result, options.candidates, cv, safe))
     if result["interrupted"]:
         note(
             f"the search was stopped; the best router so far is in {result['router']}.",
             "interrupted",
         )
         raise typer.Exit(INTERRUPTED)
+
+
+def _calibration_split(task: Task, share: float, time: str | None, seed: int) -> tuple[Task, Task]:
+    """The rows to fit on and the calibration rows of a task, queries and groups whole."""
+    from mild.evaluation.tasks import make_task, task_splits
+
+    if not 0 < share < 1:
+        rule = f"must lie between 0 and 1; got {share:g}."
+        raise OptionError(parameter="calibration_share", rule=rule)
+    (split,) = task_splits(task, 1, share, time, seed)
+    parts = (task.table.take(rows) for rows in (split.train, split.test))
+    fitting, calibration = (make_task(part, task.terms, task.group) for part in parts)
+    note(f"{fitting.table.rows:,} rows to fit on, {calibration.table.rows:,} kept for calibration.")
+    return fitting, calibration
 
 
 def _constant_result(task: Any) -> dict[str, Any]:
@@ -207,6 +295,8 @@ def describe_tuning(
         "interrupted": search.interrupted_,
         "skipped_families": list(search.skipped_families_),
         "dropped_margins": search.dropped_margins_,
+        "choice": search.choice_,
+        "routes_as_constant": search.decides_as_constant_,
         "candidates": [
             {**dict(zip(results, row, strict=True)), "taken": i == search.best_index_}
             for i, row in enumerate(zip(*results.values(), strict=True))
@@ -237,7 +327,14 @@ def note_skipped(families: Sequence[str]) -> None:
         note(f"left out, it takes long on a table of this size: {names}; --families all tries it.")
 
 
-def _show(result: Mapping[str, Any], candidates: int, cv: int) -> None:
+# Why a candidate was taken, where it has not the lowest mean cost.
+CHOICES = {
+    "stack": "* is the stack: no other candidate is better by more than its interval.",
+    "one standard error": "* is the simplest candidate within one standard error of the best.",
+}
+
+
+def _show(result: Mapping[str, Any], candidates: int, cv: int, safe: bool) -> None:
     """Print the best candidates, the verdict, and where the router is."""
     if "cost" in result:
         topic = result.get("topic")
@@ -262,12 +359,23 @@ def _show(result: Mapping[str, Any], candidates: int, cv: int) -> None:
         f"best {min(candidates, len(ranked))} of {len(ranked)} candidates, {cv} folds; * is taken"
     )
     print_table(title, columns, left=("parameters",))
-    verdict = result["verdict"]
+    if result["choice"] in CHOICES:
+        say(CHOICES[result["choice"]])
+    verdict, target = result["verdict"], result.get("target")
     if verdict["left_out"] is not None:
         note(verdict["left_out"])
     say(verdict["sentence"])
-    constant = verdict["constant"]
-    kept = f"always {constant}" if result["routes_as_constant"] else result["best_family"]
+    kept = result["best_family"]
+    if target is not None:
+        (say if target["met"] else note)(target["sentence"])
+        kept = f"always {target['expert']}" if target["t"] is None else f"t = {target['t']:g}"
+    elif result["routes_as_constant"]:
+        kept = f"always {verdict['constant']}"
+        why = "its gain is not certain, and --safe is given"
+        if verdict["estimate"] >= 0:
+            why = "its mean cost on held-out rows is not lower"
+            why += "" if safe else "; --no-constant-if-better keeps it"
+        say(f"* is not used ({why}): the router decides as {kept}.")
     say(f"Saved to {result['router']} ({kept}).")
 
 

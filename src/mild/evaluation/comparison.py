@@ -72,6 +72,7 @@ def linear_search(
             margin_factors=factors,
             cv=context.folds,
             one_standard_error=False,
+            constant_if_better=False,  # the losses themselves are compared
             n_jobs=context.jobs,
             random_state=context.seed,
         )

@@ -485,8 +485,17 @@ def fit_texts(task: Task, model: Any) -> Fitted:
     return Fitted(model, model.text_features(), model.features(task.table.queries))
 
 
-def save_task(fitted: Fitted, task: Task, out: str, overwrite: bool = False) -> Path:
-    """Save the router with its features, costs, usual shares and hashes of its training queries."""
+def save_task(
+    fitted: Fitted,
+    task: Task,
+    out: str,
+    overwrite: bool = False,
+    notes: Mapping[str, Any] | None = None,
+) -> Path:
+    """Save the router with its features, costs, usual shares and hashes of its training queries.
+
+    ``notes`` are more JSON-ready facts to keep with it.
+    """
     index = TrainingQueryIndex.of(task.table)
     names = task.table.expert_names
     some = fitted.features[:: 1 + task.table.rows // SHARE_ROWS]
@@ -498,7 +507,12 @@ def save_task(fitted: Fitted, task: Task, out: str, overwrite: bool = False) -> 
         expert_names=names,
         text=fitted.step,
         data=(fitted.features, task.costs),
-        notes={**task_notes(task), "marks_complete": index.complete, "shares": trained},
+        notes={
+            **task_notes(task),
+            "marks_complete": index.complete,
+            "shares": trained,
+            **(notes or {}),
+        },
         marks=index.marks,
         overwrite=overwrite,
     )

@@ -5,7 +5,13 @@ Loading one and deciding needs neither scikit-learn nor scipy nor torch.
 """
 
 from mild.policies.base import CostPolicy, Policy, ScorePolicy
-from mild.policies.compose import BlendPolicy, StackPolicy, StandardizedPolicy, believed_costs
+from mild.policies.compose import (
+    BlendPolicy,
+    StackPolicy,
+    StandardizedPolicy,
+    TradeoffPolicy,
+    believed_costs,
+)
 from mild.policies.costs import (
     ConstantPolicy,
     GroupPolicy,
@@ -18,7 +24,7 @@ from mild.policies.scores import CascadePolicy, LinearPolicy, PerceptronPolicy
 
 _SCORES = (LinearPolicy, PerceptronPolicy, CascadePolicy)
 _COSTS = (LinearCostPolicy, NearestPolicy, ConstantPolicy, PricedPolicy, GroupPolicy)
-_COMPOSED = (StandardizedPolicy, BlendPolicy, StackPolicy)
+_COMPOSED = (StandardizedPolicy, BlendPolicy, StackPolicy, TradeoffPolicy)
 POLICIES: dict[str, type[Policy]] = {
     policy.kind: policy for policy in (*_SCORES, *_COSTS, *_COMPOSED)
 }
@@ -40,5 +46,6 @@ __all__ = [
     "ScorePolicy",
     "StackPolicy",
     "StandardizedPolicy",
+    "TradeoffPolicy",
     "believed_costs",
 ]

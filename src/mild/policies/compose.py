@@ -66,6 +66,51 @@ class StandardizedPolicy(Policy):
 
 
 @dataclass(eq=False)
+class TradeoffPolicy(Policy):
+    """Decides as ``inner``; under other prices as ``heads``, which estimate error and price apart."""
+
+    inner: Policy
+    heads: Policy
+
+    kind = "tradeoff"
+
+    def __post_init__(self) -> None:
+        self.n_features = self.inner.n_features
+        self.n_experts = self.inner.n_experts
+
+    def decision_function(self, X: Any) -> FloatArray:
+        return self.inner.decision_function(X)
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        return self.inner.predict_proba(X)
+
+    def predict(self, X: Any) -> IntArray:
+        return self.inner.predict(X)
+
+    def expected_costs(self, X: Any) -> FloatArray:
+        return self.inner.expected_costs(X)
+
+    def decide_one(self, x: FloatArray) -> int:
+        return self.inner.decide_one(x)
+
+    def without(self, expert: int) -> TradeoffPolicy:
+        return TradeoffPolicy(self.inner.without(expert), self.heads.without(expert))
+
+    def with_prices(
+        self, betas: Sequence[float] | None = None, price_weight: float | None = None
+    ) -> Policy:
+        return self.heads.with_prices(betas, price_weight)
+
+    def state(self) -> tuple[Settings, Tensors]:
+        return nested([self.heads, self.inner])
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
+        heads, inner = unnested(settings, tensors)
+        return cls(inner, heads)
+
+
+@dataclass(eq=False)
 class StackPolicy(Policy):
     """A final policy whose features are the concatenated distributions of several policies."""
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.linear_model import Ridge
 
-from mild.core.arrays import FloatArray, float_matrix, invalid
+from mild.core.arrays import FloatArray, IntArray, float_matrix, invalid
 from mild.errors import ConvergenceWarning
 from mild.policies import LinearCostPolicy, NearestPolicy, Policy, PricedPolicy
 from mild.routers.base import BaseRouter, from_policy
 from mild.routers.objective import LinearObjective, single_blas_thread
 from mild.routers.solver import minimise, sampled_preconditioner
+
+# Strengths that are tried for separate heads.
+HEAD_ALPHAS = (1.0, 0.1, 0.01)
 
 
 @dataclass(eq=False, repr=False)
@@ -177,6 +182,49 @@ class PricedRouter(BaseRouter):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Minus the mean cost y of the chosen experts, unlike in ``fit`` with prices in it."""
         return super().score(X, y, sample_weight)
+
+
+@dataclass(frozen=True, eq=False)
+class HeadEstimates:
+    """A PricedRouter fitted on all rows, and its estimates (n_samples, n_experts) of held-out rows.
+
+    They are NaN in rows that no fold holds out.
+    """
+
+    router: PricedRouter
+    errors: FloatArray
+    prices: FloatArray
+
+
+def fit_heads(
+    X: Any,
+    errors: FloatArray,
+    prices: FloatArray,
+    folds: Sequence[tuple[IntArray, IntArray]],
+    price_weight: float = 0.0,
+    n_jobs: int | None = None,
+) -> HeadEstimates:
+    """Fit heads for errors and prices, with the strength of the least squared held-out error."""
+    tasks = [(alpha, fold) for alpha in HEAD_ALPHAS for fold in folds]
+    parts = Parallel(n_jobs=n_jobs)(
+        delayed(_held_out_heads)(alpha, fold, X, errors, prices) for alpha, fold in tasks
+    )
+    estimates = {alpha: np.full((2, *errors.shape), np.nan) for alpha in HEAD_ALPHAS}
+    for (alpha, (_, test)), part in zip(tasks, parts, strict=True):
+        estimates[alpha][:, test] = part
+    squared = {alpha: np.nanmean((found[0] - errors) ** 2) for alpha, found in estimates.items()}
+    best = min(HEAD_ALPHAS, key=lambda alpha: squared[alpha])
+    router = PricedRouter(alpha=best, price_weight=price_weight).fit(X, errors, prices=prices)
+    return HeadEstimates(router, *estimates[best])
+
+
+def _held_out_heads(
+    alpha: float, fold: tuple[IntArray, IntArray], X: Any, errors: FloatArray, prices: FloatArray
+) -> FloatArray:
+    """Expected errors and prices (2, n_held, n_experts) of the rows that a fold holds out."""
+    train, test = fold
+    router = PricedRouter(alpha=alpha).fit(X[train], errors[train], prices=prices[train])
+    return np.stack([router.expected_errors(X[test]), router.expected_prices(X[test])])
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,9 @@ class RouterCV(BaseRouter):
     one_standard_error : take the simplest candidate whose paired difference to the best is within one
         standard error; a stack, if there is one, is taken unless another beats it by more than an
         interval that allows for the number of candidates
-    safe : route as the best constant when nothing beats it by more than its interval
+    constant_if_better : decide as the best constant unless the winner's mean cost on held-out rows is
+        lower
+    safe : decide as the best constant unless the winner beats it by more than its interval
     confidence : of that interval, which holds for all candidates at once
     search_tol : how well candidates are solved among many rows, as a share of what there is to learn;
         with few rows it is 1e-5 of the value, and the final fit uses the estimator's own tolerance
@@ -154,6 +156,8 @@ class RouterCV(BaseRouter):
     ----------
     best_router_ : the fitted winner
     best_params_, best_family_, best_index_ : what won
+    choice_ : why it won: "lowest mean cost", "one standard error" or "stack"
+    decides_as_constant_ : whether the router decides as the best constant instead
     cv_results_ : dict of lists: family, params, mean_cost, standard_error, difference (to the constant)
     held_out_, held_out_constants_ : (n_samples,) out-of-fold choices of the winner and of the best
         constant; -1 in rows that no fold holds out
@@ -176,6 +180,7 @@ class RouterCV(BaseRouter):
     cv: Any = 5
     clusters: Any = None
     one_standard_error: bool = True
+    constant_if_better: bool = True
     safe: bool = False
     confidence: float = 0.95
     search_tol: float = 5e-3
@@ -294,7 +299,7 @@ class RouterCV(BaseRouter):
         candidates, made, rows = [candidates[i] for i in tried], made[:, tried], rows[:, tried]
         means = rows.mean(axis=0)
         root = math.sqrt(len(rows))
-        index = int(np.argmin(means))
+        index = lowest = int(np.argmin(means))
         # All rows are used for the choice; results are reported on the rows that are comparable.
         common = common_rows(data.costs)
         kept = data.take(common.rows)
@@ -306,6 +311,10 @@ class RouterCV(BaseRouter):
             error = (rows - rows[:, [index]]).std(axis=0) / root
             near = np.flatnonzero(means - means[index] <= error)
             index = int(min(near, key=lambda i: (candidates[i].complexity, means[i])))
+        self.choice_ = "lowest mean cost"
+        if index != lowest:
+            stacked = candidates[index].family == "stack"
+            self.choice_ = "stack" if stacked else "one standard error"
         expert = common_constant(data.costs, data.sample_weight)
         self.held_out_, self.held_out_constants_ = made[:, index], data.constants()
         both = kept.paid(np.column_stack([made, self.held_out_constants_])[common.rows])
@@ -344,7 +353,9 @@ class RouterCV(BaseRouter):
             router = fit_member(router, data.X, data.costs, data.sample_weight, data.groups)
         router.expert_names_ = self.expert_names_
         self.best_router_: BaseRouter = router
-        if self.safe and self.verdict_.pays is not True:
+        worse = self.constant_if_better and self.verdict_.estimate >= 0
+        self.decides_as_constant_ = bool(worse or (self.safe and self.verdict_.pays is not True))
+        if self.decides_as_constant_:
             means = mean_costs(data.costs, data.sample_weight).astype(data.X.dtype)
             return ConstantPolicy(means, data.X.shape[1], expert)
         return router.policy_

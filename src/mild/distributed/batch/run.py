@@ -52,7 +52,7 @@ from mild.distributed.partitions import (
 )
 from mild.distributed.ray_connection import ENGINES, check_ray, connect, ray_pool, waiting_message
 from mild.errors import DataFileError, InvalidInputError, MildError, UnsupportedError, check_option
-from mild.policies import Policy, ScorePolicy, StandardizedPolicy
+from mild.policies import Policy, ScorePolicy, StandardizedPolicy, TradeoffPolicy
 
 # Bytes of output that make a row group.
 GROUP_BYTES = 64 << 20
@@ -307,6 +307,8 @@ def prepare(router: LoadedRouter, options: BatchOptions) -> LoadedRouter:
 
 
 def _with_decision(policy: Policy, rule: str) -> Policy:
+    if isinstance(policy, TradeoffPolicy):
+        return _with_decision(policy.inner, rule)
     if isinstance(policy, StandardizedPolicy):
         return StandardizedPolicy(policy.mean, policy.scale, _with_decision(policy.inner, rule))
     if not isinstance(policy, ScorePolicy):
