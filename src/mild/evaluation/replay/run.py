@@ -237,12 +237,12 @@ def collect_rows(blocks: Iterable[list[LoggedRow]], router: LoadedRouter, seed: 
         )
     if not parts:
         none, empty = np.empty(0, np.intp), np.empty(0)
-        rows = np.empty(0, bool), none, {}, np.empty((0, 1), np.float32)
-        return Rows(none, none, empty, *rows, empty, empty, empty)
-    episode, chosen, propensity, preferred, wanted, features, results = (
+        flags, features = np.empty(0, bool), np.empty((0, 1), np.float32)
+        return Rows(none, none, empty, flags, none, {}, features, empty, empty, empty)
+    episode, chosen, propensity, preferred, wanted, inputs, results = (
         np.concatenate(part) for part in zip(*parts, strict=True)
     )
-    return Rows(episode, chosen, propensity, preferred, wanted, dict(drawn), features, *results.T)
+    return Rows(episode, chosen, propensity, preferred, wanted, dict(drawn), inputs, *results.T)
 
 
 def judge(
