@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,14 +40,17 @@ class Novelty:
     # (1, n_experts) mean costs, or (2, n_experts) mean errors and prices where they are separate heads
     means: FloatArray
 
+    @cached_property
+    def _half_norms(self) -> FloatArray:
+        return np.asarray(0.5 * np.einsum("ij,ij->i", self.centres, self.centres))
+
     def scores(self, X: FloatArray, unseen: FloatArray) -> FloatArray:
         """Score (n,) of features (n, n_features) and shares (n,) of unseen terms."""
-        half = 0.5 * np.einsum("ij,ij->i", self.centres, self.centres)
         distances = np.empty(len(X))
         for rows in blocks(X):
             part = X[rows]
             norms = np.einsum("ij,ij->i", part, part)
-            nearest = (half - part @ self.centres.T).min(axis=1)
+            nearest = (self._half_norms - part @ self.centres.T).min(axis=1)
             distances[rows] = np.sqrt(np.maximum(norms + 2 * nearest, 0))
         return np.maximum(distances / self.scales[0], unseen / self.scales[1])
 
