@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LEVELS = np.linspace(0, 1, 201)
 # Expected costs begin to shrink at the first share, and are the means from the second, where an input is
 # novel.
-SHRINKS, NOVEL = 0.95, 0.99
+SHRINKS, NOVEL = 0.9, 0.99
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class Novelty:
         return np.asarray(scores > np.interp(NOVEL, LEVELS, self.quantiles))
 
     def shrinkage(self, scores: FloatArray) -> FloatArray:
-        """How far (n,) expected costs go to the means: from 0 at the 95th percentile to 1 at the 99th."""
+        """How far (n,) expected costs go to the means: from 0 at the 90th percentile to 1 at the 99th."""
         start, end = np.interp((SHRINKS, NOVEL), LEVELS, self.quantiles)
         if end <= start:
             return np.asarray(scores > end, float)

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 MAX_HASHES = 100_000
 # The usual shares are computed on this many training rows, at most about twice as many.
 SHARE_ROWS = 5_000
-# Folds of the rows that are held out for calibration and novelty.
-TRUST_FOLDS = 3
+# Parts into which rows are divided for calibration, each held out once, and for novelty, one held out.
+CALIBRATION_FOLDS, NOVELTY_FOLDS = 3, 5
 
 
 @dataclass(frozen=True)
@@ -472,19 +472,20 @@ def _fit_trust(
     from mild.routers.calibration import fit_calibration, fit_novelty
     from mild.routers.cost_models import PricedRouter
 
-    count = min(TRUST_FOLDS, len(np.unique(task.bundle)))
+    count = len(np.unique(task.bundle))
     if count < 2:
         return None, None
     steps = getattr(model, "steps", None)
     router, scaled = (model[-1], model[:-1].transform(features)) if steps else (model, features)
-    parts = folds(task.bundle, count)
+    parts = folds(task.bundle, min(CALIBRATION_FOLDS, count))
+    held_out = folds(task.bundle, min(NOVELTY_FOLDS, count))[0]
     errors, prices = None, None
     means = mean_costs(task.costs, None)[None]
     if isinstance(router, PricedRouter):
         errors, prices, _ = asking_prices(task)
         rows = [np.asarray(part, float) for part in (errors, prices)]
         means = np.stack([part if part.ndim == 1 else mean_costs(part, None) for part in rows])
-    novelty = fit_novelty(step, contents(task, step), features, parts[0], means)
+    novelty = fit_novelty(step, contents(task, step), features, held_out, means)
     return fit_calibration(router, scaled, task.costs, parts, errors, prices), novelty
 
 

@@ -24,9 +24,10 @@ Folds = Sequence[tuple[IntArray, IntArray]]
 # Rows that are looked at, of more; rows of an expert that are needed to calibrate it.
 MAX_ROWS = 20_000
 LEAST_ROWS = 50
-MAX_CENTRES = 256
+# Centres, and numbers in them.
+MAX_CENTRES, MAX_NUMBERS = 256, 1 << 18
 # Rows from which centres are found.
-CENTRE_ROWS = 5_000
+CENTRE_ROWS = 2_000
 # Bounds of log-odds.
 TINY = 1e-6
 
@@ -209,8 +210,9 @@ def fit_novelty(
     seen, held = (rows[:: 1 + len(rows) // MAX_ROWS] for rows in fold)
     some = X[seen[:: 1 + len(seen) // CENTRE_ROWS]].astype(np.float64)
     different = np.unique(some, axis=0)
-    if len(different) > MAX_CENTRES:
-        found = KMeans(MAX_CENTRES, n_init=1, max_iter=10, random_state=0).fit(different)
+    most = max(16, min(MAX_CENTRES, MAX_NUMBERS // X.shape[1]))
+    if len(different) > most:
+        found = KMeans(most, n_init=1, max_iter=10, random_state=0).fit(different)
         different = found.cluster_centers_
     unseen = step.held_out_shares([contents[i] for i in seen], [contents[i] for i in held])
     centres = different.astype(np.float32)

@@ -9,6 +9,7 @@ import pytest
 from mild.artifact import load, save
 from mild.artifact.novelty import estimate
 from mild.data import read_outcomes
+from mild.data.datasets import outcomes_file
 from mild.errors import ArtifactError, UnsupportedError
 from mild.evaluation.tasks import CostTerms, fit_task, make_step, make_task, save_task
 from mild.routers.calibration import Calibration
@@ -65,6 +66,22 @@ def test_far_from_the_training_data_the_means_are_expected(fitted, name, weight)
         assert found.expected_costs == pytest.approx(means, abs=1e-4)
         right = dict(zip(EXPERTS, task.table.scores.mean(axis=0), strict=True))
         assert found.right == pytest.approx(right, abs=1e-4)
+
+
+def test_nothing_but_the_mean_is_expected_of_a_poem(tmp_path):
+    # The included table: sums, dates and facts.
+    task = make_task(read_outcomes(outcomes_file()), CostTerms())
+    done = fit_task(task, CostRegressionRouter(), make_step(task))
+    router = load(save_task(done, task, str(tmp_path / "r")))
+    means = task.costs.mean(axis=0)
+    for text in ("Write a poem", "Write a poem about autumn leaves falling in the rain"):
+        found = list(router.explain(text).expected_costs.values())
+        raw = router.expected_costs(router.features([text]))[0]
+        assert found == pytest.approx(means, abs=0.05)
+        assert np.abs(raw - means).max() > 0.2
+    sums = router.explain("What is 17 * 23?")
+    assert sums.novel is False
+    assert sums.right["rules"] > 0.8
 
 
 def test_new_queries_of_the_same_kind_are_rarely_novel(fitted):
