@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
 
 from mild.artifact import LoadedRouter
+from mild.artifact.novelty import Novelty
 from mild.endpoints.expert import Expert
 from mild.features import HashingFeatures
 from mild.gateway.access import Access
@@ -43,6 +45,15 @@ def priced_router(names=("small", "large"), errors=(0.6, 0.1), prices=(0.001, 0.
     )
     notes = {"cost": {"price_weight": 1.0}, "errors": list(errors)}
     return LoadedRouter(policy, names, metadata={"notes": notes}, text=step)
+
+
+def knowing(router, known=TEXTS):
+    """The router with a record of what is novel: every text but the ``known`` ones."""
+    centres = router.features(list(known))
+    quantiles = np.linspace(0, 0.1, 201, dtype=np.float32)
+    means = np.full((2, router.n_experts), 0.5, np.float32)
+    novelty = Novelty(centres, np.array([1.0, 1e9], np.float32), quantiles, means)
+    return replace(router, novelty=novelty)
 
 
 def scored_router(names=("small", "large")):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gateway.gateway_cases import knowing, priced_router
 from mild.artifact import LoadedRouter
 from mild.endpoints.expert import Expert
 from mild.endpoints.secrets import Secret
@@ -136,6 +137,18 @@ def test_kept_texts_and_the_readers_notes_are_told():
         "the ledger keeps the text of every request: ledger.keep_text.",
         "x is not used.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "record", "errors"), [("a", True, 0), ("b", True, 1), ("a", False, 1), ("b", False, 2)]
+)
+def test_an_expert_for_novel_requests_must_be_the_routers_and_the_router_must_know(
+    name, record, errors
+):
+    wanted = settings("a", "b", routing=RoutingSettings(on_novel=name))
+    given = knowing(priced_router(("a",), (0.1,), (0.0,)))
+    found = findings_against(wanted, given if record else replace(given, novelty=None))
+    assert [finding.kind for finding in found].count("error") == errors
 
 
 def with_fallback(*names, retries=1, **routing):

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -20,7 +20,7 @@ from mild.core.decisions import argmax_last
 from mild.errors import ConvergenceWarning, DegenerateDataWarning, InvalidInputError
 from mild.metrics import deferral_loss
 from mild.routers.baselines import OracleRouter
-from mild.routers.cost_models import KNNRouter
+from mild.routers.cost_models import CostRegressionRouter, KNNRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.neural import NeuralRouter
 from mild.routers.search import RouterCV
@@ -92,6 +92,21 @@ def test_cross_val_score_is_minus_the_deferral_loss_of_each_fold(case):
     else:
         expected = -deferral_loss(costs[60:], router.predict(X[60:]))
     assert_allclose(scores, [expected])
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_cross_val_predict_gives_held_out_distributions_of_costs_as_a_parameter(scaled):
+    X, costs = problem()
+    router = CostRegressionRouter()
+    model = make_pipeline(StandardScaler(), router) if scaled else router
+    folds = [(np.arange(45), np.arange(45, 90)), (np.arange(45, 90), np.arange(45))]
+    found = cross_val_predict(model, X, params={"y": costs}, method="predict_proba", cv=folds)
+    expected = clone(model).fit(X[:45], costs[:45]).predict_proba(X[45:])
+    assert_allclose(found[45:], expected)
+    # As y, scikit-learn takes costs for labels and would fit on their ranks.
+    assert not hasattr(router.fit(X, costs), "classes_")
+    with pytest.raises(AttributeError, match="params="):
+        cross_val_predict(model, X, costs, method="predict_proba", cv=folds)
 
 
 @all_cases()

@@ -11,6 +11,7 @@ import numpy as np
 
 from mild.artifact.deciding import decide_all
 from mild.artifact.loaded import LoadedRouter
+from mild.artifact.novelty import estimate
 from mild.core.arrays import FloatArray
 from mild.errors import UnsupportedError
 from mild.features import HashingFeatures, TextFeatures
@@ -69,6 +70,14 @@ class Explanation:
     others: float  # sum over the parts that are not listed
     method: str  # how evidence was found: "terms", "words left out", "passages left out", "none"
     unit: str  # of the evidence
+    # Expected costs are calibrated, and shrink to the experts' means where the input is novel.
+    right: dict[str, float] | None = (
+        None  # probability of a right answer; None where it is not known
+    )
+    novelty: float | None = (
+        None  # share of held-out inputs nearer to the training inputs, if recorded
+    )
+    novel: bool | None = None  # whether that share is above 99 %
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""
@@ -88,6 +97,7 @@ def explain(router: LoadedRouter, content: Any, most: int = 12) -> Explanation:
             "this router was fitted on columns of numbers: mild predict gives its choices for a table."
         )
     found = router.decide(router.features([content]))
+    trusted = estimate(router, [content])
     chosen, values, by = int(found.chosen[0]), found.values[0], found.by
     order = np.argsort(-values, kind="stable")
     other = next((int(k) for k in order if k != chosen), None)
@@ -114,7 +124,7 @@ def explain(router: LoadedRouter, content: Any, most: int = 12) -> Explanation:
         expert=router.expert_names[chosen],
         runner_up=None if other is None else router.expert_names[other],
         probabilities=named(found.probabilities[0]),
-        expected_costs=None if found.costs is None else named(found.costs[0]),
+        expected_costs=None if trusted.costs is None else named(trusted.costs[0]),
         values=named(-values if by == "expected cost" else values),
         by=by,
         margins=None if router.margins is None else named(router.margins),
@@ -123,6 +133,9 @@ def explain(router: LoadedRouter, content: Any, most: int = 12) -> Explanation:
         others=sum(entry.effect for entry in evidence[most:]),
         method=method,
         unit=unit,
+        right=None if trusted.right is None else named(trusted.right[0]),
+        novelty=None if trusted.novelty is None else float(trusted.novelty[0]),
+        novel=None if trusted.novel is None else bool(trusted.novel[0]),
     )
 
 

@@ -6,17 +6,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mild.artifact.deciding import Decisions, decide_all
-from mild.core.arrays import FloatArray, IntArray, invalid
+from mild.artifact.novelty import Novelty
+from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.errors import UnsupportedError
 from mild.features import TextFeatures
 from mild.policies import Policy, ScorePolicy
 from mild.policies.base import blocks
+
+if TYPE_CHECKING:
+    from mild.artifact.explanation import Explanation
 
 # Texts whose features are held at a time.
 TEXT_BLOCK = 4096
@@ -44,6 +48,9 @@ class LoadedRouter:
     marks: NDArray[np.uint64] | None = (
         None  # (n,) ascending hashes of the training queries, if saved
     )
+    novelty: Novelty | None = None  # None where distances to the training inputs are not recorded
+    # slopes and offsets (n_experts,) of calibrated costs, where they would not decide as well
+    calibration: tuple[FloatArray, FloatArray] | None = None
 
     def __post_init__(self) -> None:
         self.expert_names = list(self.expert_names)
@@ -120,6 +127,31 @@ class LoadedRouter:
             chosen.append(self.predict(step.transform(block)))
         return np.concatenate(chosen)
 
+    def route_names(self, texts: Iterable[str]) -> list[str]:
+        """Name of the chosen expert for each text."""
+        return [self.expert_names[k] for k in self.route(texts).tolist()]
+
+    def explain(self, text: Any, most: int = 12) -> Explanation:
+        """The decision on a text, or a vector, and at most ``most`` pieces of evidence for it."""
+        from mild.artifact.explanation import explain  # which needs this class
+
+        return explain(self, text, most)
+
+    def is_novel(self, texts: Sequence[Any], X: FloatArray | None = None) -> BoolArray:
+        """Whether each text is farther from the training texts than 99 % of held-out ones were.
+
+        ``X`` are the features of the texts, if they are known.
+        """
+        if self.novelty is None:
+            raise UnsupportedError(
+                "this router does not record how far inputs are from its training inputs; fit it again "
+                "from a table of outcomes (mild fit, mild tune).",
+                parameter="on_novel",
+            )
+        step = self._text_step()
+        inputs = step.transform(texts) if X is None else X
+        return self.novelty.is_novel(self.novelty.scores(inputs, step.unseen_shares(texts)))
+
     def decide_text(self, text: str) -> int:
         """Expert for one text: the fast path."""
         return self.policy.decide_one(self._text_step().transform_one(text))
@@ -133,7 +165,10 @@ class LoadedRouter:
         index = self.expert_names.index(expert) if isinstance(expert, str) else int(expert)
         policy = self.policy.without(index)
         names = [name for k, name in enumerate(self.expert_names) if k != index]
-        return replace(self, policy=policy, expert_names=names)
+        novelty = None if self.novelty is None else self.novelty.without(index)
+        pair = self.calibration
+        left = None if pair is None else (np.delete(pair[0], index), np.delete(pair[1], index))
+        return replace(self, policy=policy, expert_names=names, novelty=novelty, calibration=left)
 
     def with_prices(
         self, betas: Sequence[float] | None = None, price_weight: float | None = None
@@ -150,7 +185,8 @@ class LoadedRouter:
 
     def __reduce__(self) -> tuple[Any, ...]:
         names = self.expert_names, self.feature_names
-        return LoadedRouter, (self.policy, *names, dict(self.metadata), self.text, self.marks)
+        rest = self.text, self.marks, self.novelty, self.calibration
+        return LoadedRouter, (self.policy, *names, dict(self.metadata), *rest)
 
     def _text_step(self) -> TextFeatures:
         if self.text is None:

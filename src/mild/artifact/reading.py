@@ -15,7 +15,16 @@ from safetensors import SafetensorError, deserialize
 
 from mild.artifact.loaded import LoadedRouter
 from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE, read_manifest
-from mild.artifact.schemas import TEXT_PREFIX, check_policy, check_text, split
+from mild.artifact.novelty import Novelty
+from mild.artifact.schemas import (
+    CALIBRATION_PREFIX,
+    NOVELTY_PREFIX,
+    TEXT_PREFIX,
+    check_estimates,
+    check_policy,
+    check_text,
+    split,
+)
 from mild.errors import ArtifactError, DataFileError
 from mild.features import FEATURES, TextFeatures
 from mild.policies import POLICIES
@@ -84,8 +93,11 @@ def _load(path: Path) -> LoadedRouter:
     tensors = _tensors(content, manifest["tensors"], text is not None)
     hashes = check_query_hashes(tensors.pop(HASHES_TENSOR, None))
     of_text, of_policy = ({}, tensors) if text is None else split(tensors, TEXT_PREFIX)
+    of_novelty, of_policy = split(of_policy, NOVELTY_PREFIX)
+    of_calibration, of_policy = split(of_policy, CALIBRATION_PREFIX)
     sizes = {name: manifest[name] for name in ("n_features", "n_experts")}
     check_policy(kind, settings, of_policy, dict(sizes))
+    check_estimates(of_novelty, of_calibration, sizes)
     return LoadedRouter(
         POLICIES[kind].from_state(settings, of_policy),
         manifest["expert_names"],
@@ -93,6 +105,8 @@ def _load(path: Path) -> LoadedRouter:
         manifest,
         None if text is None else _text(path, text, of_text, sizes["n_features"]),
         hashes,
+        Novelty(**of_novelty) if of_novelty else None,
+        (of_calibration["slopes"], of_calibration["offsets"]) if of_calibration else None,
     )
 
 

@@ -20,6 +20,9 @@ from mild.features.terms import NUMBER_NAMES
 
 # Prefix of the text features' tensors among those of the router.
 TEXT_PREFIX = "text."
+# Prefixes of what tells how far expected costs can be trusted. Older artefacts have no such tensors.
+NOVELTY_PREFIX = "novelty."
+CALIBRATION_PREFIX = "calibration."
 # Policies may contain policies; mild writes none that is nested deeper than this.
 MAX_DEPTH = 6
 # Below this a float holds every integer exactly.
@@ -269,6 +272,20 @@ def check_text(
             )
 
 
+def check_estimates(
+    novelty: Mapping[str, NDArray[Any]],
+    calibration: Mapping[str, NDArray[Any]],
+    sizes: Mapping[str, int],
+) -> None:
+    """Refuse tensors of novelty and calibration that do not fit, where there are any."""
+    for tensors, described, prefix in (
+        (novelty, NOVELTY, NOVELTY_PREFIX),
+        (calibration, CALIBRATION, CALIBRATION_PREFIX),
+    ):
+        if tensors:
+            Schema({}, described).check({}, tensors, dict(sizes), prefix)
+
+
 def _schema(what: str, kind: object, schemas: Mapping[str, Schema]) -> Schema:
     if not isinstance(kind, str) or kind not in schemas:
         known = ", ".join(sorted(schemas))
@@ -299,6 +316,13 @@ def _static_tensors(settings: dict[str, Any]) -> dict[str, str]:
     return {**SCALED, **(table if settings["embedded"] else {})}
 
 
+NOVELTY = {
+    "centres": "n_centres n_features, not empty",
+    "scales": "2, positive",
+    "quantiles": "201",
+    "means": "n_means n_experts, not empty",
+}
+CALIBRATION = dict.fromkeys(("slopes", "offsets"), "n_experts")
 LINEAR = {"coef": "n_experts n_features", "intercept": "n_experts"}
 MARGINS = {"margins": "n_experts, positive"}
 DECODER: dict[str, Rule] = {"decision": choice(DECISIONS), "surrogate": surrogate}
@@ -339,7 +363,10 @@ POLICY_SCHEMAS = {
         {}, {"mean": "n_features", "scale": "n_features, positive"}, parts=(1, 1)
     ),
     "blend": Schema(
-        {}, dict.fromkeys(("weights", "levels"), "n_parts, not negative"), parts=(1, math.inf)
+        {},
+        dict.fromkeys(("weights", "levels"), "n_parts, not negative")
+        | {"calibration": "2 n_experts, optional"},
+        parts=(1, math.inf),
     ),
     "stack": Schema(parts=(2, math.inf)),
     "tradeoff": Schema(parts=(2, 2)),

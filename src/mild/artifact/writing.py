@@ -21,7 +21,13 @@ from mild.artifact.files import sync_folder
 from mild.artifact.fingerprints import fingerprint
 from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE, manifest_json, names_problem
 from mild.artifact.reading import HASHES_TENSOR, check_query_hashes, described_tensor
-from mild.artifact.schemas import TEXT_PREFIX, check_policy, check_text
+from mild.artifact.schemas import (
+    CALIBRATION_PREFIX,
+    NOVELTY_PREFIX,
+    TEXT_PREFIX,
+    check_policy,
+    check_text,
+)
 from mild.artifact.sources import source_of
 from mild.errors import ArtifactError, InvalidInputError, OutputExistsError
 from mild.features import FEATURES, TextFeatures
@@ -86,6 +92,12 @@ def save(
     hashes = check_query_hashes(source.marks if marks is None else marks)
     if hashes is not None:
         tensors[HASHES_TENSOR] = hashes
+    if source.novelty is not None:
+        for name, array in source.novelty.tensors().items():
+            tensors[f"{NOVELTY_PREFIX}{name}"] = np.ascontiguousarray(array)
+    if source.calibration is not None:
+        for name, array in zip(("slopes", "offsets"), source.calibration, strict=True):
+            tensors[f"{CALIBRATION_PREFIX}{name}"] = np.ascontiguousarray(array)
     if data is None:
         data = source.metadata.get("data")
     elif isinstance(data, Mapping):

@@ -48,6 +48,17 @@ def explain(
     emit(result, as_json, lambda: _show(found, target))
 
 
+def _novelty(found: dict[str, Any]) -> str:
+    """How far the query is from the training queries, and what follows."""
+    far = f"farther from the training queries than {found['novelty']:.1%} of held-out ones"
+    if not found["novel"]:
+        return f"The query is {far}; it is novel above 99 %."
+    return (
+        f"The query is novel: {far}. What can be expected of the experts is their mean, and the choice is "
+        f"a guess; on_novel in the gateway's file names an expert for such queries."
+    )
+
+
 def _vector(text: str) -> Any:
     try:
         value = json.loads(text)
@@ -74,8 +85,16 @@ def _show(found: dict[str, Any], target: dict[str, Any] | None) -> None:
     say(f"{expert} is asked: {reason}.")
     if target is not None:
         say(target["sentence"])
-    figures = {"probability": shares, "expected cost": found["expected_costs"]}
-    figures = {found["by"]: found["values"]} | figures | {"margin": found["margins"]}
+    if found["novelty"] is not None:
+        say(_novelty(found))
+    costs = found["expected_costs"]
+    figures = {found["by"]: found["values"], "probability": shares}
+    if found["by"] == "expected cost" and costs != found["values"]:
+        # The choice rests on the router's own estimates; what can be expected is another matter.
+        figures["to be expected"] = costs
+    else:
+        figures["expected cost"] = costs
+    figures |= {"P(right)": found["right"], "margin": found["margins"]}
     names = sorted(shares, key=lambda name: -shares[name])
     columns = {"expert": [name + " *" * (name == expert) for name in names]}
     for header, values in figures.items():

@@ -7,12 +7,13 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mild.artifact import LoadedRouter, fingerprint, save
+from mild.artifact.novelty import Novelty
 from mild.artifact.sources import source_of
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.data import OutcomeTable, cost_formula, duplicate_groups, expert_betas, outcome_costs
@@ -31,6 +32,9 @@ from mild.metrics import (
     summary,
 )
 
+if TYPE_CHECKING:
+    from mild.routers.calibration import Calibration
+
 #: Names of columns of topics, and how many values, and rows per value, one that is not named must have.
 TOPICS = ("subject", "topic", "task", "category", "dataset", "domain", "source", "benchmark")
 MAX_TOPICS, TOPIC_ROWS = 200, 10
@@ -38,6 +42,8 @@ MAX_TOPICS, TOPIC_ROWS = 200, 10
 MAX_HASHES = 100_000
 # The usual shares are computed on this many training rows, at most about twice as many.
 SHARE_ROWS = 5_000
+# Parts into which rows are divided for calibration, each held out once, and for novelty, one held out.
+CALIBRATION_FOLDS, NOVELTY_FOLDS = 3, 5
 
 
 @dataclass(frozen=True)
@@ -459,6 +465,8 @@ class Fitted:
     model: Any  # router, or Pipeline that ends in one
     step: TextFeatures  # the fitted step from texts to features
     features: Any  # (n_samples, n_features) of the training rows
+    calibration: Calibration | None = None  # of expected costs; None where there are none
+    novelty: Novelty | None = None
 
 
 def fit_task(task: Task, model: Any, step: TextFeatures) -> Fitted:
@@ -475,7 +483,32 @@ def fit_task(task: Task, model: Any, step: TextFeatures) -> Fitted:
         model.fit(features, errors, **{f"{name}__prices" if steps else "prices": prices})
     else:
         model.fit(features, task.costs)
-    return Fitted(model, step, features)
+    return Fitted(model, step, features, *_fit_trust(task, model, step, features))
+
+
+def _fit_trust(
+    task: Task, model: Any, step: TextFeatures, features: Any
+) -> tuple[Calibration | None, Novelty | None]:
+    """How far the expected costs of a fitted router can be trusted, by rows that are held out."""
+    from mild.routers.baselines import mean_costs
+    from mild.routers.calibration import fit_calibration, fit_novelty
+    from mild.routers.cost_models import PricedRouter
+
+    count = len(np.unique(task.bundle))
+    if count < 2:
+        return None, None
+    steps = getattr(model, "steps", None)
+    router, scaled = (model[-1], model[:-1].transform(features)) if steps else (model, features)
+    parts = folds(task.bundle, min(CALIBRATION_FOLDS, count))
+    held_out = folds(task.bundle, min(NOVELTY_FOLDS, count))[0]
+    errors, prices = None, None
+    means = mean_costs(task.costs, None)[None]
+    if isinstance(router, PricedRouter):
+        errors, prices, _ = asking_prices(task)
+        rows = [np.asarray(part, float) for part in (errors, prices)]
+        means = np.stack([part if part.ndim == 1 else mean_costs(part, None) for part in rows])
+    novelty = fit_novelty(step, contents(task, step), features, held_out, means)
+    return fit_calibration(router, scaled, task.costs, parts, errors, prices), novelty
 
 
 def fit_texts(task: Task, model: Any) -> Fitted:
@@ -499,10 +532,17 @@ def save_task(
     index = TrainingQueryIndex.of(task.table)
     names = task.table.expert_names
     some = fitted.features[:: 1 + task.table.rows // SHARE_ROWS]
-    shares = expert_shares(source_of(fitted.model).policy.predict(some), len(names)).tolist()
+    found = fitted.calibration
+    source = replace(source_of(fitted.model), novelty=fitted.novelty)
+    if found is not None and found.decides:
+        source = replace(source, policy=source.policy.calibrated(*found.numbers))
+    elif found is not None:
+        source = replace(source, calibration=found.numbers)
+    shares = expert_shares(source.policy.predict(some), len(names)).tolist()
     trained = {"rows": some.shape[0], "experts": dict(zip(names, shares, strict=True))}
+    calibration = {} if found is None else {"calibration": found.as_dict()}
     return save(
-        fitted.model,
+        source,
         out,
         expert_names=names,
         text=fitted.step,
@@ -512,6 +552,7 @@ def save_task(
             "marks_complete": index.complete,
             "shares": trained,
             **(notes or {}),
+            **calibration,
         },
         marks=index.marks,
         overwrite=overwrite,

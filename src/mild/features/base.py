@@ -61,6 +61,17 @@ class TextFeatures(ABC):
         """Features (n_features,) of one text: the fast path."""
         return self.transform([text])[0]
 
+    def unseen_shares(self, texts: Sequence[Any]) -> NDArray[np.float64]:
+        """Share (n_texts,) of the terms of each text that are not known from training.
+
+        0 for features that are not made of terms.
+        """
+        return np.zeros(len(texts))
+
+    def held_out_shares(self, seen: Sequence[Any], texts: Sequence[Any]) -> NDArray[np.float64]:
+        """``unseen_shares`` of texts by features that were fitted on the ``seen`` ones."""
+        return np.zeros(len(texts))
+
     def fit_transform(self, texts: Iterable[str]) -> Rows:
         """Learn from the texts and return their features."""
         known = check_texts(texts)

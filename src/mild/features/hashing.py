@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Self
 
@@ -186,6 +186,21 @@ class HashingFeatures(TextFeatures):
         row = np.empty((1, self.n_features), np.float32)
         self._fill(lay_out([check_text(text)], self.first, self.last), row)
         return row[0]
+
+    def unseen_shares(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """Share (n_texts,) of the different terms of each text that are not known; 1 without terms."""
+        self._check_fitted()
+        result = np.ones(len(texts))
+        for i, text in enumerate(texts):
+            buffer = lay_out([check_text(text)], self.first, self.last)
+            buckets = count_buckets(buffer, self.bits).columns
+            if buckets.size:
+                result[i] = np.mean(self._index.take(buckets) < 0)
+        return result
+
+    def held_out_shares(self, seen: Sequence[str], texts: Sequence[str]) -> NDArray[np.float64]:
+        # The projection does not matter here, and one direction is quickly found.
+        return replace(self, dimensions=1).fit(seen).unseen_shares(texts)
 
     def explain(self, text: str) -> tuple[list[str], Rows]:
         """Terms of a text, and what each adds to its features: rows that sum to ``transform_one(text)``.

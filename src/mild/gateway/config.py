@@ -83,6 +83,8 @@ class RoutingSettings:
     cache_seconds : how long after a request an expert's prompt cache is expected to hold it
     fallback : whether another expert is asked where the chosen one fails
     max_attempts : at one request, over all experts
+    on_novel : expert that gets requests which are far from what the router was trained on; None for the
+        router's choice
     """
 
     price_weight: Amount | None = None
@@ -95,6 +97,7 @@ class RoutingSettings:
     max_attempts: Annotated[int, whole(1, 20)] = 3
     session_from_content: Flag = False
     cache_seconds: Positive = 300.0
+    on_novel: str | None = None
 
 
 @dataclass(frozen=True, config=CONFIG)

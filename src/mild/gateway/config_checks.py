@@ -53,6 +53,7 @@ def findings_against(settings: Settings, router: LoadedRouter) -> list[Finding]:
         *_names(settings, router),
         *_fallbacks(settings, router),
         *_abilities(settings, router),
+        *_novel(settings, router),
         *findings_in(settings),
     ]
     order = ("error", "warning", "note")
@@ -113,6 +114,24 @@ def _fallbacks(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
             f"{', '.join(names)} may never be asked: the other experts use up "
             f"routing.max_attempts = {settings.routing.max_attempts} where each fails "
             f"({attempts} attempts with their retries)."
+        )
+
+
+def _novel(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
+    name = settings.routing.on_novel
+    if name is None:
+        return
+    if name not in router.expert_names:
+        known = ", ".join(router.expert_names)
+        yield Finding(
+            "error",
+            f"routing.on_novel must be one of the router's experts ({known}); got {name!r}.",
+        )
+    if router.novelty is None:
+        yield Finding(
+            "error",
+            "routing.on_novel needs a router that records how far requests are from its training data; "
+            "fit it again with this version of mild.",
         )
 
 

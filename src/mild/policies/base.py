@@ -93,6 +93,14 @@ class Policy(ABC):
             f"price head."
         )
 
+    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> Policy:
+        """The policy with calibrated estimates, two numbers (n_experts,) per expert.
+
+        Expected costs c become ``slope * c + offset``. Where errors have a logistic head of their own, its
+        log-odds f become ``slope * f + offset`` (Platt).
+        """
+        raise UnsupportedError(f"a {self.kind} router has no expected costs to calibrate.")
+
     def _check_drop(self, expert: int) -> int:
         if not 0 <= expert < self.n_experts:
             raise invalid("expert", f"must be an index in [0, {self.n_experts}); got {expert}.")

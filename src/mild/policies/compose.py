@@ -56,6 +56,9 @@ class StandardizedPolicy(Policy):
     ) -> StandardizedPolicy:
         return replace(self, inner=self.inner.with_prices(betas, price_weight))
 
+    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> StandardizedPolicy:
+        return replace(self, inner=self.inner.calibrated(slopes, offsets))
+
     def state(self) -> tuple[Settings, Tensors]:
         return nested([self.inner], mean=self.mean, scale=self.scale)
 
@@ -158,12 +161,13 @@ class BlendPolicy(CostPolicy):
 
     ``E[c_k | x] = level(x) + sum_m weights_m (e_mk(x) - mean_j e_mj(x))`` with ``e_m`` the
     ``believed_costs`` of member m, and ``level(x) = sum_m levels_m mean_j e_mj(x)``. Weights and levels
-    (members,) are non-negative.
+    (members,) are non-negative. A calibrated blend expects ``slope_k E[c_k | x] + offset_k``.
     """
 
     members: list[Policy]
     weights: FloatArray
     levels: FloatArray
+    calibration: FloatArray | None = None  # (2, n_experts) slopes and offsets
 
     kind = "blend"
 
@@ -179,17 +183,33 @@ class BlendPolicy(CostPolicy):
                 costs = believed_costs(member, X)
                 mean = costs.mean(axis=1, keepdims=True)
                 total += weight * (costs - mean) + level * mean
+        if self.calibration is not None:
+            total = self.calibration[0] * total + self.calibration[1]
         return total
 
+    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> BlendPolicy:
+        before = self.calibration
+        if before is not None:
+            slopes, offsets = slopes * before[0], slopes * before[1] + offsets
+        return replace(self, calibration=np.stack([slopes, offsets]).astype(self.weights.dtype))
+
     def without(self, expert: int) -> BlendPolicy:
-        return replace(self, members=[member.without(expert) for member in self.members])
+        kept = self.calibration
+        if kept is not None:
+            kept = np.delete(kept, expert, axis=1)
+        members = [member.without(expert) for member in self.members]
+        return replace(self, members=members, calibration=kept)
 
     def state(self) -> tuple[Settings, Tensors]:
-        return nested(self.members, weights=self.weights, levels=self.levels)
+        own = {"weights": self.weights, "levels": self.levels}
+        if self.calibration is not None:
+            own["calibration"] = self.calibration
+        return nested(self.members, **own)
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
-        return cls(unnested(settings, tensors), tensors["weights"], tensors["levels"])
+        own = tensors["weights"], tensors["levels"], tensors.get("calibration")
+        return cls(unnested(settings, tensors), *own)
 
 
 def believed_costs(policy: Policy, X: Any) -> FloatArray:

@@ -71,6 +71,10 @@ class LinearCostPolicy(CostPolicy):
         costs += self.intercept
         return costs
 
+    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> LinearCostPolicy:
+        coef, intercept = scaled_head(self.coef, self.intercept, slopes, offsets)
+        return replace(self, coef=coef, intercept=intercept)
+
     def without(self, expert: int) -> LinearCostPolicy:
         keep = self._kept(expert)
         return replace(self, coef=self.coef[keep], intercept=self.intercept[keep])
@@ -145,6 +149,11 @@ class PricedPolicy(CostPolicy):
 
     def expected_costs(self, X: Any) -> FloatArray:
         return self.expected_errors(X) + self.price_weight * self.expected_prices(X)
+
+    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> PricedPolicy:
+        """The error head calibrated, by its log-odds if it is logistic; prices stay as they are."""
+        coef, intercept = scaled_head(self.error_coef, self.error_intercept, slopes, offsets)
+        return replace(self, error_coef=coef, error_intercept=intercept)
 
     def with_prices(
         self, betas: Sequence[float] | None = None, price_weight: float | None = None
@@ -260,9 +269,22 @@ class NearestPolicy(CostPolicy):
                 X = X - self.centre
         return self._half_norms + shift - dense(X @ self.inputs.T)
 
+    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> NearestPolicy:
+        return replace(self, costs=(slopes * self.costs + offsets).astype(self.costs.dtype))
+
     def without(self, expert: int) -> NearestPolicy:
         self._check_drop(expert)
         return replace(self, costs=np.delete(self.costs, expert, axis=1))
+
+
+def scaled_head(
+    coef: FloatArray, intercept: FloatArray, slopes: FloatArray, offsets: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Weights and intercepts of ``slope * f + offset`` for linear estimates f, in their own dtype."""
+    return (
+        (slopes[:, None] * coef).astype(coef.dtype),
+        (slopes * intercept + offsets).astype(intercept.dtype),
+    )
 
 
 def _by_distance(distances: FloatArray, near: IntArray) -> IntArray:

@@ -98,6 +98,15 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         labels = np.bincount(cheapest(costs), minlength=costs.shape[1]) if by_label else None
         warn_if_degenerate(differ, bool(np.isnan(costs).any()), labels, stacklevel=5)
 
+    @property
+    def classes_(self) -> Any:
+        """Costs are no labels: there are no classes."""
+        # Read by cross_val_predict after it has replaced the costs by the ranks of their values.
+        raise AttributeError(
+            "a router has no classes_. cross_val_predict would fit it on ranks instead of costs: pass them "
+            'as cross_val_predict(router, X, params={"y": costs}, method="predict_proba").'
+        )
+
     def predict(self, X: Any) -> IntArray:
         """Index of the chosen expert for each row."""
         inputs = self._check_inputs(X)

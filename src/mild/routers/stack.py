@@ -56,6 +56,8 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
     weights_ : (members + 1,) weights of the blend, the last of the mean costs; None if there is none
     held_out_ : (n_samples,) the blend's choice for each row, by members that have not seen it and
         weights from the other folds, -1 for rows that are in no fold; None if there is none
+    held_out_costs_ : (n_samples, n_experts) the blend's expected costs by members that have not seen the
+        row, NaN for rows that are in no fold; None if there is none
     final_estimator_ : the fitted last router, or None
 
     >>> X, costs = [[float(i)] for i in range(20)], [[0, 1]] * 10 + [[1, 0]] * 10
@@ -114,6 +116,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         ]
         policies: list[Policy] = [member.policy_ for member in self.estimators_]
         self.weights_, self.held_out_, self.final_estimator_ = None, None, None
+        self.held_out_costs_ = None
         if not blends:
             rows = np.sort(np.concatenate([fold[1] for fold in folds]))
             features = held[:, rows].transpose(1, 0, 2).reshape(len(rows), -1)
@@ -126,6 +129,14 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         )
         constant = ConstantPolicy(means.astype(X.dtype), X.shape[1])
         levels = level_weights(policies, X[:1])
+        covered = np.concatenate([fold[1] for fold in folds])
+        self.held_out_costs_ = np.full(costs.shape, np.nan)
+        everyone = np.concatenate(
+            [held[:, covered], np.broadcast_to(means, (1, len(covered), means.size))]
+        )
+        self.held_out_costs_[covered] = np.tensordot(
+            self.weights_, _differences(everyone), 1
+        ) + np.tensordot(levels, everyone.mean(axis=2, keepdims=True), 1)
         return BlendPolicy(
             [*policies, constant], self.weights_.astype(X.dtype), levels.astype(X.dtype)
         )

@@ -36,7 +36,8 @@ def test_a_cheaper_router_is_found_better_in_dollars(log):
         assert holds(cost[method], truth)
     assert cost["doubly_robust"]["standard_error"] < cost["inverse_propensity"]["standard_error"]
     assert found["verdict"]["better"] is True
-    assert found["verdict"]["sentence"].startswith("The new router would have been better: $0.00")
+    assert found["verdict"]["reason"] == "better"
+    assert found["verdict"]["sentence"].startswith("Dollars only")
     assert (found["rows"], found["draws"], found["left_out"]) == (1500, 1500, {})
     assert found["overlap"]["effective"] > 100
     assert found["shares"]["small"]["new"] == pytest.approx(2 / 3, abs=0.05)
@@ -87,6 +88,38 @@ def test_the_same_router_costs_what_was_logged(log):
     assert holds(cost["difference"], 0.0)
     assert found["verdict"]["better"] is None
     assert "within the noise" in found["verdict"]["sentence"]
+
+
+@pytest.mark.parametrize("pinned", [0.0, 0.5])
+def test_the_serving_router_is_not_better_than_itself(tmp_path, pinned):
+    records, _ = make_log(400, pinned=pinned)
+    path = write_log(tmp_path / "l.db", records)
+    found = replay(ledger_reader(path), make_router(OLD))
+    difference = found["estimates"]["cost"]["difference_to_serving"]
+    assert (difference["mean"], difference["standard_error"]) == (0.0, 0.0)
+    assert (found["verdict"]["better"], found["verdict"]["reason"]) == (None, "same")
+    assert (found["overlap"]["changed"], found["overlap"]["changed_draws"]) == (0.0, 0)
+
+
+def test_the_serving_router_is_estimated_without_its_exploration(log, router):
+    cost = replay(ledger_reader(log[0]), router)["estimates"]["cost"]
+    assert holds(cost["serving"], true_cost(OLD))
+    assert not holds(cost["logged"], true_cost(OLD), 2)
+    assert holds(cost["difference_to_serving"], true_cost(NEW) - true_cost(OLD))
+
+
+def test_with_exploration_both_routers_explore(log):
+    cost = replay(ledger_reader(log[0]), make_router(OLD), explore=0.3)["estimates"]["cost"]
+    assert cost["serving"]["mean"] == pytest.approx(cost["logged"]["mean"])
+
+
+def test_a_change_that_hardly_any_draw_shows_is_too_few(tmp_path, router):
+    records, _ = make_log(1500, explore=0.1)
+    found = replay(ledger_reader(write_log(tmp_path / "l.db", records)), router)
+    assert found["overlap"]["effective"] > 100
+    assert 0 < found["overlap"]["changed_draws"] < 30
+    assert found["overlap"]["changed"] == pytest.approx(1 / 3, abs=0.08)
+    assert (found["verdict"]["better"], found["verdict"]["reason"]) == (None, "too_few")
 
 
 def test_pinned_requests_follow_their_sessions_draw(tmp_path, router):
@@ -168,7 +201,8 @@ def test_few_draws_are_not_trusted(tmp_path, router):
     records, _ = make_log(60)
     found = replay(ledger_reader(write_log(tmp_path / "l.db", records)), router)
     assert found["verdict"]["better"] is None
-    assert "the intervals cannot be trusted" in found["verdict"]["sentence"]
+    assert found["verdict"]["reason"] == "too_few"
+    assert "too few" in found["verdict"]["sentence"]
 
 
 def test_rows_that_say_nothing_are_named_by_reason(tmp_path, router):

@@ -3,9 +3,10 @@ from collections import Counter
 
 import pytest
 
-from gateway.gateway_cases import priced_router, scored_router
+from gateway.gateway_cases import TEXTS, knowing, priced_router, scored_router
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import tokens_in_bytes
+from mild.errors import InvalidInputError, UnsupportedError
 from mild.gateway.config import RoutingSettings
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import ModelRequest
@@ -66,6 +67,36 @@ def test_propensities_are_the_frequencies():
     }
     for name in NAMES:
         assert drawn[name] / 6_000 == pytest.approx(propensities[name], abs=0.025)
+
+
+FAR = "Zwölf Boxkämpfer jagen Viktor quer über den Sylter Deich"
+
+
+def selector_on_novel(name, **routing):
+    router = knowing(priced_router(NAMES, (0.3, 0.1, 0.2), (0.0, 0.0, 0.0)))
+    return ExpertSelector(router, RoutingSettings(on_novel=name, **routing))
+
+
+def test_novel_texts_go_to_the_expert_that_is_named_for_them():
+    selector = selector_on_novel("a")
+    far, near = select(selector, text=FAR), select(selector, text=TEXTS[0])
+    assert (far.chosen, far.order, far.propensity) == ("a", ["a", "b", "c"], 1.0)
+    assert near.order == ["b", "c", "a"]
+    together = selector.score_all([FAR, TEXTS[1]], [None, 2.0])
+    assert [(found.best, found.novel) for found in together] == [(0, True), (1, False)]
+
+
+def test_novel_texts_are_explored_like_others():
+    selector = selector_on_novel("a", explore=1.0)
+    assert {select(selector, text=FAR).chosen for _ in range(40)} == set(NAMES)
+
+
+def test_without_a_record_no_expert_can_be_named_for_novel_texts():
+    with pytest.raises(UnsupportedError) as caught:
+        selector_of(on_novel="a")
+    assert caught.value.parameter == "on_novel"
+    with pytest.raises(InvalidInputError):
+        selector_on_novel("nobody")
 
 
 def test_a_named_expert_is_not_the_routers_choice():

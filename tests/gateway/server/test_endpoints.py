@@ -6,7 +6,7 @@ import json
 import pytest
 
 from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import TEXTS, ask, chat, expert, gateway, priced_router
+from gateway.gateway_cases import TEXTS, ask, chat, expert, gateway, knowing, priced_router
 from mild.endpoints.expert import BreakerSettings
 from mild.gateway.config import AccessSettings
 
@@ -91,6 +91,27 @@ def test_a_decision_is_explained_and_nobody_is_asked():
     assert json.loads(empty.body)["error"]["code"] == "missing_required_parameter"
     assert asked == 0
     assert records == []
+
+
+def test_a_decision_says_how_novel_the_request_is():
+    router = knowing(priced_router(("one", "two"), (0.3, 0.1), (0.001, 0.1)))
+
+    async def run():
+        async with (
+            FakeUpstream() as up,
+            gateway(
+                [expert("one", up), expert("two", up)], router, routing={"on_novel": "one"}
+            ) as g,
+        ):
+            texts = TEXTS[1], "Zwölf Boxkämpfer jagen Viktor"
+            return [await ask(g.port, chat(text), "/v1/route") for text in texts]
+
+    near, far = (json.loads(answer.body) for answer in asyncio.run(run()))
+    assert (near["expert"], near["novel"]) == ("two", False)
+    assert near["right"] == pytest.approx({"one": 0.7, "two": 0.9})
+    assert (far["expert"], far["novel"], far["novelty"]) == ("one", True, 1.0)
+    assert far["right"] == pytest.approx({"one": 0.5, "two": 0.5})
+    assert far["expected_cost"] == pytest.approx(0.501)  # the mean error, and the price
 
 
 def test_health_and_readiness():

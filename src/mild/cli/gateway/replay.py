@@ -14,11 +14,13 @@ from mild.cli.console import emit, fixed, note, print_facts, print_table, say
 from mild.cli.gateway.ledger import Ledger, Since, Until
 
 METHODS = {
-    "logged": "as logged",
+    "logged": "as logged, with exploration",
+    "serving": "serving router, without exploration",
     "doubly_robust": "new router, doubly robust",
     "self_normalised": "new router, self-normalised",
     "inverse_propensity": "new router, inverse propensity",
-    "difference": "difference, doubly robust",
+    "difference": "difference to the log, doubly robust",
+    "difference_to_serving": "difference to the serving router, doubly robust",
 }
 
 
@@ -48,7 +50,7 @@ def replay(
         ),
     ] = None,
     explore: Annotated[
-        float, Option(metavar="SHARE", help="Exploration rate of the new router.")
+        float, Option(metavar="SHARE", help="Exploration rate of both routers.")
     ] = 0.0,
     since: Since = None,
     until: Until = None,
@@ -61,7 +63,8 @@ def replay(
     The ledger must have been written with exploration (explore = 0.05 under [routing]): rows on which
     the new router agrees are weighted by the probability of their expert. The cost of a request is its
     price in dollars; with --feedback, error + W * dollars over the judged requests. Requests of a
-    pinned session count as one draw. The router needs the texts: keep_text = true under [ledger], or
+    pinned session count as one draw. The new router is compared with the serving one, both without
+    exploration (or both with --explore). The router needs the texts: keep_text = true under [ledger], or
     --queries.
 
     \b

@@ -10,6 +10,13 @@ estimated by
     doubly robust         sum_g (sum_k pi(k) Q_kg + w_g (C_g - Q_{a_g} g)) / sum_g n_g
 
 where ``Q_kg`` is the cost of the episode with expert k that a model, fitted on other episodes, expects.
+What was logged contains the cost of exploration. The new policy is therefore compared with the serving
+router under the same share of exploration, usually none:
+
+    serving router        sum_g (h_g + v_g (C_g - h_g)) / sum_g n_g,    h_g = sum_k pi(k) Q_kg
+
+``v_g`` is the probability of the draw without logged exploration, divided by ``p_g``: its mean is 1 given
+the query, so that any ``h_g`` is allowed, and of equal policies the difference is 0.
 The first and the last are unbiased if the propensities are right and every expert that the new policy
 draws could have been drawn, also with a poor model; a good model reduces the variance.
 
@@ -40,6 +47,8 @@ class Episodes:
     target: FloatArray  # (G, n_experts) probabilities of the new policy
     requests: FloatArray  # (G,) number of requests
     costs: FloatArray  # (G,) what they cost together
+    # (G,) weights of the serving router, as ``weights`` are those of the new one; None for 1, as logged
+    serving: FloatArray | None = None
 
     @property
     def weights(self) -> FloatArray:
@@ -84,6 +93,13 @@ def doubly_robust(episodes: Episodes, expected: FloatArray, confidence: float = 
     # Of an expert that the new policy does not know there is no model, and its weight is 0.
     correction = np.where(episodes.chosen >= 0, episodes.weights * error, 0.0)
     return _ratio(model + correction, episodes.requests, confidence)
+
+
+def serving_router(episodes: Episodes, expected: FloatArray, confidence: float = 0.95) -> Estimate:
+    """The serving router without the exploration of the log, by the same model as ``doubly_robust``."""
+    model = (episodes.target * expected).sum(axis=1)
+    weights = 1.0 if episodes.serving is None else episodes.serving
+    return _ratio(model + weights * (episodes.costs - model), episodes.requests, confidence)
 
 
 def logged_mean(episodes: Episodes, confidence: float = 0.95) -> Estimate:

@@ -38,6 +38,9 @@ class LoggedRow(NamedTuple):
     dollars: float
     failed: bool
     error: float  # NaN if the answer was not graded
+    preferred: bool = (
+        True  # whether the expert is the one that the router would draw without exploration
+    )
 
 
 def read_draws(
@@ -81,8 +84,14 @@ def read_draws(
             failed = outcome in ("failed", "cut")
             error = (errors or {}).get(name, 1.0 if failed else math.nan)
             drawn = pinned_by is None
+            # Of m experts, another than the preferred one is drawn with explore / m, less than 1 / m.
+            experts = 2 if shares is None else shares.count(",") + 1
+            preferred = propensity > 1 / experts + 1e-9
             block.append(
-                LoggedRow(text, chosen, propensity, episode, drawn, price or 0.0, failed, error)
+                LoggedRow(
+                    *(text, chosen, propensity, episode, drawn, price or 0.0, failed, error),
+                    preferred=preferred,
+                )
             )
         if block:
             yield block

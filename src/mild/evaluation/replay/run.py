@@ -20,6 +20,7 @@ from mild.evaluation.replay.estimates import (
     logged_mean,
     measure_overlap,
     self_normalised,
+    serving_router,
 )
 from mild.evaluation.replay.log import LoggedRow, LogReader, read_draws
 
@@ -28,6 +29,8 @@ WIDE = 256
 NARROW = 128
 # Effective draws below which the intervals cannot be trusted.
 ENOUGH = 100.0
+# Draws of experts that the new router chooses and the serving one does not, below which it is too few.
+ENOUGH_CHANGED = 30
 
 
 def replay(
@@ -52,9 +55,10 @@ def replay(
 
     The ledger, read by ``mild.gateway.ledger.ledger_reader``, must have been written with exploration;
     ``texts`` (request -> query) are needed where it keeps none, and ``explore`` is the new router's
-    share of exploration. ``since`` and ``until`` are seconds since 1970. The result has ``estimates``
-    per quantity (cost, and dollars, failures and errors beside it) and method, ``verdict``,
-    ``overlap``, ``rows``, ``left_out`` and ``shares``.
+    share of exploration. The verdict compares it with the serving router under the same share: the
+    exploration of the log is no cost of a router. ``since`` and ``until`` are seconds since 1970. The
+    result has ``estimates`` per quantity (cost, and dollars, failures and errors beside it) and method,
+    ``verdict``, ``overlap``, ``rows``, ``left_out`` and ``shares``.
     """
     if errors is not None and (price_weight is None or not 0 <= price_weight < np.inf):
         raise invalid(
@@ -75,6 +79,7 @@ def replay(
     target = np.full((rows.wanted.size, router.n_experts), explore / router.n_experts)
     target[np.arange(rows.wanted.size), rows.wanted] += 1 - explore
     overlap = measure_overlap(rows.episodes(rows.dollars, target), router.expert_names)
+    overlap |= rows.changes()
     quantities = {"cost": rows.dollars, "failures": rows.failed}
     if errors is not None:
         quantities = {
@@ -86,13 +91,13 @@ def replay(
     found: dict[str, dict[str, Any]] = {}
     gap = None
     for name, values in quantities.items() if overlap["draws"] >= 2 else ():
-        every = _estimates(rows, values, target, confidence, seed)
+        every = _estimates(rows, values, target, explore, confidence, seed)
         fields = ("mean", "low", "high", "standard_error")
         found[name] = {
             method: {field: getattr(estimate, field) for field in fields}
             for method, estimate in every.items()
         }
-        gap = every["difference"] if name == "cost" else gap
+        gap = every["difference_to_serving"] if name == "cost" else gap
     reasons = {reason: count for reason, count in left_out.items() if count}
     drawn = max(sum(rows.drawn.values()), 1)
     new = dict.fromkeys(router.expert_names, 0.0)
@@ -116,19 +121,28 @@ def replay(
 
 
 def _estimates(
-    rows: Rows, values: FloatArray, target: FloatArray, confidence: float, seed: int
+    rows: Rows,
+    values: FloatArray,
+    target: FloatArray,
+    explore: float,
+    confidence: float,
+    seed: int,
 ) -> dict[str, Estimate]:
-    episodes = rows.episodes(values, target)
+    episodes = replace(rows.episodes(values, target), serving=rows.serving_weights(explore))
     chosen = rows.chosen[rows.episode]
     model = expected_costs(rows.features, chosen, values, rows.episode, target.shape[1], seed)
-    robust = doubly_robust(episodes, rows.per_episode(model), confidence)
+    expected = rows.per_episode(model)
+    robust = doubly_robust(episodes, expected, confidence)
     logged = logged_mean(episodes, confidence)
+    serving = serving_router(episodes, expected, confidence)
     return {
         "logged": logged,
+        "serving": serving,
         "inverse_propensity": inverse_propensity(episodes, confidence),
         "self_normalised": self_normalised(episodes, confidence),
         "doubly_robust": robust,
         "difference": robust.minus(logged),
+        "difference_to_serving": robust.minus(serving),
     }
 
 
@@ -139,6 +153,7 @@ class Rows:
     episode: IntArray  # (n,) index of the draw that the row belongs to
     chosen: IntArray  # (E,) expert that was drawn; -1 if the new router does not know it
     propensity: FloatArray
+    preferred: BoolArray  # (E,) whether the serving router would draw it without exploration
     wanted: IntArray  # (E,) what the new router would choose
     drawn: dict[str, int]  # how often each expert was drawn, by name
     features: FloatArray  # (n, d) float32 for the cost model
@@ -149,7 +164,10 @@ class Rows:
     def kept(self, rows: BoolArray) -> Rows:
         """Some of the rows, and the draws that they belong to."""
         used, episode = np.unique(self.episode[rows], return_inverse=True)
-        draws = {name: getattr(self, name)[used] for name in ("chosen", "propensity", "wanted")}
+        draws = {
+            name: getattr(self, name)[used]
+            for name in ("chosen", "propensity", "preferred", "wanted")
+        }
         names = ("features", "dollars", "failed", "error")
         own = {name: getattr(self, name)[rows] for name in names}
         return replace(self, episode=episode, **draws, **own)
@@ -158,6 +176,30 @@ class Rows:
         """The draws with these costs (n,) and the new policy's probabilities (E, n_experts)."""
         sums = self.per_episode(np.column_stack([np.ones_like(costs), costs]))
         return Episodes(self.chosen, self.propensity, target, sums[:, 0], sums[:, 1])
+
+    def serving_weights(self, explore: float) -> FloatArray | None:
+        """(E,) weights of the serving router under another share of exploration; None if it is not known.
+
+        Of m experts the preferred one was drawn with ``1 - e + e / m`` and any other with ``e / m``, where
+        e is the share of the log.
+        """
+        if not self.preferred.any() or self.preferred.all():
+            return None
+        missed = 1 - float(self.propensity[self.preferred].mean())
+        other = float(self.propensity[~self.preferred].mean())
+        scale = explore / (missed + other)
+        chance = np.where(self.preferred, 1 - scale * missed, scale * other)
+        weights: FloatArray = chance / self.propensity
+        return weights
+
+    def changes(self) -> dict[str, Any]:
+        """Share of the draws that the new router decides otherwise, and draws that tell of these."""
+        same = self.chosen == self.wanted
+        changed = ~same[self.preferred]
+        return {
+            "changed": float(changed.mean()) if changed.size else None,
+            "changed_draws": int((same & ~self.preferred).sum()),
+        }
 
     def per_episode(self, values: FloatArray) -> FloatArray:
         """Sums (E, m) over the rows of each episode of values (n, m)."""
@@ -187,6 +229,7 @@ def collect_rows(blocks: Iterable[list[LoggedRow]], router: LoadedRouter, seed: 
                 np.array([row.episode for row in block], np.intp),
                 np.array([places.get(row.chosen, -1) for row in draws], np.intp),
                 np.array([row.propensity for row in draws], float),
+                np.array([row.preferred for row in draws], bool),
                 router.predict(X)[np.array([row.decides for row in block])],
                 np.column_stack([narrow, router.decision_function(X)]).astype(np.float32),
                 np.array([(row.dollars, row.failed, row.error) for row in block], float),
@@ -194,75 +237,97 @@ def collect_rows(blocks: Iterable[list[LoggedRow]], router: LoadedRouter, seed: 
         )
     if not parts:
         none, empty = np.empty(0, np.intp), np.empty(0)
-        return Rows(none, none, empty, none, {}, np.empty((0, 1), np.float32), empty, empty, empty)
-    episode, chosen, propensity, wanted, features, results = (
+        flags, features = np.empty(0, bool), np.empty((0, 1), np.float32)
+        return Rows(none, none, empty, flags, none, {}, features, empty, empty, empty)
+    episode, chosen, propensity, preferred, wanted, inputs, results = (
         np.concatenate(part) for part in zip(*parts, strict=True)
     )
-    return Rows(episode, chosen, propensity, wanted, dict(drawn), features, *results.T)
+    return Rows(episode, chosen, propensity, preferred, wanted, dict(drawn), inputs, *results.T)
 
 
 def judge(
     overlap: Mapping[str, Any], gap: Estimate | None, unit: str, left_out: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Whether the new router is better: True, False, or None if it cannot be told, and a sentence."""
-    if overlap["draws"] == 0 or gap is None:
+    """Whether the new router is better: True, False, or None if it cannot be told, and a sentence.
+
+    ``reason`` is one word for it: "better", "worse", "same", "noise", "too_few", "unseen", "propensities"
+    or "nothing". ``unit`` is "$" where only dollars are known, which the sentence begins with.
+    """
+    if overlap["draws"] == 0:
         return _nothing(left_out)
     if overlap["unseen"]:
         names = ", ".join(f"{name} ({share:.1%})" for name, share in overlap["unseen"].items())
         return _open(
+            "unseen",
             f"the new router gives queries to experts that were never drawn here: {names}. The log does "
-            f"not say what they would have cost; add them to the gateway and explore."
+            f"not say what they would have cost; add them to the gateway and explore.",
         )
     if abs(overlap["mean_weight"] - 1) > 4 * overlap["weight_error"] + 1e-9:
         return _open(
+            "propensities",
             f"the weights must be 1 on average and are {overlap['mean_weight']:.3f} (standard error "
-            f"{overlap['weight_error']:.3f}): the logged propensities are not those of the draws."
+            f"{overlap['weight_error']:.3f}): the logged propensities are not those of the draws.",
         )
-    if overlap["effective"] < ENOUGH:
+    if gap is None or overlap["effective"] < ENOUGH:
         return _open(
-            f"{overlap['draws']:,} draws tell as much about the new router as "
+            "too_few",
+            f"too few draws. {overlap['draws']:,} of them tell as much about the new router as "
             f"{overlap['effective']:.0f} of its own would, and below {ENOUGH:.0f} the intervals cannot be "
-            f"trusted; explore more or longer."
+            f"trusted; explore more or longer.",
         )
+    if overlap["changed"] == 0 and gap.mean == 0:
+        sentence = "The new router decides as the serving one: there is no difference to estimate."
+        return {"better": None, "sentence": sentence, "reason": "same"}
+    if overlap["changed"] and overlap["changed_draws"] < ENOUGH_CHANGED:
+        return _open(
+            "too_few",
+            f"too few draws. The new router decides {overlap['changed']:.1%} of the requests otherwise, "
+            f"and only {overlap['changed_draws']} draws show what that costs ({ENOUGH_CHANGED} are "
+            f"needed); explore more or longer.",
+        )
+    only = "" if not unit else "Dollars only, no feedback on the answers: the"
     span = f"{gap.confidence * 100:g} % interval of the difference {_money(gap.low, unit)} to "
     span += _money(gap.high, unit)
     if gap.high < 0 or gap.low > 0:
         better = gap.high < 0
         verdict, change = ("better", "less") if better else ("worse", "more")
         sentence = (
-            f"The new router would have been {verdict}: {_money(abs(gap.mean), unit)} {change} per "
-            f"request than was logged ({span})."
+            f"{only or 'The'} new router would have been {verdict}: {_money(abs(gap.mean), unit)} {change} "
+            f"per request than the serving one, exploration aside ({span})."
         )
-        return {"better": better, "sentence": sentence}
+        return {"better": better, "sentence": sentence, "reason": verdict}
     more = ""
     if gap.mean != 0 and gap.standard_error > 0:
         factor = ((gap.high - gap.low) / 2 / abs(gap.mean)) ** 2
         if factor < 100:
             more = f" If it is as it looks, about {factor:.1f} times as many draws would show it."
-    return _open(f"the difference of {_money(gap.mean, unit)} is within the noise ({span}).{more}")
+    what = "difference in dollars" if unit else "difference"
+    told = f"the {what} of {_money(gap.mean, unit)} is within the noise ({span}).{more}"
+    return _open("noise", f"{told} Only dollars are known: give --feedback." if unit else told)
 
 
-def _open(reason: str) -> dict[str, Any]:
-    return {
-        "better": None,
-        "sentence": f"It cannot be told whether the new router is better: {reason}",
-    }
+def _open(reason: str, words: str) -> dict[str, Any]:
+    sentence = f"It cannot be told whether the new router is better: {words}"
+    return {"better": None, "sentence": sentence, "reason": reason}
 
 
 def _nothing(left_out: Mapping[str, int]) -> dict[str, Any]:
     certain = left_out.get("drawn without exploration", 0)
     if certain:
         return _open(
+            "nothing",
             f"all {certain:,} routed requests were decided without exploration, so that no row shows "
-            "what another expert would have cost. Set explore = 0.05 under [routing] and come back later."
+            "what another expert would have cost. Set explore = 0.05 under [routing] and come back later.",
         )
     if left_out.get("without a query"):
         return _open(
+            "nothing",
             "the ledger has no texts, and the new router needs them. Set keep_text = true under "
-            "[ledger], or give the queries with --queries."
+            "[ledger], or give the queries with --queries.",
         )
     said = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
-    return _open(f"no row counts ({said})." if said else "the ledger has no rows in this span.")
+    words = f"no row counts ({said})." if said else "the ledger has no rows in this span."
+    return _open("nothing", words)
 
 
 def _money(value: float, unit: str) -> str:

@@ -291,6 +291,7 @@ def _router_entries(router: LoadedRouter) -> list[list[str]]:
         **{f"found: {key}": value for key, value in (estimator.get("best_params") or {}).items()},
         **{key: params[key] for key in LISTED_PARAMS if params.get(key) is not None},
         "margins in use": margins and dict(zip(router.expert_names, margins, strict=False)),
+        **_trust(router),
         "features": router.n_features,
         "text features": None if router.text is None else router.text.kind,
         "fitted on": mark if data else None,
@@ -298,6 +299,24 @@ def _router_entries(router: LoadedRouter) -> list[list[str]]:
         "by mild": metadata.get("mild_version"),
     }
     return [[key, _plain_text(value)] for key, value in entries.items() if value is not None]
+
+
+def _trust(router: LoadedRouter) -> dict[str, str]:
+    """How far expected costs can be trusted."""
+    entries = {}
+    found = (router.metadata.get("notes") or {}).get("calibration")
+    if found:
+        before, after = found["squared_error"]
+        use = "used for decisions" if found["decides"] else "shown, not used for decisions"
+        entries["calibration"] = (
+            f"held-out squared error {before:.4g} before, {after:.4g} after; {use}"
+        )
+    if router.novelty is not None:
+        names = router.expert_names
+        means = dict(zip(names, map(float, router.novelty.means[0]), strict=True))
+        what = "mean error" if len(router.novelty.means) > 1 else "mean cost"
+        entries["of novel inputs is expected"] = f"the {what} of each expert: {_plain_text(means)}"
+    return entries
 
 
 def _plain_text(value: Any) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from mild.artifact import LoadedRouter
 from mild.artifact.deciding import decide_all
+from mild.artifact.expert_names import match_expert
 from mild.artifact.prices import new_prices
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import tokens_in_bytes
@@ -34,12 +35,14 @@ class Scores:
     order : every expert that can be chosen, the one to ask first in front
     probabilities : of each expert; None for one that cannot serve the request, 0 for a fallback
     costs : expected, of each expert; None where the router has not learned them
+    novel : whether it is the expert for novel texts that is chosen
     """
 
     best: int
     order: list[int]
     probabilities: list[float | None]
     costs: list[float] | None
+    novel: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,10 @@ class ExpertSelector:
         self.router = new_prices(router, price_weight=routing.price_weight).on(router)
         router.features([""])  # a router without a text step says so here
         self.names = list(router.expert_names)
+        self._on_novel: int | None = None
+        if routing.on_novel is not None:
+            router.is_novel([""])  # a router that does not know what is novel says so here
+            self._on_novel = self.names.index(match_expert(routing.on_novel, self.names))
         self.fixed: str | None = None
         try:
             new_prices(router, price_weight=1.0)
@@ -122,14 +129,18 @@ class ExpertSelector:
         assert step is not None
         X = step.transform_one(texts[0])[None] if len(texts) == 1 else step.transform(texts)
         scores: dict[int, Scores] = {}
+        novel = [False] * len(texts)
+        if self._on_novel is not None:
+            novel = self.router.is_novel(texts, X).tolist()
         for weight in set(weights):
             rows = [i for i, one in enumerate(weights) if one == weight]
             found = decide_all(self.at_weight(weight).policy, X[rows])
             shares, values = found.probabilities.tolist(), found.values.tolist()
             costs = [None] * len(rows) if found.costs is None else found.costs.tolist()
             for row, (best, i) in enumerate(zip(found.chosen.tolist(), rows, strict=True)):
-                order = _order(values[row], best)
-                scores[i] = Scores(best, order, shares[row], costs[row])
+                first = self._on_novel if novel[i] and self._on_novel is not None else best
+                order = _order(values[row], first)
+                scores[i] = Scores(first, order, shares[row], costs[row], novel[i])
         return [scores[i] for i in range(len(texts))]
 
     def check_weight(self, price_weight: float | None) -> None:

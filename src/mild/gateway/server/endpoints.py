@@ -28,6 +28,8 @@ from mild.gateway.server.completions import (
 from mild.gateway.server.middleware import COMPLETIONS, Receive, Scope, Send
 
 if TYPE_CHECKING:
+    from mild.artifact import LoadedRouter
+    from mild.artifact.explanation import Explanation
     from mild.gateway.server.app import AppContext
 
 __all__ = ["Completions", "Endpoints"]
@@ -141,11 +143,14 @@ class Endpoints:
             check_required(document, ("messages",))
         text = request_text(document, context.settings.routing.text)[:MAX_EXPLAINED_CHARACTERS]
         if wanted.expert is not None:
-            why = "The request names this expert."
-            return JSONResponse({"expert": wanted.expert, "why": why})
+            named = "The request names this expert."
+            return JSONResponse({"expert": wanted.expert, "why": named})
         missing = selector.cannot_serve(document, text_bytes(document, body))
         scores = selector.restrict(selector.score(text, wanted.price_weight), missing)
-        costs = scores.costs
+        why, found = await self._explain(selector.at_weight(wanted.price_weight), text)
+        costs = None
+        if found.expected_costs is not None:
+            costs = [found.expected_costs[name] for name in names]
         return JSONResponse(
             {
                 "expert": names[scores.best],
@@ -156,12 +161,15 @@ class Endpoints:
                 "cannot_serve": missing,
                 "available": {name: context.clients[name].is_free() for name in names},
                 "router": serving.fingerprint,
-                "why": await self._explain(selector.at_weight(wanted.price_weight), text),
+                "right": found.right,
+                "novelty": found.novelty,
+                "novel": found.novel,
+                "why": why,
             }
         )
 
-    async def _explain(self, router: Any, text: str) -> dict[str, Any]:
-        """The evidence behind a decision, found in a thread: it may take a while."""
+    async def _explain(self, router: LoadedRouter, text: str) -> tuple[dict[str, Any], Explanation]:
+        """The evidence behind a decision and the whole explanation, found in a thread: it takes a while."""
         from mild.artifact.explanation import explain
 
         if self._waiting >= MAX_EXPLANATIONS:
@@ -173,7 +181,7 @@ class Endpoints:
                 found = await asyncio.to_thread(explain, router, text)
         finally:
             self._waiting -= 1
-        return {
+        why = {
             "by": found.by,
             "lead": found.lead,
             "runner_up": found.runner_up,
@@ -182,6 +190,7 @@ class Endpoints:
             "method": found.method,
             "unit": found.unit,
         }
+        return why, found
 
     async def _health(self, request: Request) -> Response:
         context = self._context

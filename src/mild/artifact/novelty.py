@@ -1,0 +1,150 @@
+"""How far an input is from the training inputs, and what can be expected of the experts there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mild.core.arrays import BoolArray, FloatArray
+from mild.errors import UnsupportedError
+from mild.policies import Policy, StandardizedPolicy
+from mild.policies.base import blocks
+
+if TYPE_CHECKING:
+    from mild.artifact.loaded import LoadedRouter
+
+# Shares of the held-out inputs at which the score is stored.
+LEVELS = np.linspace(0, 1, 201)
+# Expected costs begin to shrink at the first share, and are the means from the second, where an input is
+# novel.
+SHRINKS, NOVEL = 0.9, 0.99
+
+
+@dataclass(frozen=True, eq=False)
+class Novelty:
+    """Scores inputs by their distance to the training inputs, against inputs that were held out.
+
+    The score is the larger of the distance to the nearest centre and, of texts with terms, the share of the
+    terms that no training text has, each divided by its scale.
+    """
+
+    centres: FloatArray  # (n_centres, n_features) of clusters of training inputs
+    scales: (
+        FloatArray  # (2,) of the distance and of the share: their 99th percentiles when held out
+    )
+    quantiles: FloatArray  # (201,) of the score of held-out inputs, at LEVELS
+    # (1, n_experts) mean costs, or (2, n_experts) mean errors and prices where they are separate heads
+    means: FloatArray
+
+    @cached_property
+    def _half_norms(self) -> FloatArray:
+        return np.asarray(0.5 * np.einsum("ij,ij->i", self.centres, self.centres))
+
+    def scores(self, X: FloatArray, unseen: FloatArray) -> FloatArray:
+        """Score (n,) of features (n, n_features) and shares (n,) of unseen terms."""
+        distances = np.empty(len(X))
+        for rows in blocks(X):
+            part = X[rows]
+            norms = np.einsum("ij,ij->i", part, part)
+            nearest = (self._half_norms - part @ self.centres.T).min(axis=1)
+            distances[rows] = np.sqrt(np.maximum(norms + 2 * nearest, 0))
+        return np.maximum(distances / self.scales[0], unseen / self.scales[1])
+
+    def shares(self, scores: FloatArray) -> FloatArray:
+        """Share (n,) of the held-out inputs with a smaller score."""
+        return np.interp(scores, self.quantiles, LEVELS)
+
+    def is_novel(self, scores: FloatArray) -> BoolArray:
+        """Whether (n,) a score is beyond the 99th percentile of the held-out inputs."""
+        return np.asarray(scores > np.interp(NOVEL, LEVELS, self.quantiles))
+
+    def shrinkage(self, scores: FloatArray) -> FloatArray:
+        """How far (n,) expected costs go to the means: from 0 at the 90th percentile to 1 at the 99th."""
+        start, end = np.interp((SHRINKS, NOVEL), LEVELS, self.quantiles)
+        if end <= start:
+            return np.asarray(scores > end, float)
+        return np.clip((scores - start) / (end - start), 0.0, 1.0)
+
+    def without(self, expert: int) -> Novelty:
+        """The same with one expert removed."""
+        return replace(self, means=np.delete(self.means, expert, axis=1))
+
+    def tensors(self) -> dict[str, FloatArray]:
+        """Arrays by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """What can be expected of p experts on n inputs: calibrated, and the means where an input is novel."""
+
+    costs: FloatArray | None  # (n, p); None where the router has not learned them
+    right: FloatArray | None  # (n, p) probability of a right answer; None where it is not known
+    novelty: (
+        FloatArray | None
+    )  # (n,) share of the held-out inputs that are nearer to the training inputs
+    novel: BoolArray | None  # (n,) whether that share is above 99 %
+
+
+def estimate(router: LoadedRouter, contents: list[Any]) -> Estimates:
+    """Estimates for texts, or vectors, by a router with a step from them to features."""
+    assert router.text is not None
+    X = router.features(contents)
+    policy = router.policy
+    if router.calibration is not None:
+        policy = policy.calibrated(*router.calibration)
+    try:
+        costs: FloatArray | None = policy.expected_costs(X)
+    except UnsupportedError:
+        costs = None
+    head, inputs = _error_head(policy, X)
+    terms = (router.metadata.get("notes") or {}).get("cost")
+    errors = None
+    if head is not None:
+        errors = head.expected_errors(inputs)
+    elif (
+        costs is not None and terms and not any(map(terms.get, ("price_weight", "latency_weight")))
+    ):
+        errors = costs - _betas(terms, router.expert_names)
+    if router.novelty is None:
+        return Estimates(costs, _right(errors), None, None)
+    known = router.novelty
+    scores = known.scores(X, router.text.unseen_shares(contents))
+    if costs is not None:
+        means = known.means[0]
+        if errors is not None:
+            mean_errors = means if head is not None else means - _betas(terms, router.expert_names)
+            errors = _shrunk(errors, mean_errors, known.shrinkage(scores))
+        if head is not None:
+            learned = len(known.means) > 1 and head.price_coef.any()
+            constant = np.clip(head.price_intercept, 0, None) + head.betas
+            prices = known.means[1] if learned else constant
+            means = means + head.price_weight * prices
+        costs = _shrunk(costs, means, known.shrinkage(scores))
+    return Estimates(costs, _right(errors), known.shares(scores), known.is_novel(scores))
+
+
+def _error_head(policy: Policy, X: FloatArray) -> tuple[Any, FloatArray]:
+    """The policy with an error head of its own, and its inputs; None if there is none."""
+    while isinstance(policy, StandardizedPolicy):
+        X = (X - policy.mean) / policy.scale
+        policy = policy.inner
+    return (policy if hasattr(policy, "expected_errors") else None), X
+
+
+def _betas(terms: Mapping[str, Any] | None, names: list[str]) -> FloatArray:
+    betas = (terms or {}).get("beta") or {}
+    return np.array([float(betas.get(name, 0.0)) for name in names])
+
+
+def _shrunk(values: FloatArray, means: FloatArray, by: FloatArray) -> FloatArray:
+    shrunk: FloatArray = values + by[:, None] * (means - values)
+    return shrunk
+
+
+def _right(errors: FloatArray | None) -> FloatArray | None:
+    return None if errors is None else np.clip(1 - errors, 0.0, 1.0)
