@@ -192,8 +192,10 @@ def print_baselines(
     """Print accuracy, loss, dollars and seconds side by side; a figure that no row has is left out."""
     from mild.metrics.money import amount
 
-    rows = [*others, *baselines]
-    names = [row.get("label") or baseline_name(row, baselines) for row in rows]
+    experts = {row["key"]: row["expert"] for row in baselines}
+    same = "fit_constant" in experts and experts["fit_constant"] == experts["best_single"]
+    rows = [*others, *(row for row in baselines if not same or row["key"] != "fit_constant")]
+    names = [row.get("label") or baseline_name(row, same) for row in rows]
     columns = {header: names}
     for name, key, write in (
         ("accuracy", "accuracy", percent),
@@ -206,17 +208,15 @@ def print_baselines(
     print_table(title, columns)
 
 
-def baseline_name(row: Mapping[str, Any], baselines: Sequence[Mapping[str, Any]]) -> str:
-    """Name of a row of ``baselines``."""
-    experts = {one["key"]: one["expert"] for one in baselines}
+def baseline_name(row: Mapping[str, Any], at_fit: bool = False) -> str:
+    """Name of a row of ``baselines``; ``at_fit`` if the best single expert was best at fit, too."""
+    expert = row["expert"]
     if row["key"] == "best_single":
-        expert = row["expert"]
-        return f"always {expert}, best here" if expert else "always the best single expert"
-    if row["key"] == "fit_constant":
-        same = " too" if experts["best_single"] == row["expert"] else ""
-        return f"always {row['expert']}, best at fit{same}"
+        here = f"always {expert}, best here{' and at fit' if at_fit else ''}"
+        return here if expert else "always the best single expert"
     return {
         "router": "router",
+        "fit_constant": f"always {expert}, best at fit",
         "same_mix": "the same mix at random",
         "perfect": "perfect choice (oracle)",
     }[row["key"]]
