@@ -14,6 +14,7 @@ from mild.gateway.dashboard.traffic import (
     decision_lines,
     expert_lines,
     latency_document,
+    savings_document,
     traffic_document,
 )
 from mild.gateway.database import Address, DatabaseError
@@ -100,6 +101,7 @@ class Dashboard:
             "shares": share_document(self._names, found.draws, self._reference, routing.explore),
             "traffic": traffic_document(found.minutes, now),
             "latency": latency_document(found.recent),
+            "savings": savings_document(found.recent, self._settings.experts),
             "spend": spend,
             "workers": [_worker(worker) for worker in workers],
             "last": decision_lines(found.recent, self._settings.ledger.keep_text),

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mild.endpoints.expert import Expert
+from mild.endpoints.prices import Usage
 from mild.gateway.dashboard.ledger_snapshot import MINUTES, LedgerSnapshot
 from mild.gateway.ledger.records import Record
 from mild.gateway.ledger.summary import quantile
 
-__all__ = ["decision_lines", "expert_lines", "latency_document", "traffic_document"]
+__all__ = [
+    "decision_lines",
+    "expert_lines",
+    "latency_document",
+    "savings_document",
+    "traffic_document",
+]
 
 LAST = 20
 FAILURES = ("failed", "cut")
@@ -96,6 +104,26 @@ def expert_lines(
             }
         )
     return lines
+
+
+def savings_document(recent: Sequence[Record], experts: Sequence[Expert]) -> dict[str, Any] | None:
+    """Dollars paid for the newest answers, and what they would have cost from each expert alone.
+
+    The same tokens at the expert's own prices: another expert might answer with more or fewer. None if no
+    answer has both a price and its tokens, or not all experts have prices.
+    """
+    if not experts or not all(expert.price.known for expert in experts):
+        return None
+    paid, always, rows = 0.0, dict.fromkeys((expert.name for expert in experts), 0.0), 0
+    for record in recent:
+        tokens = record.tokens_in, record.tokens_out
+        if record.outcome != "ok" or record.price is None or None in tokens:
+            continue
+        rows, paid = rows + 1, paid + record.price
+        usage = Usage(int(tokens[0] or 0), int(tokens[1] or 0))
+        for expert in experts:
+            always[expert.name] += expert.price.of(usage)
+    return {"rows": rows, "paid": paid, "always": always} if rows else None
 
 
 def decision_lines(recent: Sequence[Record], with_text: bool) -> list[dict[str, Any]]:
