@@ -237,13 +237,13 @@ def note_skipped(families: Sequence[str]) -> None:
 def _show(result: Mapping[str, Any], candidates: int, cv: int) -> None:
     """Print the best candidates, the verdict, and where the router is."""
     if "cost" in result:
-        say(f"cost = {result['cost']['words']}; text features: {result['text']}")
+        say(f"loss = {result['cost']['words']}; text features: {result['text']}")
     ranked = sorted(result["candidates"], key=lambda entry: entry["mean_cost"])
     # The candidate that is taken is always listed.
     listed = [entry for place, entry in enumerate(ranked) if place < candidates or entry["taken"]]
     columns = {
         "family": [entry["family"] for entry in listed],
-        "mean cost": [f"{'* ' * entry['taken']}{fixed(entry['mean_cost'])}" for entry in listed],
+        "mean loss": [f"{'* ' * entry['taken']}{fixed(entry['mean_cost'])}" for entry in listed],
         "± se": [fixed(entry["standard_error"]) for entry in listed],
         "minus constant": [fixed(entry["difference"]) for entry in listed],
         "parameters": [
