@@ -241,6 +241,7 @@ def task_notes(task: Task) -> dict[str, Any]:
     return {
         **query,
         "cost": task.cost,
+        "constant": table.expert_names[common_constant(task.costs)],
         "table": {
             "fingerprint": table.fingerprint(),
             "rows": table.rows,
@@ -484,12 +485,7 @@ def save_task(fitted: Fitted, task: Task, out: str, overwrite: bool = False) -> 
         expert_names=names,
         text=fitted.step,
         data=(fitted.features, task.costs),
-        notes={
-            **task_notes(task),
-            "marks_complete": index.complete,
-            "shares": trained,
-            "constant": names[common_constant(task.costs)],
-        },
+        notes={**task_notes(task), "marks_complete": index.complete, "shares": trained},
         marks=index.marks,
         overwrite=overwrite,
     )
