@@ -6,10 +6,11 @@ CLIENTS := .venv-clients
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-real test-clients quick lint types layers docs unit wheel tables bench serve-real clean
+.PHONY: help demo demo-paper test test-real test-clients quick lint types layers docs unit wheel tables bench serve-real clean
 
 help:
-	@echo "make demo    install what the demo needs and run it (no torch)"
+	@echo "make demo    install what the demo needs (no torch) and run it: under a minute"
+	@echo "make demo-paper   compare all methods on the paper's setups: 2 minutes"
 	@echo "make test    install what the tests need and run everything that CI runs; prints coverage and skips"
 	@echo "make quick   the fast part of it, for daily work"
 	@echo "make serve-real   the gateway's demo with a real small model as one expert"
@@ -23,7 +24,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(PIP) --editable ".[demo]"
+	$(PIP) --editable ".[demo,gateway]"
 	touch $@
 
 $(VENV)/.test: $(VENV)/bin/python pyproject.toml constraints.txt
@@ -57,6 +58,9 @@ test-clients: $(CLIENTS)/.installed
 
 demo: $(VENV)/.demo
 	$(BIN)/mild demo
+
+demo-paper: $(VENV)/.demo
+	$(BIN)/mild demo --paper
 
 test: lint types layers docs unit wheel
 

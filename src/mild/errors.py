@@ -34,6 +34,7 @@ __all__ = [
     "TuningInterruptedWarning",
     "UnsupportedError",
     "check_option",
+    "install_hint",
     "listed",
 ]
 
@@ -161,3 +162,20 @@ def listed(names: Sequence[str], most: int = 12) -> str:
         return "none"
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def install_hint(extra: str) -> str:
+    """The command that installs an extra from where mild itself was installed, such as a checkout."""
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+    from pathlib import Path
+
+    checkout = Path(__file__).parents[2]
+    if (checkout / "pyproject.toml").is_file():
+        return f"pip install '{checkout}[{extra}]'"
+    try:
+        source = json.loads(distribution("mild-learn").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        source = {}
+    address = f" @ {source['url']}" if source.get("url") else ""
+    return f"pip install 'mild-learn[{extra}]{address}'"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import pytest
 import typer
@@ -154,3 +156,14 @@ def test_other_errors_stay_as_they_are(error):
         raise error
 
     assert invoke(verb).stderr == f"error: {error}\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("words", [["--version"], ["--help"]])
+def test_a_full_disk_is_one_sentence(words):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "mild", *words], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 1
+    assert done.stderr == "error: the output cannot be written: No space left on device.\n"

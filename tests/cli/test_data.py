@@ -45,7 +45,7 @@ def test_a_person_can_read_it(mild, log, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
     out = mild("data", "describe", log, "--latency-weight", "0.1").out
     assert "read as wide: 2 experts, 4 queries with prices and latencies" in out
-    assert "cost = error + 0.1 × seconds" in out
+    assert "loss = error + 0.1 × seconds" in out
     for words in ("accuracy", "always Q-", "oracle", "0.500", "difference"):
         assert words in out
     assert "- 1 query repeats an earlier one" in out

@@ -42,8 +42,8 @@ def test_what_has_no_effect_supports_neither(mild, readers):
 
 def test_expected_costs_are_shown_where_they_were_learned(mild, readers):
     out = mild("explain", readers("regression"), QUERY).out
-    assert "expected cost" in out
-    assert "its expected cost is" in out
+    assert "expected loss" in out
+    assert "its expected loss is" in out
 
 
 def test_a_query_far_from_the_training_data_is_said_to_be_novel(mild, readers):

@@ -132,7 +132,7 @@ def test_the_verdict_shows_all_that_it_rests_on(mild, logs, readers):
     done = mild("evaluate", logs.new, "--router", readers())
     assert done.code == 0, done.err
     for words in (
-        "cost = error + what asking costs",
+        "loss = error + what asking costs",
         "always ",
         "oracle",
         "same shares, assigned at random",

@@ -46,7 +46,7 @@ def test_a_router_and_a_table_become_a_page(mild, router, outcomes, tmp_path):
         "report", router, "--table", outcomes / "all.parquet", "--where", "part=new", "--out", page
     )
     assert done.code == 0, done.err
-    assert done.out.startswith("Routing pays: the router costs")
+    assert done.out.startswith("Routing pays: the mean loss of the router is")
     content = page.read_text(encoding="utf-8")
     assert "<h1>Routing pays</h1>" in content
     assert "100 rows, 3 experts" in content

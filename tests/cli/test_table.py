@@ -31,7 +31,7 @@ def test_a_table_of_no_rows_is_a_header(capsys):
 def test_numbers_are_whole_and_right_aligned(monkeypatch, capsys, width):
     monkeypatch.setenv("COLUMNS", str(width))
     values = ["0.422", "45.1 %", "100.0 %", "* 1.25"]
-    header = ["accuracy", "oracle's share", "only right", "mean cost"]
+    header = ["accuracy", "oracle's share", "only right", "mean loss"]
     cells_of = dict(zip(header, ([value] * 3 for value in values), strict=True))
     print_table("t", {"expert": NAMES, **cells_of})
     out = capsys.readouterr().out

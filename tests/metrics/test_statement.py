@@ -14,14 +14,34 @@ NAMES = ("small", "large")
 @pytest.mark.parametrize(
     ("interval", "pays", "start"),
     [
-        ((-0.1, -0.2, -0.01), True, "Routing pays: r costs 0.1000 less per input than always c ("),
-        ((0.1, 0.05, 0.3), False, "Routing does not pay: r costs 0.1000 more per input than"),
+        (
+            (-0.1, -0.2, -0.01),
+            True,
+            "Routing pays: the mean loss of r is 0.1000 lower than that of always c (",
+        ),
+        ((0.1, 0.05, 0.3), False, "Routing does not pay: the mean loss of r is 0.1000 higher than"),
         ((0.1, 0.0, 0.3), False, "Routing does not pay"),
-        ((0.1, -0.2, 0.3), None, "It cannot be told whether routing pays: r costs 0.1000 more"),
-        ((-0.1, -0.3, 0.1), None, "It cannot be told whether routing pays: r costs 0.1000 less"),
+        (
+            (0.1, -0.2, 0.3),
+            None,
+            "It cannot be told whether routing pays: the mean loss of r is 0.1000 higher",
+        ),
+        (
+            (-0.1, -0.3, 0.1),
+            None,
+            "It cannot be told whether routing pays: the mean loss of r is 0.1000 lower",
+        ),
         ((-0.1, -0.2, 0.0), None, "It cannot be told"),
-        ((0.0, -0.2, 0.2), None, "It cannot be told whether routing pays: r costs as much as"),
-        ((0.0, 0.0, 0.0), False, "Routing does not pay: r costs as much as always c ("),
+        (
+            (0.0, -0.2, 0.2),
+            None,
+            "It cannot be told whether routing pays: the mean loss of r is equal to",
+        ),
+        (
+            (0.0, 0.0, 0.0),
+            False,
+            "Routing does not pay: the mean loss of r is equal to that of always c (",
+        ),
     ],
 )
 def test_a_statement_says_what_the_interval_says(interval, pays, start):

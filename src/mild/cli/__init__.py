@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import sys
+
 __all__ = ["main"]
+
+# What writing to a full disk gives.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def main() -> None:
@@ -10,7 +17,18 @@ def main() -> None:
     try:
         from mild.cli.app import build_app
 
-        build_app()(prog_name="mild")
+        try:
+            build_app()(prog_name="mild")
+        finally:
+            sys.stdout.flush()
     except KeyboardInterrupt:
         # A command handles Ctrl-C itself; before it starts there is nothing to report.
         raise SystemExit(130) from None
+    except OSError as error:
+        # An error of a stream has no file name. A closed pipe, as of head, is handled by click.
+        if error.filename is not None or error.errno not in FULL:
+            raise
+        # What is left in the buffer would fail once more when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        print(f"error: the output cannot be written: {error.strerror}.", file=sys.stderr)
+        raise SystemExit(1) from None

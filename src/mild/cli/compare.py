@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, fixed, note, percent, print_table, progress_bar, say
+from mild.cli.console import INTERRUPTED, emit, fixed, note, percent, print_table, progress_bar, say
+from mild.cli.evaluate import TIES, print_baselines
 from mild.cli.outcomes import OutcomeSource, note_folds
 from mild.errors import DataFileError
 
@@ -52,7 +54,7 @@ def compare(
 
     Each method is fitted on the training rows of a split and judged on its test rows. Equal queries are
     never on both sides; with --group whole groups are on one side, and with --time the past is learned
-    and the future judged.
+    and the future judged. After Ctrl-C the splits that have finished are printed, and the exit code is 130.
 
     \b
     Example:
@@ -85,6 +87,8 @@ def compare(
             unit=task.unit,
             topics=labels,
             prices=task.table.prices,
+            scores=task.table.scores,
+            latencies=task.table.latencies,
             largest=task.largest,
             n_folds=folds,
             confidence=confidence,
@@ -103,6 +107,10 @@ def compare(
         document = comparison_document(found, cost=task.cost, table=task.table, settings=settings)
         result["out"] = str(write_document(document, out))
     emit(result, as_json, lambda: _show(found, result))
+    if found.interrupted:
+        done = "1 split" if found.n_splits == 1 else f"{found.n_splits} splits"
+        note(f"the figures are those of the {done} that had finished.", "interrupted")
+        raise typer.Exit(INTERRUPTED)
 
 
 def _check_results(out: Path) -> None:
@@ -116,39 +124,59 @@ def _check_results(out: Path) -> None:
 def _show(found: Comparison, result: Mapping[str, Any]) -> None:
     """Print tables of methods and experts, and the verdict."""
     from mild.evaluation.tasks import minority_recall
-    from mild.metrics.money import amount
 
-    say(f"cost = {result['cost']['words']}; text features: {result['text']}")
+    say(f"loss = {result['cost']['words']}; text features: {result['text']}")
     splits = "1 split" if found.n_splits == 1 else f"{found.n_splits} splits"
     rows, names = found.rows, [row.label for row in found.rows]
+    methods = [
+        {
+            "label": row.label,
+            "loss": row.mean,
+            "accuracy": row.accuracy,
+            "dollars_per_1000": None if row.price is None else 1000 * row.price,
+            "seconds": row.latency,
+        }
+        for row in rows
+    ]
+    chosen = found.row(found.chosen)
+    mix = f"the mix of {chosen.label} at random"
+    against = [
+        {**line, "label": mix} if line["key"] == "same_mix" else line
+        for line in found.baselines
+        if line["key"] != "router"
+    ]
+    print_baselines(
+        f"{found.n_rows:,} rows, {splits}: {found.n_train:,.0f} to fit on, {found.n_test:,.0f} to judge "
+        f"by; means over splits",
+        "method",
+        against,
+        methods,
+    )
+    say("The best constant is the expert of least loss on the rows to fit on. " + TIES)
     intervals = [
         "" if row.difference is None else "{:+.4f} [{:+.4f}, {:+.4f}]".format(*row.difference)
         for row in rows
     ]
     verdicts = ["too few rows" if row.verdict and row.too_few else row.verdict for row in rows]
     print_table(
-        f"{found.n_rows:,} rows, {splits}: {found.n_train:,.0f} to fit on, {found.n_test:,.0f} to judge "
-        f"by; intervals of {found.confidence * 100:g} % for all methods at once",
+        f"loss minus that of the best constant; intervals of {found.confidence * 100:g} % for all methods "
+        f"at once",
         {
-            "method": [*names, "oracle"],
-            "mean cost": [*(fixed(row.mean) for row in rows), fixed(found.oracle)],
-            "minus constant": [*intervals, ""],
-            "verdict": [*verdicts, ""],
-            "gain": [*(percent(found.captured(row)) for row in rows), "100.0 %"],
+            "method": names,
+            "minus constant": intervals,
+            "verdict": verdicts,
+            "gain": [percent(found.captured(row)) for row in rows],
         },
     )
     further = {
         "method": names,
-        "shares at random": [fixed(row.control) for row in rows],
-        "balanced cost": [fixed(row.balanced) for row in rows],
-        "seconds": [fixed(row.seconds, 1) for row in rows],
+        "same mix at random": [fixed(row.control) for row in rows],
+        "balanced loss": [fixed(row.balanced) for row in rows],
+        "seconds to fit": [fixed(row.seconds, 1) for row in rows],
     }
     if found.n_splits > 1:
         further["± over splits"] = [fixed(float(row.costs.std(ddof=1))) for row in rows]
-    if any(row.price is not None for row in rows):
-        prices = [row.price for row in rows]
-        further["$ per 1,000"] = ["–" if p is None else amount(1000 * p) for p in prices]
-    print_table("further costs", further)
+    print_table("further losses", further)
     minority = [minority_recall(row.recall, found.oracle_shares) for row in rows]
     print_table(
         "which experts they ask",
@@ -159,7 +187,6 @@ def _show(found: Comparison, result: Mapping[str, Any]) -> None:
             "worst recall": [percent(row.worst_recall) for row in rows],
         },
     )
-    chosen = found.row(found.chosen)
     columns = {
         "share": chosen.shares,
         "oracle's share": found.oracle_shares,

@@ -27,6 +27,7 @@ __all__ = [
 INTERRUPTED = 130
 # What Ctrl-C leaves, where that is more than nothing.
 LEFT_BY_INTERRUPT = {
+    "compare": "no split had finished.",
     "route": "what was written is complete up to there.",
     "collect": "the answers so far are in the ledger; run the same command again.",
 }

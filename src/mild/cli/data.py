@@ -135,7 +135,7 @@ def _show(report: Mapping[str, Any]) -> None:
     from mild.metrics.money import amount
 
     say(f"{report['file']}: {report['explanation']}")
-    say(f"cost = {report['cost']['words']}")
+    say(f"loss = {report['cost']['words']}")
     experts = report["experts"]
     quality = "mean score" if report["soft_scores"] else "accuracy"
     columns = {"expert": [expert["name"] for expert in experts]}
@@ -143,7 +143,7 @@ def _show(report: Mapping[str, Any]) -> None:
         columns["asked"] = [f"{expert['asked']:,}" for expert in experts]
     columns |= {
         quality: [fixed(expert["accuracy"], 3) for expert in experts],
-        "mean cost": [fixed(expert["mean_cost"]) for expert in experts],
+        "mean loss": [fixed(expert["mean_cost"]) for expert in experts],
         "oracle's share": [percent(expert["oracle_share"]) for expert in experts],
         "only right": [percent(expert["only_right"]) for expert in experts],
     }
@@ -164,7 +164,7 @@ def _show(report: Mapping[str, Any]) -> None:
     constant, oracle = report["best_constant"], report["oracle"]
     gains = {
         "": [f"always {constant['expert']}", "oracle", "difference"],
-        "mean cost": [fixed(v) for v in (constant["cost"], oracle["cost"], report["headroom"])],
+        "mean loss": [fixed(v) for v in (constant["cost"], oracle["cost"], report["headroom"])],
         quality: [fixed(constant["accuracy"], 3), fixed(oracle["accuracy"], 3), ""],
     }
     print_table("what routing could gain", gains)

@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import redirect_stdout
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
 from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, note, progress_bar, say
+from mild.cli.console import emit, fixed, note, percent, print_table, progress_bar, say
+from mild.cli.evaluate import print_baselines
+from mild.errors import install_hint
+
+# What the router of the demo should reach: a dollar is worth a tenth of a wrong answer.
+GOAL = ("--price-weight", "0.1")
+QUERIES = (
+    "What is 17 * 23?",
+    "What is the capital of France?",
+    'What is the plural of "mouse"?',
+)
+# Share of the table that the verdict is about.
+TEST_SHARE = 1 / 3
+# Seconds for the gateway to start, and to answer.
+PATIENCE = 60.0
 
 
 def demo(
+    paper: Annotated[
+        bool,
+        Option("--paper", help="Compare all methods on the paper's setups instead: 2 minutes."),
+    ] = False,
     seeds: Annotated[
         int | None, Option(help="Number of random splits. Default: 5, quick: 2.")
     ] = None,
@@ -32,34 +60,241 @@ def demo(
     jobs: Annotated[
         int | None, Option("--jobs", "-j", help="Worker processes. Default: one per core.")
     ] = None,
-    out: Annotated[Path, Option("--out", "-o", help="Folder for JSON, CSV and figures.")] = Path(
-        "demo-results"
-    ),
+    out: Annotated[
+        Path | None,
+        Option(
+            "--out",
+            "-o",
+            help="Folder for what is written. Default: mild-demo, with --paper demo-results.",
+        ),
+    ] = None,
     as_json: o.AsJson = False,
     no_figure: Annotated[bool, Option("--no-figure", help="Draw no figures.")] = False,
 ) -> None:
-    """Compare routers on the paper's expert setups, on scikit-learn's digits.
+    """Show what mild does, on a table of real outcomes, in less than a minute.
 
-    Setups I (7-2-1), II (5-2-2-1), III (4-2-2-1-1) and severe (9-1) give the number of digits that each
-    expert knows. Costs are errors, or errors plus the share of the digits that the expert knows. Two
-    more cases follow: experts that specialise by region of the input, and 20 experts with a long tail
-    of shares. It takes a minute or two on two cores. The folder must be new, empty, or that of an
-    earlier demo.
+    1,500 questions that two small language models and a rule-based solver have answered: what is in the
+    table, a router for it, its verdict on rows that it has not seen, three queries with the reason for each
+    choice, a chat request through the gateway, and a report. Every step prints the command that does it.
+
+    --paper compares 12 methods on the paper's expert setups, on scikit-learn's digits: setups I (7-2-1),
+    II (5-2-2-1), III (4-2-2-1-1) and severe (9-1) give the number of digits that each expert knows. All
+    other options but --out and --json belong to it and imply it.
 
     \b
     Example:
-      mild demo --quick
-      mild demo --setup III --experts real --seeds 10 --out setup-three
+      mild demo
+      mild demo --paper --quick
+      mild demo --paper --setup III --experts real --seeds 10 --out setup-three
     """
+    of_paper = (seeds, setup, experts, cost, jobs)
+    if paper or quick or no_figure or any(option is not None for option in of_paper):
+        settings = {
+            "setups": setup,
+            "experts": experts,
+            "costs": cost,
+            "seeds": seeds,
+            "jobs": jobs,
+        }
+        _compare_on_digits(settings, quick, out or Path("demo-results"), as_json, no_figure)
+    else:
+        _tour(out or Path("mild-demo"), as_json)
+
+
+class _Steps:
+    """Runs commands of mild in this process and keeps what they say, JSON-ready."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.quiet = quiet
+        self.done: list[dict[str, Any]] = []
+
+    def say(self, text: str) -> None:
+        if not self.quiet:
+            say(text)
+
+    def begin(self, title: str) -> None:
+        number = len({step["title"] for step in self.done}) + 1
+        self.title = title
+        self.say(f"\n{number}. {title}")
+
+    def run(self, *words: str | Path) -> dict[str, Any]:
+        """What a command says with --json; its errors end the demo."""
+        from mild.cli.app import build_app
+
+        command = shlex.join(["mild", *map(str, words)])
+        self.say(f"   $ {command}")
+        stdout = StringIO()
+        with redirect_stdout(stdout):
+            code = build_app()(
+                [*map(str, words), "--json"], prog_name="mild", standalone_mode=False
+            )
+        if code:
+            raise typer.Exit(code)
+        found: dict[str, Any] = json.loads(stdout.getvalue())
+        self.keep(command, found)
+        return found
+
+    def keep(self, command: str, result: Mapping[str, Any]) -> None:
+        self.done.append({"title": self.title, "command": command, "result": dict(result)})
+
+
+def _tour(folder: Path, as_json: bool) -> None:
+    """The main job on the table that comes with mild."""
+    start = time.perf_counter()
+    train, test = _write_tables(folder)
+    router, page = folder / "router", folder / "report.html"
+    steps = _Steps(as_json)
+
+    steps.begin("What is in the table")
+    found = steps.run("data", "describe", train)
+    if not as_json:
+        _show_table(found)
+
+    steps.begin("Find the best router for it")
+    found = steps.run("tune", train, *GOAL, "--out", router, "--overwrite")
+    steps.say(f"   {found['verdict']['sentence']}")
+
+    steps.begin("Does it pay on rows that it has not seen?")
+    found = steps.run("evaluate", test, "--router", router, "--save")
+    if not as_json:
+        rows = found["summary"]["n_known"]
+        print_baselines(f"on {rows:,} rows", "choice", found["baselines"])
+    steps.say(f"   {found['verdict']['sentence']}")
+
+    steps.begin("Three queries, and the reason for each choice")
+    for query in QUERIES:
+        steps.say(f"   {_reason(steps.run('explain', router, query))}")
+
+    steps.begin("One chat request, answered through the gateway")
+    _ask_gateway(steps)
+
+    steps.begin("The report")
+    steps.run("report", router, "--out", page, "--overwrite")
+    steps.say(f"   Written to {page.resolve()}: open it in a browser.")
+    seconds = time.perf_counter() - start
+    result = {
+        "folder": str(folder),
+        "report": str(page),
+        "seconds": round(seconds, 2),
+        "steps": steps.done,
+    }
+    emit(result, as_json, lambda: say(f"\n{seconds:.0f} s. Everything is in {folder}/."))
+
+
+def _write_tables(folder: Path) -> tuple[Path, Path]:
+    """The embedded table in two files, equal queries in the same one: to learn from and to judge by."""
+    import pyarrow.parquet as pq
+
+    from mild.data import duplicate_groups, read_outcomes
+    from mild.data.datasets import outcomes_file
+    from mild.data.splits import random_splits
+    from mild.errors import DataFileError, OutputExistsError
+
+    own = {"train.parquet", "test.parquet", "router", "report.html"}
+    try:
+        others = sorted(path.name for path in folder.iterdir() if path.name not in own)
+    except FileNotFoundError:
+        others = []
+    except OSError as error:
+        raise DataFileError(f"cannot write to {folder}: {error.strerror}.") from error
+    if others:
+        raise OutputExistsError(
+            f"the output folder must be new, empty, or an earlier demo's; {folder} holds {others[0]!r}. "
+            f"Choose another --out."
+        )
+    table = pq.read_table(outcomes_file())
+    units = duplicate_groups(read_outcomes(outcomes_file()).queries)
+    (split,) = random_splits(units, 1, TEST_SHARE, 0)
+    files = folder / "train.parquet", folder / "test.parquet"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, rows in zip(files, (split.train, split.test), strict=True):
+            pq.write_table(table.take(rows), path)
+    except OSError as error:
+        raise DataFileError(f"cannot write to {folder}: {error.strerror or error}.") from error
+    return files
+
+
+def _show_table(found: Mapping[str, Any]) -> None:
+    from mild.metrics.money import amount
+
+    experts = found["experts"]
+    print_table(
+        f"{found['rows']:,} questions, {len(experts)} experts",
+        {
+            "expert": [one["name"] for one in experts],
+            "accuracy": [percent(one["accuracy"]) for one in experts],
+            "only right": [percent(one["only_right"]) for one in experts],
+            "$ per 1,000": [amount(1000 * one["mean_price"]) for one in experts],
+            "seconds": [fixed(one["mean_latency"], 2) for one in experts],
+        },
+    )
+
+
+def _reason(found: Mapping[str, Any]) -> str:
+    """Which expert is asked and why, in one line."""
+    expert, other = found["expert"], found["runner_up"]
+    values, unit = found["values"], found["by"].replace("cost", "loss")
+    words = [one["part"] for one in found["evidence"] if one["effect"] > 0][:3]
+    because = f"; for it speak: {', '.join(words)}" if words else ""
+    return (
+        f"{expert}: {unit} {values[expert]:.2f}, the runner-up {other} {values[other]:.2f}{because}"
+    )
+
+
+def _ask_gateway(steps: _Steps) -> None:
+    """Start ``mild serve --demo``, ask it once, and stop it."""
+    from urllib.request import Request, urlopen
+
+    from mild.errors import InvalidInputError
+
+    if find_spec("uvicorn") is None or find_spec("aiohttp") is None:
+        hint = f"the gateway needs packages that are not installed: {install_hint('gateway')}"
+        note(f"{hint}; this step is left out.")
+        return
+    command = ["mild", "serve", "--demo", "--port", "0"]
+    steps.say(f"   $ {shlex.join(command)} &")
+    process = subprocess.Popen(
+        [sys.executable, "-m", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        line = process.stdout.readline() if process.stdout else ""
+        address = next((word for word in line.split() if word.startswith("http")), None)
+        if address is None:
+            why = process.communicate(timeout=PATIENCE)[1].strip()
+            raise InvalidInputError(
+                f"the gateway of the demo did not start: {why or 'no message'}."
+            )
+        message = {"role": "user", "content": QUERIES[0]}
+        body = json.dumps({"model": "mild", "messages": [message]})
+        url = f"{address}/v1/chat/completions"
+        asked = f"curl {url} -d {shlex.quote(body)}"
+        steps.say(f"   $ {asked}")
+        request = Request(url, body.encode(), {"content-type": "application/json"})
+        with urlopen(request, timeout=PATIENCE) as response:
+            answer = json.load(response)
+            expert, price = (response.headers.get(f"x-mild-{name}") for name in ("expert", "price"))
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=PATIENCE)
+    text = answer["choices"][0]["message"]["content"]
+    steps.keep(asked, {"expert": expert, "price": price, "answer": answer})
+    steps.say(
+        f"   {expert} answers: {text} (a stand-in for the expert; put your own in a mild.toml)"
+    )
+
+
+def _compare_on_digits(
+    changes: Mapping[str, Any], quick: bool, out: Path, as_json: bool, no_figure: bool
+) -> None:
+    """The paper's expert setups on scikit-learn's digits."""
     from joblib import cpu_count
 
     from mild.evaluation.demo.run import DemoSettings, run_demo
     from mild.evaluation.demo.tables import check_folder, render, write_results
 
     base = DemoSettings.quick() if quick else DemoSettings()
-    settings = base.changed(
-        setups=setup, experts=experts, costs=cost, seeds=seeds, jobs=jobs or cpu_count()
-    )
+    settings = base.changed(**{**changes, "jobs": changes["jobs"] or cpu_count()})
     check_folder(out)
     figures = {} if no_figure else _figures()
     with progress_bar("demo") as progress:
@@ -87,7 +322,7 @@ def _figures() -> dict[str, Any]:
     from mild.evaluation.demo.figures import draw_overview, draw_pictures
 
     if find_spec("matplotlib") is None:
-        remedy = "Install it with: pip install 'mild-learn[demo]'."
+        remedy = f"Install it with: {install_hint('demo')}."
         note(f"the figures need matplotlib, which is not installed. {remedy}", "warning")
         return {}
     return {"overview.png": draw_overview, "pictures.png": draw_pictures}

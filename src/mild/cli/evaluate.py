@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, fixed, note, print_facts, print_table, say
+from mild.cli.console import emit, fixed, note, percent, print_facts, print_table, say
 from mild.cli.outcomes import OutcomeSource
 from mild.errors import OptionError
 
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from mild.artifact import LoadedRouter
     from mild.core.arrays import FloatArray
     from mild.evaluation.tasks import Task
+
+TIES = (
+    "The oracle is perfect choice, known only afterwards; where experts tie in loss it takes the lower "
+    "price, then the higher accuracy."
+)
 
 
 @o.takes_options
@@ -37,7 +42,7 @@ def evaluate(
     """Evaluate a saved router on known outcomes: does it pay?
 
     The router is compared with the expert that is best on this very data, a strict baseline. Use data
-    that it was not fitted on. Costs are counted as in the fit, unless options say otherwise; a priced
+    that it was not fitted on. The loss is counted as in the fit, unless options say otherwise; a priced
     router then decides by the new prices.
 
     \b
@@ -45,17 +50,24 @@ def evaluate(
       mild evaluate new.parquet --router router --group subject --save
     """
     from mild.artifact import load
+    from mild.evaluation.comparison import Outcomes
     from mild.evaluation.report import EVALUATION_FILE, optimism, write_document
-    from mild.evaluation.tasks import evaluate_choices, evaluate_costs, training_overlap
+    from mild.evaluation.tasks import (
+        constant_at_fit,
+        evaluate_choices,
+        evaluate_outcomes,
+        training_overlap,
+    )
 
     source = OutcomeSource(data, reading, cost, group=group)
     saved, task, costs, X = read_known(load(router), source, columns)
     chosen = saved.predict(X)
     if task is None:
-        found = evaluate_costs(costs, chosen, saved.expert_names, confidence=confidence, seed=seed)
+        names = saved.expert_names
+        found = evaluate_outcomes(Outcomes(costs), chosen, names, confidence=confidence, seed=seed)
         report = found.as_dict()
     else:
-        found = evaluate_choices(task, chosen, confidence, seed)
+        found = evaluate_choices(task, chosen, confidence, seed, constant_at_fit(saved))
         report = {"cost": task.cost, **found.as_dict()}
     report |= training_overlap(saved, None if task is None else task.table, costs, X)
     warning = optimism(report)
@@ -70,9 +82,11 @@ def evaluate(
 
     def show() -> None:
         if task is not None:
-            say(f"cost = {task.words}")
+            say(f"loss = {task.words}")
         rows = report["summary"]["n_known"]
         print_evaluation(report, f"on {rows:,} row{'' if rows == 1 else 's'}")
+        if warning is not None:
+            say("On rows that the router was fitted on, so not a verdict on new ones:")
         say(report["verdict"]["sentence"])
         if save:
             say(f"Written to {report['saved']}.")
@@ -141,29 +155,63 @@ def print_evaluation(report: Mapping[str, Any], title: str) -> None:
     figures = report["summary"]
     if report["left_out"] is not None:
         note(report["left_out"])
-    constant = f"always {report['experts'][figures['constant_expert']]}"
+    print_baselines(title, "choice", report["baselines"])
     facts = {
-        "router": fixed(figures["loss"]),
-        constant: fixed(figures["constant_loss"]),
-        "oracle": fixed(figures["oracle_loss"]),
-        "same shares, assigned at random": fixed(figures["shuffled_control"]),
-        "possible gain: constant minus oracle": fixed(figures["headroom"]),
+        "best single expert minus perfect choice": fixed(figures["headroom"]),
         "share of the possible gain": fixed(figures["headroom_captured"], 3),
     }
     if "minority_recall" in report:
         facts["recall of the rarer experts"] = fixed(report["minority_recall"], 3)
-    print_facts(title, "mean cost", facts)
+    print_facts("possible gain", "loss", facts)
     columns = {
         "expert": report["experts"],
         "router's share": [fixed(value, 3) for value in figures["shares"]],
         "oracle's share": [fixed(value, 3) for value in figures["oracle_shares"]],
         "recall": [fixed(value, 3) for value in figures["recall"]],
-        "mean cost": [fixed(value) for value in report["constant_losses"]],
+        "mean loss": [fixed(value) for value in report["constant_losses"]],
     }
     dollars = report.get("dollars_per_1000")
     if dollars is not None:
         columns["$ per 1,000"] = [amount(value) for value in dollars["experts"]]
     print_table("experts", columns)
-    if dollars is not None and dollars["router"] is not None:
-        paid = {"router": amount(dollars["router"]), constant: amount(dollars["constant"])}
-        print_facts("dollars", "$ per 1,000 queries", paid)
+    if dollars is not None:
+        say(TIES)
+
+
+def print_baselines(
+    title: str,
+    header: str,
+    baselines: Sequence[Mapping[str, Any]],
+    others: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Print accuracy, loss, dollars and seconds side by side; a figure that no row has is left out."""
+    from mild.metrics.money import amount
+
+    experts = {row["key"]: row["expert"] for row in baselines}
+    same = "fit_constant" in experts and experts["fit_constant"] == experts["best_single"]
+    rows = [*others, *(row for row in baselines if not same or row["key"] != "fit_constant")]
+    names = [row.get("label") or baseline_name(row, same) for row in rows]
+    columns = {header: names}
+    for name, key, write in (
+        ("accuracy", "accuracy", percent),
+        ("loss", "loss", fixed),
+        ("$ per 1,000", "dollars_per_1000", amount),
+        ("seconds", "seconds", lambda value: fixed(value, 2)),
+    ):
+        if any(row[key] is not None for row in rows):
+            columns[name] = ["–" if row[key] is None else write(row[key]) for row in rows]
+    print_table(title, columns)
+
+
+def baseline_name(row: Mapping[str, Any], at_fit: bool = False) -> str:
+    """Name of a row of ``baselines``; ``at_fit`` if the best single expert was best at fit, too."""
+    expert = row["expert"]
+    if row["key"] == "best_single":
+        here = f"always {expert}, best here{' and at fit' if at_fit else ''}"
+        return here if expert else "always the best single expert"
+    return {
+        "router": "router",
+        "fit_constant": f"always {expert}, best at fit",
+        "same_mix": "the same mix at random",
+        "perfect": "perfect choice (oracle)",
+    }[row["key"]]

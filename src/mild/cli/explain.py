@@ -79,7 +79,7 @@ def _show(found: dict[str, Any], target: dict[str, Any] | None) -> None:
     elif found["by"] == "confidence":
         reason = "a cascade asks in a fixed order and stops at the first expert it trusts enough"
     elif found["by"] == "expected cost":
-        reason = f"its expected cost is {found['lead']:.4f} below that of {other}, the runner-up"
+        reason = f"its expected loss is {found['lead']:.4f} below that of {other}, the runner-up"
     else:
         reason = f"probability {shares[expert]:.3f} against {shares[other]:.3f} for {other}, the runner-up"
     say(f"{expert} is asked: {reason}.")
@@ -99,16 +99,18 @@ def _show(found: dict[str, Any], target: dict[str, Any] | None) -> None:
     columns = {"expert": [name + " *" * (name == expert) for name in names]}
     for header, values in figures.items():
         if values is not None:
-            columns[header] = [fixed(values[name]) for name in names]
+            name = header.replace("expected cost", "expected loss")
+            columns[name] = [fixed(values[one]) for one in names]
     print_table("experts", columns)
     if not found["evidence"]:
         say("There is no evidence to show: the choice does not depend on single words.")
         return
     parts = [entry["part"] for entry in found["evidence"]]
     effects = [entry["effect"] for entry in found["evidence"]]
-    title = f"decrease of the lead over {other} without it, in {found['unit']}"
+    unit = found["unit"].replace("expected cost", "expected loss")
+    title = f"decrease of the lead over {other} without it, in {unit}"
     if found["method"] == "terms":
-        title = f"contribution to the lead over {other}, in {found['unit']}"
+        title = f"contribution to the lead over {other}, in {unit}"
         parts, effects = [*parts, "all others"], [*effects, found["others"]]
     # As they are shown, without a negative zero.
     effects = [round(effect, 4) + 0.0 for effect in effects]

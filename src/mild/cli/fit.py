@@ -134,7 +134,8 @@ def fit(
     """
     from mild.artifact import load
     from mild.artifact.writing import check_target
-    from mild.evaluation.tasks import evaluate_choices, evaluate_costs
+    from mild.evaluation.comparison import Outcomes
+    from mild.evaluation.tasks import evaluate_choices, evaluate_outcomes
 
     shards.check()
     arguments = params.arguments()
@@ -173,7 +174,8 @@ def fit(
     if table is None:
         training = evaluate_choices(saved.task, chosen, seed=seed).as_dict()
     else:
-        training = evaluate_costs(table.costs_of(names), chosen, names, seed=seed).as_dict()
+        known = Outcomes(table.costs_of(names))
+        training = evaluate_outcomes(known, chosen, names, seed=seed).as_dict()
     # Training data cannot say whether routing pays.
     del training["verdict"]
     result = {
@@ -359,7 +361,7 @@ def _fit_shards(
 def _show(result: dict[str, Any]) -> None:
     training = result["training"]
     if "cost" in result:
-        say(f"cost = {result['cost']['words']}; text features: {result['text']}")
+        say(f"loss = {result['cost']['words']}; text features: {result['text']}")
     rows = training["summary"]["n_known"]
     where = f"{rows:,} of the {result['rows']:,}" if "rows" in result else f"the {rows:,}"
     one = result.get("rows", rows) == 1

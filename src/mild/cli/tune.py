@@ -339,13 +339,13 @@ def _show(result: Mapping[str, Any], candidates: int, cv: int, safe: bool) -> No
     if "cost" in result:
         topic = result.get("topic")
         known = "" if topic is None else f"; topics: {topic}"
-        say(f"cost = {result['cost']['words']}; text features: {result['text']}{known}")
+        say(f"loss = {result['cost']['words']}; text features: {result['text']}{known}")
     ranked = sorted(result["candidates"], key=lambda entry: entry["mean_cost"])
     # The candidate that is taken is always listed.
     listed = [entry for place, entry in enumerate(ranked) if place < candidates or entry["taken"]]
     columns = {
         "family": [entry["family"] for entry in listed],
-        "mean cost": [f"{'* ' * entry['taken']}{fixed(entry['mean_cost'])}" for entry in listed],
+        "mean loss": [f"{'* ' * entry['taken']}{fixed(entry['mean_cost'])}" for entry in listed],
         "± se": [fixed(entry["standard_error"]) for entry in listed],
         "minus constant": [fixed(entry["difference"]) for entry in listed],
         "parameters": [

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from threadpoolctl import threadpool_limits
 
 from mild.distributed.executors import Submit, cores
-from mild.errors import InvalidInputError, MissingExtraError
+from mild.errors import InvalidInputError, MissingExtraError, install_hint
 
 ENGINES = ("local", "ray")
 # Seconds in which an address must accept a connection.
@@ -104,7 +104,7 @@ def check_ray(address: str | None = None) -> None:
             raise _no_answer(address, "another server does")
     if find_spec("ray") is None:
         raise MissingExtraError(
-            'the engine ray needs the package ray; install it with pip install "mild-learn[ray]".'
+            f"the engine ray needs the package ray; install it with {install_hint('ray')}."
         )
 
 

@@ -27,6 +27,82 @@ Progress: TypeAlias = Callable[[int, int, str], Any]
 
 
 @dataclass(frozen=True, eq=False)
+class Outcomes:
+    """Known outcomes of every expert, each (n_samples, n_experts), NaN where an expert was not asked."""
+
+    costs: FloatArray  # the loss: what is minimised
+    scores: FloatArray | None = None  # 1 for a right answer
+    prices: FloatArray | None = None  # dollars
+    latencies: FloatArray | None = None  # seconds
+
+    def take(self, rows: Any) -> Outcomes:
+        """Some of the rows."""
+        rest = (self.scores, self.prices, self.latencies)
+        return Outcomes(self.costs[rows], *(None if part is None else part[rows] for part in rest))
+
+    def oracle(self) -> IntArray:
+        """Expert of least loss in every row; ties go to the lower price, then to the higher accuracy."""
+        errors = None if self.scores is None else -self.scores
+        return metrics.oracle_choices(self.costs, self.prices, errors)
+
+    def means(self, chosen: IntArray) -> dict[str, float | None]:
+        """Mean loss, accuracy, dollars per 1,000 inputs and seconds of these choices."""
+        rows = np.arange(len(chosen))
+        return self._figures(lambda values: mean_known(values[rows, chosen]))
+
+    def mixture(self, shares: FloatArray) -> dict[str, float | None]:
+        """The same, expected of experts that are drawn at random with these shares."""
+
+        def mean(values: FloatArray) -> float | None:
+            means = [mean_known(column) for column in values.T[shares > 0]]
+            if None in means:
+                return None
+            return float(shares[shares > 0] @ np.array(means, dtype=np.float64))
+
+        return self._figures(mean)
+
+    def _figures(self, mean: Callable[[FloatArray], float | None]) -> dict[str, float | None]:
+        parts = {
+            "loss": self.costs,
+            "accuracy": self.scores,
+            "dollars_per_1000": None if self.prices is None else 1000 * self.prices,
+            "seconds": self.latencies,
+        }
+        return {name: None if part is None else mean(part) for name, part in parts.items()}
+
+
+def mean_known(values: FloatArray) -> float | None:
+    """Mean of the values that are known; None if there are none."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else None
+
+
+def baselines(
+    outcomes: Outcomes, chosen: IntArray, expert_names: Sequence[str], fitted: int | None = None
+) -> list[dict[str, Any]]:
+    """Choices beside what they are compared with: key, expert or None, and the figures of each.
+
+    These are always asking the best single expert of these rows, always asking the one that was best when
+    the router was fitted (``fitted``), the same shares at random, and perfect choice.
+    """
+    n, p = outcomes.costs.shape
+    best = metrics.best_constant(outcomes.costs).expert
+    shares = metrics.expert_shares(chosen, p)
+    found: list[tuple[str, int | None, dict[str, float | None]]] = [
+        ("router", None, outcomes.means(chosen)),
+        ("best_single", best, outcomes.means(np.full(n, best))),
+        ("same_mix", None, outcomes.mixture(shares)),
+        ("perfect", None, outcomes.means(outcomes.oracle())),
+    ]
+    if fitted is not None:
+        found.insert(2, ("fit_constant", fitted, outcomes.means(np.full(n, fitted))))
+    return [
+        {"key": key, "expert": None if k is None else expert_names[k], **figures}
+        for key, k, figures in found
+    ]
+
+
+@dataclass(frozen=True, eq=False)
 class Context:
     """What a method knows before it is fitted."""
 
@@ -214,7 +290,7 @@ def matrix_inputs(X: Any) -> Inputs:
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """One method over all splits."""
+    """One method over all splits. A cost is a loss: wrong answers plus the weighted other terms."""
 
     key: str  # of the method
     label: str
@@ -226,6 +302,8 @@ class Row:
     balanced: float  # balanced deferral loss on the test rows of all splits
     control: float  # mean cost of the same shares assigned at random
     price: float | None  # mean price of an input, or None without prices
+    accuracy: float | None  # mean score, or None without scores
+    latency: float | None  # mean seconds of an answer, or None without latencies
     # (estimate, low, high) of its mean cost minus the best constant's; None for itself
     difference: tuple[float, float, float] | None
     seconds: float  # mean time to fit and decide
@@ -273,6 +351,8 @@ class Row:
             "worst_recall": self.worst_recall,
             "shuffled_control": self.control,
             "price": self.price,
+            "accuracy": self.accuracy,
+            "latency": self.latency,
             "minus_constant": None if self.difference is None else list(self.difference),
             "verdict": self.verdict,
             "seconds": self.seconds,
@@ -291,8 +371,10 @@ class Comparison:
     statement: metrics.Statement  # whether routing pays
     expert_names: tuple[str, ...]  # names of the experts
     oracle: float  # mean cost of the cheapest expert of every test row
-    # (n_experts,) how often each expert is the cheapest, ties to the lowest index
+    # (n_experts,) how often each expert is the cheapest; ties go to the lower price, if known, then to the
+    # higher accuracy, then to the lowest index
     oracle_shares: FloatArray
+    baselines: list[dict[str, Any]]  # ``baselines`` of the chosen method, means over splits
     n_rows: int  # rows in all
     n_train: float  # rows per split, on average
     n_test: float
@@ -302,6 +384,7 @@ class Comparison:
     dropped: int = 0  # test rows left out because their text is in the training rows
     # which test rows were left out because an expert was not asked, in a sentence; or None
     not_compared: str | None = None
+    interrupted: bool = False  # whether Ctrl-C ended it before the last split
 
     def row(self, key: str) -> Row:
         """The row of a method."""
@@ -326,6 +409,7 @@ class Comparison:
             "experts": list(self.expert_names),
             "oracle": self.oracle,
             "oracle_shares": self.oracle_shares.tolist(),
+            "baselines": self.baselines,
             "headroom": self.headroom,
             "rows": self.n_rows,
             "rows_to_train_on": self.n_train,
@@ -335,6 +419,7 @@ class Comparison:
             "left_out": list(self.left_out),
             "dropped": self.dropped,
             "not_compared": self.not_compared,
+            "interrupted": self.interrupted,
             "methods": [
                 {**row.as_dict(), "headroom_captured": self.captured(row)} for row in self.rows
             ],
@@ -352,6 +437,8 @@ def compare(
     unit: str = "query",
     topics: Sequence[str] | None = None,
     prices: FloatArray | None = None,
+    scores: FloatArray | None = None,
+    latencies: FloatArray | None = None,
     largest: float | None = None,
     n_folds: int = 5,
     confidence: float = 0.95,
@@ -367,8 +454,9 @@ def compare(
     splits with a correction for their overlap otherwise. Rows of one ``bundle``, a "query" or a "group"
     by ``unit``, count once. Rows are compared in which every expert was asked, if there are enough of
     them (``common_rows``). ``topics`` (n_rows,) are subjects, tasks or sources, which a router may learn to
-    recognise. ``prices`` (n_rows, n_experts) in dollars give the difference in money;
-    ``largest`` is the largest possible cost, for complement rewards.
+    recognise. ``prices`` in dollars, ``scores`` and ``latencies`` in seconds, each (n_rows, n_experts),
+    add dollars, accuracy and time. ``largest`` is the largest possible cost, for complement rewards.
+    Ctrl-C ends the comparison with the splits that are finished, if there are any.
     """
     array = check_costs(costs)
     if len(inputs) != len(array):
@@ -385,7 +473,8 @@ def compare(
     total = len(splits) * len(methods)
     report = progress or (lambda done, of, text: None)
     report(0, total, "features")
-    results = []
+    results: list[SplitResult] = []
+    interrupted = False
     for number, split in enumerate(splits):
         inner = folds(units[split.train], n_folds, seed)
         if min(len(fitted) for fitted, _ in inner) < 2:
@@ -394,19 +483,30 @@ def compare(
                 f"cross-validation leaves one to fit on, and two are needed. Collect more rows.",
                 parameter="table",
             )
-        X_train, X_test = inputs.features(split.train, split.test)
-        known = None if topics is None else np.asarray(topics)[split.train]
-        context = Context(inner, largest, seed, jobs, known)
+        subjects = None if topics is None else np.asarray(topics)[split.train]
+        context = Context(inner, largest, seed, jobs, subjects)
         choices: dict[str, Choices] = {}
-        for method in methods:
-            choices[method.key] = run_method(method, context, X_train, array[split.train], X_test)
-            done = number * len(methods) + len(choices)
-            report(done, total, f"split {number + 1}, {method.label}")
+        try:
+            X_train, X_test = inputs.features(split.train, split.test)
+            for method in methods:
+                known = array[split.train]
+                choices[method.key] = run_method(method, context, X_train, known, X_test)
+                done = number * len(methods) + len(choices)
+                report(done, total, f"split {number + 1}, {method.label}")
+        except KeyboardInterrupt:
+            if not results:
+                raise
+            interrupted = True
+            break
         results.append(SplitResult(array[split.test], units[split.test], choices))
+    splits = splits[: len(results)]
+    outcomes = Outcomes(array, scores, prices, latencies)
+    tested = [outcomes.take(split.test) for split in splits]
+    perfect = [one.oracle() for one in tested]
     others = [method.key for method in methods[1:]]
     intervals = _intervals(results, others, ratio, confidence, seed) if others else {}
     rows = [
-        _row(method, results, splits, units, prices, intervals.get(method.key))
+        _row(method, results, splits, units, tested, perfect, intervals.get(method.key))
         for method in methods
     ]
     chosen = "tune" if "tune" in others else min(rows[1:] or rows, key=lambda row: row.mean).key
@@ -416,7 +516,12 @@ def compare(
         statement=_statement(rows, chosen, expert_names, len(splits), unit, confidence),
         expert_names=tuple(expert_names),
         oracle=float(np.mean([metrics.oracle_loss(one.costs) for one in results])),
-        oracle_shares=np.mean([metrics.oracle_shares(one.costs) for one in results], axis=0),
+        oracle_shares=np.mean(
+            [metrics.expert_shares(one, array.shape[1]) for one in perfect], axis=0
+        ),
+        baselines=_mean_baselines(
+            tested, [one.choices[chosen].chosen for one in results], expert_names
+        ),
         n_rows=len(array),
         n_train=float(np.mean([len(split.train) for split in splits])),
         n_test=float(np.mean([len(split.test) for split in splits])),
@@ -425,7 +530,24 @@ def compare(
         left_out=tuple(left_out),
         dropped=sum(split.dropped for split in splits),
         not_compared=not_compared,
+        interrupted=interrupted,
     )
+
+
+def _mean_baselines(
+    tested: Sequence[Outcomes], chosen: Sequence[IntArray], expert_names: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Means over splits of ``baselines``; the expert is named where it is the same in all."""
+    parts = [baselines(*pair, expert_names) for pair in zip(tested, chosen, strict=True)]
+    found = []
+    for rows in zip(*parts, strict=True):
+        experts = {row["expert"] for row in rows}
+        line = {"key": rows[0]["key"], "expert": experts.pop() if len(experts) == 1 else None}
+        for name in ("loss", "accuracy", "dollars_per_1000", "seconds"):
+            values = [row[name] for row in rows]
+            line[name] = None if None in values else float(np.mean(values))
+        found.append(line)
+    return found
 
 
 def _comparable_splits(
@@ -478,24 +600,31 @@ def _row(
     results: Sequence[SplitResult],
     splits: Sequence[Split],
     units: IntArray,
-    prices: FloatArray | None,
+    outcomes: Sequence[Outcomes],
+    perfect: Sequence[IntArray],
     difference: tuple[float, float, float] | None,
 ) -> Row:
     key, p = method.key, results[0].costs.shape[1]
     own = [one.choices[key] for one in results]
     pairs = [(one.costs, one.choices[key].chosen) for one in results]
-    recall = np.array([metrics.expert_recall(costs, chosen) for costs, chosen in pairs])
+    recall = np.array(
+        [metrics.expert_recall(*pair, best=best) for pair, best in zip(pairs, perfect, strict=True)]
+    )
+    figures = [one.means(choices.chosen) for one, choices in zip(outcomes, own, strict=True)]
+
+    def mean(name: str) -> float | None:
+        values = [figure[name] for figure in figures]
+        return None if None in values else float(np.mean(values))  # type: ignore[arg-type]
+
     known = (~np.isnan(recall)).sum(axis=0)
     tested, chosen = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
     # Distinct rows and units, over all splits, behind the difference to the constant.
     paid = np.zeros((len(units), 2), dtype=bool)
-    price = []
     for split, result in zip(splits, results, strict=True):
         for column, name in enumerate((key, "constant")):
             paid[split.test, column] |= ~np.isnan(result.paid(name))
-        if prices is not None:
-            price.append(np.nanmean(prices[split.test, result.choices[key].chosen]))
     n_rows, n_units = metrics.count_judged(paid, units)
+    dollars = mean("dollars_per_1000")
     return Row(
         key=key,
         label=method.label,
@@ -505,7 +634,9 @@ def _row(
         recall=np.where(known > 0, np.nansum(recall, axis=0) / np.maximum(known, 1), np.nan),
         balanced=metrics.balanced_deferral_loss(tested, chosen),
         control=float(np.mean([metrics.shuffled_control(*pair) for pair in pairs])),
-        price=float(np.mean(price)) if price else None,
+        price=None if dollars is None else dollars / 1000,
+        accuracy=mean("accuracy"),
+        latency=mean("seconds"),
         difference=difference,
         seconds=float(np.mean([one.seconds for one in own])),
         found=[one.found for one in own],

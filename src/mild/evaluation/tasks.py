@@ -21,12 +21,14 @@ from mild.data.cost_terms import check_terms
 from mild.data.data_quality import examine
 from mild.data.splits import Split, bundles, folds, random_splits, time_splits
 from mild.errors import DataFileError, InvalidInputError, listed
-from mild.evaluation.comparison import Inputs, matrix_inputs
+from mild.evaluation.comparison import Inputs, Outcomes, baselines, matrix_inputs
 from mild.features import TextFeatures, check_input, make_features
 from mild.metrics import (
     Statement,
+    common_constant,
     common_rows,
     constant_losses,
+    expert_recall,
     expert_shares,
     state_choices,
     summary,
@@ -267,6 +269,7 @@ def task_notes(task: Task) -> dict[str, Any]:
     return {
         **query,
         "cost": task.cost,
+        "constant": table.expert_names[common_constant(task.costs)],
         "table": {
             "fingerprint": table.fingerprint(),
             "rows": table.rows,
@@ -281,6 +284,12 @@ def terms_of(router: LoadedRouter) -> CostTerms | None:
     notes = router.metadata.get("notes") or {}
     fields = notes.get("cost")
     return None if fields is None else CostTerms.from_dict(fields)
+
+
+def constant_at_fit(router: LoadedRouter) -> int | None:
+    """The expert of least mean loss when a saved router was fitted; None if it is not recorded."""
+    name = (router.metadata.get("notes") or {}).get("constant")
+    return router.expert_names.index(name) if name in router.expert_names else None
 
 
 def possible_folds(
@@ -566,7 +575,8 @@ class Evaluation:
     expert_names: Sequence[str]
     rows: BoolArray  # (n_samples,) mask of the rows that are compared
     summary: dict[str, Any]  # figures of ``mild.metrics.summary``
-    constant_losses: FloatArray  # (n_experts,) mean cost of always choosing the same expert
+    constant_losses: FloatArray  # (n_experts,) mean loss of always choosing the same expert
+    baselines: list[dict[str, Any]]  # ``comparison.baselines``: what the choices are compared with
     statement: Statement  # whether routing pays
     confidence: float  # of its interval
     # recall of the experts that are cheapest in less than 1 / n_experts of the rows
@@ -590,6 +600,7 @@ class Evaluation:
             "experts": list(self.expert_names),
             "summary": self.summary,
             "constant_losses": self.constant_losses,
+            "baselines": self.baselines,
             "minority_recall": self.minority_recall,
             "dollars_per_1000": None if self.prices is None else prices,
             "left_out": self.left_out,
@@ -599,33 +610,50 @@ class Evaluation:
 
 
 def evaluate_choices(
-    task: Task, chosen: IntArray, confidence: float = 0.95, seed: int = 0
+    task: Task,
+    chosen: IntArray,
+    confidence: float = 0.95,
+    seed: int = 0,
+    fitted: int | None = None,
 ) -> Evaluation:
     """Evaluate choices on a task. Rows with equal queries, or of one group, count as one."""
-    names, prices = task.table.expert_names, task.table.prices
-    return evaluate_costs(
-        task.costs, chosen, names, prices, task.bundle, task.unit, confidence, seed
+    table = task.table
+    outcomes = Outcomes(task.costs, table.scores, table.prices, table.latencies)
+    names = table.expert_names
+    return evaluate_outcomes(
+        outcomes, chosen, names, task.bundle, task.unit, confidence, seed, fitted
     )
 
 
-def evaluate_costs(
-    costs: FloatArray,
+def evaluate_outcomes(
+    outcomes: Outcomes,
     chosen: IntArray,
     expert_names: Sequence[str],
-    prices: FloatArray | None = None,
     bundle: IntArray | None = None,
     unit: str = "query",
     confidence: float = 0.95,
     seed: int = 0,
+    fitted: int | None = None,
 ) -> Evaluation:
     """Compare choices (n_samples,) with the expert that is best on these very rows, a strict baseline.
 
-    Costs and prices in dollars are (n_samples, n_experts), NaN where an expert was not asked. Rows of
-    one ``bundle``, a "query" or a "group" by ``unit``, count as one in the interval.
+    Rows of one ``bundle``, a "query" or a "group" by ``unit``, count as one in the interval. ``fitted`` is
+    the best constant of the rows that the router was fitted on. Where experts tie in loss, the oracle's
+    shares and the recall take the one of lower price, then of higher accuracy.
     """
+    costs, prices = outcomes.costs, outcomes.prices
     common = common_rows(costs, chosen)
     rows = common.rows
+    known_rows, known_choices = outcomes.take(rows), chosen[rows]
     figures = summary(costs, chosen, missing="skip")
+    perfect = known_rows.oracle()
+    recall = expert_recall(known_rows.costs, known_choices, best=perfect)
+    figures = replace(
+        figures,
+        oracle_shares=expert_shares(perfect, len(expert_names)),
+        recall=recall,
+        balanced_recall=float(np.nanmean(recall)),
+    )
     expert = figures.constant_expert
     router_price = constant_price = expert_prices = None
     if prices is not None:
@@ -653,6 +681,7 @@ def evaluate_costs(
         rows,
         figures.as_dict(),
         constant_losses(costs[rows]),
+        baselines(known_rows, known_choices, expert_names, fitted),
         statement,
         confidence,
         minority_recall(figures.recall, figures.oracle_shares),

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mild.errors import DataFileError, MissingExtraError
+from mild.errors import DataFileError, MissingExtraError, install_hint
 
 # A folder of model folders, for machines where models lie elsewhere than where the router was fitted.
 MODELS_VARIABLE = "MILD_MODELS"
@@ -32,7 +32,7 @@ def import_extra(user: str, extra: str, *packages: str) -> list[Any]:
         return [importlib.import_module(name) for name in packages]
     except ImportError as error:
         raise MissingExtraError(
-            f"{user} need {' and '.join(packages)}; pip install 'mild-learn[{extra}]'."
+            f"{user} need {' and '.join(packages)}; {install_hint(extra)}."
         ) from error
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from mild.endpoints.config_file import MAX_BYTES, ConfigFile
 from mild.endpoints.expert import Expert, is_name, is_secret_header
 from mild.endpoints.secrets import Secret, SecretError, check_safe_file, secret_from_environment
-from mild.errors import DataFileError, MissingExtraError
+from mild.errors import DataFileError, MissingExtraError, install_hint
 
 __all__ = ["Endpoint", "endpoint_of", "read_litellm"]
 
@@ -338,9 +338,7 @@ def _read_yaml(file: Path) -> tuple[ConfigFile, os.stat_result]:
     try:
         import yaml
     except ImportError as error:
-        raise MissingExtraError(
-            "reading YAML needs PyYAML: pip install 'mild-learn[gateway]'."
-        ) from error
+        raise MissingExtraError(f"reading YAML needs PyYAML: {install_hint('gateway')}.") from error
     try:
         with file.open("rb") as opened:
             status, text = os.fstat(opened.fileno()), opened.read(MAX_BYTES + 1)

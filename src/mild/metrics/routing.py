@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import BoolArray, FloatArray, check_labels, invalid
+from mild.core.arrays import BoolArray, FloatArray, IntArray, check_labels, invalid
 from mild.metrics.rows import evaluated_costs, known_rows, number_vector, row_weights
 
 Weights: TypeAlias = ArrayLike | None
@@ -151,6 +151,28 @@ def oracle_shares(costs: ArrayLike, sample_weight: Weights = None) -> FloatArray
     return expert_shares(np.nanargmin(array, axis=1), array.shape[1], sample_weight)
 
 
+def oracle_choices(costs: ArrayLike, *preferences: ArrayLike | None) -> IntArray:
+    """The cheapest asked expert of every row, (n_samples,).
+
+    Ties go to the expert with the lowest first preference, such as its price, then the second, then to
+    the lowest index. A preference is (n_samples, n_experts) or None, and NaN is the last to be preferred.
+
+    Examples
+    --------
+    >>> oracle_choices([[0, 0, 1], [1, 1, 1]], [[2, 1, 0], [2, 1, 1]])
+    array([1, 1])
+    """
+    array = evaluated_costs(costs)
+    least = np.nanmin(array, axis=1, keepdims=True)
+    tied = array <= least + 1e-12 * np.maximum(1.0, np.abs(least))
+    for preference in preferences:
+        if preference is not None:
+            values = np.where(tied, preference, np.inf)
+            values[np.isnan(values)] = np.inf
+            tied &= values == values.min(axis=1, keepdims=True)
+    return tied.argmax(axis=1)
+
+
 def share_entropy(shares: ArrayLike) -> float:
     """``-sum_k s_k log s_k / log(n_experts)``: 0 if one expert gets everything, 1 for an even split."""
     s = number_vector("shares", shares)
@@ -162,11 +184,17 @@ def share_entropy(shares: ArrayLike) -> float:
     return -float(used @ np.log(used)) / float(np.log(len(s)))
 
 
-def expert_recall(costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights = None) -> FloatArray:
+def expert_recall(
+    costs: ArrayLike,
+    chosen: ArrayLike,
+    sample_weight: Weights = None,
+    best: IntArray | None = None,
+) -> FloatArray:
     """Of the rows on which expert k is cheapest, the share that was sent to k; (n_experts,).
 
     ``recall_k = sum_i w_i 1[best_i = k] 1[chosen_i = k] / sum_i w_i 1[best_i = k]``. NaN for an expert
-    that is never cheapest. A choice that ties with the cheapest counts as a miss.
+    that is never cheapest. A choice that ties with the cheapest counts as a miss. ``best`` (n_samples,)
+    is the cheapest expert, by default the one of lowest index; see ``oracle_choices``.
 
     Examples
     --------
@@ -177,7 +205,7 @@ def expert_recall(costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights = 
     n_samples, n_experts = array.shape
     experts = check_labels(chosen, (n_samples, n_experts), "chosen")
     weights = row_weights(sample_weight, n_samples)
-    best = np.nanargmin(array, axis=1)
+    best = np.nanargmin(array, axis=1) if best is None else best
     mass = np.bincount(best, weights, minlength=n_experts)
     hits = np.bincount(best, weights * (best == experts), minlength=n_experts)
     return np.divide(hits, mass, out=np.full(n_experts, np.nan), where=mass > 0)

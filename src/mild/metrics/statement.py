@@ -32,7 +32,7 @@ class Statement:
     Attributes
     ----------
     pays, sentence : True, False or None (undecided), and the same in words
-    estimate, low, high : mean cost of the router minus the constant's, with its interval
+    estimate, low, high : mean loss of the router minus the constant's, with its interval
     dollars_per_1000 : price of the router minus the constant's, per 1,000 inputs; None without prices
     rows_needed : units that would decide a gain of this size; None if decided, or if there is no gain
     rows, units : rows judged, and the independent units among them (rows, distinct queries, groups)
@@ -47,6 +47,9 @@ class Statement:
     rows_needed: int | None = None
     rows: int = 0
     units: int = 0
+
+    def __str__(self) -> str:
+        return self.sentence
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields, but for NaN."""
@@ -75,7 +78,7 @@ def state(
     Parameters
     ----------
     router, constant : names
-    interval : estimate, low and high of the router's mean cost minus the constant's
+    interval : estimate, low and high of the router's mean loss minus the constant's
     rows, units : rows judged, and independent units among them; None for the rows themselves
     unit : "row", "query" (equal queries count once) or "group"
     confidence, notes : of the interval, and further remarks about it
@@ -85,7 +88,7 @@ def state(
     Examples
     --------
     >>> state("kNN", "large", (-0.02, -0.03, -0.01), rows=500).sentence.partition(" (")[0]
-    'Routing pays: kNN costs 0.0200 less per input than always large'
+    'Routing pays: the mean loss of kNN is 0.0200 lower than that of always large'
     >>> state("kNN", "large", (-0.01, -0.03, 0.02), rows=500).rows_needed
     4500
     """
@@ -94,9 +97,9 @@ def state(
     estimate, low, high = interval
     few = units < FEWEST_UNITS and not identical
     pays = None if few else True if high < 0 else False if low >= 0 else None
-    gap = f"{abs(estimate):.4f} {'less' if estimate < 0 else 'more'} per input than"
-    gap = gap if estimate else "as much as"
-    sentence = f"{STARTS[pays]}: {router} costs {gap} always {constant}"
+    gap = f"{abs(estimate):.4f} {'lower' if estimate < 0 else 'higher'} than"
+    gap = gap if estimate else "equal to"
+    sentence = f"{STARTS[pays]}: the mean loss of {router} is {gap} that of always {constant}"
     if few:
         verb = "is" if units == 1 else "are"
         sentence += (
@@ -116,10 +119,12 @@ def state(
         sentence += (
             f"; if the difference is what it seems, about {_count(needed, unit)} would show it"
         )
+    sentence += "."
     money = None if dollars is None else 1000 * dollars
     if money:
-        sentence += f"; ${amount(abs(money))} {'less' if money < 0 else 'more'} per 1,000 inputs"
-    return Statement(pays, sentence + ".", estimate, low, high, money, needed, rows, units)
+        change = "saves" if money < 0 else "adds"
+        sentence += f" In dollars, it {change} ${amount(abs(money))} per 1,000 inputs."
+    return Statement(pays, sentence, estimate, low, high, money, needed, rows, units)
 
 
 def state_choices(

@@ -6,13 +6,13 @@ losses returned, in float32. Losses do not check the values of scores, rewards a
 synchronise with the device at every step: NaN gives NaN.
 """
 
-from mild.errors import MissingExtraError
+from mild.errors import MissingExtraError, install_hint
 
 try:
     import torch  # noqa: F401
 except ImportError as error:
     raise MissingExtraError(
-        'mild.nn needs torch, which is not installed; run: pip install "mild-learn[neural]".'
+        f"mild.nn needs torch, which is not installed; run: {install_hint('neural')}."
     ) from error
 
 from mild.nn.costs import (

@@ -86,6 +86,9 @@ class Verdict:
     dollars_per_1000: float | None = None
     left_out: str | None = None
 
+    def __str__(self) -> str:
+        return self.sentence
+
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""
         return asdict(self)

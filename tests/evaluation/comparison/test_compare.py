@@ -247,3 +247,43 @@ def test_an_interrupt_ends_the_comparison_and_not_only_a_search(monkeypatch):
     monkeypatch.setattr(Search, "run", stopped)
     with pytest.raises(KeyboardInterrupt):
         run(*make_problem())
+
+
+def test_accuracy_and_time_stand_beside_the_loss():
+    X, costs = make_problem()
+    scores, seconds = 1 - costs, np.tile([0.5, 2.0], (len(costs), 1))
+    found = run(X, costs, names=("ce",), scores=scores, latencies=seconds)
+    row = found.row("ce")
+    assert row.accuracy == pytest.approx(1 - row.mean)
+    assert row.latency == pytest.approx(row.shares @ [0.5, 2.0])
+    lines = {line["key"]: line for line in found.baselines}
+    assert lines["perfect"]["loss"] == pytest.approx(found.oracle)
+    assert lines["same_mix"]["seconds"] == pytest.approx(row.latency)
+    assert lines["router"]["dollars_per_1000"] is None
+    assert found.as_dict()["baselines"] == found.baselines
+
+
+def test_an_interrupted_comparison_keeps_its_finished_splits():
+    X, costs = make_problem()
+
+    def stop(done, total, message):
+        if done == 3:
+            raise KeyboardInterrupt
+
+    found = run(X, costs, n_splits=3, names=("ce",), progress=stop)
+    assert found.interrupted is True
+    assert found.n_splits == 1
+    assert found.row("ce").costs.shape == (1,)
+    whole = run(X, costs, n_splits=3, names=("ce",))
+    assert found.row("ce").costs[0] == whole.row("ce").costs[0]
+
+
+def test_an_interrupt_before_the_first_split_ends_it():
+    X, costs = make_problem()
+
+    def stop(done, total, message):
+        if done == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(X, costs, names=("ce",), progress=stop)

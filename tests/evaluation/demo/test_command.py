@@ -24,7 +24,7 @@ def command(monkeypatch, small_results):
     monkeypatch.setattr(run, "run_demo", fake)
 
     def call(*arguments: str):
-        return CliRunner().invoke(build_app(), ["demo", *arguments])
+        return CliRunner().invoke(build_app(), ["demo", "--paper", *arguments])
 
     call.asked = asked
     return call

@@ -58,7 +58,7 @@ def test_the_verdict_is_what_one_reads_first(browser, page, document):
     browser.open(page)
     assert browser.run("document.querySelector('h1').innerText") == "Routing pays"
     lead = browser.run("document.querySelector('.lead').innerText")
-    assert f"{-document['verdict']['estimate']:.4f} less per input than always" in lead
+    assert f"{-document['verdict']['estimate']:.4f} lower than that of always" in lead
     top = browser.run("document.querySelector('h1').getBoundingClientRect().top")
     assert 0 < top < 250
     # The headline is green, on the screen, not only in the style sheet.

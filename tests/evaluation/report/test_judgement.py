@@ -41,7 +41,7 @@ def test_dollars_are_router_minus_constant_per_thousand():
     assert verdict["dollars_per_1000"] == pytest.approx(1000 * (0.0025 - 0.02))
     assert figures["means"]["router"]["dollars"] == pytest.approx(2.5)
     assert figures["means"]["constant"]["dollars"] == pytest.approx(20)
-    assert "$17.50 less per 1,000" in verdict["sentence"]
+    assert "saves $17.50 per 1,000" in verdict["sentence"]
 
 
 def test_the_same_as_the_constant_does_not_pay():

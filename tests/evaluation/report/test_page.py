@@ -134,6 +134,39 @@ def test_the_verdict_stands_on_top():
         assert f'class="verdict {css}"' in render(document)
 
 
+def test_a_verdict_on_training_rows_is_no_green_headline():
+    document = build_document(cost_router(), *larger_case(120))
+    for evidence in ({"same_data_as_fit": True}, {"seen_in_fit": {"queries": 3, "checked": 120}}):
+        page = render({**document, **evidence})
+        assert "<h1>On training rows: routing pays</h1>" in page
+        assert 'class="verdict trained"' in page
+        assert 'class="verdict pays"' not in page
+
+
+def test_dollars_and_quality_have_lines_of_their_own():
+    document = build_document(cost_router(), *larger_case(120))
+    means = document["figures"]["means"]
+    means["router"] |= {"quality": 0.75, "dollars": 1.0}
+    means["constant"] |= {"quality": 0.8, "dollars": 4.0}
+    page = render(document)
+    lead, quality, dollars = (page.index(part) for part in ('class="lead"', "Quality:", "Dollars:"))
+    assert lead < quality < dollars
+    assert "5.0 points lower." in page
+    assert "The router saves $3.00 (75\xa0%)." in page
+    assert "In dollars" not in page[lead:quality]
+
+
+def test_the_router_stands_beside_every_single_expert():
+    document = build_document(cost_router(), *larger_case(120))
+    rows = re.findall(r'<tr class="(\w+)"><th scope="row">([^<]*)', render(document))
+    names = [f"always {name}" for name in NAMES]
+    expected = ["router", *names, "the same mix at random", "perfect choice"]
+    assert [name for _, name in rows] == expected
+    # A document of an earlier version has no such table.
+    del document["figures"]["baselines"]
+    assert "the same mix at random</th>" not in render(document)
+
+
 def test_twenty_thousand_rows_and_thirty_experts_stay_small():
     rng = np.random.default_rng(0)
     n, p = 20_000, 30

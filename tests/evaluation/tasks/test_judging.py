@@ -26,7 +26,7 @@ def test_the_oracle_pays_and_says_so():
     task = task_of(make_columns(200))
     found = evaluate_choices(task, best(task))
     assert found.statement.pays is True
-    assert found.statement.sentence.startswith("Routing pays: the router costs")
+    assert found.statement.sentence.startswith("Routing pays: the mean loss of the router is")
     assert found.summary["loss"] == found.summary["oracle_loss"]
     assert found.minority_recall == 1
 
@@ -61,7 +61,7 @@ def test_dollars_are_those_of_the_choices():
     assert found.constant_price == pytest.approx(constant + 1)
     np.testing.assert_allclose(found.prices, [1, 2, 3])
     if constant:
-        assert f"${constant}.00 less per 1,000" in found.statement.sentence
+        assert f"saves ${constant}.00 per 1,000" in found.statement.sentence
 
 
 def test_unknown_prices_are_left_out_of_both_means():
@@ -107,7 +107,7 @@ def test_a_table_with_holes_is_judged_on_the_rows_that_have_all():
     assert found.constant_losses.tolist() == [0.5, 0.75]
     assert (found.router_price, found.constant_price) == (pytest.approx(2.5), pytest.approx(1.0))
     assert found.statement.rows == 4
-    assert "$1.50 more per 1,000" in found.statement.sentence
+    assert "adds $1.50 per 1,000" in found.statement.sentence
 
 
 def test_experts_that_are_all_right_leave_nothing_to_gain():
@@ -122,3 +122,41 @@ def test_minority_recall_is_of_the_rare_experts_alone():
     recall = np.array([0.9, 0.1, 0.3, np.nan])
     assert minority_recall(recall, np.array([0.8, 0.1, 0.1, 0.0])) == pytest.approx(0.2)
     assert math.isnan(minority_recall(np.array([1.0, 1.0]), np.array([0.5, 0.5])))
+
+
+def test_choices_stand_beside_what_they_are_compared_with():
+    # Expert b is right in three rows, a in one; in the last row both are, and a is cheaper.
+    table = {
+        "prompt": list("abcd"),
+        "correct__a": [0, 0, 0, 1],
+        "correct__b": [1, 1, 0, 1],
+        "cost__a": [0.001] * 4,
+        "cost__b": [0.003] * 4,
+        "latency_ms__a": [100] * 4,
+        "latency_ms__b": [300] * 4,
+    }
+    found = evaluate_choices(task_of(table), np.array([1, 0, 0, 1]), fitted=0)
+    rows = {row.pop("key"): row for row in found.baselines}
+    figures = ("loss", "accuracy", "dollars_per_1000", "seconds")
+    values = {key: [row[name] for name in figures] for key, row in rows.items()}
+    assert [rows[key]["expert"] for key in rows] == [None, "b", "a", None, None]
+    assert values["router"] == pytest.approx([0.5, 0.5, 2.0, 0.2])
+    assert values["best_single"] == pytest.approx([0.25, 0.75, 3.0, 0.3])
+    assert values["fit_constant"] == pytest.approx([0.75, 0.25, 1.0, 0.1])
+    assert values["same_mix"] == pytest.approx([0.5, 0.5, 2.0, 0.2])
+    # Ties of loss go to the cheaper expert: a in the last two rows.
+    assert values["perfect"] == pytest.approx([0.25, 0.75, 2.0, 0.2])
+    assert found.summary["oracle_shares"] == [0.5, 0.5]
+    assert found.summary["recall"] == [0.5, 0.5]
+
+
+def test_figures_that_are_not_known_are_none():
+    columns = {"prompt": list("abc"), "correct__a": [0, 0, 1], "correct__b": [1, 1, 0]}
+    found = evaluate_choices(task_of(columns), np.array([1, 1, 0]))
+    assert [row["key"] for row in found.baselines] == [
+        "router",
+        "best_single",
+        "same_mix",
+        "perfect",
+    ]
+    assert {row["dollars_per_1000"] for row in found.baselines} == {None}

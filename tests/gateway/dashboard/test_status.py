@@ -20,7 +20,9 @@ from dashboard_cases import (
     make_spend,
 )
 from ledger_cases import record, write_all, writing
+from mild.endpoints.expert import Expert
 from mild.gateway.dashboard import Dashboard
+from mild.gateway.dashboard.status import savings_document
 
 
 @pytest.fixture(scope="module")
@@ -192,3 +194,17 @@ def test_nothing_heavy_is_imported_for_the_page_and_the_ledger():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+def test_savings_are_the_same_tokens_at_each_expert_s_prices():
+    cheap = Expert("small", "http://127.0.0.1:1/v1", "s", price_in=1.0, price_out=2.0)
+    dear = Expert("large", "http://127.0.0.1:1/v1", "l", price_in=10.0, price_out=20.0)
+    rows = [record(0, price=0.3, tokens_in=1000, tokens_out=500)]
+    rows += [record(1, price=0.1, tokens_in=None), record(2, outcome="failed")]
+    found = savings_document(rows, [cheap, dear])
+    assert (found["rows"], found["paid"]) == (1, 0.3)
+    assert found["always"] == pytest.approx({"small": 0.002, "large": 0.02})
+    free = Expert("free", "http://127.0.0.1:1/v1", "f")
+    assert savings_document(rows, [cheap, free]) is None
+    assert savings_document(rows[1:], [cheap]) is None
+    assert savings_document(rows, []) is None

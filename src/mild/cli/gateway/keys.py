@@ -82,7 +82,7 @@ def add(
         )
         opened.add_key(kept)
     emit({"name": name, "key": key}, as_json, lambda: typer.echo(key))
-    note("this is the only time the key is shown.")
+    note("this is the only time the key is shown. A running gateway accepts it within a second.")
 
 
 def list_keys(

@@ -60,13 +60,13 @@ def serve(
     import os
     import sys
 
-    from mild.errors import InvalidInputError, MissingExtraError
+    from mild.errors import InvalidInputError, MissingExtraError, install_hint
 
     packages = ["aiohttp", "httptools", "prometheus_client", "starlette", "uvicorn"]
     for package in packages if sys.platform == "win32" else [*packages, "uvloop"]:
         if importlib.util.find_spec(package) is None:
             raise MissingExtraError(
-                f"mild serve needs {package}; install it with: pip install 'mild-learn[gateway]'"
+                f"mild serve needs {package}; install it with: {install_hint('gateway')}"
             )
     if endpoint and not demo:
         raise InvalidInputError(

@@ -41,7 +41,8 @@ def outcomes_file() -> Path:
 
     SmolLM2-135M and Gemma-3-270M, both behind llama.cpp on one thread, and a rule-based solver answered
     each of them; ``scripts/`` has what was run, ``scripts/make_questions.py`` the questions. Latencies
-    were measured; prices follow from counted tokens at made-up rates, in proportion to the models' sizes.
+    were measured; prices follow from counted tokens at made-up rates, in proportion to the models' sizes
+    and as high as those of large models.
 
     Examples
     --------

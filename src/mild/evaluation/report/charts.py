@@ -153,12 +153,28 @@ def frontier_charts(frontier: Mapping[str, Any], experts: Sequence[str]) -> list
                 "across": across,
                 "up": up,
                 "rows": [(up(v), percent(v, int(up.high - up.low <= 0.1))) for v in up.ticks(5)],
-                "columns": [(across(v), _tick(v, axis)) for v in across.ticks(ticks)],
+                "columns": spaced([(across(v), _tick(v, axis)) for v in across.ticks(ticks)]),
                 "marks": marks,
                 "names": [(marks[i], x, y, anchor) for i, x, y, anchor in names],
             }
         )
     return charts
+
+
+def spaced(ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Ticks (position, text), from left to right, without texts that would touch the one before.
+
+    >>> spaced([(0, "$0.10"), (20, "$0.20"), (60, "$0.50")])
+    [(0, '$0.10'), (60, '$0.50')]
+    """
+    found: list[tuple[float, str]] = []
+    taken = -math.inf
+    for x, text in ticks:
+        half = LETTER * LETTER_SIZE * len(text) / 2
+        if x - half - taken >= GAP:
+            found.append((x, text))
+            taken = x + half
+    return found
 
 
 def _tick(value: float, axis: str) -> str:

@@ -21,7 +21,7 @@ from mild.data import OutcomeTable, duplicate_groups
 from mild.errors import DataFileError, listed
 from mild.evaluation.comparison import Comparison
 from mild.evaluation.report import sections
-from mild.evaluation.tasks import evaluate_costs, training_overlap
+from mild.evaluation.tasks import constant_at_fit, evaluate_outcomes, training_overlap
 from mild.metrics.rows import evaluated_costs
 
 SCHEMA = 1
@@ -85,15 +85,15 @@ def build_document(
     routed = sections.RoutedRows(names, known, router.predict(X), shares)
     if table is not None:
         routed = routed.with_table(table)
-    found = evaluate_costs(
-        routed.costs,
+    found = evaluate_outcomes(
+        routed.outcomes,
         routed.chosen,
         names,
-        routed.prices,
         units,
         "query" if bundle is None or group is None else "group",
         confidence,
         seed,
+        constant_at_fit(router),
     )
     column, labels = None, None
     if table is not None:
@@ -122,8 +122,9 @@ def build_document(
             "means": {
                 "router": routed.means(routed.chosen),
                 "constant": routed.means(np.full(n, constant)),
-                "oracle": routed.means(np.nanargmin(routed.costs, axis=1)),
+                "oracle": routed.means(routed.outcomes.oracle()),
             },
+            "baselines": found.baselines,
         },
         "frontier": sections.frontier(
             routed,
@@ -175,9 +176,13 @@ def comparison_document(
             "shares": chosen["shares"],
             "oracle_shares": content["oracle_shares"],
             "recall": chosen["recall"],
+            "baselines": comparison.baselines,
             "means": {
-                "router": {"dollars": None if row.price is None else 1000 * row.price},
-                "constant": {"dollars": None if constant.price is None else 1000 * constant.price},
+                name: {
+                    "dollars": None if one.price is None else 1000 * one.price,
+                    "quality": one.accuracy,
+                }
+                for name, one in (("router", row), ("constant", constant))
             },
         },
         "comparison": content,

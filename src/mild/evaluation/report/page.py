@@ -46,6 +46,8 @@ LINKS = {
 }
 # Points of the list of qualities that are shown; the others are folded.
 LADDER_ROWS = 14
+# Single experts in the table beside the router; of more, only the best ones.
+MOST_CONSTANTS = 12
 # Reliability curves on the page; the others are in the document alone.
 MAX_CURVES = 16
 # Characters that HTML forbids, and marks that change the reading direction of what follows.
@@ -124,12 +126,19 @@ def _page(document: dict[str, Any]) -> str:
         else None,
         "settings": True,
     }
+    beside = _beside(document)
+    # Dollars and quality have lines of their own.
+    facts = _facts(document)
+    if facts:
+        lead = lead.partition(" In dollars, it ")[0]
     template = _environment().get_template("page.html")
     page = template.render(
         document=document,
         short=dict(zip(experts, short_names(experts, 32), strict=True)),
         names=short_names(experts, 24),
         lead=lead,
+        facts=facts,
+        beside=beside,
         warning=optimism(document),
         bar=None if None in span else forest([span], 20),
         links=[(name, title) for name, title in LINKS.items() if parts[name]],
@@ -168,8 +177,83 @@ def _environment() -> jinja2.Environment:
         "signed": signed,
         "thousands": lambda value: f"{value:,.0f}",
     }
-    environment.globals |= {"axes": AXES, "polygon": polygon, "asks": _asks}
+    environment.globals |= {
+        "axes": AXES,
+        "polygon": polygon,
+        "asks": _asks,
+        "saved_words": saved_words,
+    }
     return environment
+
+
+def _facts(document: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Quality and dollars of the router against those of the best single expert, a line each."""
+    means = document["figures"].get("means") or {}
+    router, constant = means.get("router") or {}, means.get("constant") or {}
+    always = f"always {document['verdict']['constant']}"
+    found = []
+    own, other = router.get("quality"), constant.get("quality")
+    if own is not None and other is not None:
+        points = 100 * (own - other)
+        change = f"{abs(points):.1f} points {'higher' if points > 0 else 'lower'}"
+        change = "the same" if abs(points) < 0.05 else change
+        text = f"{percent(own)} of the answers are right; {always}: {percent(other)}. {change}."
+        found.append({"name": "Quality:", "text": text.replace(". the", ". The")})
+    own, other = router.get("dollars"), constant.get("dollars")
+    if own is not None and other is not None:
+        text = f"{_dollars(own)} per 1,000 queries; {always}: {_dollars(other)}. "
+        found.append({"name": "Dollars:", "text": f"{text}The router {saved_words(own, other)}."})
+    return found
+
+
+def saved_words(own: float, other: float) -> str:
+    """What a router saves over an alternative, in dollars and per cent.
+
+    >>> saved_words(1.0, 4.0), saved_words(3.0, 2.0), saved_words(1.0, 1.0)
+    ('saves $3.00 (75\\xa0%)', 'adds $1.00 (50\\xa0%)', 'costs as much')
+    """
+    gap = other - own
+    if abs(gap) <= 1e-9 * max(abs(own), abs(other)):
+        return "costs as much"
+    share = f" ({percent(abs(gap) / other, 0)})" if other > 0 and abs(gap) < 10 * other else ""
+    return f"{'saves' if gap > 0 else 'adds'} {_dollars(abs(gap))}{share}"
+
+
+def _beside(document: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The router, every single expert, the same mix at random and perfect choice, for one table."""
+    known = {row["key"]: row for row in document["figures"].get("baselines") or ()}
+    if not known:
+        return None
+    rows = [{**known["router"], "name": "router"}]
+    notes = {known["best_single"]["expert"]: "best single expert of these rows"}
+    fitted = known.get("fit_constant", {}).get("expert")
+    if fitted is not None:
+        note = "best single expert when the router was fitted"
+        notes[fitted] = "best single expert, here and at fit" if fitted in notes else note
+    points = (document.get("frontier") or {}).get("points", ())
+    constants = [
+        {"expert": one["name"], "loss": one["cost"], "accuracy": one["quality"],
+         "dollars_per_1000": one["dollars"], "seconds": one["seconds"]}
+        for one in points
+        if one["kind"] == "constant"
+    ] or [known["best_single"]]  # fmt: skip
+    # All of them where they are few, otherwise those that the notes are about.
+    few = len(constants) <= MOST_CONSTANTS
+    for one in constants:
+        if few or one["expert"] in notes:
+            name = f"always {one['expert']}" if one["expert"] else "always the best single expert"
+            rows.append({**one, "key": "constant", "name": name, "note": notes.get(one["expert"])})
+    rows.append({**known["same_mix"], "name": "the same mix at random"})
+    rows.append({**known["perfect"], "name": "perfect choice", "note": "oracle"})
+    paid = known["router"]["dollars_per_1000"]
+    for row in rows:
+        row.setdefault("note", None)
+        other = row["dollars_per_1000"]
+        told = row["key"] == "constant" and paid is not None and other is not None
+        row["saves"] = saved_words(paid, other) if told else ""
+    figures = {"quality": "accuracy", "dollars": "dollars_per_1000", "seconds": "seconds"}
+    shown = {name: any(row[key] is not None for row in rows) for name, key in figures.items()}
+    return {"rows": rows, **shown}
 
 
 def _frontier(document: Mapping[str, Any]) -> dict[str, Any]:

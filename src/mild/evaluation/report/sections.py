@@ -17,6 +17,7 @@ from mild.core.costs import ALL_REWARDS, rewards
 from mild.core.decisions import argmax_last
 from mild.data import OutcomeTable, duplicate_groups
 from mild.errors import UnsupportedError, check_option
+from mild.evaluation.comparison import Outcomes, mean_known
 
 Point = Mapping[str, Any]
 
@@ -44,6 +45,11 @@ class RoutedRows:
         asking: FloatArray = np.round(self.costs - (1 - self.scores), 12)
         return asking if np.nan_to_num(asking).any() else None
 
+    @property
+    def outcomes(self) -> Outcomes:
+        """The outcomes alone."""
+        return Outcomes(self.costs, self.scores, self.prices, self.latencies)
+
     def with_table(self, table: OutcomeTable) -> RoutedRows:
         """The same with the queries, scores, prices and latencies of a table."""
         queries = table.queries if any(table.queries) else None
@@ -62,25 +68,17 @@ class RoutedRows:
     def means(self, chosen: IntArray) -> dict[str, Any]:
         """Mean cost, quality, dollars per 1,000 rows, seconds and asking cost of these choices."""
 
-        def mean(values: FloatArray | None, unit: float = 1.0) -> float | None:
-            if values is None:
-                return None
-            found = _mean_known(values[np.arange(len(values)), chosen])
-            return None if found is None else unit * found
-
+        found, asking = self.outcomes.means(chosen), self.asking
         return {
-            "cost": mean(self.costs),
-            "quality": mean(self.scores),
-            "dollars": mean(self.prices, 1000),
-            "seconds": mean(self.latencies),
-            "asking": mean(self.asking),
+            "cost": found["loss"],
+            "quality": found["accuracy"],
+            "dollars": found["dollars_per_1000"],
+            "seconds": found["seconds"],
+            "asking": None
+            if asking is None
+            else mean_known(asking[np.arange(len(chosen)), chosen]),
             "shares": metrics.expert_shares(chosen, len(self.expert_names)).tolist(),
         }
-
-
-def _mean_known(values: FloatArray) -> float | None:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if known.size else None
 
 
 # Frontier: price against quality.
@@ -88,7 +86,7 @@ def _mean_known(values: FloatArray) -> float | None:
 #: What the horizontal axis can show: the first that is known.
 AXES = {
     "dollars": "dollars per 1,000 queries",
-    "asking": "mean cost of asking, in wrong answers",
+    "asking": "mean loss from asking, in wrong answers",
     "seconds": "seconds per query",
 }
 # Price weights to try. Dollars: multiples of one wrong answer over the price of the most expensive
@@ -109,7 +107,7 @@ def frontier(
     found += [("operating", name, rows.means(chosen)) for name, chosen in sweep]
     found += [("method", str(method["name"]), method) for method in methods]
     found.append(("router", "router", rows.means(rows.chosen)))
-    found.append(("oracle", "oracle", rows.means(np.nanargmin(rows.costs, axis=1))))
+    found.append(("oracle", "oracle", rows.means(rows.outcomes.oracle())))
     points: list[dict[str, Any]] = [
         {"kind": kind, "name": name, **{key: means.get(key) for key in keys}}
         for kind, name, means in found
@@ -143,7 +141,7 @@ def operating_points(
         values, fitted, label = rows.asking, 1.0, "asking weighing {} times as much"
     else:
         return []
-    prices = np.array([_mean_known(column) for column in values.T], dtype=np.float64)
+    prices = np.array([mean_known(column) for column in values.T], dtype=np.float64)
     if np.isnan(prices).any() or not prices.any():
         return []
     steps = DOLLAR_STEPS / prices.max() if values is rows.prices else ASKING_STEPS
@@ -479,7 +477,7 @@ def regrets(rows: RoutedRows, most: int, labels: Sequence[Any] | None = None) ->
     """
     names, chosen, shares = rows.expert_names, rows.chosen, rows.probabilities
     paid = metrics.chosen_costs(rows.costs, chosen)
-    best = np.nanargmin(rows.costs, axis=1)
+    best = rows.outcomes.oracle()
     regret = np.nan_to_num(paid - np.nanmin(rows.costs, axis=1))
     # Costs are sums of decimals: less than this is rounding.
     regret[regret < 1e-9] = 0

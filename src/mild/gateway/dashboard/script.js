@@ -63,6 +63,16 @@
     return list;
   }
 
+  // Against the expert that would have cost most, and by how much against the others.
+  function savings(data) {
+    if (!data) return [];
+    const experts = Object.entries(data.always).sort((a, b) => b[1] - a[1]);
+    const words = ([name, cost]) => `always ${name} ${dollars(cost)}`;
+    const saved = experts[0][1] - data.paid;
+    return [[saved >= 0 ? `Saved against always ${experts[0][0]}` : `Added to always ${experts[0][0]}`, dollars(Math.abs(saved)),
+      `${dollars(data.paid)} for the last ${plural(data.rows, "answer")}; with the same tokens ${experts.map(words).join(", ")}`]];
+  }
+
   function tiles(status) {
     const tile = (name, value, more) => make("li", {}, make("span", {}, name), make("strong", {}, value), make("small", {}, more));
     const { traffic, latency, spend } = status;
@@ -75,6 +85,7 @@
         `95 % within ${milliseconds(latency.latency_ms.p95)}; gateway adds ${milliseconds(latency.overhead_ms.p50)}`),
       day ? tile("Spent today", dollars(day.spent), day.budget === null ? "no budget set" : `of ${dollars(day.budget)}, ${percent(day.budget ? day.spent / day.budget : 0, 0)}`)
         : tile("Spent, last hour", dollars(traffic.dollars), "no budget set"),
+      ...savings(status.savings).map(line => tile(...line)),
     ];
   }
 

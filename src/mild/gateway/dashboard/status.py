@@ -9,6 +9,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from mild.endpoints.expert import Expert
+from mild.endpoints.prices import Usage
 from mild.errors import DataFileError
 from mild.gateway.dashboard.ledger_snapshot import MINUTES, LedgerSnapshot, read_snapshot
 from mild.gateway.dashboard.shares import Reference, share_document, trained
@@ -117,6 +119,7 @@ class Dashboard:
             "shares": share_document(self._names, found.draws, self._reference, routing.explore),
             "traffic": traffic_document(found.minutes, now),
             "latency": latency_document(found.recent),
+            "savings": savings_document(found.recent, self._settings.experts),
             "spend": spend,
             "workers": [_worker(worker) for worker in workers],
             "last": decision_lines(found.recent, self._settings.ledger.keep_text),
@@ -237,6 +240,26 @@ def expert_lines(
             }
         )
     return lines
+
+
+def savings_document(recent: Sequence[Record], experts: Sequence[Expert]) -> dict[str, Any] | None:
+    """Dollars paid for the newest answers, and what they would have cost from each expert alone.
+
+    The same tokens at the expert's own prices: another expert might answer with more or fewer. None if no
+    answer has both a price and its tokens, or not all experts have prices.
+    """
+    if not experts or not all(expert.price.known for expert in experts):
+        return None
+    paid, always, rows = 0.0, dict.fromkeys((expert.name for expert in experts), 0.0), 0
+    for record in recent:
+        tokens = record.tokens_in, record.tokens_out
+        if record.outcome != "ok" or record.price is None or None in tokens:
+            continue
+        rows, paid = rows + 1, paid + record.price
+        usage = Usage(int(tokens[0] or 0), int(tokens[1] or 0))
+        for expert in experts:
+            always[expert.name] += expert.price.of(usage)
+    return {"rows": rows, "paid": paid, "always": always} if rows else None
 
 
 def decision_lines(recent: Sequence[Record], with_text: bool) -> list[dict[str, Any]]:

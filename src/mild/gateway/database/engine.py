@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mild.errors import DataFileError, MissingExtraError
+from mild.errors import DataFileError, MissingExtraError, install_hint
 from mild.gateway.database.address import Address
 from mild.gateway.database.errors import (
     CommitUnknownError,
@@ -26,8 +26,7 @@ try:
     import sqlalchemy as sa
 except ImportError as missing:
     raise MissingExtraError(
-        "the gateway's store and ledger need SQLAlchemy; install it with: pip install "
-        "'mild-learn[gateway]'"
+        f"the gateway's store and ledger need SQLAlchemy; install it with: {install_hint('gateway')}"
     ) from missing
 
 __all__ = [
@@ -514,8 +513,7 @@ def _postgres_engine(address: Address) -> sa.Engine:
         from psycopg import conninfo
     except ImportError as error:
         raise MissingExtraError(
-            "a store in PostgreSQL needs psycopg; install it with: pip install "
-            "'mild-learn[gateway,postgres]'"
+            f"a store in PostgreSQL needs psycopg; install it with: {install_hint('gateway,postgres')}"
         ) from error
     try:
         options: dict[str, Any] = {**_LIBPQ, **conninfo.conninfo_to_dict(address.value)}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 __all__ = ["fit_demo_router"]
 
-# How many wrong answers a dollar is worth; a thousand questions cost the dearest model a tenth of a cent.
-PRICE_WEIGHT = 1_000.0
+# How many wrong answers a dollar is worth; a thousand questions cost the dearest model three dollars.
+PRICE_WEIGHT = 1.0
 
 
 def fit_demo_router(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mild.core.arrays import FloatArray, invalid
-from mild.errors import ConvergenceWarning, InvalidInputError, MissingExtraError
+from mild.errors import ConvergenceWarning, InvalidInputError, MissingExtraError, install_hint
 from mild.policies import Decoder, ScorePolicy
 from mild.routers.base import SurrogateRouter
 from mild.routers.objective import LABEL_LOSSES, training_targets
@@ -132,8 +132,7 @@ class NeuralRouter(NetworkRouter):
             importlib.import_module("torch")
         except ImportError as error:
             raise MissingExtraError(
-                "NeuralRouter needs torch, which is not installed; "
-                'run: pip install "mild-learn[neural]".'
+                f"NeuralRouter needs torch, which is not installed; run: {install_hint('neural')}."
             ) from error
         # Imported here: these modules import torch.
         from mild.routers.neural import network, training

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mild.errors import ArtifactError, MissingExtraError
+from mild.errors import ArtifactError, MissingExtraError, install_hint
 from mild.features import EncoderFeatures, OnnxFeatures
 from mild.features.encoder import RunningEncoder, find_encoder
 from mild.features.onnx import ENCODER_FILE, INPUTS
@@ -59,8 +59,8 @@ def to_onnx(encoder: PooledEncoder) -> bytes:
     """Model of an encoder on the CPU: input_ids, attention_mask (n, length) -> vector (n, width)."""
     if importlib.util.find_spec("onnx") is None:
         raise MissingExtraError(
-            "a transformer router is written as ONNX, which needs the package onnx; pip install "
-            "'mild-learn[transformer]'."
+            "a transformer router is written as ONNX, which needs the package onnx; "
+            f"{install_hint('transformer')}."
         )
     import torch
 

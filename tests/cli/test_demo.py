@@ -1,0 +1,74 @@
+"""``mild demo``: the main job on the table that comes with mild."""
+
+import importlib.util
+
+import pytest
+
+from mild.artifact import load
+from mild.cli import demo as module
+
+# A search of a second in place of one of half a minute.
+QUICK = ("--price-weight", "0.1", "--families", "regression", "--cv", "2", "--alphas", "0.1")
+
+
+@pytest.fixture
+def quick(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(module, "GOAL", QUICK)
+
+
+@pytest.fixture
+def no_gateway(monkeypatch):
+    monkeypatch.setattr(module, "_ask_gateway", lambda steps: None)
+
+
+def test_every_step_is_a_command_whose_result_is_kept(mild, quick, no_gateway, tmp_path):
+    found = mild("demo", "--json").json()
+    verbs = [step["command"].split()[1] for step in found["steps"]]
+    assert verbs == ["data", "tune", "evaluate", "explain", "explain", "explain", "report"]
+    results = [step["result"] for step in found["steps"]]
+    assert results[0]["rows"] == 1000
+    assert results[2]["summary"]["n_known"] == 500
+    assert results[2]["seen_in_fit"]["queries"] == 0, "judged by rows that were learned from"
+    assert results[2]["verdict"]["pays"] is True
+    assert [results[k]["expert"] for k in (3, 4)] == ["rules", "gemma3"]
+    assert (tmp_path / found["report"]).read_text().startswith("<!DOCTYPE html>")
+    assert load(tmp_path / "mild-demo" / "router").expert_names == ["smollm2", "gemma3", "rules"]
+
+
+def test_it_prints_commands_figures_and_the_path_and_may_be_repeated(
+    mild, quick, no_gateway, tmp_path
+):
+    for _ in range(2):
+        done = mild("demo", "--out", tmp_path / "here")
+        assert done.code == 0, done.err
+    for part in ("$ mild tune", "$ mild evaluate", "$ mild explain", "perfect choice", "rules: "):
+        assert part in done.out
+    assert str(tmp_path / "here" / "report.html") in done.out
+
+
+def test_a_folder_with_other_files_is_refused_before_any_work(mild, quick, tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    done = mild("demo", "--out", tmp_path, "--json")
+    assert done.code == 1
+    assert done.json()["code"] == "output_exists"
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_the_gateway_is_left_out_without_its_packages(mild, quick, monkeypatch):
+    known = importlib.util.find_spec
+    monkeypatch.setattr(
+        module, "find_spec", lambda name: None if name == "uvicorn" else known(name)
+    )
+    done = mild("demo", "--json")
+    assert "[gateway]'" in done.err
+    assert not any("curl" in step["command"] for step in done.json()["steps"])
+
+
+@pytest.mark.slow
+def test_a_chat_request_is_answered_through_the_gateway(mild, quick):
+    pytest.importorskip("uvicorn")
+    steps = mild("demo", "--json").json()["steps"]
+    (asked,) = [step["result"] for step in steps if step["command"].startswith("curl ")]
+    assert asked["expert"] == "rules"
+    assert asked["answer"]["choices"][0]["message"]["content"] == "391"
