@@ -129,7 +129,7 @@ def run(data: Path, campaign: str, runs: int, seed: int = 0) -> dict[str, Any]:
             np.ones(len(rows)),
             clicks[rows],
         )
-        found = estimates(episodes, expected)
+        found = estimates(episodes, expected.astype(np.float64))
         rates = pooled_clicks(items[rows], clicks[rows], len(shares))
         found["DM, item means"] = float((episodes.target @ rates).mean())
         for name, value in found.items():

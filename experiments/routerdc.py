@@ -65,7 +65,8 @@ def judge(scores: Floats, sets: list[str], chosen: Any) -> dict[str, list[float]
         counts = {name: int((labels == name).sum()) for name in members}
         total = sum(counts.values())
         means[key] = sum(means[name] * counts[name] for name in members) / total
-        samples[key] = sum(samples[name] * counts[name] for name in members) / total
+        weighted = [samples[name] * counts[name] for name in members]
+        samples[key] = np.sum(weighted, axis=0) / total
     return {key: [means[key], *interval(samples[key])] for key in means}
 
 

@@ -295,7 +295,7 @@ def _opened_table(
     notes = (router.metadata.get("notes") or {}).get("query")
     recipe = Recipe(()) if notes is None else Recipe.from_dict(notes)
     by_vectors = router.text is not None and router.text.kind == "vectors"
-    usual = VECTOR_NAMES if by_vectors else QUERY_NAMES
+    usual: tuple[str, ...] = VECTOR_NAMES if by_vectors else QUERY_NAMES
     own = (recipe.vectors,) if by_vectors else recipe.columns
     if query is not None and query != ",".join(recipe.columns):
         own, usual = (query,), ()

@@ -188,9 +188,9 @@ def family_candidates(
             router = GroupRouter(**params, random_state=random_state)
             found.append(Candidate("groups", router, params, (1.5, 1.0, float(count))))
         for temperature in TEMPERATURES if labelled else ():
-            params = {"labelled": True, "temperature": temperature}
-            rank = (1.5, 0.0, temperature)
-            found.append(Candidate("groups", GroupRouter(**params), params, rank))
+            chosen = {"labelled": True, "temperature": temperature}
+            complexity = (1.5, 0.0, temperature)
+            found.append(Candidate("groups", GroupRouter(**chosen), chosen, complexity))
     if "mlp" in families:
         from mild.routers.neural import NeuralRouter  # torch is an extra
 
