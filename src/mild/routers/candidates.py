@@ -190,7 +190,8 @@ def family_candidates(
         for temperature in TEMPERATURES if labelled else ():
             chosen = {"labelled": True, "temperature": temperature}
             complexity = (1.5, 0.0, temperature)
-            found.append(Candidate("groups", GroupRouter(**chosen), chosen, complexity))
+            router = GroupRouter(labelled=True, temperature=temperature)
+            found.append(Candidate("groups", router, chosen, complexity))
     if "mlp" in families:
         from mild.routers.neural import NeuralRouter  # torch is an extra
 
