@@ -6,6 +6,7 @@ import pickle
 import warnings
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
@@ -155,6 +156,8 @@ def test_expert_names_come_from_the_columns_of_the_costs(case):
     frame = pandas.DataFrame(costs, columns=["small", "medium", "large"])
     router = fitted(case, X, frame)
     assert router.expert_names_ == ["small", "medium", "large"]
+    table = pa.table(dict(zip(["small", "medium", "large"], costs.T, strict=True)))
+    assert fitted(case, X, table).expert_names_ == ["small", "medium", "large"]
     assert fitted(case, X, costs).expert_names_ == ["expert_0", "expert_1", "expert_2"]
     assert_array_equal(router.predict(X), fitted(case, X, costs).predict(X))
     assert router.without("medium").expert_names_ == ["small", "large"]
