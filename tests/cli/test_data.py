@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
@@ -199,3 +202,13 @@ def test_the_group_explains_the_shapes(mild):
     done = mild("data", "--help")
     for name in ("wide", "routerbench", "routellm", "llmrouter", "plain"):
         assert f"\n    {name} " in done.out
+
+
+def test_describing_a_table_imports_neither_pandas_nor_scipy(logs):
+    program = (
+        "import sys; from mild.cli.app import build_app\n"
+        f"build_app()(['data', 'describe', {str(logs.log)!r}], standalone_mode=False)\n"
+        "print(sorted({'pandas', 'scipy', 'sklearn', 'torch'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1:] == ["[]"], done.stderr

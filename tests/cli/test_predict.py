@@ -95,3 +95,8 @@ def test_the_help_speaks_of_features_only(mild):
     told = " ".join(mild("predict", "--help").out.split())
     assert "Table of outcomes" not in told
     assert "mild route" in told
+
+
+def test_rows_are_selected_by_their_values(mild, fitted, tables):
+    done = mild("predict", tables.new, "--router", fitted, "--where", "id=q1?", "--json")
+    assert done.json()["rows"] == 10

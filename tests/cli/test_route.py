@@ -245,3 +245,16 @@ def test_raw_lines_of_a_table_are_routed_only_if_asked_for(mild, readers, tmp_pa
     file.write_text("prompt\nadd\n")
     assert len(routed(mild("route", readers(), file))) == 1
     assert len(routed(mild("route", readers(), file, "--format", "text"))) == 2
+
+
+def test_vectors_in_a_table_are_routed(mild, tmp_path):
+    columns = make_columns(60)
+    vectors = [[float(len(p)), float(p.count("o"))] for p in columns["prompt"]]
+    log = write_outcomes(columns | {"embedding": vectors}, tmp_path / "log.parquet")
+    assert mild("fit", log, "--out", tmp_path / "r", "--text", "vectors").code == 0
+    expected = routed(mild("route", tmp_path / "r", log))
+    texts = [json.dumps(vector) for vector in vectors]
+    file = write_table({"embedding": texts}, tmp_path / "new.csv")
+    assert routed(mild("route", tmp_path / "r", file)) == expected
+    broken = write_table({"embedding": ["[1, 2]", "no list"]}, tmp_path / "broken.csv")
+    assert "row 2" in mild("route", tmp_path / "r", broken).err

@@ -39,6 +39,7 @@ def stdin(monkeypatch):
         json.dumps(ROWS),
         json.dumps({"data": ROWS}),
         json.dumps({"prompt": ["a", "b"], "correct__x": [1, 0]}),
+        json.dumps({"prompt": {"0": "a", "1": "b"}, "correct__x": {"0": 1, "1": 0}}),
         "\n".join(map(json.dumps, ROWS)),
         "\ufeff" + json.dumps(ROWS, indent=2),
     ],

@@ -7,6 +7,7 @@ import pickle
 import warnings
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
@@ -177,6 +178,8 @@ def test_expert_names_come_from_the_columns_of_the_costs(case):
     frame = pandas.DataFrame(costs, columns=["small", "medium", "large"])
     router = fitted(case, X, frame)
     assert router.expert_names_ == ["small", "medium", "large"]
+    table = pa.table(dict(zip(["small", "medium", "large"], costs.T, strict=True)))
+    assert fitted(case, X, table).expert_names_ == ["small", "medium", "large"]
     assert fitted_to_problem(case).expert_names_ == ["expert_0", "expert_1", "expert_2"]
     assert_array_equal(router.predict(X), fitted_to_problem(case).predict(X))
     assert router.without("medium").expert_names_ == ["small", "large"]

@@ -289,14 +289,14 @@ def _opened_table(
     from mild.data.queries import QUERY_NAMES, TEXTS, Recipe
     from mild.data.selection import matching_rows
     from mild.data.tables import is_string, naming, read_table
-    from mild.data.vectors import VECTOR_NAMES
+    from mild.data.vectors import VECTOR_NAMES, read_vectors
     from mild.errors import listed
 
     notes = (router.metadata.get("notes") or {}).get("query")
     recipe = Recipe(()) if notes is None else Recipe.from_dict(notes)
     by_vectors = router.text is not None and router.text.kind == "vectors"
     usual: tuple[str, ...] = VECTOR_NAMES if by_vectors else QUERY_NAMES
-    own = (recipe.vectors,) if by_vectors else recipe.columns
+    own: tuple[str | None, ...] = (recipe.vectors,) if by_vectors else recipe.columns
     if query is not None and query != ",".join(recipe.columns):
         own, usual = (query,), ()
     with naming(file):
@@ -316,8 +316,9 @@ def _opened_table(
     for place, name in enumerate(table.column_names):
         if by_vectors and is_string(table.schema.field(name).type) and name != "id":
             # A CSV holds vectors as JSON.
-            lists = [json.loads(text) if text else None for text in table[name].to_pylist()]
-            table = table.set_column(place, name, pa.array(lists))
+            with naming(file):
+                vectors = read_vectors(table, name)
+            table = table.set_column(place, name, pa.array(vectors.tolist()))
     yield _RowStream(table)
 
 

@@ -398,6 +398,10 @@ def _read_json(source: Path | bytes, texts: Collection[str]) -> Any:
     if isinstance(found, dict):
         if len(found) == 1 and _is_rows(next(iter(found.values()))):
             found = next(iter(found.values()))
+        elif _is_by_index(found):
+            # As pandas writes a frame: {column: {index: value}}.
+            columns = [list(column.values()) for column in found.values()]
+            found = [dict(zip(found, row, strict=True)) for row in zip(*columns, strict=True)]
         elif found and all(isinstance(column, list) for column in found.values()):
             lengths = {len(column) for column in found.values()}
             if len(lengths) == 1:
@@ -411,6 +415,14 @@ def _read_json(source: Path | bytes, texts: Collection[str]) -> Any:
         )
     lines = "\n".join(json.dumps(row) for row in found)
     return _read_json_lines(lines.encode(), texts) if found else _table_of(found)
+
+
+def _is_by_index(found: dict[str, Any]) -> bool:
+    columns = list(found.values())
+    if not columns or not all(isinstance(column, dict) for column in columns):
+        return False
+    index = list(columns[0])
+    return all(key.isdigit() for key in index) and all(list(c) == index for c in columns)
 
 
 def _is_rows(value: Any) -> bool:
