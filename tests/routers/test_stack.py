@@ -204,7 +204,7 @@ def test_where_nobody_was_asked_beside_another_the_mean_costs_decide():
 
 def test_weights_are_drawn_towards_shares_of_what_each_member_explains():
     rng = np.random.default_rng(0)
-    costs = rng.normal(size=(60, 2)) * [1.0, 2.0]
+    costs = rng.random((60, 2)) * [1.0, 2.0]
     members = np.stack([costs + rng.normal(size=costs.shape) for _ in range(3)])
     folds = list(KFold(3).split(costs))
     e = np.stack([(member - member.mean(axis=1, keepdims=True)).ravel() for member in members])
