@@ -23,7 +23,7 @@ import yaml
 
 from experiments.console import main
 from experiments.published import Floats, write_results
-from mild.core.arrays import IntArray
+from mild.core.arrays import FloatArray, IntArray
 from mild.errors import DataFileError
 from mild.evaluation.replay.estimates import (
     Episodes,
@@ -81,13 +81,13 @@ def features(log: pd.DataFrame) -> Floats:
     return pd.get_dummies(columns).to_numpy(np.float64)
 
 
-def estimates(episodes: Episodes, expected: Floats) -> dict[str, float]:
+def estimates(episodes: Episodes, expected: FloatArray) -> dict[str, float]:
     """Mean cost of the new policy by every estimator."""
     weights = episodes.weights
     model = (episodes.target * expected).sum(axis=1)
     error = episodes.costs - expected[np.arange(len(weights)), episodes.chosen]
 
-    def corrected(used: Floats) -> float:
+    def corrected(used: FloatArray) -> float:
         return float((model + used * error).mean())
 
     optimistic = SHRINKAGE * weights / (weights**2 + SHRINKAGE)

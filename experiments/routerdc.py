@@ -58,7 +58,7 @@ def judge(scores: Floats, sets: list[str], chosen: Any) -> dict[str, list[float]
     paid = 100 * scores[np.arange(len(scores)), chosen]
     labels = np.asarray(sets)
     means = {name: float(paid[labels == name].mean()) for name in SETS}
-    samples = bootstrap_means(paid, sets)
+    samples: dict[str, Any] = dict(bootstrap_means(paid, sets))
     means |= averages(means)
     samples |= averages(samples)
     for key, members in (("pooled in", INSIDE), ("pooled out", OUTSIDE)):

@@ -436,3 +436,24 @@ def test_a_winner_that_is_not_better_than_the_constant_is_not_used(mild, tables)
     assert result["routes_as_constant"] is False
     assert result["verdict"]["estimate"] >= 0
     assert load(tables.folder / "r").metadata["kind"] == "standardized"
+
+
+def test_a_column_of_topics_is_found_named_or_left_out(mild, tmp_path):
+    columns = make_columns(60)
+    columns["subject"] = ["law", "maths"] * 30
+    columns["kind"] = ["a", "b", "c"] * 20
+    file = write_outcomes(columns, tmp_path / "t.csv")
+    words = ["tune", file, "--cv", 2, "--jobs", 1, "--families", "groups", "--json", "--overwrite"]
+    words += ["--out", tmp_path / "r"]
+    for extra, topic in (
+        ([], "subject"),
+        (["--topic", "kind"], "kind"),
+        (["--topic", "none"], None),
+    ):
+        result = mild(*words, *extra).json()
+        assert result["topic"] == topic
+        labelled = [entry["params"].get("labelled") for entry in result["candidates"]]
+        assert any(labelled) == (topic is not None)
+    done = mild(*words, "--topic", "colour")
+    assert done.code != 0
+    assert "colour" in done.err

@@ -200,3 +200,27 @@ def test_where_nobody_was_asked_beside_another_the_mean_costs_decide():
     assert weights.tolist() == [0.0, 1.0]
     assert means.tolist() == pytest.approx([0.3, 0.6])
     assert (chosen == 0).all()
+
+
+def test_weights_are_drawn_towards_shares_of_what_each_member_explains():
+    rng = np.random.default_rng(0)
+    costs = rng.random((60, 2)) * [1.0, 2.0]
+    members = np.stack([costs + rng.normal(size=costs.shape) for _ in range(3)])
+    folds = list(KFold(3).split(costs))
+    e = np.stack([(member - member.mean(axis=1, keepdims=True)).ravel() for member in members])
+    c = (costs - costs.mean(axis=1, keepdims=True)).ravel()
+    alone = e @ c / (e * e).sum(axis=1)
+    squares = alone * (e @ c)
+    expected = alone * squares / squares.sum()
+    free, strong = (blend(members, costs, None, folds, rows)[0] for rows in (0.0, 1e9))
+    assert_allclose(strong[:-1], expected, rtol=1e-6)
+    assert np.abs(free[:-1] - expected).max() > 0.01
+
+
+def test_useless_members_leave_the_mean_costs():
+    costs = np.tile([0.0, 1.0], (30, 1))
+    members = -np.tile([0.0, 1.0], (2, 30, 1))
+    weights, means, chosen = blend(members, costs, None, list(KFold(3).split(costs)), 150.0)
+    assert_allclose(weights, [0, 0, 1])
+    assert_array_equal(chosen, 0)
+    assert_allclose(means, [0, 1])

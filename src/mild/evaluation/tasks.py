@@ -184,7 +184,7 @@ def topics(table: OutcomeTable, name: str | None = None) -> tuple[str | None, li
     if name is not None:
         return name, [str(value) for value in _groups(table, name, "topic")]
     for known in TOPICS:
-        if known in table.columns:
+        if known in table.columns.column_names:
             values = table.column(known)
             count = len(set(values)) if all(isinstance(value, str) for value in values) else 0
             if 2 <= count <= min(MAX_TOPICS, table.rows // TOPIC_ROWS):
