@@ -76,7 +76,7 @@ def test_unknown_text_features_are_refused_by_the_name_of_their_option(mild, log
 def test_a_search_ends_in_a_router_and_a_verdict(mild, logs, tmp_path):
     done = mild("tune", logs.log, "--out", tmp_path / "r", *QUICK)
     assert done.code == 0, done.err
-    assert "Routing pays: the router costs" in done.out
+    assert "Routing pays: the mean loss of the router is" in done.out
     assert "Saved to" in done.out
     assert load(tmp_path / "r").text.kind == "hashing"
 
