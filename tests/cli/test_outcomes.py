@@ -135,15 +135,15 @@ def test_the_verdict_shows_all_that_it_rests_on(mild, logs, readers):
         "loss = error + what asking costs",
         "always ",
         "oracle",
-        "same shares, assigned at random",
-        "possible gain: constant minus oracle",
+        "the same mix at random",
+        "best single expert minus perfect choice",
         "share of the possible gain",
         "recall of the rarer experts",
         "router's share",
         "$ per 1,000",
     ):
         assert words in done.out
-    assert done.out.splitlines()[-1].startswith("Routing pays: the router costs")
+    assert done.out.splitlines()[-1].startswith("Routing pays: the mean loss of the router is")
     assert "per 1,000 inputs" in done.out
     assert "optimistic" not in done.err
 
