@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import pickle
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -55,7 +57,7 @@ def test_the_tree_is_drawn_at_the_top_and_lists_every_class() -> None:
 
 
 def test_all_lists_every_class() -> None:
-    assert set(error_module.__all__) == {*classes(), "check_option", "listed"}
+    assert set(error_module.__all__) == {*classes(), "check_option", "install_hint", "listed"}
 
 
 def test_known_options_pass_through() -> None:
@@ -107,3 +109,22 @@ def test_a_message_can_call_its_parameter_by_another_name():
     assert InvalidInputError("as it is.", parameter="cv").message_about("--cv") == "as it is."
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.rule, again.place) == (str(error), error.rule, error.place)
+
+
+def test_an_install_hint_names_the_checkout_that_mild_is_in() -> None:
+    checkout = Path(error_module.__file__).parents[2]
+    assert error_module.install_hint("ray") == f"pip install '{checkout}[ray]'"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "hint"),
+    [
+        (None, "pip install 'mild-learn[ray]'"),
+        ('{"url": "file:///x.whl"}', "pip install 'mild-learn[ray] @ file:///x.whl'"),
+    ],
+)
+def test_an_install_hint_names_where_mild_came_from(monkeypatch, recorded, hint) -> None:
+    found = SimpleNamespace(read_text=lambda name: recorded)
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: found)
+    monkeypatch.setattr(error_module, "__file__", "/usr/lib/python3/site-packages/mild/errors.py")
+    assert error_module.install_hint("ray") == hint

@@ -76,7 +76,7 @@ def test_unknown_text_features_are_refused_by_the_name_of_their_option(mild, log
 def test_a_search_ends_in_a_router_and_a_verdict(mild, logs, tmp_path):
     done = mild("tune", logs.log, "--out", tmp_path / "r", *QUICK)
     assert done.code == 0, done.err
-    assert "Routing pays: the router costs" in done.out
+    assert "Routing pays: the mean loss of the router is" in done.out
     assert "Saved to" in done.out
     assert load(tmp_path / "r").text.kind == "hashing"
 
@@ -135,15 +135,15 @@ def test_the_verdict_shows_all_that_it_rests_on(mild, logs, readers):
         "loss = error + what asking costs",
         "always ",
         "oracle",
-        "same shares, assigned at random",
-        "possible gain: constant minus oracle",
+        "the same mix at random",
+        "best single expert minus perfect choice",
         "share of the possible gain",
         "recall of the rarer experts",
         "router's share",
         "$ per 1,000",
     ):
         assert words in done.out
-    assert done.out.splitlines()[-1].startswith("Routing pays: the router costs")
+    assert done.out.splitlines()[-1].startswith("Routing pays: the mean loss of the router is")
     assert "per 1,000 inputs" in done.out
     assert "optimistic" not in done.err
 

@@ -155,7 +155,9 @@ def print_evaluation(report: Mapping[str, Any], title: str) -> None:
     figures = report["summary"]
     if report["left_out"] is not None:
         note(report["left_out"])
-    print_baselines(title, "choice", report["baselines"])
+    # Not as a title, which would be broken to the width of a narrow table.
+    say(f"{title}:")
+    print_baselines("", "choice", report["baselines"])
     facts = {
         "best single expert minus perfect choice": fixed(figures["headroom"]),
         "share of the possible gain": fixed(figures["headroom_captured"], 3),

@@ -44,8 +44,7 @@ def test_a_key_is_alone_on_stdout_and_only_its_hash_is_kept(place):
     assert done.code == 0
     assert done.out == f"{key}\n"
     assert key.startswith("mild-")
-    assert done.err.startswith("note: this is the only time the key is shown.")
-    assert done.err.count("\n") == 1
+    assert done.err == "note: this is the only time the key is shown.\n"
     store = opened(place.folder / "keys.sqlite")
     kept = store.read_keys()[0]
     assert kept.digest == digest_of(key, store.salt())
@@ -123,3 +122,24 @@ def test_an_admin_key_is_marked(place):
     listed = json.loads(place.run("list", "--json").out)["keys"]
     assert [(row["name"], row["admin"]) for row in listed] == [("alice", False), ("ops", True)]
     assert "ops (admin)" in place.run("list").out
+
+
+def test_a_change_of_keys_waits_for_running_gateways(place, monkeypatch):
+    store = opened(place.folder / "keys.sqlite")
+    store.refresh("worker", 0)
+    asked = []
+
+    def refreshed_at_the_third_look(seconds):
+        asked.append(seconds)
+        if len(asked) == 3:
+            store.refresh("worker", 0)
+
+    monkeypatch.setattr("mild.cli.gateway.keys.time.sleep", refreshed_at_the_third_look)
+    assert place.run("add", "alice").code == 0
+    assert len(asked) == 3
+    # One that does not answer is not waited for without end, and one that is long gone not at all.
+    monkeypatch.setattr("mild.cli.gateway.keys.PATIENCE", 0.0)
+    assert place.run("revoke", "alice").code == 0
+    assert store.stale_processes(store.moment()) == 1
+    assert store.stale_processes(store.moment() + 10) == 0
+    store.close()

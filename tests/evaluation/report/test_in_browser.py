@@ -176,7 +176,7 @@ def test_pointing_at_a_mark_tells_shares_and_dollars(browser, page):
 def test_marks_can_be_reached_by_the_keyboard(browser, page):
     browser.open(page)
     browser.run("document.querySelector('#frontier').scrollIntoView()")
-    browser.run("document.querySelector('nav a:last-child').focus()")
+    browser.run("document.querySelector('.beside').focus()")
     browser.press("Tab")
     assert browser.run("document.activeElement.dataset.tip.split('\\n').length") >= 3
     assert not browser.run("document.getElementById('tip').hidden")

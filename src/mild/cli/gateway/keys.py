@@ -17,6 +17,9 @@ from mild.cli.console import emit, note, print_table
 if TYPE_CHECKING:
     from mild.gateway.access import AccessStore
 
+# Seconds to wait for gateways to read the keys; they do so every second.
+PATIENCE = 2.0
+
 Config = Annotated[
     Path, Option("--config", "-c", help="Configuration of the gateway, which names the store.")
 ]
@@ -35,7 +38,7 @@ def keys() -> None:
     mild keys list                          list the keys and what was spent
     mild keys revoke alice                  revoke it, within a second
 
-    A running gateway applies changes within a second.
+    A running gateway applies changes within a second; the commands wait for it.
     """
 
 
@@ -81,8 +84,9 @@ def add(
             admin=admin,
         )
         opened.add_key(kept)
+        _wait_for_gateways(opened)
     emit({"name": name, "key": key}, as_json, lambda: typer.echo(key))
-    note("this is the only time the key is shown. A running gateway accepts it within a second.")
+    note("this is the only time the key is shown.")
 
 
 def list_keys(
@@ -136,7 +140,15 @@ def revoke(
     """
     with _opened(config, store) as opened:
         opened.revoke_key(name, time.time())
+        _wait_for_gateways(opened)
     emit({"name": name, "revoked": True}, as_json, lambda: typer.echo(f"{name} is revoked."))
+
+
+def _wait_for_gateways(store: AccessStore) -> None:
+    """Return when every running gateway has read the keys, so that the next request finds the change."""
+    since, end = store.moment(), time.monotonic() + PATIENCE
+    while store.stale_processes(since) and time.monotonic() < end:
+        time.sleep(0.02)
 
 
 @contextmanager

@@ -32,6 +32,8 @@ __all__ = [
 WINDOW = 61
 # Seconds after which a process that is silent is not counted.
 _SILENT = 60.0
+# Seconds within which a process that lives refreshes, with room for a slow one.
+_ALIVE = 3.0
 # Expired reservations that are charged at a time.
 _EXPIRED = 1000
 _NO_LIMIT = 2**62
@@ -229,6 +231,16 @@ class AccessStore:
             return state
 
         return self._run(ask)
+
+    def moment(self) -> float:
+        """The store's own time, by which ``refresh`` says that a process lives."""
+        return self._run(lambda connection: self._opened().time(self._clock()))
+
+    def stale_processes(self, since: float) -> int:
+        """How many processes live and have not read the keys since a moment of the store."""
+        late = sa.and_(processes.c.seen <= since, processes.c.seen > since - _ALIVE)
+        count = sa.select(sa.func.count()).select_from(processes).where(late)
+        return self._run(lambda connection: connection.scalar(count) or 0)
 
     def leave(self, name: str, last: str | None) -> None:
         """Forget a process, and the marker of its last transaction."""
