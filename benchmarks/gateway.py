@@ -69,9 +69,13 @@ def run(repeat: int = 3, share: float = 1.0, litellm: str | None = None) -> Repo
         os.sched_setaffinity(0, {max(cores)})
         setup = _Setup(Path(name), stack, min(cores), report)
         direct = setup.start(_part("upstream", setup.upstream), setup.upstream, {max(cores)})
-        servers = {"direct": direct, RELAY: setup.start_relay(), SQLITE: setup.start_sqlite(repeat)}
-        servers[POSTGRES] = setup.start_postgres()
-        servers[LITELLM] = setup.start_litellm(litellm)
+        servers = {
+            "direct": direct,
+            RELAY: setup.start_relay(),
+            SQLITE: setup.start_sqlite(repeat),
+            POSTGRES: setup.start_postgres(),
+            LITELLM: setup.start_litellm(litellm),
+        }
         found = {name: one for name, one in servers.items() if one is not None}
         figures = _measure(found, setup.key, repeat, share)
     _add_rows(report, figures, setup.start_seconds)
