@@ -212,7 +212,6 @@ class Load:
 
 async def _serve_upstream(port: int) -> None:
     server = await asyncio.get_running_loop().create_server(Upstream, "127.0.0.1", port)
-    print("ready", flush=True)
     await server.serve_forever()
 
 

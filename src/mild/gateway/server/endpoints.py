@@ -74,7 +74,7 @@ class Completions:
         elif context.settings.routing.session_from_content:
             request.session = content_session(caller.name, request.document)
         handler = CompletionHandler(context, serving, send, caller, request, model, start)
-        await run_until_disconnect(handler, receive)
+        await run_until_disconnect(handler, scope, receive)
 
     def _embedding_model(self, model: ModelRequest) -> ModelRequest:
         """The expert that computes embeddings; those of different experts cannot be compared."""

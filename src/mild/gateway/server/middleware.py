@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from mild.gateway.server.app import AppContext
 
 __all__ = [
-    "COMPLETIONS", "HostCheck", "ProxyCheck", "RequestGuard", "new_request_id", "refusal_response",
+    "COMPLETIONS", "ON_DISCONNECT", "HostCheck", "ProxyCheck", "RequestGuard", "new_request_id",
+    "refusal_response",
 ]  # fmt: skip
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -37,6 +38,8 @@ COMPLETIONS = {
     "/v1/messages": "/messages",
     "/v1/embeddings": "/embeddings",
 }
+# Key of a scope: what to call when the client leaves. The gateway's own server sets it, to None.
+ON_DISCONNECT = "mild.on_disconnect"
 # These say nothing that matters, and are asked for under any name.
 _OPEN_PATHS = ("/health", "/health/liveliness", "/health/readiness")
 _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:[0-9]{0,5})?")

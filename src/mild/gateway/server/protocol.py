@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import (
 
 from mild.gateway.config import LimitSettings
 from mild.gateway.refusals import Refusal
-from mild.gateway.server.middleware import new_request_id
+from mild.gateway.server.middleware import ON_DISCONNECT, new_request_id
 
 __all__ = ["GatewayProtocol"]
 
@@ -164,6 +164,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._active = cycle
+        cycle.scope[ON_DISCONNECT] = None
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
@@ -274,10 +275,13 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _disconnect_active(self) -> None:
         """Tell the application that its client has left, or that nothing more can be sent to it."""
-        if self._active is not None:
-            if not self._active.response_complete:
-                self._active.disconnected = True
-            self._active.message_event.set()
+        active = self._active
+        if active is not None:
+            if not active.response_complete:
+                active.disconnected = True
+                if (leave := active.scope[ON_DISCONNECT]) is not None:
+                    leave()
+            active.message_event.set()
 
     def _linger(self) -> None:
         """Close behind what was written; with unread bytes the answer might be reset before it is read."""

@@ -63,7 +63,7 @@ def replace_model(body: bytes, name: bytes, *, every: bool = False) -> bytes:
     >>> replace_model(b'{"id":1e3, "model" : "a", "x":{"model":"b"}}', b'"small"')
     b'{"id":1e3, "model" : "small", "x":{"model":"b"}}'
     """
-    found = _MODEL.search(body)
+    found = _find_model(body, 0)
     # It surely is the object's own if no bracket stands before it but the first.
     if found is not None and (
         body.find(b"{", body.find(b"{") + 1, found.start()) >= 0
@@ -73,12 +73,18 @@ def replace_model(body: bytes, name: bytes, *, every: bool = False) -> bytes:
     if found is None:
         if not every and b'"model"' not in body:
             return body
-    elif not (every and (b"\\u" in body or _MODEL.search(body, found.end(1)))):
+    elif not (every and (b"\\u" in body or _find_model(body, found.end(1)))):
         return body[: found.start(1)] + name + body[found.end(1) :]
     try:
         return replace_values(body.decode("utf-8"), {"model": name.decode("utf-8")}).encode("utf-8")
     except (ValueError, RecursionError, IndexError):
         return body
+
+
+def _find_model(body: bytes, start: int) -> re.Match[bytes] | None:
+    """The first key ``model`` from a place on; the bytes are found much faster than the pattern."""
+    place = body.find(b'"model"', start)
+    return None if place < 0 else _MODEL.search(body, place)
 
 
 def replace_values(text: str, values: Mapping[str, str]) -> str:
