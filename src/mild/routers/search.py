@@ -28,7 +28,7 @@ from mild.metrics import (
     simultaneous_intervals,
     state,
 )
-from mild.policies import ConstantPolicy, Policy
+from mild.policies import ConstantPolicy, Policy, believed_costs
 from mild.routers.base import BaseRouter
 from mild.routers.baselines import mean_costs
 from mild.routers.candidates import (
@@ -205,7 +205,7 @@ class RouterCV(BaseRouter):
             search.report(len(data.folds), "bias")
             candidates, made = [*candidates, candidate], np.column_stack([made, chosen])
         if stacked and not search.interrupted:
-            stack = self._stack(candidates, data.paid(made), data)
+            stack = self._stack(candidates, data.paid(made), data, search.costs)
             try:
                 stack.router.fit(X, costs, sample_weight=sample_weight)
             except KeyboardInterrupt:
@@ -250,9 +250,16 @@ class RouterCV(BaseRouter):
         return found
 
     def _stack(
-        self, candidates: list[Candidate], outcome: FloatArray, data: SearchData
+        self,
+        candidates: list[Candidate],
+        outcome: FloatArray,
+        data: SearchData,
+        expected: dict[int, FloatArray],
     ) -> Candidate:
-        """Stack of the best candidate of each family, linear losses apart."""
+        """Stack of the best candidate of each family, linear losses apart.
+
+        ``expected`` are the held-out costs (n, p) of the candidates whose fits the stack would repeat.
+        """
         means = data.rows(outcome).mean(axis=0)
         best: dict[str, int] = {}
         for index, candidate in enumerate(candidates):
@@ -263,6 +270,7 @@ class RouterCV(BaseRouter):
                 best[name] = index
         members = [(name, clone(candidates[i].router)) for name, i in best.items()]
         router = StackRouter(members, cv=data.folds, n_jobs=self.n_jobs)
+        router._known = {name: expected[i] for name, i in best.items() if i in expected}
         return Candidate("stack", router, {"members": list(best)}, (4.0, 0.0, 0.0))
 
     def _beats_stack(self, rows: FloatArray, index: int) -> bool:
@@ -438,6 +446,8 @@ class Search:
     n_candidates: int
     interrupted: bool = False
     scores: dict[int, FloatArray] = field(default_factory=dict)
+    # Expected costs (n, p) of held-out rows, of candidates that are fitted alike in a stack.
+    costs: dict[int, FloatArray] = field(default_factory=dict)
     done: int = 0
 
     def report(self, fits: int, message: str) -> None:
@@ -454,16 +464,20 @@ class Search:
         tasks = [(fold, block) for block in _blocks(candidates) for fold in range(len(data.folds))]
         for index in (i for i, one in enumerate(candidates) if one.keeps_scores):
             self.scores[index] = np.full(data.costs.shape, np.nan, data.X.dtype)
+        for index in (i for i, one in enumerate(candidates) if one.family != "linear"):
+            self.costs[index] = np.full(data.costs.shape, np.nan, data.X.dtype)
         stream = Parallel(n_jobs=self.n_jobs, return_as="generator_unordered")(
             delayed(_judge_block)(data, fold, block, [candidates[i] for i in block], self.tol)
             for fold, block in tasks
         )
         try:
-            for fold, block, chosen, scores in stream:
+            for fold, block, chosen, scores, costs in stream:
                 test = data.folds[fold][1]
                 made[test[:, None], block] = chosen
                 for index, values in scores.items():
                     self.scores[index][test] = values
+                for index, values in costs.items():
+                    self.costs[index][test] = values
                 judged[block] += 1
                 self.report(len(block), f"fold {fold + 1}")
         except KeyboardInterrupt:
@@ -485,18 +499,20 @@ def _blocks(candidates: list[Candidate]) -> list[list[int]]:
 
 def _judge_block(
     data: SearchData, fold: int, block: list[int], candidates: list[Candidate], tol: float
-) -> tuple[int, list[int], IntArray, dict[int, FloatArray]]:
-    """Choices (n_test, len(block)) on one fold's held-out rows, and the scores to keep."""
+) -> tuple[int, list[int], IntArray, dict[int, FloatArray], dict[int, FloatArray]]:
+    """Choices (n_test, len(block)) on one fold's held-out rows, and the scores and costs to keep."""
     train, test = data.folds[fold]
     X, costs = data.X[train], data.costs[train]
     weight = None if data.sample_weight is None else data.sample_weight[train]
     held_out = data.X[test]
     routers = [candidate.router for candidate in candidates]
     if weight is None and all(isinstance(router, KNNRouter) for router in routers):
-        return fold, block, np.column_stack(_nearest_choices(routers, X, costs, held_out)), {}
+        nearest = _nearest_costs(routers, X, costs, held_out)
+        columns = [argmax_last(-found) for found in nearest]
+        return fold, block, np.column_stack(columns), {}, dict(zip(block, nearest, strict=True))
     path = None
     columns = []
-    kept = {}
+    kept, expected = {}, {}
     for index, candidate in zip(block, candidates, strict=True):
         if isinstance(candidate.router, LinearRouter):
             router = copy.copy(candidate.router)
@@ -505,17 +521,17 @@ def _judge_block(
             policy: Policy = router._fit_from(X, costs, weight, path=path, search_tol=tol)
         else:
             policy = clone(candidate.router).fit(X, costs, sample_weight=weight).policy_
+            expected[index] = believed_costs(policy, held_out)
         columns.append(policy.predict(held_out))
         if candidate.keeps_scores:
             kept[index] = policy.decision_function(held_out)
-    return fold, block, np.column_stack(columns), kept
+    return fold, block, np.column_stack(columns), kept, expected
 
 
-def _nearest_choices(
-    routers: list[Any], X: Any, costs: FloatArray, held_out: Any
-) -> list[IntArray]:
-    """Choices (n_test,) of routers that differ in their number of neighbours, from one set of distances."""
+def _nearest_costs(routers: list[Any], X: Any, costs: FloatArray, held_out: Any) -> FloatArray:
+    """Expected costs (len(routers), n_test, p) of routers that differ in their number of neighbours."""
     largest = max(routers, key=lambda router: int(router.n_neighbors))
     policy = clone(largest).fit(X, costs).policy_
     counts = [min(int(router.n_neighbors), policy.n_neighbors) for router in routers]
-    return [argmax_last(-found) for found in policy.costs_by_neighbours(held_out, counts)]
+    found: FloatArray = policy.costs_by_neighbours(held_out, counts)
+    return found
