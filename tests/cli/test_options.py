@@ -46,6 +46,7 @@ def test_help_lists_few_options_first_and_the_rest_under_headings(mild):
     options = [line for line in first.splitlines() if line.startswith("  -")]
     assert len(options) <= 15
     assert [part.splitlines()[0] for part in others] == [
+        "Targets:",
         "Search:",
         "Router:",
         "Execution:",

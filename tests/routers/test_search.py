@@ -8,6 +8,7 @@ from typing import Any
 import joblib
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import mild
 from mild.core.margins import expert_mass
@@ -457,3 +458,14 @@ def test_few_rows_are_no_ground_for_a_verdict() -> None:
     verdict = RouterCV(families="regression", cv=3).fit(*specialists(24)).verdict_
     assert verdict.pays is None
     assert "24 rows are too few to judge by" in verdict.sentence
+
+
+def test_the_stack_of_a_search_is_that_of_a_fit_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, costs = specialists(120)
+    monkeypatch.setattr(RouterCV, "_beats_stack", lambda *arguments: False)
+    few = {"alphas": (1e-2,), "margin_factors": (1.0,), "cv": 3}
+    search = RouterCV(families=["linear", "regression", "knn", "stack"], **few).fit(X, costs)
+    stack: Any = search.best_router_
+    alone = clone(stack).fit(X, costs)
+    np.testing.assert_array_equal(alone.weights_, stack.weights_)
+    np.testing.assert_array_equal(alone.held_out_, stack.held_out_)

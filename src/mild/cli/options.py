@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mild.evaluation.tasks import CostTerms
 
 # From this many rows on, parallel workers are worth their start-up time.
-MANY_ROWS = 2_000
+MANY_ROWS = 800
 # Text, not a path: as a path, "" would be the current folder.
 Source = Annotated[
     str | None,

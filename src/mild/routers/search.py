@@ -215,7 +215,7 @@ class RouterCV(BaseRouter):
             search.report(len(data.folds), "bias")
             candidates, made = [*candidates, candidate], np.column_stack([made, chosen])
         if stacked and not search.interrupted:
-            stack = self._stack(candidates, data.paid(made), data, search.fits)
+            stack = self._stack(candidates, data.paid(made), data, search)
             router: Any = stack.router
             try:
                 router.fit(X, costs, sample_weight, groups)
@@ -266,7 +266,7 @@ class RouterCV(BaseRouter):
         candidates: list[Candidate],
         outcome: FloatArray,
         data: SearchData,
-        fits: dict[int, FloatArray],
+        search: Search,
     ) -> Candidate:
         """Stack of the best candidate of each family, linear losses and numbers of clusters apart.
 
@@ -276,7 +276,7 @@ class RouterCV(BaseRouter):
         means = data.rows(outcome).mean(axis=0)
         for index, candidate in enumerate(candidates):
             if candidate.estimates_costs:
-                means[index] = -explained(fits[index])
+                means[index] = -explained(search.fits[index])
         best: dict[str, int] = {}
         for index, candidate in enumerate(candidates):
             if "bias" in candidate.params:
@@ -286,6 +286,8 @@ class RouterCV(BaseRouter):
                 best[name] = index
         members = [(name, clone(candidates[i].router)) for name, i in best.items()]
         router = StackRouter(members, cv=data.folds, n_jobs=self.n_jobs, average_rows=AVERAGE_ROWS)
+        # What the search knows of held-out rows, the stack need not fit again.
+        router._known = {name: search.costs[i] for name, i in best.items() if i in search.costs}
         return Candidate("stack", router, {"members": list(best)}, (4.0, 0.0, 0.0))
 
     def _beats_stack(self, rows: FloatArray, index: int) -> bool:
@@ -462,6 +464,9 @@ class Search:
     n_candidates: int
     interrupted: bool = False
     scores: dict[int, FloatArray] = field(default_factory=dict)
+    # Expected costs (n, p) of held-out rows, of candidates that are fitted alike in a stack, and how well
+    # costs are estimated.
+    costs: dict[int, FloatArray] = field(default_factory=dict)
     fits: dict[int, FloatArray] = field(default_factory=dict)
     done: int = 0
 
@@ -479,18 +484,24 @@ class Search:
         tasks = [(fold, block) for block in _blocks(candidates) for fold in range(len(data.folds))]
         for index in (i for i, one in enumerate(candidates) if one.keeps_scores):
             self.scores[index] = np.full(data.costs.shape, np.nan, data.X.dtype)
+        for index in (i for i, one in enumerate(candidates) if one.family != "linear"):
+            self.costs[index] = np.full(data.costs.shape, np.nan, data.X.dtype)
         stream = Parallel(n_jobs=self.n_jobs, return_as="generator_unordered")(
             delayed(_judge_block)(data, fold, block, [candidates[i] for i in block], self.tol)
             for fold, block in tasks
         )
         try:
-            for fold, block, chosen, scores, fits in stream:
+            for fold, block, chosen, scores, expected in stream:
                 test = data.folds[fold][1]
                 made[test[:, None], block] = chosen
                 for index, values in scores.items():
                     self.scores[index][test] = values
-                for index, products in fits.items():
-                    self.fits[index] = self.fits.get(index, 0) + products
+                weight = None if data.sample_weight is None else data.sample_weight[test]
+                for index, values in expected.items():
+                    found = products(values, data.costs[test], weight)
+                    self.fits[index] = self.fits.get(index, 0) + found
+                    if index in self.costs:
+                        self.costs[index][test] = values
                 judged[block] += 1
                 self.report(len(block), f"fold {fold + 1}")
         except KeyboardInterrupt:
@@ -513,22 +524,20 @@ def _blocks(candidates: list[Candidate]) -> list[list[int]]:
 def _judge_block(
     data: SearchData, fold: int, block: list[int], candidates: list[Candidate], tol: float
 ) -> tuple[int, list[int], IntArray, dict[int, FloatArray], dict[int, FloatArray]]:
-    """Choices (n_test, len(block)) on one fold's held-out rows, the scores to keep, and fits of costs."""
+    """Choices (n_test, len(block)) on one fold's held-out rows, the scores to keep, and expected costs."""
     train, test = data.folds[fold]
     X, costs = data.X[train], data.costs[train]
     weight = None if data.sample_weight is None else data.sample_weight[train]
     held_out = data.X[test]
     routers = [candidate.router for candidate in candidates]
     if weight is None and all(isinstance(router, KNNRouter) for router in routers):
-        expected = _nearest_costs(routers, X, costs, held_out)
-        chosen = np.column_stack([argmax_last(-found) for found in expected])
-        fits = [products(found, data.costs[test], None) for found in expected]
-        return fold, block, chosen, {}, dict(zip(block, fits, strict=True))
+        nearest = _nearest_costs(routers, X, costs, held_out)
+        chosen = np.column_stack([argmax_last(-found) for found in nearest])
+        return fold, block, chosen, {}, dict(zip(block, nearest, strict=True))
     path = None
     columns = []
-    kept, agreement = {}, {}
+    kept, expected = {}, {}
     groups = None if data.groups is None else data.groups[train]
-    judged_by = None if data.sample_weight is None else data.sample_weight[test]
     for index, candidate in zip(block, candidates, strict=True):
         if isinstance(candidate.router, LinearRouter):
             router = copy.copy(candidate.router)
@@ -541,9 +550,8 @@ def _judge_block(
         if candidate.keeps_scores:
             kept[index] = policy.decision_function(held_out)
         if candidate.estimates_costs:
-            expected = believed_costs(policy, held_out)
-            agreement[index] = products(expected, data.costs[test], judged_by)
-    return fold, block, np.column_stack(columns), kept, agreement
+            expected[index] = believed_costs(policy, held_out)
+    return fold, block, np.column_stack(columns), kept, expected
 
 
 def _nearest_costs(routers: list[Any], X: Any, costs: FloatArray, held_out: Any) -> FloatArray:

@@ -99,18 +99,24 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         sample_weight: FloatArray | None,
         groups: IntArray | None = None,
     ) -> Policy:
-        # Predictions (members, n, experts) of each member for rows that it was not fitted on.
+        # Predictions (members, n, experts) of each member for rows that it was not fitted on. A search
+        # leaves those here that it knows already, by the name of the member.
+        known: dict[str, FloatArray] = self.__dict__.pop("_known", {})
         members = self._members()
         folds = self._folds(costs, sample_weight)
         blends = self.final_estimator is None
         held = np.empty((len(members), *costs.shape), X.dtype)
-        tasks = [(number, fold) for fold in folds for number in range(len(members))]
+        names = [name for name, _ in self.estimators or ()]
+        fresh = [m for m in range(len(members)) if not (names and names[m] in known)]
+        tasks = [(number, fold) for fold in folds for number in fresh]
         predictions = Parallel(n_jobs=self.n_jobs)(
             delayed(_predict_fold)(members[number], fold, X, costs, sample_weight, groups, blends)
             for number, fold in tasks
         )
         for (number, fold), part in zip(tasks, predictions, strict=True):
             held[number, fold[1]] = part
+        for number in set(range(len(members))) - set(fresh):
+            held[number] = known[names[number]]
         self.estimators_ = [
             fit_member(member, X, costs, sample_weight, groups) for member in members
         ]

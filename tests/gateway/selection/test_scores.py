@@ -7,7 +7,13 @@ from mild.errors import MildError
 from mild.gateway.config import RoutingSettings
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.selector import ExpertSelector
-from mild.policies import ConstantPolicy, LinearCostPolicy, PricedPolicy, StandardizedPolicy
+from mild.policies import (
+    ConstantPolicy,
+    LinearCostPolicy,
+    PricedPolicy,
+    StandardizedPolicy,
+    TradeoffPolicy,
+)
 from tolerances import rounding
 
 
@@ -130,3 +136,24 @@ def test_a_router_on_numbers_cannot_serve_texts():
     router = LoadedRouter(ConstantPolicy(np.array([0.5, 0.2]), 3), ["a", "b"])
     with pytest.raises(MildError, match="fitted on numbers"):
         selector_of(router)
+
+
+def test_a_tuned_router_decides_by_its_heads_under_another_price_weight():
+    heads = random_priced(np.random.default_rng(3), "logistic")
+    names = ["a", "b", "c", "d"]
+    constant = ConstantPolicy(np.ones(4, np.float32), heads.n_features, 2)
+    notes = {"cost": {"price_weight": None}, "price_head": "dollars"}
+    router = LoadedRouter(
+        TradeoffPolicy(constant, heads), names, None, {"notes": notes}, features()
+    )
+    selector = selector_of(router)
+    assert selector.fixed is None
+    X = router.features(TEXTS)
+    for weight in (0.0, 5.0):
+        wanted = heads.with_prices(price_weight=weight).predict(X).tolist()
+        found = selector.score_all(TEXTS, [weight] * len(TEXTS))
+        assert [scores.best for scores in found] == wanted
+    assert {scores.best for scores in selector.score_all(TEXTS, [None] * len(TEXTS))} == {2}
+    mixed = {"cost": {"price_weight": None, "latency_weight": 1.0}, "price_head": "dollars"}
+    slow = LoadedRouter(router.policy, names, None, {"notes": mixed}, features())
+    assert selector_of(slow).fixed is not None
