@@ -149,7 +149,7 @@ def test_progress_counts_every_method_of_every_split(mild, logs, monkeypatch):
         (["--out", "results.csv"], "results must end in .json"),
         (["--out", "nowhere/results.json"], "is not a folder"),
         (["--group", "topic"], "there must be a column 'topic'"),
-        (["--time", "prompt"], "there must be a column 'prompt'"),
+        (["--time", "prompt"], "column 'prompt' holds the queries"),
         (["--time", "subject"], "must hold numbers or dates"),
         (["--test-share", "1.5"], "--test-share must lie between 0 and 1"),
         (["--model", "x"], "--model is for --text static or --text encoder"),
