@@ -211,7 +211,7 @@ def test_the_table_breaks_no_word(mild, tables, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", width)
     done = mild("tune", tables.log, "--out", tables.folder / "r", *QUICK)
     words = set(done.out.replace(",", " ").split())
-    assert {"mean", "cost", "constant", "margins", "parameters", "alpha", "0.01"} <= words
+    assert {"mean", "loss", "constant", "margins", "parameters", "alpha", "0.01"} <= words
     result = mild("tune", tables.log, "--out", tables.folder / "j", *QUICK, "--json").json()
     for entry in result["candidates"]:
         assert {f"{margin:.3g}" for margin in entry["params"]["margins"]} <= words
