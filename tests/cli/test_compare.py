@@ -189,3 +189,22 @@ def test_a_handful_of_rows_has_no_verdict(mild, tmp_path, rows, exit_code):
     shown = mild("compare", table, "--method", "regression").out
     assert "too few" in shown
     assert "level" not in shown
+
+
+def test_ctrl_c_prints_the_splits_that_have_finished(mild, logs, monkeypatch):
+    from mild.evaluation import comparison
+
+    run, calls = comparison.run_method, []
+
+    def interrupted_in_the_second_split(*arguments):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return run(*arguments)
+
+    monkeypatch.setattr(comparison, "run_method", interrupted_in_the_second_split)
+    done = mild("compare", logs.log, "--method", "regression", "--splits", 3, "--cv", 2)
+    assert done.code == 130
+    assert "1 split" in done.out
+    assert "cost regression" in done.out
+    assert "interrupted: " in done.err

@@ -23,7 +23,7 @@ from mild.cli.console import emit, fixed, note, percent, print_table, progress_b
 from mild.cli.evaluate import print_baselines
 from mild.errors import install_hint
 
-# What the router of the demo should reach: a dollar is worth a tenth of a wrong answer.
+# What the router of the demo should reach, as options of tune: a dollar is a tenth of a wrong answer.
 GOAL = ("--price-weight", "0.1")
 QUERIES = (
     "What is 17 * 23?",
