@@ -419,3 +419,32 @@ def test_the_overhead_is_never_negative():
 
     overheads = asyncio.run(run())
     assert min(overheads) > 0
+
+
+def test_a_client_that_leaves_cancels_its_handler_once():
+    from mild.gateway.server.completions import run_until_disconnect
+    from mild.gateway.server.middleware import ON_DISCONNECT
+
+    class Handler:
+        cleaned = False
+
+        async def run(self):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                self.cleaned = True
+
+    async def run():
+        handler, scope = Handler(), {ON_DISCONNECT: None}
+        task = asyncio.create_task(run_until_disconnect(handler, scope, None))
+        await asyncio.sleep(0)
+        leave = scope[ON_DISCONNECT]
+        leave()
+        await asyncio.sleep(0)
+        leave()
+        await task
+        return handler.cleaned, scope[ON_DISCONNECT], task.cancelling()
+
+    assert asyncio.run(run()) == (True, None, 0)

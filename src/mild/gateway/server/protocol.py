@@ -164,7 +164,8 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._active = cycle
-        cycle.scope[ON_DISCONNECT] = None
+        scope: Any = cycle.scope
+        scope[ON_DISCONNECT] = None
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
@@ -279,8 +280,9 @@ class GatewayProtocol(HttpToolsProtocol):
         if active is not None:
             if not active.response_complete:
                 active.disconnected = True
-                if (leave := active.scope[ON_DISCONNECT]) is not None:
-                    leave()
+                scope: Any = active.scope
+                if scope[ON_DISCONNECT] is not None:
+                    scope[ON_DISCONNECT]()
             active.message_event.set()
 
     def _linger(self) -> None:
