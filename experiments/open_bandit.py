@@ -8,7 +8,7 @@ what it did earn. Both have 10,000 impressions of 80 items in three positions, w
 250. The relative error is ``|estimate - truth| / truth``, the mean over bootstrap samples of the log, as in
 obp's examples/obd (30 runs, logistic regression, the campaign "all").
 
-RESULT
+Result: docs/published.md.
 """
 
 from __future__ import annotations
