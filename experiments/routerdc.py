@@ -94,7 +94,8 @@ def run(train: pd.DataFrame, test: pd.DataFrame, families: Any = "auto") -> dict
     costs = 1 - train[columns].to_numpy(float)
     rows: dict[str, Any] = {}
     seconds = {}
-    single = int(costs.mean(axis=0).argmin())
+    # By the metric of the table: the mean over data sets.
+    single = int(train.groupby("dataset")[columns].mean().mean().to_numpy().argmax())
     rows["best single model"] = judge(scores, tested, np.full(len(test), single))
     rows["best model per data set, known at test time"] = judge(
         scores, tested, best_per_set(train, columns, tested)
