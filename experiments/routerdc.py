@@ -5,7 +5,8 @@ seven models of 7 to 8 billion parameters, scores in [0, 1]. Routers are chosen 
 rows alone. The metric is the mean score of the chosen model per data set, then the unweighted mean over
 data sets: five that are trained on, three that are not. Intervals are 95 % bootstrap intervals over rows.
 
-RESULT
+Result: 58.62 over the five data sets that are trained on (without HumanEval 60.93) and 46.46 over the three
+others; RouterDC, as reported, 58.54 (60.42) and 45.85; best model per data set 58.67 (60.98) and 46.17.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ def run(train: pd.DataFrame, test: pd.DataFrame, families: Any = "auto") -> dict
     costs = 1 - train[columns].to_numpy(float)
     rows: dict[str, Any] = {}
     seconds = {}
-    single = int(costs.mean(axis=0).argmin())
+    # By the metric of the table: the mean over data sets.
+    single = int(train.groupby("dataset")[columns].mean().mean().to_numpy().argmax())
     rows["best single model"] = judge(scores, tested, np.full(len(test), single))
     rows["best model per data set, known at test time"] = judge(
         scores, tested, best_per_set(train, columns, tested)

@@ -16,6 +16,7 @@ from mild.policies import (
     CascadePolicy,
     ConstantPolicy,
     Decoder,
+    GroupPolicy,
     LinearCostPolicy,
     LinearPolicy,
     NearestPolicy,
@@ -78,6 +79,7 @@ def make_policies(dtype=np.float64):
         StandardizedPolicy(draw(N_FEATURES), np.abs(draw(N_FEATURES)) + 1, linear),
         BlendPolicy([linear, regression], np.array([0.5, 2.0], dtype), np.array([0.0, 1.0], dtype)),
         StackPolicy([linear, regression], stacked),
+        GroupPolicy(draw(4, N_FEATURES), draw(4), np.abs(draw(4, N_EXPERTS))),
     ]
     made = {policy.kind: policy for policy in policies}
     return made | {"tradeoff": TradeoffPolicy(linear, made["priced"])}

@@ -14,6 +14,7 @@ from mild.policies import (
     CascadePolicy,
     ConstantPolicy,
     Decoder,
+    GroupPolicy,
     LinearCostPolicy,
     LinearPolicy,
     NearestPolicy,
@@ -51,6 +52,7 @@ def make(dtype=np.float64):
             Decoder(np.array([1.0, 1.0, 2.0]), "stationary", "pairwise_logistic"),
         ),
         "linear_costs": regression,
+        "groups": GroupPolicy(draw(4, D), draw(4), np.abs(draw(4, P))),
         "nearest": NearestPolicy(draw(30, D), costs, 5, np.ones(30, dtype), draw(D)),
         "nearest-weighted": NearestPolicy(
             draw(30, D), costs, 5, rng.uniform(0.1, 2, 30).astype(dtype)
@@ -238,7 +240,9 @@ def test_without_refuses_what_is_not_there_and_the_last_expert(kind):
         policy.without(0).without(0).without(0)
 
 
-@pytest.mark.parametrize("kind", ["linear_costs", "nearest", "constant", "priced", "priced-ridge"])
+@pytest.mark.parametrize(
+    "kind", ["linear_costs", "groups", "nearest", "constant", "priced", "priced-ridge"]
+)
 def test_dropping_an_expert_leaves_the_costs_of_the_others_alone(kind):
     policy = make()[kind]
     X = inputs()
