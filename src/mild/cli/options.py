@@ -57,6 +57,7 @@ Topic = Annotated[
         metavar="COLUMN",
         help="Column of subjects, tasks or sources that the router learns to recognise. Default: a column "
         "of such a name; none: no column.",
+        rich_help_panel="Router",
     ),
 ]
 Time = Annotated[
