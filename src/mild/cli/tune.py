@@ -112,7 +112,6 @@ def tune(
     cost: o.CostOptions,
     text: o.TextOptions,
     group: o.Group = None,
-    topic: o.Topic = None,
     time: o.Time = None,
     cv: Annotated[int, Option(help="Folds of the cross-validation.")] = 5,
     safe: Annotated[
@@ -124,6 +123,7 @@ def tune(
     aims: TargetOptions,
     options: SearchOptions,
     router: o.LossOptions,
+    topic: o.Topic = None,
     standardize: o.Standardize = None,
     jobs: o.Jobs = None,
     execution: o.EngineOptions,
