@@ -348,6 +348,7 @@ class _Runner:
                 grid="paper" if method.margins == "grid" else "ratios",
                 cv=inner,
                 one_standard_error=False,
+                constant_if_better=False,
                 n_jobs=self.request.jobs,
                 random_state=seed,
             )
