@@ -292,7 +292,7 @@ def test_the_verdict_is_in_dollars_too_where_prices_are_known(mild, tmp_path):
     money = verdict["dollars_per_1000"]
     # Experts cost 1, 2 and 3 dollars per 1,000.
     assert 0 < abs(money) < 2
-    assert f"${abs(money):,.2f} {'less' if money < 0 else 'more'} per 1,000" in verdict["sentence"]
+    assert f"{'saves' if money < 0 else 'adds'} ${abs(money):,.2f} per 1,000" in verdict["sentence"]
     for name in [name for name in columns if name.startswith("cost__")]:
         del columns[name]
     bare = write_outcomes(columns, tmp_path / "bare.parquet")
@@ -383,6 +383,21 @@ def test_without_a_target_the_price_can_be_changed_without_a_refit(mild, priced,
     assert load(out).metadata["kind"] == "tradeoff"
     found = mild("explain", out, COOKING, "--price-weight", "1e9", "--json").json()
     assert found["expert"] == "adder"
+
+
+@pytest.mark.parametrize("given", [[], ["--price-weight", "0.1"], ["--save-dollars", "0.1"]])
+@pytest.mark.parametrize("family", ["regression", "knn"])
+def test_a_tuned_router_with_expected_costs_explains_its_choices(
+    mild, priced, tmp_path, family, given
+):
+    out = tmp_path / "r"
+    done = mild("tune", priced, "--out", out, "--families", family, "--cv", "2", *given)
+    assert done.code == 0, done.err
+    for query in (COOKING, "zzz qqq"):
+        for more in ([], ["--price-weight", "3"]):
+            found = mild("explain", out, query, *more, "--json").json()
+            assert set(found["expected_costs"]) == {"adder", "cook", "poet"}
+            assert all(0 <= share <= 1 for share in (found["right"] or {}).values())
 
 
 @pytest.mark.parametrize(

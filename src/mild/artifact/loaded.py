@@ -16,7 +16,7 @@ from mild.artifact.novelty import Novelty
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.errors import UnsupportedError
 from mild.features import TextFeatures
-from mild.policies import Policy, ScorePolicy
+from mild.policies import Policy, ScorePolicy, TradeoffPolicy
 from mild.policies.base import blocks
 
 if TYPE_CHECKING:
@@ -174,7 +174,10 @@ class LoadedRouter:
         self, betas: Sequence[float] | None = None, price_weight: float | None = None
     ) -> LoadedRouter:
         """The router under new prices, where it has separate heads for errors and prices."""
-        return replace(self, policy=self.policy.with_prices(betas, price_weight))
+        policy = self.policy.with_prices(betas, price_weight)
+        # Of a router that decides otherwise, the calibration does not hold.
+        kept = None if isinstance(self.policy, TradeoffPolicy) else self.calibration
+        return replace(self, policy=policy, calibration=kept)
 
     def __repr__(self) -> str:
         source = "" if self.text is None else f"{self.text.kind} "

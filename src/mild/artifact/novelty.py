@@ -11,7 +11,7 @@ import numpy as np
 
 from mild.core.arrays import BoolArray, FloatArray
 from mild.errors import UnsupportedError
-from mild.policies import Policy, StandardizedPolicy
+from mild.policies import Policy, StandardizedPolicy, TradeoffPolicy
 from mild.policies.base import blocks
 
 if TYPE_CHECKING:
@@ -116,6 +116,8 @@ def estimate(router: LoadedRouter, contents: list[Any]) -> Estimates:
     scores = known.scores(X, router.text.unseen_shares(contents))
     if costs is not None:
         means = known.means[0]
+        if head is None and len(known.means) > 1:
+            means = means + ((terms or {}).get("price_weight") or 0.0) * known.means[1]
         if errors is not None:
             mean_errors = means if head is not None else means - _betas(terms, router.expert_names)
             errors = _shrunk(errors, mean_errors, known.shrinkage(scores))
@@ -130,8 +132,9 @@ def estimate(router: LoadedRouter, contents: list[Any]) -> Estimates:
 
 def _error_head(policy: Policy, X: FloatArray) -> tuple[Any, FloatArray]:
     """The policy with an error head of its own, and its inputs; None if there is none."""
-    while isinstance(policy, StandardizedPolicy):
-        X = (X - policy.mean) / policy.scale
+    while isinstance(policy, StandardizedPolicy | TradeoffPolicy):
+        if isinstance(policy, StandardizedPolicy):
+            X = (X - policy.mean) / policy.scale
         policy = policy.inner
     return (policy if hasattr(policy, "expected_errors") else None), X
 

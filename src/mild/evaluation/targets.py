@@ -23,6 +23,7 @@ from mild.evaluation.tasks import Fitted, Task, contents
 from mild.metrics import simultaneous_intervals
 from mild.metrics.risk_control import Certificate, betting_p_values, certify
 from mild.policies import ConstantPolicy, Policy, StandardizedPolicy, TradeoffPolicy
+from mild.routers.baselines import mean_costs
 from mild.routers.cost_models import fit_heads
 
 # Trade-offs that are tried at most, and rows from which they are taken.
@@ -566,7 +567,7 @@ def keep_apart(
             return Aimed(fitted, {})
         heads = fit_tradeoff(task, fitted, folds, n_jobs).policy
         policy: Policy = TradeoffPolicy(source_of(fitted.model).policy, heads)
-        return Aimed(_with_policy(fitted, policy), {"price_head": "dollars"})
+        return Aimed(_with_policy(fitted, policy, task), {"price_head": "dollars"})
     tradeoff = fit_tradeoff(task, fitted, folds, n_jobs)
     if calibration is None:
         solution = solve(target, tradeoff.held, names, confidence, seed)
@@ -577,7 +578,8 @@ def keep_apart(
     if task.table.prices is not None:
         notes["price_head"] = "dollars"
     policy = tradeoff.decide_as(solution, names)
-    return Aimed(_with_policy(fitted, policy), notes, solution)
+    # The calibration is that of the router that was found, and the heads decide.
+    return Aimed(_with_policy(replace(fitted, calibration=None), policy, task), notes, solution)
 
 
 def _calibration_rows(tradeoff: Tradeoff, task: Task, fitted: Fitted) -> HeldOut:
@@ -590,5 +592,11 @@ def _calibration_rows(tradeoff: Tradeoff, task: Task, fitted: Fitted) -> HeldOut
     return HeldOut(*estimates, table.scores, table.prices, task.bundle)
 
 
-def _with_policy(fitted: Fitted, policy: Policy) -> Fitted:
-    return replace(fitted, model=replace(source_of(fitted.model), policy=policy))
+def _with_policy(fitted: Fitted, policy: Policy, task: Task) -> Fitted:
+    """The same with another policy, and with what experts err and cost on average, apart."""
+    novelty, table = fitted.novelty, task.table
+    if novelty is not None and table.prices is not None:
+        means = [mean_costs(1 - table.scores, None), mean_costs(table.prices, None)]
+        novelty = replace(novelty, means=np.stack(means).astype(novelty.means.dtype))
+    model = replace(source_of(fitted.model), policy=policy)
+    return replace(fitted, model=model, novelty=novelty)

@@ -96,6 +96,9 @@ class TradeoffPolicy(Policy):
     def decide_one(self, x: FloatArray) -> int:
         return self.inner.decide_one(x)
 
+    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> TradeoffPolicy:
+        return replace(self, inner=self.inner.calibrated(slopes, offsets))
+
     def without(self, expert: int) -> TradeoffPolicy:
         return TradeoffPolicy(self.inner.without(expert), self.heads.without(expert))
 
