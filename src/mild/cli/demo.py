@@ -23,8 +23,8 @@ from mild.cli.console import emit, fixed, note, percent, print_table, progress_b
 from mild.cli.evaluate import print_baselines
 from mild.errors import install_hint
 
-# What the router of the demo should reach, as options of tune: a dollar is a tenth of a wrong answer.
-GOAL = ("--price-weight", "0.1")
+# What the router of the demo should reach, as options of tune: a dollar per 1,000 queries.
+GOAL = ("--max-dollars", "1")
 QUERIES = (
     "What is 17 * 23?",
     "What is the capital of France?",
@@ -153,6 +153,8 @@ def _tour(folder: Path, as_json: bool) -> None:
     steps.begin("Find the best router for it")
     found = steps.run("tune", train, *GOAL, "--out", router, "--overwrite")
     steps.say(f"   {found['verdict']['sentence']}")
+    if found.get("target"):
+        steps.say(f"   {found['target']['sentence']}")
 
     steps.begin("Does it pay on rows that it has not seen?")
     found = steps.run("evaluate", test, "--router", router, "--save")
