@@ -82,7 +82,7 @@ docs: $(VENV)/.test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 unit: $(VENV)/.test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile --cov=mild --cov-report=
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 4 --dist loadfile --cov=mild --cov-report=
 	@echo "Line coverage of src/mild: $$($(BIN)/python -m coverage report --format=total) %"
 
 # Build the wheel, install it into a clean environment, and use it from another folder.
