@@ -54,13 +54,13 @@ def make_scorer(command: str | None, timeout_s: float) -> Scorer | None:
         words = []
     if not words:
         raise OptionError(
-            f"scorer must be a command, such as 'python score.py'; got {command!r}.",
             parameter="scorer",
+            rule=f"must be a command, such as 'python score.py'; got {command!r}.",
         )
     if shutil.which(words[0]) is None:
         raise OptionError(
-            f"scorer must be a command that can be run; there is no {words[0]!r}.",
             parameter="scorer",
+            rule=f"must be a command that can be run; there is no {words[0]!r}.",
         )
     return Scorer(tuple(words), timeout_s)
 

@@ -102,9 +102,7 @@ def collect_outcomes(
     """
     for name, value in (("max_spend", max_spend), ("tolerance", tolerance)):
         if value is not None and not 0 <= value < math.inf:
-            raise OptionError(
-                f"{name} must be a number of at least 0; got {value}.", parameter=name
-            )
+            raise OptionError(parameter=name, rule=f"must be a number of at least 0; got {value}.")
     with Ledger(ledger_path) as ledger:
         runs = plan_runs(questions.items, experts, ledger, file.prompts)
         target = check_table(out, ledger, questions, runs, overwrite)

@@ -160,9 +160,14 @@ def _families(families: Any) -> Callable[[Context], Any]:
     def build(context: Context) -> Any:
         from mild.routers.search import RouterCV
 
-        cv, jobs, seed = context.folds, context.jobs, context.seed
-        groups = context.topics
-        return RouterCV(families=families, groups=groups, cv=cv, n_jobs=jobs, random_state=seed)
+        return RouterCV(
+            families=families,
+            groups=context.topics,
+            cv=context.folds,
+            constant_if_better=families == TUNED,  # single families are compared as they are
+            n_jobs=context.jobs,
+            random_state=context.seed,
+        )
 
     return build
 

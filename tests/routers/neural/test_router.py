@@ -301,7 +301,7 @@ def test_warns_of_experts_that_labels_never_name():
 
 def test_without_torch_fitting_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=r"pip install \"mild-learn\[neural\]\""):
+    with pytest.raises(MissingExtraError, match=r"pip install .*\[neural\]"):
         NeuralRouter().fit(*three_experts())
 
 
