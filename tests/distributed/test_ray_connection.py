@@ -60,7 +60,7 @@ def test_what_is_no_address_is_refused(address):
 
 def test_without_ray_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingExtraError, match=r"mild-learn\[ray\]"):
+    with pytest.raises(MissingExtraError, match=r"pip install .*\[ray\]"):
         refuse(None)
 
 

@@ -74,5 +74,5 @@ def test_a_tokenizer_that_is_none_is_refused():
 
 def test_a_missing_package_is_named(content, monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(MissingExtraError, match=r"tokenizers; pip install 'mild-learn\[onnx\]'"):
+    with pytest.raises(MissingExtraError, match=r"tokenizers; pip install '.*\[onnx\]'"):
         Tokens(content, 8)
