@@ -139,6 +139,7 @@ def test_nothing_found_is_said(tmp_path):
     "content",
     [CSV.encode(), CSV.replace(",", "\t").encode(), json.dumps(ROWS).encode(),
      b"\n".join(json.dumps(row).encode() for row in ROWS), gzip.compress(CSV.encode())],
+    ids=["csv", "tsv", "json", "jsonl", "gz"],
 )  # fmt: skip
 def test_the_standard_input_is_read_by_its_content(stdin, content):
     stdin(content)
