@@ -65,7 +65,7 @@ def test_a_client_that_does_not_read_is_cut_and_slows_only_itself(monkeypatch):
     async def run():
         async with (
             FakeUpstream(text="word " * 60_000) as up,
-            gateway([expert("one", up, idle_seconds=60)], limits=SLOW) as g,
+            gateway([expert("one", up, idle_seconds=5)], limits=SLOW) as g,
         ):
             sock = socket.create_connection(("127.0.0.1", g.port))
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
