@@ -64,7 +64,7 @@ def test_a_client_that_does_not_read_is_cut_and_slows_only_itself(monkeypatch):
 
     async def run():
         async with (
-            FakeUpstream(text="word " * 60_000) as up,
+            FakeUpstream(text=f"{'word' * 1500} " * 2000) as up,
             gateway([expert("one", up, idle_seconds=5)], limits=SLOW) as g,
         ):
             sock = socket.create_connection(("127.0.0.1", g.port))
