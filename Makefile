@@ -6,13 +6,12 @@ CLIENTS := .venv-clients
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-paper test test-real test-clients quick lint types layers docs unit coverage wheel tables bench serve-real clean
+.PHONY: help demo demo-paper test test-real test-clients quick lint types layers docs unit wheel tables bench serve-real clean
 
 help:
 	@echo "make demo    install what the demo needs (no torch) and run it: under a minute"
 	@echo "make demo-paper   compare all methods on the paper's setups: 2 minutes"
-	@echo "make test    install what the tests need and run everything that CI runs; prints skips"
-	@echo "make coverage   the tests, and the share of lines that they reach"
+	@echo "make test    install what the tests need and run everything that CI runs; prints coverage and skips"
 	@echo "make quick   the fast part of it, for daily work"
 	@echo "make serve-real   the gateway's demo with a real small model as one expert"
 	@echo "make test-real    the tests that ask that model"
@@ -83,12 +82,8 @@ docs: $(VENV)/.test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 unit: $(VENV)/.test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 4 --dist loadfile
-
-# The same tests with the lines that they reach, which takes half as long again.
-coverage: $(VENV)/.test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 4 --dist loadfile --cov=mild --cov-report=
-	@echo "Line coverage of src/mild: $$($(BIN)/python -m coverage report --format=total) %"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder --cov=mild --cov-report=
+	@echo "Lines of src/mild that the tests reach, the slow ones aside: $$($(BIN)/python -m coverage report --format=total) %"
 
 # Build the wheel, install it into a clean environment, and use it from another folder.
 wheel: $(VENV)/.test

@@ -87,6 +87,7 @@ def test_help_opens_without_the_heavy_packages():
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_a_whole_session_in_real_processes(tables):
     router = tables.folder / "r"
     assert run("tune", tables.log, "--out", router, "--cv", "3").returncode == 0

@@ -35,6 +35,7 @@ def test_an_address_that_does_not_answer_is_refused(mild, logs, verb):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+@pytest.mark.slow
 def test_a_comparison_on_ray_is_that_of_one_machine(mild, logs):
     pytest.importorskip("ray", reason="ray is not installed")
     words = [

@@ -159,6 +159,7 @@ def test_a_broken_shard_is_named_and_nothing_is_left(mild, folder):
     assert sorted(path.name for path in folder.parent.iterdir()) == ["logs", "whole.parquet"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="kills by signal")
 def test_a_fit_that_is_killed_goes_on_where_it_was(mild, folder):
     out = folder.parent / "router"
@@ -175,6 +176,7 @@ def test_a_fit_that_is_killed_goes_on_where_it_was(mild, folder):
     assert not list(folder.parent.glob(".router.fit"))
 
 
+@pytest.mark.slow
 def test_another_fit_does_not_go_on_from_there(mild, folder):
     words = ["fit", str(folder), "--out", str(folder.parent / "router")]
     subprocess.run([sys.executable, "-c", DIES, *words], check=False)

@@ -14,7 +14,10 @@ from mild.routers.search import RouterCV
 
 ray = pytest.importorskip("ray", reason="ray is not installed")
 # What Ray leaves open is not ours.
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
+]
 
 
 @pytest.fixture(scope="module", autouse=True)

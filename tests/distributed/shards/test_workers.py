@@ -17,7 +17,10 @@ from shard_cases import make_rows, make_texts, sharded
 
 pytest.importorskip("ray", reason="ray is not installed")
 # What Ray leaves open is not ours.
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
+]
 
 
 @pytest.fixture(scope="module")

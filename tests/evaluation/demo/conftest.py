@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
+from filelock import FileLock
 
 from mild.evaluation.demo.run import DemoResults, DemoSettings, run_demo
 
@@ -24,5 +27,12 @@ def small_settings() -> DemoSettings:
 
 
 @pytest.fixture(scope="session")
-def small_results(small_settings) -> DemoResults:
-    return run_demo(small_settings)
+def small_results(small_settings, tmp_path_factory, worker_id) -> DemoResults:
+    if worker_id == "master":
+        return run_demo(small_settings)
+    # It takes long: the first process that needs it keeps it for the others.
+    file = tmp_path_factory.getbasetemp().parent / "demo_results"
+    with FileLock(f"{file}.lock"):
+        if not file.exists():
+            file.write_bytes(pickle.dumps(run_demo(small_settings)))
+        return pickle.loads(file.read_bytes())

@@ -44,7 +44,7 @@ def test_labels_say_nothing_in_the_region_case_and_inputs_much(small_results):
     assert row_of(block, "mild_tuned_stationary")["mean"] < 0.5 * row_of(block, "label")["mean"]
 
 
-def test_progress_starts_at_none_and_ends_with_all():
+def test_progress_ends_with_all_and_numbers_do_not_depend_on_the_number_of_jobs():
     steps = []
     settings = DemoSettings(
         setups=("severe",),
@@ -59,14 +59,10 @@ def test_progress_starts_at_none_and_ends_with_all():
         tail_draws=2,
         jobs=1,
     )
-    run_demo(settings, lambda done, total, text: steps.append((done, total)))
+    alone = run_demo(settings, lambda done, total, text: steps.append((done, total)))
     assert steps == [(0, 3), (1, 3), (2, 3), (3, 3)]
-
-
-@pytest.mark.slow
-def test_numbers_do_not_depend_on_the_number_of_jobs(small_settings, small_results):
-    again = run_demo(dataclasses.replace(small_settings, jobs=2))
-    pairs = zip(small_results.document["blocks"], again.document["blocks"], strict=True)
+    together = run_demo(dataclasses.replace(settings, jobs=2))
+    pairs = zip(alone.document["blocks"], together.document["blocks"], strict=True)
     for first, second in pairs:
         for row, other in zip(first["rows"], second["rows"], strict=True):
             assert {**row, "seconds": 0} == {**other, "seconds": 0}

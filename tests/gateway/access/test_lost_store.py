@@ -281,7 +281,7 @@ def test_a_server_that_is_asleep_holds_nobody_up_for_long(postgres, server, monk
 
 
 def test_without_a_database_at_the_start_nothing_starts(postgres, server):
-    server.stop("immediate")
+    server.stop()
 
     async def test():
         access = access_to(postgres.address)

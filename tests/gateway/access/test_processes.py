@@ -14,6 +14,8 @@ from mild.gateway.access import AccessStore
 from mild.gateway.access.periods import periods_at
 from mild.gateway.database import Address
 
+pytestmark = pytest.mark.slow
+
 WORKER = Path(__file__).with_name("worker.py")
 MOST = 1_000_000
 
@@ -74,7 +76,6 @@ def test_a_budget_holds_over_processes_and_is_used_up(tmp_path, store_place):
     assert set(statuses) <= {200, 402, 429}
 
 
-@pytest.mark.slow
 def test_a_budget_holds_when_workers_are_killed_and_replaced(tmp_path, store_place):
     budget = 400 * MOST
     plan = {"budget_day": budget / 1e9, "seconds": 5.0, "clients": 6}

@@ -17,7 +17,10 @@ from gateway.process_cases import served, write_files
 from mild.artifact import save
 from mild.gateway.server.state import read_state, reload_gateway
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked"),
+]
 
 
 def ledger_rows(folder):

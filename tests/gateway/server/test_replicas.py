@@ -14,7 +14,10 @@ from gateway.process_cases import served, write_files
 from mild.gateway.access import AccessStore
 from mild.gateway.access.periods import periods_at
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked"),
+]
 
 # Dollars: what a request costs at most, and costs.
 EACH = 0.001

@@ -18,6 +18,8 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
 from mild.routers.neural import NeuralRouter  # noqa: E402
 from mild.routers.neural.group import Group  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 DATA = """
 import json, os, sys
 import numpy as np
