@@ -437,11 +437,12 @@ class AccessStore:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except (CommitUnknownError, ConditionError):
+        except ConditionError:
             raise
         except DatabaseError as error:
             sentence = f"{shown(self._place)}: the store cannot be used: {error}."
-            raise StoreError(sentence) from error
+            unknown = isinstance(error, CommitUnknownError)
+            raise (CommitUnknownError if unknown else StoreError)(sentence) from error
 
 
 class _MissingRows(Exception):  # noqa: N818 - never leaves this module
