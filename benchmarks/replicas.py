@@ -248,7 +248,7 @@ def _report(found: dict[str, Run], budget: float, requests: int) -> Report:
         told = ", ".join(f"{count:,} × {status}" for status, count in sorted(run.answers.items()))
         report.add(f"{name}: answers", told, "none wrong", not run.wrong)
         report.add(
-            f"{name}: memory of a replica", f"{run.memory:.0f} MB", "< 80 MB", run.memory < 80
+            f"{name}: memory of a replica", f"{run.memory:.0f} MB", "≤ 120 MB", run.memory <= 120
         )
     rates = [found[f"{what}, rate"].rate for what in ("postgres", "sqlite")]
     report.add("requests/s of both, PostgreSQL", f"{rates[0]:,.0f}")
