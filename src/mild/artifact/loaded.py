@@ -179,6 +179,16 @@ class LoadedRouter:
         kept = None if isinstance(self.policy, TradeoffPolicy) else self.calibration
         return replace(self, policy=policy, calibration=kept)
 
+    def with_target(self, **wanted: float) -> LoadedRouter:
+        """The router at the trade-off that meets targets on its held-out rows, as ``max_dollars=2``.
+
+        Targets are ``keep_quality``, ``max_quality_loss``, ``max_dollars``, ``strong_share`` and
+        ``save_dollars``.
+        """
+        from mild.artifact.targets import Target, with_target  # which needs this class
+
+        return with_target(self, Target(**wanted))
+
     def __repr__(self) -> str:
         source = "" if self.text is None else f"{self.text.kind} "
         return (
