@@ -252,6 +252,7 @@ def with_target(router: LoadedRouter, target: Target) -> LoadedRouter:
         "expert": None if t is not None else names[expert],
         "met": True,
         "certified": None,
+        "best_expert": names[curve.best],
         "sentence": f"Target {target.words}: {setting}, with {figures} on held-out rows.",
     }
     metadata = dict(router.metadata) | {"notes": dict(notes) | {"target": chosen}}
