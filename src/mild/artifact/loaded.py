@@ -131,6 +131,29 @@ class LoadedRouter:
         """Name of the chosen expert for each text."""
         return [self.expert_names[k] for k in self.route(texts).tolist()]
 
+    def route_table(self, texts: Any) -> Any:
+        """Expert, probabilities and, where known, expected costs for each text, as a table.
+
+        It is a frame of the library that ``texts`` are a column of (pandas, polars or pyarrow; a pandas
+        index is kept), else a dict of columns: ``expert``, ``p__<name>`` and ``expected_cost__<name>``.
+        """
+        from mild.artifact.frames import as_frame
+
+        step = self._text_step()
+        known = texts.to_pylist() if hasattr(texts, "to_pylist") else texts
+        found = self.decide(step.transform(known))
+        names = self.expert_names
+        columns = {"expert": [names[k] for k in found.chosen.tolist()]}
+        for prefix, values in {"p__": found.probabilities, "expected_cost__": found.costs}.items():
+            if values is not None:
+                columns |= {
+                    f"{prefix}{name}": values[:, k].tolist() for k, name in enumerate(names)
+                }
+        frame = as_frame(columns, like=texts)
+        if hasattr(frame, "iloc"):
+            frame.index = texts.index
+        return frame
+
     def explain(self, text: Any, most: int = 12) -> Explanation:
         """The decision on a text, or a vector, and at most ``most`` pieces of evidence for it."""
         from mild.artifact.explanation import explain  # which needs this class
