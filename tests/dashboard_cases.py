@@ -29,12 +29,14 @@ def make_router(names=NAMES, shares=TRAINED, rows=1200, **notes):
     return LoadedRouter(policy, names, metadata={"notes": notes})
 
 
-def make_settings(path=None, keep_text=False, explore=0.05, price_weight=None, experts=()):
+def make_settings(
+    path=None, keep_text=False, explore=0.05, price_weight=None, experts=(), target=None
+):
     """As much of the settings as the board looks at."""
     return SimpleNamespace(
         experts=experts,
         ledger=Keep(path, keep_text),
-        routing=SimpleNamespace(explore=explore, price_weight=price_weight),
+        routing=SimpleNamespace(explore=explore, price_weight=price_weight, target=target),
     )
 
 

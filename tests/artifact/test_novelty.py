@@ -14,10 +14,10 @@ def novelty():
     return Novelty(centres, np.array([2.0, 0.5]), LEVELS, np.array([[0.2, 0.4, 0.6]]))
 
 
-def test_the_score_is_the_larger_of_distance_and_unseen_share(novelty):
+def test_the_score_is_the_sum_of_distance_and_unseen_share(novelty):
     X = np.array([[0.0, 1.0], [10.0, 0.0], [13.0, 4.0]])
     found = novelty.scores(X, np.array([0.0, 0.2, 0.1]))
-    np.testing.assert_allclose(found, [0.5, 0.4, 2.5])
+    np.testing.assert_allclose(found, [0.5, 0.4, 2.7])
     many = novelty.scores(np.tile(X, (12_000, 1)), np.zeros(36_000))
     np.testing.assert_allclose(many[-3:], [0.5, 0.0, 2.5])
 

@@ -40,6 +40,15 @@ def test_every_method_is_a_row_between_the_constant_and_the_oracle(found):
         assert any(line.startswith(f"│ {name}") for line in lines), name
 
 
+def test_of_a_table_with_a_split_column_the_training_rows_are_compared(mild, tmp_path):
+    columns = make_columns(90) | {"split": ["train"] * 60 + ["test"] * 30}
+    file = write_outcomes(columns, tmp_path / "log.parquet")
+    words = ["--method", "regression", "--splits", 1, "--cv", 2, "--jobs", 1]
+    done = mild("compare", file, *words, "--json")
+    assert json.loads(done.out)["rows"] == 60
+    assert "split" in done.err
+
+
 def test_the_verdict_stands_last_but_for_the_file(found):
     done, document = found
     *_, verdict, written = done.stdout.splitlines()

@@ -84,6 +84,17 @@ def test_prices_say_who_is_cheapest_where_the_cost_does_not():
     assert report["experts"][0]["mean_price"] == pytest.approx(0.4 / 3)
 
 
+def test_ties_of_the_oracle_go_to_the_lower_price_then_to_the_higher_score():
+    tied = make([[1, 1], [0, 0], [1, 0]], prices=[[0.2, 0.1], [0.2, 0.1], [0.2, 0.1]])
+    report = describe_outcomes(tied, outcome_costs(tied))
+    assert [expert["oracle_share"] for expert in report["experts"]] == [1 / 3, 2 / 3]
+    # A right answer for 0.5 and half of one for nothing have the same loss.
+    soft = make([[0.5, 1.0], [0.5, 1.0]])
+    report = describe_outcomes(soft, outcome_costs(soft, beta={"1": 0.5}))
+    assert [expert["oracle_share"] for expert in report["experts"]] == [0, 1]
+    assert report["oracle"] == {"cost": 0.5, "accuracy": 1.0}
+
+
 def test_an_expert_without_any_price_has_none():
     table = make([[1, 1], [0, 1]], prices=[[np.nan, 0.5], [np.nan, 0.25]])
     report = describe_outcomes(table, outcome_costs(table))

@@ -356,3 +356,19 @@ def test_integers_become_floats(tmp_path):
     table = read_matrices(tmp_path / "a.npz")
     assert isinstance(table, Matrices)
     assert (table.X.dtype, table.costs.dtype) == (np.float64, np.float64)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_costs_beyond_all_measure_are_refused(tmp_path, format):
+    file = tmp_path / f"log.{format}"
+    X, costs = np.ones((3, 1)), np.array([[1.0, 2.0], [1e160, 0.0], [np.nan, 1e18]])
+    if format == "npz":
+        np.savez(file, X=X, costs=costs)
+    else:
+        columns = {"f": X[:, 0], "cost__a": costs[:, 0], "cost__b": costs[:, 1]}
+        write = parquet.write_table if format == "parquet" else arrow_csv.write_csv
+        write(pa.table(columns), file)
+    with pytest.raises(DataFileError) as caught:
+        read_matrices(file)
+    assert caught.value.parameter == "costs"
+    assert "1e+160 in row 2" in str(caught.value)

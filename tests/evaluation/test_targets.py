@@ -13,6 +13,7 @@ from mild.evaluation.targets import (
     certify_loss,
     keep_apart,
     measure,
+    measure_curve,
     solve,
     trade_off_weights,
 )
@@ -232,6 +233,24 @@ def test_a_target_decides_and_is_kept_in_the_artefact(task, fitted, tmp_path):
     assert kept == aimed.solution.as_dict()
     assert kept["target"] == {"keep_quality": 1.1}
     assert {"estimate", "low", "high", "dollars_per_1000", "t", "certified"} <= set(kept)
+
+
+def test_a_target_can_be_chosen_after_fitting_as_if_it_had_been_solved(task, fitted, tmp_path):
+    folds = tasks.search_folds(task, 3)
+    wanted = {"max_quality_loss": 0.02}
+    solved = keep_apart(fitted, task, folds, Target(**wanted)).solution
+    bare = keep_apart(fitted, task, folds)
+    router = load(tasks.save_task(bare.fitted, task, str(tmp_path / "r"), notes=bare.notes))
+    found = router.with_target(**wanted).metadata["notes"]["target"]
+    assert (found["t"], found["expert"]) == (solved.t, solved.expert)
+
+
+def test_the_curve_has_the_means_of_the_frontier():
+    held = graded(300, units=np.r_[np.zeros(200, int), np.arange(1, 101)])
+    curve = measure_curve(held)
+    frontier = measure(held, trade_off_weights(held)).curve()
+    for name, values in vars(frontier).items():
+        np.testing.assert_allclose(getattr(curve, name), values, err_msg=name)
 
 
 def test_a_single_expert_as_the_solution_keeps_the_heads(task, fitted, tmp_path):

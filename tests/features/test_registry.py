@@ -30,6 +30,12 @@ def test_an_unknown_name_is_refused_with_a_suggestion():
         make_features("hasing")
 
 
+def test_only_features_that_can_be_chosen_are_offered():
+    with pytest.raises(OptionError, match="'vectors'; got 'bert'") as caught:
+        make_features("bert")
+    assert caught.value.parameter == "text"
+
+
 def test_an_unknown_option_is_refused_with_those_there_are():
     with pytest.raises(OptionError, match=r"hashing features take dimensions, .*; got 'width'"):
         make_features("hashing", width=3)

@@ -47,6 +47,20 @@ def priced_router(names=("small", "large"), errors=(0.6, 0.1), prices=(0.001, 0.
     return LoadedRouter(policy, names, metadata={"notes": notes}, text=step)
 
 
+def trading_router(best=0.88):
+    """The router of ``priced_router`` with a record of what its trade-offs do on held-out rows."""
+    router = priced_router()
+    router.metadata["notes"]["tradeoffs"] = {
+        "t": [0.0, 5.0, 50.0, None, None],
+        "expert": [None, None, None, "small", "large"],
+        "quality": [0.9, 0.85, 0.6, 0.6, best],
+        "dollars_per_1000": [10.0, 4.0, 1.0, 1.0, 10.0],
+        "strong_share": [0.9, 0.3, 0.0, 0.0, 1.0],
+        "best_expert": "large",
+    }
+    return router
+
+
 def knowing(router, known=TEXTS):
     """The router with a record of what is novel: every text but the ``known`` ones."""
     centres = router.features(list(known))

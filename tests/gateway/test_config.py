@@ -173,6 +173,13 @@ def test_a_key_is_needed_unless_this_machine_alone_can_ask(tmp_path, host, state
     assert read(tmp_path, f'host = "{host}"\n{LEAST}{access}').requires_key is needed
 
 
+def test_a_target_is_read(tmp_path):
+    file = tmp_path / "mild.toml"
+    file.write_text(LEAST + "[routing]\ntarget = { keep_quality = 1.02, save_dollars = 0.4 }\n")
+    found = read_settings(file).routing.target.target
+    assert found.wanted == {"keep_quality": 1.02, "save_dollars": 0.4}
+
+
 def test_the_ledger_can_be_switched_off(tmp_path):
     assert read(tmp_path, LEAST + "[ledger]\nenabled = false\n").ledger.path is None
 
@@ -287,6 +294,28 @@ def test_the_store_is_known_without_any_secret(place):
             LEAST + "[routing]\nfallback = 1\n",
             ", line 5: routing.fallback must be true or false; got 1.",
         ),
+        (
+            LEAST + "[routing]\ntarget = { max_dollar = 2 }\n",
+            ", line 5: routing.target.max_dollar is unknown; did you mean max_dollars?",
+        ),
+        (
+            LEAST + "[routing.target]\nquality = 0.9\n",
+            ", line 5: routing.target.quality is unknown; did you mean keep_quality?",
+        ),
+        (
+            LEAST + "[routing.target]\nstrong_share = 2\n",
+            ", line 5: routing.target.strong_share must be a share from 0 to 1; got 2.",
+        ),
+        (
+            LEAST + '[routing]\ntarget = "max_dollars"\n',
+            ", line 5: routing.target must be a table such as { max_dollars = 2.0 }.",
+        ),
+        (LEAST + "[routing.target]\n", ", line 4: routing.target must have at least one of keep_"),
+        (
+            LEAST + "[routing]\nprice_weight = 1\ntarget = { max_dollars = 2 }\n",
+            ", line 6: routing.target must not stand beside price_weight",
+        ),
+        ("lines = 1\n" + LEAST, ", line 1: lines is unknown"),
         (
             LEAST + "[limits]\nmax_body = 1\n",
             ", line 5: limits.max_body is unknown; did you mean max_body_bytes?",

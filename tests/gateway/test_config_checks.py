@@ -8,13 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gateway.gateway_cases import knowing, priced_router
+from gateway.gateway_cases import knowing, priced_router, trading_router
 from mild.artifact import LoadedRouter
 from mild.endpoints.expert import Expert
 from mild.endpoints.secrets import Secret
 from mild.errors import InvalidInputError
 from mild.features import HashingFeatures
-from mild.gateway.config import AccessSettings, LedgerSettings, RoutingSettings, Settings
+from mild.gateway.config import (
+    AccessSettings,
+    LedgerSettings,
+    RoutingSettings,
+    Settings,
+    TargetSettings,
+)
 from mild.gateway.config_checks import check_against, findings_against, findings_in
 from mild.policies import ConstantPolicy
 
@@ -79,6 +85,28 @@ def test_a_price_weight_needs_a_head_for_prices():
     given = settings("a", "b", routing=RoutingSettings(price_weight=0.5))
     with pytest.raises(InvalidInputError, match=r"routing\.price_weight = 0\.5 cannot be used"):
         check_against(given, router("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "tuned", "said"),
+    [
+        ({"max_dollars": 0.5}, True, "cannot be met"),
+        ({"max_dollars": 2.0}, False, "tune it again"),
+    ],
+)
+def test_a_target_that_the_router_does_not_reach_is_named_with_its_line(wanted, tuned, said):
+    routing = RoutingSettings(target=TargetSettings(**wanted))
+    given = settings("small", "large", routing=routing, lines={("routing", "target"): 7})
+    with pytest.raises(InvalidInputError) as caught:
+        check_against(given, trading_router() if tuned else priced_router())
+    assert str(caught.value).startswith("mild.toml, line 7: routing.target cannot be used:")
+    assert said in str(caught.value)
+
+
+def test_a_target_that_is_reached_is_told_with_its_trade_off():
+    routing = RoutingSettings(target=TargetSettings(max_dollars=4.0))
+    findings = check_against(settings("small", "large", routing=routing), trading_router())
+    assert any("t = 5" in text for text in texts(findings, "note"))
 
 
 def test_errors_come_first():

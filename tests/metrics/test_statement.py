@@ -102,3 +102,8 @@ def test_unknown_costs_are_not_rows():
 def test_a_unit_is_a_row_a_query_or_a_group():
     with pytest.raises(InvalidInputError, match="unit must be one of"):
         state("r", "c", (0.0, 0.0, 0.0), rows=5, unit="user")
+
+
+def test_intervals_that_overflow_need_no_number_of_rows():
+    found = state("r", "c", (-1e160, -float("inf"), float("inf")), rows=50)
+    assert (found.pays, found.rows_needed) == (None, None)

@@ -131,6 +131,29 @@ class LoadedRouter:
         """Name of the chosen expert for each text."""
         return [self.expert_names[k] for k in self.route(texts).tolist()]
 
+    def route_table(self, texts: Any) -> Any:
+        """Expert, probabilities and, where known, expected costs for each text, as a table.
+
+        It is a frame of the library that ``texts`` are a column of (pandas, polars or pyarrow; a pandas
+        index is kept), else a dict of columns: ``expert``, ``p__<name>`` and ``expected_cost__<name>``.
+        """
+        from mild.artifact.frames import as_frame
+
+        step = self._text_step()
+        known = texts.to_pylist() if hasattr(texts, "to_pylist") else texts
+        found = self.decide(step.transform(known))
+        names = self.expert_names
+        columns = {"expert": [names[k] for k in found.chosen.tolist()]}
+        for prefix, values in {"p__": found.probabilities, "expected_cost__": found.costs}.items():
+            if values is not None:
+                columns |= {
+                    f"{prefix}{name}": values[:, k].tolist() for k, name in enumerate(names)
+                }
+        frame = as_frame(columns, like=texts)
+        if hasattr(frame, "iloc"):
+            frame.index = texts.index
+        return frame
+
     def explain(self, text: Any, most: int = 12) -> Explanation:
         """The decision on a text, or a vector, and at most ``most`` pieces of evidence for it."""
         from mild.artifact.explanation import explain  # which needs this class
@@ -178,6 +201,16 @@ class LoadedRouter:
         # Of a router that decides otherwise, the calibration does not hold.
         kept = None if isinstance(self.policy, TradeoffPolicy) else self.calibration
         return replace(self, policy=policy, calibration=kept)
+
+    def with_target(self, **wanted: float) -> LoadedRouter:
+        """The router at the trade-off that meets targets on its held-out rows, as ``max_dollars=2``.
+
+        Targets are ``keep_quality``, ``max_quality_loss``, ``max_dollars``, ``strong_share`` and
+        ``save_dollars``.
+        """
+        from mild.artifact.targets import Target, with_target  # which needs this class
+
+        return with_target(self, Target(**wanted))
 
     def __repr__(self) -> str:
         source = "" if self.text is None else f"{self.text.kind} "

@@ -28,7 +28,7 @@ SHRINKS, NOVEL = 0.9, 0.99
 class Novelty:
     """Scores inputs by their distance to the training inputs, against inputs that were held out.
 
-    The score is the larger of the distance to the nearest centre and, of texts with terms, the share of the
+    The score is the sum of the distance to the nearest centre and, of texts with terms, the share of the
     terms that no training text has, each divided by its scale.
     """
 
@@ -36,7 +36,7 @@ class Novelty:
     scales: (
         FloatArray  # (2,) of the distance and of the share: their 99th percentiles when held out
     )
-    quantiles: FloatArray  # (201,) of the score of held-out inputs, at LEVELS
+    score_quantiles: FloatArray  # (201,) of the score of held-out inputs, at LEVELS
     # (1, n_experts) mean costs, or (2, n_experts) mean errors and prices where they are separate heads
     means: FloatArray
 
@@ -52,19 +52,19 @@ class Novelty:
             norms = np.einsum("ij,ij->i", part, part)
             nearest = (self._half_norms - part @ self.centres.T).min(axis=1)
             distances[rows] = np.sqrt(np.maximum(norms + 2 * nearest, 0))
-        return np.maximum(distances / self.scales[0], unseen / self.scales[1])
+        return distances / self.scales[0] + unseen / self.scales[1]
 
     def shares(self, scores: FloatArray) -> FloatArray:
         """Share (n,) of the held-out inputs with a smaller score."""
-        return np.interp(scores, self.quantiles, LEVELS)
+        return np.interp(scores, self.score_quantiles, LEVELS)
 
     def is_novel(self, scores: FloatArray) -> BoolArray:
         """Whether (n,) a score is beyond the 99th percentile of the held-out inputs."""
-        return np.asarray(scores > np.interp(NOVEL, LEVELS, self.quantiles))
+        return np.asarray(scores > np.interp(NOVEL, LEVELS, self.score_quantiles))
 
     def shrinkage(self, scores: FloatArray) -> FloatArray:
         """How far (n,) expected costs go to the means: from 0 at the 90th percentile to 1 at the 99th."""
-        start, end = np.interp((SHRINKS, NOVEL), LEVELS, self.quantiles)
+        start, end = np.interp((SHRINKS, NOVEL), LEVELS, self.score_quantiles)
         if end <= start:
             return np.asarray(scores > end, float)
         return np.clip((scores - start) / (end - start), 0.0, 1.0)

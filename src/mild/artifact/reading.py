@@ -94,6 +94,8 @@ def _load(path: Path) -> LoadedRouter:
     hashes = check_query_hashes(tensors.pop(HASHES_TENSOR, None))
     of_text, of_policy = ({}, tensors) if text is None else split(tensors, TEXT_PREFIX)
     of_novelty, of_policy = split(of_policy, NOVELTY_PREFIX)
+    if "quantiles" in of_novelty:  # of the score that it was before the sum; its levels do not hold
+        of_novelty = {}
     of_calibration, of_policy = split(of_policy, CALIBRATION_PREFIX)
     sizes = {name: manifest[name] for name in ("n_features", "n_experts")}
     check_policy(kind, settings, of_policy, dict(sizes))

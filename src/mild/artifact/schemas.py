@@ -319,7 +319,7 @@ def _static_tensors(settings: dict[str, Any]) -> dict[str, str]:
 NOVELTY = {
     "centres": "n_centres n_features, not empty",
     "scales": "2, positive",
-    "quantiles": "201",
+    "score_quantiles": "201",
     "means": "n_means n_experts, not empty",
 }
 CALIBRATION = dict.fromkeys(("slopes", "offsets"), "n_experts")

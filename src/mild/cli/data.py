@@ -178,7 +178,7 @@ def _show(report: Mapping[str, Any]) -> None:
     say(
         f"- The oracle sends {percent(shares['largest'])} to one expert and "
         f"{percent(shares['smallest'])} to the rarest (evenness {shares['entropy']:.2f}, where 1 is "
-        f"even; ties go to the expert that comes first)."
+        f"even; ties of loss go to the lower price, then to the higher {quality})."
     )
     for finding in report["findings"]:
         say(f"- {finding['sentence']}")

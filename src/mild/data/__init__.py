@@ -1,6 +1,7 @@
 """Tables for routing: features and costs, or queries and outcomes, are read; choices are written."""
 
 from mild.artifact.expert_names import match_expert, match_experts
+from mild.artifact.frames import as_frame
 from mild.data.cost_terms import check_terms, cost_formula, expert_betas, outcome_costs
 from mild.data.data_quality import Finding, duplicate_groups
 from mild.data.describing import describe_outcomes
@@ -14,6 +15,7 @@ __all__ = [
     "Finding",
     "Matrices",
     "OutcomeTable",
+    "as_frame",
     "check_output",
     "check_terms",
     "cost_formula",

@@ -9,7 +9,14 @@ import numpy as np
 from mild.core.arrays import BoolArray, FloatArray
 from mild.data.data_quality import Finding, counted
 from mild.data.outcomes import OutcomeTable
-from mild.metrics import best_constant, constant_losses, oracle_loss, oracle_shares, share_entropy
+from mild.metrics import (
+    best_constant,
+    constant_losses,
+    expert_shares,
+    oracle_choices,
+    oracle_loss,
+    share_entropy,
+)
 
 #: A soft score from here on counts as a right answer.
 RIGHT = 0.5
@@ -33,7 +40,8 @@ def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
       ``mean_latency`` in seconds, ``mean_cost``, ``cheapest_and_right`` (share of the rows on which it
       is right and costs least to ask among the right ones, ties to the first; None where asking costs
       nothing and no price is known), ``only_right`` (share of the rows on which it alone is right) and
-      ``oracle_share``
+      ``oracle_share`` (ties of loss go to the lower price, if known, then to the higher score, then to the
+      first)
     - compared: ``rows`` in which every expert was asked, and the ``rule`` in words
     - oracle, best_constant, headroom: mean costs and accuracies over these rows, for means over different
       rows cannot be compared; None, but for the expert of the lowest mean cost, where cells are missing
@@ -51,17 +59,19 @@ def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
     losses = constant_losses(costs)
     complete = np.asarray(asked.all(axis=1))
     enough = bool(complete.all()) or int(complete.sum()) >= MIN_COMPLETE_ROWS
-    shares = oracle_shares(costs[complete] if enough else costs)
+    rows = complete if enough else np.ones_like(complete)
+    prices = None if table.prices is None else table.prices[rows]
+    perfect = oracle_choices(costs[rows], prices, -scores[rows])
+    shares = expert_shares(perfect, len(table.expert_names))
     oracle: dict[str, Any] = {"cost": None, "accuracy": None}
     best = {"expert": table.expert_names[int(losses.argmin())], **oracle}
     headroom = None
     if enough:
         known, known_costs = scores[complete], costs[complete]
         constant = best_constant(known_costs)
-        chosen = known_costs.argmin(axis=1)
         oracle = {
             "cost": oracle_loss(known_costs),
-            "accuracy": float(known[np.arange(len(known)), chosen].mean()),
+            "accuracy": float(known[np.arange(len(known)), perfect].mean()),
         }
         best = {
             "expert": table.expert_names[constant.expert],
@@ -69,7 +79,7 @@ def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
             "accuracy": float(known[:, constant.expert].mean()),
         }
         headroom = constant.cost - oracle["cost"]
-    accuracy, prices, latencies = (
+    accuracy, mean_prices, latencies = (
         _means(values, asked) for values in (scores, table.prices, table.latencies)
     )
     all_right = float((right.sum(axis=1) == asked.sum(axis=1)).mean())
@@ -83,7 +93,7 @@ def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
                 "name": name,
                 "asked": int(asked[:, k].sum()),
                 "accuracy": accuracy[k],
-                "mean_price": prices[k],
+                "mean_price": mean_prices[k],
                 "mean_latency": latencies[k],
                 "mean_cost": float(losses[k]),
                 "cheapest_and_right": None if first is None else float(first[:, k].mean()),

@@ -42,6 +42,8 @@ _IDENTIFIER = re.compile(
 )
 # Number of texts that tell a damaged column of numbers from a column of text.
 PROBE = 1000
+# Costs beyond it are too large to be learned from: their squares must be finite in single precision.
+LARGEST = 1e18
 
 Names = str | Sequence[str] | None
 
@@ -123,6 +125,8 @@ def read_matrices(
             raise DataFileError("there must be at least one row; got none.")
         for what, names in (("feature", matrices.feature_names), ("expert", matrices.expert_names)):
             check_names(names or [], f"{what} names must differ")
+        if matrices.costs is not None:
+            _check_size(matrices.costs, matrices.expert_names, row_numbers)
         bad = np.argwhere(~np.isfinite(matrices.X))
         if len(bad):
             row, column = (int(index) for index in bad[0])
@@ -189,6 +193,21 @@ def _read_columns(
         selection=selection,
     )
     return matrices, None if kept is None else np.flatnonzero(kept)
+
+
+def _check_size(
+    costs: FloatArray, expert_names: Sequence[str], row_numbers: IntArray | None
+) -> None:
+    """Refuse costs that are too large to be learned from; others that are no costs the router refuses."""
+    large = np.argwhere(np.isfinite(costs) & (np.abs(costs) > LARGEST))
+    if len(large):
+        row, k = (int(index) for index in large[0])
+        place = f"row {row_number(row, row_numbers)} of expert {expert_names[k]!r} ({ROW_ONE})"
+        raise DataFileError(
+            f"costs must be at most {LARGEST:g}; got {costs[row, k]:g} in {place}. Divide all costs by the "
+            f"same number, or leave out what is unknown.",
+            parameter="costs",
+        )
 
 
 def _refuse_damaged(name: str, column: Any) -> None:

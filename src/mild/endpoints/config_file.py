@@ -263,12 +263,10 @@ def _rule(kind: Any, location: Location, entry: Mapping[str, Any]) -> str:
 def _keys(kind: Any, location: Location) -> list[str]:
     """Keys that a file may have at a location."""
     for part in location:
-        options = [kind] if typing.get_origin(kind) not in (Union, types.UnionType) else [
-            option for option in typing.get_args(kind) if option is not type(None)
-        ]  # fmt: skip
-        kind = options[0]
         if typing.get_origin(kind) is dict:
             kind = typing.get_args(kind)[1]
         else:
             kind = typing.get_type_hints(kind)[part]
+        if typing.get_origin(kind) in (Union, types.UnionType):
+            kind = next(one for one in typing.get_args(kind) if one is not type(None))
     return [field.name for field in dataclasses.fields(kind) if field.init]

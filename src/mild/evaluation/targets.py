@@ -9,100 +9,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mild.artifact.sources import source_of
+from mild.artifact.targets import QUALITY_TARGETS, Target, TradeoffCurve, always
 from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.core.decisions import argmax_last
 from mild.errors import InvalidInputError
 from mild.evaluation.tasks import Fitted, Task, contents
 from mild.metrics import simultaneous_intervals
 from mild.metrics.risk_control import Certificate, betting_p_values, certify
-from mild.policies import ConstantPolicy, Policy, StandardizedPolicy, TradeoffPolicy
+from mild.policies import Policy, StandardizedPolicy, TradeoffPolicy
 from mild.routers.baselines import mean_costs
 from mild.routers.cost_models import fit_heads
+
+__all__ = [
+    "Aimed",
+    "Bounds",
+    "Frontier",
+    "HeldOut",
+    "Solution",
+    "Target",
+    "Tradeoff",
+    "can_trade",
+    "certify_loss",
+    "fit_tradeoff",
+    "keep_apart",
+    "measure",
+    "measure_curve",
+    "solve",
+    "trade_off_weights",
+]
 
 # Trade-offs that are tried at most, and rows from which they are taken.
 MOST_WEIGHTS = 128
 SAMPLE = 2_000
 # Larger ones decide alike, and a gateway takes none.
 LARGEST_WEIGHT = 1e12
-QUALITY_TARGETS = ("keep_quality", "max_quality_loss")
-
-
-@dataclass(frozen=True)
-class Target:
-    """What a router should reach; of several targets, all at once.
-
-    Attributes
-    ----------
-    keep_quality : least quality, as a share of the best expert's
-    max_quality_loss : largest difference of the best expert's quality to the router's
-    max_dollars : most dollars per 1,000 queries
-    strong_share : largest share of queries for the better of two experts
-    save_dollars : least share of the best expert's dollars that is saved
-    guarantee : probability with which ``max_quality_loss`` holds, over the calibration rows
-
-    >>> Target(keep_quality=0.95).wanted
-    {'keep_quality': 0.95}
-    """
-
-    keep_quality: float | None = None
-    max_quality_loss: float | None = None
-    max_dollars: float | None = None
-    strong_share: float | None = None
-    save_dollars: float | None = None
-    guarantee: float | None = None
-
-    def __post_init__(self) -> None:
-        # name -> least and largest value, and whether these are allowed
-        ranges = {
-            "keep_quality": (0.0, math.inf, False),
-            "max_quality_loss": (0.0, 1.0, True),
-            "max_dollars": (0.0, math.inf, True),
-            "strong_share": (0.0, 1.0, True),
-            "save_dollars": (0.0, 1.0, False),
-            "guarantee": (0.0, 1.0, False),
-        }
-        for name, (low, high, closed) in ranges.items():
-            value = getattr(self, name)
-            if value is None:
-                continue
-            inside = low <= value <= high if closed else low < value < high
-            if not (math.isfinite(value) and inside):
-                top = (
-                    "" if math.isinf(high) else f" and {'at most' if closed else 'below'} {high:g}"
-                )
-                least = "at least" if closed else "above"
-                raise invalid(name, f"must be {least} {low:g}{top}; got {value:g}.")
-        if self.guarantee is None:
-            return
-        if not self.max_quality_loss or self.max_quality_loss >= 1 or len(self.wanted) > 1:
-            raise invalid(
-                "guarantee",
-                "must come with max_quality_loss between 0 and 1, and with no other target; got "
-                f"{self.wanted or 'no target'}.",
-            )
-
-    @property
-    def wanted(self) -> dict[str, float]:
-        """The targets that were given."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "guarantee"}
-        return {name: value for name, value in values.items() if value is not None}
-
-    def check(self, n_experts: int, priced: bool) -> None:
-        """Refuse targets that make no sense for so many experts, or without prices."""
-        if not self.wanted:
-            raise invalid("target", "must state at least one target; got none.")
-        if self.strong_share is not None and n_experts != 2:
-            raise invalid("strong_share", f"is for two experts; got {n_experts}.")
-        for name in self.wanted:
-            if not priced and name != "strong_share":
-                raise invalid(name, "needs the prices of the experts; the table has none.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,6 +131,12 @@ class Frontier:
             return np.zeros(len(self.weights))
         return 1000 * self.dollars.mean(axis=0)
 
+    def curve(self) -> TradeoffCurve:
+        """The means alone."""
+        dollars = None if self.dollars is None else self.dollars_per_1000()
+        shares = self.shares.mean(axis=0)
+        return TradeoffCurve(self.weights, self.experts, self.quality, dollars, shares, self.best)
+
 
 @dataclass(frozen=True)
 class Bounds:
@@ -251,7 +204,7 @@ class Solution:
     @property
     def sentence(self) -> str:
         """The solution in words."""
-        wanted = ", ".join(f"{name} {value:g}" for name, value in self.target.wanted.items())
+        wanted = self.target.words
         setting = f"always {self.expert}" if self.t is None else f"trade-off t = {self.t:g}"
         loss = self.quality_loss
         figures = [
@@ -342,6 +295,28 @@ def measure(held: HeldOut, weights: ArrayLike, reference: int | None = None) -> 
     )
 
 
+def measure_curve(held: HeldOut) -> TradeoffCurve:
+    """The means of ``measure`` over the comparable rows, in memory that does not grow with the settings."""
+    held = held.comparable()
+    weights, p = trade_off_weights(held), held.quality.shape[1]
+    _, unit, sizes = np.unique(held.units, return_inverse=True, return_counts=True)
+    share = 1 / (sizes[unit] * len(sizes))  # a unit counts once
+    rows, best = np.arange(len(unit)), held.best_expert()
+    choices = [held.choices([t])[:, 0] for t in weights] + [np.full(len(unit), k) for k in range(p)]
+
+    def means(values: FloatArray) -> FloatArray:
+        return np.array([share @ values[rows, chosen] for chosen in choices])
+
+    return TradeoffCurve(
+        np.concatenate([weights, np.full(p, np.nan)]),
+        np.concatenate([np.full(len(weights), -1), np.arange(p)]),
+        means(held.quality),
+        None if held.dollars is None else 1000 * means(held.dollars),
+        np.array([share @ (chosen == best) for chosen in choices]),
+        best,
+    )
+
+
 def solve(
     target: Target,
     held: HeldOut,
@@ -363,37 +338,8 @@ def solve(
     held = held.comparable()
     target.check(held.quality.shape[1], held.dollars is not None)
     frontier = measure(held, trade_off_weights(held))
-    missing = _missing(target, frontier)
-    dollars, quality = frontier.dollars_per_1000(), frontier.quality
-    if set(QUALITY_TARGETS) & set(target.wanted):
-        order = np.lexsort((-quality, dollars, missing.round(9)))
-    else:
-        order = np.lexsort((dollars, -quality.round(9), missing.round(9)))
-    index = int(order[0])
-    met = bool(missing[index].round(9) == 0)
+    index, met = frontier.curve().choose(target)
     return _solution(target, frontier, index, expert_names, confidence, seed, met, None)
-
-
-def _missing(target: Target, frontier: Frontier) -> FloatArray:
-    """By how much each setting misses the target (m,), 0 where it meets it: shares, added."""
-    best = int(np.flatnonzero(frontier.experts == frontier.best)[0])
-    quality, dollars = frontier.quality, frontier.dollars_per_1000()
-    least, most = 0.0, math.inf
-    if target.keep_quality is not None:
-        least = target.keep_quality * quality[best]
-    if target.max_quality_loss is not None:
-        least = max(least, quality[best] - target.max_quality_loss)
-    if target.max_dollars is not None:
-        most = target.max_dollars
-    if target.save_dollars is not None:
-        most = min(most, (1 - target.save_dollars) * dollars[best])
-    total = np.maximum(least - quality, 0) / max(float(quality[best]), 1e-12)
-    if math.isfinite(most):
-        total = total + np.maximum(dollars - most, 0) / max(float(dollars[best]), 1e-12)
-    if target.strong_share is not None:
-        total = total + np.maximum(frontier.shares.mean(axis=0) - target.strong_share, 0)
-    result: FloatArray = total
-    return result
 
 
 def certify_loss(
@@ -497,9 +443,9 @@ class Tradeoff:
         """The policy of a solution: the heads at its trade-off, or its expert."""
         if solution.t is not None:
             return self.policy.with_prices(price_weight=solution.t)
-        errors = np.nanmean(1 - self.held.quality, axis=0).astype(np.float32)
-        constant = ConstantPolicy(errors, self.policy.n_features, names.index(solution.expert))
-        return TradeoffPolicy(constant, self.policy)
+        assert solution.expert is not None
+        errors = np.nanmean(1 - self.held.quality, axis=0)
+        return always(names.index(solution.expert), errors, self.policy)
 
 
 def can_trade(task: Task, folds: Sequence[tuple[IntArray, IntArray]]) -> bool:
@@ -562,24 +508,34 @@ def keep_apart(
     needs a ``calibration`` task, whose rows are used for nothing else.
     """
     names = task.table.expert_names
+    notes: dict[str, Any]
     if target is None:
         if not can_trade(task, folds):
             return Aimed(fitted, {})
-        heads = fit_tradeoff(task, fitted, folds, n_jobs).policy
-        policy: Policy = TradeoffPolicy(source_of(fitted.model).policy, heads)
-        return Aimed(_with_policy(fitted, policy, task), {"price_head": "dollars"})
+        tradeoff = fit_tradeoff(task, fitted, folds, n_jobs)
+        policy: Policy = TradeoffPolicy(source_of(fitted.model).policy, tradeoff.policy)
+        notes = {"price_head": "dollars", **_curve_notes(tradeoff.held, names)}
+        return Aimed(_with_policy(fitted, policy, task), notes)
     tradeoff = fit_tradeoff(task, fitted, folds, n_jobs)
     if calibration is None:
         solution = solve(target, tradeoff.held, names, confidence, seed)
     else:
         rows = _calibration_rows(tradeoff, calibration, fitted)
         solution = certify_loss(target, tradeoff.held, rows, names, confidence, seed)
-    notes: dict[str, Any] = {"target": solution.as_dict()}
+    notes = {"target": solution.as_dict(), **_curve_notes(tradeoff.held, names)}
     if task.table.prices is not None:
         notes["price_head"] = "dollars"
     policy = tradeoff.decide_as(solution, names)
     # The calibration is that of the router that was found, and the heads decide.
     return Aimed(_with_policy(replace(fitted, calibration=None), policy, task), notes, solution)
+
+
+def _curve_notes(held: HeldOut, names: Sequence[str]) -> dict[str, Any]:
+    """What the trade-offs do, to choose a target later; empty if no two queries are fully known."""
+    try:
+        return {"tradeoffs": measure_curve(held).as_dict(names)}
+    except InvalidInputError:
+        return {}
 
 
 def _calibration_rows(tradeoff: Tradeoff, task: Task, fitted: Fitted) -> HeldOut:

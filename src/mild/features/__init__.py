@@ -35,7 +35,9 @@ FEATURES: dict[str, type[TextFeatures]] = {features.kind: features for features 
 
 def make_features(name: str = "hashing", **options: Any) -> TextFeatures:
     """Unfitted features: ``name`` is one of FEATURES, ``options`` are parameters of the class."""
-    features = FEATURES[check_option("text", name, FEATURES)]
+    # Those of an ONNX file come with a trained encoder, and are not offered for others.
+    offered = FEATURES if name in FEATURES else [kind for kind in FEATURES if kind != "onnx"]
+    features = FEATURES[check_option("text", name, offered)]
     known = inspect.signature(features).parameters
     for option in options:
         if option not in known:

@@ -6,11 +6,12 @@ import ipaddress
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import PlainValidator
+from pydantic import BeforeValidator, PlainValidator
 from pydantic.dataclasses import dataclass
 
 from mild.endpoints.config import read_expert
@@ -21,6 +22,7 @@ from mild.endpoints.config_file import (
     Flag,
     Positive,
     Rule,
+    line_of,
     problem,
     read_toml,
     whole,
@@ -34,6 +36,9 @@ from mild.endpoints.secrets import (
 )
 from mild.gateway.database.address import Address, AddressError, is_address, read_address
 
+if TYPE_CHECKING:
+    from mild.artifact.targets import Target
+
 __all__ = [
     "AccessSettings",
     "BreakerSettings",
@@ -42,6 +47,7 @@ __all__ = [
     "RoutingSettings",
     "ServerSettings",
     "Settings",
+    "TargetSettings",
     "TracingSettings",
     "is_loopback",
     "read_ledger_location",
@@ -66,6 +72,43 @@ def _flag_or(word: str) -> Callable[[object], object]:
     return check
 
 
+_Share = Annotated[float, Rule("must be a share from 0 to 1", lambda x: 0 <= x <= 1)]
+_ShareBelowOne = Annotated[float, Rule("must be a share above 0 and below 1", lambda x: 0 < x < 1)]
+
+
+@dataclass(frozen=True, config=CONFIG)
+class TargetSettings:
+    """What the router's choices should reach, on the held-out rows of its training; all at once.
+
+    Attributes
+    ----------
+    keep_quality : least quality, as a share of the best expert's
+    max_quality_loss : largest difference of the best expert's quality to the router's
+    max_dollars : most dollars per 1,000 queries
+    strong_share : largest share of requests for the better of two experts
+    save_dollars : least share of the best expert's dollars that is saved
+    """
+
+    keep_quality: Positive | None = None
+    max_quality_loss: _Share | None = None
+    max_dollars: Amount | None = None
+    strong_share: _Share | None = None
+    save_dollars: _ShareBelowOne | None = None
+
+    @property
+    def target(self) -> Target:
+        """The same as a target of the router."""
+        from mild.artifact.targets import Target  # commands that route nothing need no NumPy
+
+        return Target(**asdict(self))
+
+
+def _target_table(value: object) -> object:
+    if not isinstance(value, (dict, TargetSettings)) and value is not None:
+        problem("must be a table such as { max_dollars = 2.0 }")
+    return value
+
+
 @dataclass(frozen=True, config=CONFIG)
 class RoutingSettings:
     """How an expert is chosen.
@@ -85,10 +128,11 @@ class RoutingSettings:
     max_attempts : at one request, over all experts
     on_novel : expert that gets requests which are far from what the router was trained on; None for the
         router's choice
+    target : decides the trade-off in the place of a price weight; None for the router's own
     """
 
     price_weight: Amount | None = None
-    explore: Annotated[float, Rule("must be a share from 0 to 1", lambda x: 0 <= x <= 1)] = 0.0
+    explore: _Share = 0.0
     text: Literal["last", "all"] = "last"
     pin_sessions: Annotated[bool | Literal["soft"], PlainValidator(_flag_or("soft"))] = True
     session_seconds: Positive = 3600.0
@@ -98,6 +142,7 @@ class RoutingSettings:
     session_from_content: Flag = False
     cache_seconds: Positive = 300.0
     on_novel: str | None = None
+    target: Annotated[TargetSettings | None, BeforeValidator(_target_table)] = None
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -181,9 +226,7 @@ class TracingSettings:
         Annotated[str, Rule("must be an address such as http://127.0.0.1:4318/v1/traces", _is_url)]
         | None
     ) = None
-    sample: Annotated[float, Rule("must be a share from 0 to 1", lambda x: 0 <= x <= 1)] | None = (
-        None
-    )
+    sample: _Share | None = None
 
 
 def _is_host(text: str) -> bool:
@@ -237,6 +280,7 @@ class Settings:
     page : whether there is a dashboard; "public" for everyone, else only where it is safe without a key
     notes : what the files say and mild does not use, one sentence each
     source : the file it was read from
+    lines : where its keys stand in it
     """
 
     experts: tuple[Expert, ...] = ()
@@ -256,6 +300,12 @@ class Settings:
     page: Annotated[bool | Literal["public"], PlainValidator(_flag_or("public"))] = True
     notes: tuple[str, ...] = ()
     source: Path | None = None
+    lines: dict[tuple[str, ...], int] = field(default_factory=dict, compare=False, repr=False)
+
+    def place(self, *key: str) -> str:
+        """A key with the file and the line where it stands, to begin a message with."""
+        line, name = line_of(self.lines, key), ".".join(key)
+        return name if line is None else f"{self.source}, line {line}: {name}"
 
     @property
     def requires_key(self) -> bool:
@@ -336,7 +386,7 @@ def read_settings(
         )
     config = read_toml(file)
     data: dict[str, Any] = dict(config.content)
-    for key in {"notes", "source"} & data.keys():
+    for key in {"notes", "source", "lines"} & data.keys():
         config.add((key,), "is unknown")
     experts, notes = _experts(
         config, data.pop("experts", {}), data.pop("litellm", None), environment
@@ -357,8 +407,11 @@ def read_settings(
         "ledger": ledger,
         "notes": notes,
         "source": file,
+        "lines": config.lines,
     }
     settings = config.validate(Settings, data)
+    if settings is not None:
+        _check_target(config, settings.routing)
     config.check()
     assert settings is not None
     return settings
@@ -431,6 +484,18 @@ def _litellm(
     from mild.gateway.litellm_config import read_litellm
 
     return read_litellm(file, environment)
+
+
+def _check_target(config: ConfigFile, routing: RoutingSettings) -> None:
+    """Refuse a target without a key, and one beside a price weight."""
+    if routing.target is None:
+        return
+    if routing.price_weight is not None:
+        rule = "must not stand beside price_weight: one of them decides the trade-off"
+        config.add(("routing", "target"), rule)
+    if not any(value is not None for value in asdict(routing.target).values()):
+        known = ", ".join(asdict(routing.target))
+        config.add(("routing", "target"), f"must have at least one of {known}")
 
 
 def _store(config: ConfigFile, environment: Mapping[str, str]) -> str | Address:

@@ -9,8 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
+from mild.artifact.targets import with_target
 from mild.endpoints.expert import Expert
-from mild.errors import InvalidInputError, UnsupportedError
+from mild.errors import InvalidInputError, MildError, UnsupportedError
 from mild.gateway.config import Settings, is_loopback
 from mild.gateway.database.address import Address
 
@@ -54,6 +55,7 @@ def findings_against(settings: Settings, router: LoadedRouter) -> list[Finding]:
         *_fallbacks(settings, router),
         *_abilities(settings, router),
         *_novel(settings, router),
+        *_target(settings, router),
         *findings_in(settings),
     ]
     order = ("error", "warning", "note")
@@ -133,6 +135,19 @@ def _novel(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
             "routing.on_novel needs a router that records how far requests are from its training data; "
             "fit it again with this version of mild.",
         )
+
+
+def _target(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
+    """Whether the router meets the target, and at which trade-off."""
+    if settings.routing.target is None:
+        return
+    place = settings.place("routing", "target")
+    try:
+        found = with_target(router, settings.routing.target.target)
+    except MildError as error:
+        yield _error(f"{place} cannot be used: {error}")
+    else:
+        yield _note(f"{place}: {found.metadata['notes']['target']['sentence']}")
 
 
 def _abilities(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:

@@ -113,7 +113,7 @@ def state(
     span = f"{confidence * 100:g} % interval of the difference {low:+.4f} to {high:+.4f}"
     sentence += f" ({', '.join([span, judged, *notes])})"
     needed = None
-    if pays is None and estimate < 0:
+    if pays is None and estimate < 0 and math.isfinite(high - estimate):
         shown = math.ceil(units * ((high - estimate) / estimate) ** 2 - 1e-9)
         needed = max(shown, units + 1, FEWEST_UNITS)
         sentence += (

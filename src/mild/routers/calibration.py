@@ -220,6 +220,6 @@ def fit_novelty(
     distances = plain.scores(X[held], unseen)
     # A scale of 0 would make every other input infinitely novel.
     scales = [max(float(np.quantile(values, NOVEL)), 0.01) for values in (distances, unseen)]
-    scores = np.maximum(distances / scales[0], unseen / scales[1])
+    scores = distances / scales[0] + unseen / scales[1]
     quantiles = np.quantile(scores, LEVELS).astype(np.float32)
     return Novelty(centres, np.array(scales, np.float32), quantiles, means.astype(np.float32))

@@ -8,6 +8,7 @@ from mild.evaluation.report.sections import (
     frontier,
     mixtures,
     operating_points,
+    target_limits,
 )
 from mild.policies import Decoder, LinearPolicy
 from report_cases import cost_router, expect, make_table, priced_router, routed_rows
@@ -140,3 +141,37 @@ def test_no_prices_and_nothing_to_ask_for_is_no_sweep():
     table = make_table(SCORES, prices=None)
     X = expect([0, 1, 2, 0])
     assert operating_points(cost_router(), X, gathered(table, [0] * 4), {}) == []
+
+
+def solved(target, certified=None, guarantee=None):
+    note = {"target": target, "certified": certified, "guarantee": guarantee, "sentence": "Said."}
+    return {"target": note | {"best_expert": "large"}}
+
+
+@pytest.mark.parametrize(
+    ("target", "quality", "dollars", "kept"),
+    [
+        ({"keep_quality": 0.9}, 0.9, None, True),
+        ({"max_quality_loss": 0.25, "max_dollars": 2.0}, 0.75, 2.0, False),
+        ({"save_dollars": 0.5}, None, 10.0, True),
+        ({"strong_share": 0.5}, None, None, None),
+    ],
+)
+def test_limits_of_a_target_are_those_of_the_best_expert_on_these_rows(
+    target, quality, dollars, kept
+):
+    rows = gathered(make_table(SCORES), [0, 0, 1, 2])  # quality 1 for $6.50; large alone: 1 for $20
+    found = target_limits(rows, solved(target))
+    assert (found["quality"], found["dollars"], found["kept"]) == (quality, dollars, kept)
+
+
+def test_a_router_without_a_target_has_no_limits():
+    rows = gathered(make_table(SCORES), [0, 0, 1, 2])
+    assert target_limits(rows, {}) is None
+    assert frontier(rows)["target"] is None
+
+
+def test_without_prices_a_target_of_dollars_has_no_limit():
+    rows = gathered(make_table(SCORES, prices=None), [0, 0, 1, 2])
+    found = target_limits(rows, solved({"save_dollars": 0.5, "keep_quality": 0.9}))
+    assert (found["quality"], found["dollars"], found["kept"]) == (0.9, None, True)

@@ -47,6 +47,22 @@ class Elements(HTMLParser):
         (self.scripts if self.inside == "script" else self.text).append(data)
 
 
+@pytest.mark.parametrize("certified", [None, True])
+def test_the_frontier_marks_the_target_and_whether_it_is_certified(certified):
+    note = {
+        "target": {"max_quality_loss": 0.1}, "best_expert": NAMES[-1], "sentence": "Solved.",
+        "certified": certified, "guarantee": 0.9 if certified else None,
+    }  # fmt: skip
+    router = cost_router(NAMES, {"notes": {"target": note}})
+    page = Elements(render(build_document(router, *larger_case(120))))
+    rings = [a["class"].split() for name, a in page.found if "ring" in a.get("class", "").split()]
+    assert len(rings) == 3, "one in each drawing, and one in the legend"
+    assert all(("certified" in ring) == bool(certified) for ring in rings)
+    assert sum(a.get("class") == "limit" for _, a in page.found) == 3
+    plain = Elements(render(build_document(cost_router(), *larger_case(120))))
+    assert not any(a.get("class") in ("limit", "ring ") for _, a in plain.found)
+
+
 def hostile_document():
     """Evil in every text that a user or a table may bring."""
     names = EVIL[:3]

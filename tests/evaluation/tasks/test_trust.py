@@ -1,6 +1,7 @@
 """How far expected costs of a saved router can be trusted: calibration and novelty."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -74,7 +75,9 @@ def test_nothing_but_the_mean_is_expected_of_a_poem(tmp_path):
     done = fit_task(task, CostRegressionRouter(), make_step(task))
     router = load(save_task(done, task, str(tmp_path / "r")))
     means = task.costs.mean(axis=0)
-    for text in ("Write a poem", "Write a poem about autumn leaves falling in the rain"):
+    poems = ["Write a poem", "Write a poem about autumn leaves falling in the rain"]
+    assert router.is_novel([*poems, "Write a haiku", "Why is the sky blue?"]).all()
+    for text in poems:
         found = list(router.explain(text).expected_costs.values())
         raw = router.expected_costs(router.features([text]))[0]
         assert found == pytest.approx(means, abs=0.05)
@@ -173,7 +176,7 @@ def test_a_router_of_an_older_version_says_nothing_of_novelty(fitted, tmp_path):
     [
         ("centres", np.zeros((0, 17), np.float32)),
         ("scales", np.array([1.0, 0.0], np.float32)),
-        ("quantiles", np.zeros(7, np.float32)),
+        ("score_quantiles", np.zeros(7, np.float32)),
         ("means", np.zeros((1, 2), np.float32)),
     ],
 )
@@ -182,6 +185,16 @@ def test_damaged_tensors_of_novelty_are_refused(fitted, tmp_path, name, array):
     damaged = replace(router, novelty=replace(router.novelty, **{name: array}))
     with pytest.raises(ArtifactError, match=f"novelty.{name}"):
         load(save(damaged, tmp_path / "bad"))
+
+
+def test_a_record_of_the_earlier_score_is_left_out(fitted, tmp_path):
+    router = load(fitted("regression")[2])
+    tensors = router.novelty.tensors()
+    tensors["quantiles"] = tensors.pop("score_quantiles")
+    old = replace(router, novelty=SimpleNamespace(tensors=lambda: tensors))
+    again = load(save(old, tmp_path / "old"))
+    assert again.novelty is None
+    assert again.route_names(FAR) == router.route_names(FAR)
 
 
 def test_vectors_are_novel_by_their_distance(tmp_path):

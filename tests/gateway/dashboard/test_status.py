@@ -21,6 +21,7 @@ from dashboard_cases import (
 )
 from ledger_cases import record, write_all, writing
 from mild.endpoints.expert import Expert
+from mild.gateway.config import TargetSettings
 from mild.gateway.dashboard import Dashboard
 from mild.gateway.dashboard.status import savings_document
 
@@ -50,6 +51,13 @@ def test_the_document_is_json_and_adds_up(document):
     assert [line["breaker"] for line in again["experts"]] == ["closed", "half-open", "open"]
     assert again["spend"] == make_spend()
     assert again["troubles"] == []
+
+
+def test_shares_in_training_say_nothing_where_a_target_decides(document, tmp_path):
+    assert document["shares"]["reference"] == "trained"
+    target = TargetSettings(max_dollars=2.0)
+    found = make_document(tmp_path / "l.db", make_records(), target=target)
+    assert found["shares"]["reference"] != "trained"
 
 
 def test_decisions_are_the_last_ones_newest_first(document):

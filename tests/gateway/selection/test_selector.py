@@ -3,11 +3,11 @@ from collections import Counter
 
 import pytest
 
-from gateway.gateway_cases import TEXTS, knowing, priced_router, scored_router
+from gateway.gateway_cases import TEXTS, knowing, priced_router, scored_router, trading_router
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import tokens_in_bytes
 from mild.errors import InvalidInputError, UnsupportedError
-from mild.gateway.config import RoutingSettings
+from mild.gateway.config import RoutingSettings, TargetSettings
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import ModelRequest
 from mild.gateway.selection.selector import ExpertSelector
@@ -84,6 +84,18 @@ def test_novel_texts_go_to_the_expert_that_is_named_for_them():
     assert near.order == ["b", "c", "a"]
     together = selector.score_all([FAR, TEXTS[1]], [None, 2.0])
     assert [(found.best, found.novel) for found in together] == [(0, True), (1, False)]
+
+
+def test_a_target_decides_for_the_model_mild_and_a_client_may_ask_for_another_trade_off():
+    # Expected are errors 0.6 and 0.1 at prices 0.001 and 0.1: they turn at t = 0.5 / 0.099.
+    router = trading_router()
+    chosen = {}
+    for target in (TargetSettings(max_quality_loss=0.0), TargetSettings(max_dollars=1.0)):
+        selector = ExpertSelector(router, RoutingSettings(target=target))
+        chosen[target] = select(selector).chosen
+        assert select(selector, ModelRequest(price_weight=0.0)).chosen == "large"
+        assert select(selector, ModelRequest(price_weight=50.0)).chosen == "small"
+    assert list(chosen.values()) == ["large", "small"]
 
 
 def test_novel_texts_are_explored_like_others():

@@ -18,10 +18,11 @@ from gateway.gateway_cases import (
     priced_router,
     request_bytes,
     rows,
+    trading_router,
 )
 from mild.errors import InvalidInputError, MildError
 from mild.gateway.access import Access
-from mild.gateway.config import AccessSettings, Settings
+from mild.gateway.config import AccessSettings, Settings, TargetSettings
 from mild.gateway.server.app import AppContext, create_app
 
 
@@ -63,6 +64,25 @@ def test_a_router_that_does_not_fit_is_not_taken(names):
             return serving is g.app.serving, (await ask(g.port, chat())).status
 
     assert asyncio.run(run()) == (True, 200)
+
+
+def test_a_target_decides_and_a_router_that_does_not_record_its_trade_offs_is_not_taken():
+    routing = {"target": TargetSettings(max_dollars=1.0)}
+
+    async def run():
+        async with (
+            FakeUpstream() as up,
+            gateway(
+                [expert("small", up), expert("large", up)], trading_router(), routing=routing
+            ) as g,
+        ):
+            with pytest.raises(InvalidInputError, match=r"routing\.target"):
+                await g.app.reload(priced_router)
+            plain = await ask(g.port, chat())
+            free = await ask(g.port, chat(model="router-mild-0"))
+            return [answer.headers["x-mild-expert"] for answer in (plain, free)]
+
+    assert asyncio.run(run()) == ["small", "large"]
 
 
 @pytest.mark.parametrize("streamed", [False, True])

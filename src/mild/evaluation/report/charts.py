@@ -118,6 +118,8 @@ def forest(spans: Sequence[Sequence[float]], beside: float) -> dict[str, Any]:
 # The frontier: price against quality, one drawing for a wide page and one for a phone.
 
 RADII = {"constant": 5.0, "operating": 3.5, "method": 4.5, "router": 8.0, "oracle": 8.0}
+# How much farther out the ring around a router with a target is.
+RING = 6.0
 # Order in which marks are drawn: later ones lie on top.
 DEPTHS = ("constant", "method", "operating", "oracle", "router")
 # Order in which names get a place; operating points have no name.
@@ -132,18 +134,26 @@ def frontier_charts(frontier: Mapping[str, Any], experts: Sequence[str]) -> list
     axis = frontier["axis"]
     points = [p for p in frontier["points"] if None not in (p[axis], p["quality"])]
     points.sort(key=lambda point: DEPTHS.index(point["kind"]))
+    target = frontier.get("target") or {}
     charts = []
     for css, width, height, left, letters, ticks in FRAMES:
         right, top, bottom = width - 16, 26, height - 46
-        across = scale_for([p[axis] for p in points], left, right, may_log=axis != "asking")
-        up = scale_for([p["quality"] for p in points], bottom, top, pad=0.1)
+        # Limits of 0 are not drawn: they may have no place on a logarithmic axis.
+        most, least = target.get(axis) or None, target.get("quality") or None
+        prices, qualities = ([p[key] for p in points] for key in (axis, "quality"))
+        prices += [] if most is None else [most]
+        qualities += [] if least is None else [least]
+        across = scale_for(prices, left, right, may_log=axis != "asking")
+        up = scale_for(qualities, bottom, top, pad=0.1)
         short = dict(zip(experts, short_names(experts, letters), strict=True))
         marks = []
         for point in points:
             kind, name = point["kind"], point["name"]
             text = "" if kind == "operating" else short.get(name, shortened(name, letters))
             on_line = bool(point["efficient"]) and kind == "constant"
-            rank, radius = RANKS.get(kind, 9) - on_line, RADII[kind]
+            # The ring of a target is part of the router's mark.
+            radius = RADII[kind] + (RING if kind == "router" and target else 0)
+            rank = RANKS.get(kind, 9) - on_line
             x, y = across(point[axis]), up(point["quality"])
             marks.append(Mark(x, y, radius, shortened(text, letters + 4), rank, on_line, point))
         names = place_labels(marks, (left + 2, 18, width - 2, bottom), LETTER_SIZE)
@@ -155,6 +165,10 @@ def frontier_charts(frontier: Mapping[str, Any], experts: Sequence[str]) -> list
                 "rows": [(up(v), percent(v, int(up.high - up.low <= 0.1))) for v in up.ticks(5)],
                 "columns": spaced([(across(v), _tick(v, axis)) for v in across.ticks(ticks)]),
                 "marks": marks,
+                "limits": (
+                    None if most is None else across(most),
+                    None if least is None else up(least),
+                ),
                 "names": [(marks[i], x, y, anchor) for i, x, y, anchor in names],
             }
         )

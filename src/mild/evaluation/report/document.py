@@ -130,6 +130,7 @@ def build_document(
             routed,
             sections.operating_points(router, X, routed, cost),
             sections.method_points(comparison, names, cost),
+            sections.target_limits(routed, router.metadata.get("notes") or {}),
         ),
         "calibration": sections.calibration(routed, form, scale, confidence, units, strength),
         "groups": None

@@ -20,6 +20,7 @@ from mild.artifact.files import check_free
 from mild.core.arrays import invalid
 from mild.errors import DataFileError
 from mild.evaluation.report.charts import (
+    RING,
     calibration_scales,
     forest,
     frontier_charts,
@@ -180,6 +181,7 @@ def _environment() -> jinja2.Environment:
     environment.globals |= {
         "axes": AXES,
         "polygon": polygon,
+        "ring": RING,
         "asks": _asks,
         "saved_words": saved_words,
     }
@@ -262,7 +264,8 @@ def _frontier(document: Mapping[str, Any]) -> dict[str, Any]:
     points = frontier["points"]
     if frontier["axis"] is not None:
         charts = frontier_charts(frontier, document["experts"])
-        return {"charts": charts, "kinds": {point["kind"] for point in points}}
+        kinds = {point["kind"] for point in points}
+        return {"charts": charts, "kinds": kinds, "target": frontier.get("target")}
     by_quality = all(point["quality"] is not None for point in points)
     key, write = ("quality", percent) if by_quality else ("cost", _cost)
     known = [point for point in points if point[key] is not None]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mild import metrics
+from mild.artifact.targets import Target
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.costs import ALL_REWARDS, rewards
 from mild.core.decisions import argmax_last
@@ -96,9 +97,12 @@ ASKING_STEPS = 10.0 ** np.linspace(-1.0, 1.0, 21)
 
 
 def frontier(
-    rows: RoutedRows, sweep: Sequence[tuple[str, IntArray]] = (), methods: Sequence[Point] = ()
+    rows: RoutedRows,
+    sweep: Sequence[tuple[str, IntArray]] = (),
+    methods: Sequence[Point] = (),
+    target: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Points of price and quality, and which of them no other point beats in both."""
+    """Points of price and quality, which of them no other point beats in both, and the router's target."""
     keys = ("cost", "quality", "dollars", "seconds", "asking", "shares")
     found: list[tuple[str, str, Point]] = [
         ("constant", name, rows.means(np.full(len(rows.costs), k)))
@@ -121,6 +125,7 @@ def frontier(
         "label": None if axis is None else AXES[axis],
         "points": points,
         "mixtures": mixtures(points, axis),
+        "target": target,
     }
 
 
@@ -162,6 +167,38 @@ def operating_points(
             points.append((f"router, {label.format(number)}", chosen))
             known.append(chosen)
     return points
+
+
+def target_limits(rows: RoutedRows, notes: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the target of a router asks for on these rows; None if the router has no target.
+
+    Limits that are relative to the best expert, as it was found when the router was tuned, are those of
+    this expert on these rows. ``kept`` is None where the rows do not say.
+    """
+    solved = notes.get("target")
+    if not isinstance(solved, Mapping) or solved.get("best_expert") not in rows.expert_names:
+        return None
+    target = Target(**solved["target"])
+    best = np.full(len(rows.costs), rows.expert_names.index(solved["best_expert"]))
+    own, other = rows.means(rows.chosen), rows.means(best)
+    unknown = {key: float("nan") if other[key] is None else other[key] for key in other}
+    least, most = target.limits(unknown["quality"], unknown["dollars"])
+    limits = {"quality": least or None, "dollars": most if math.isfinite(most) else None}
+    if limits["quality"] is not None and math.isnan(limits["quality"]):
+        limits["quality"] = None
+    gaps = [
+        sign * (own[key] - limit)
+        for (key, limit), sign in zip(limits.items(), (1, -1), strict=True)
+        if limit is not None and own[key] is not None
+    ]
+    return {
+        "words": target.words,
+        "sentence": solved["sentence"],
+        "guarantee": solved["guarantee"],
+        "certified": solved["certified"],
+        **limits,
+        "kept": min(gaps) >= -1e-9 if gaps else None,
+    }
 
 
 def efficient(points: Sequence[Point], axis: str | None) -> list[int]:

@@ -82,9 +82,10 @@ class Dashboard:
     def take(self, router: LoadedRouter) -> None:
         """Another router serves from now on."""
         self._names: Sequence[str] = list(router.expert_names)
-        self._reference: Reference | None = trained(
-            router.metadata, self._names, self._settings.routing.price_weight
-        )
+        routing = self._settings.routing
+        self._reference: Reference | None = None
+        if routing.target is None:  # else the router decides otherwise than in training
+            self._reference = trained(router.metadata, self._names, routing.price_weight)
 
     async def document(self) -> dict[str, Any]:
         """The status, ready for JSON; at most a second old."""

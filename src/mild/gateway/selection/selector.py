@@ -12,6 +12,7 @@ from mild.artifact import LoadedRouter
 from mild.artifact.deciding import decide_all
 from mild.artifact.expert_names import match_expert
 from mild.artifact.prices import new_prices
+from mild.artifact.targets import with_target
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import tokens_in_bytes
 from mild.errors import MildError
@@ -89,6 +90,8 @@ class ExpertSelector:
         seed: int | None = None,
         experts: Sequence[Expert] = (),
     ) -> None:
+        if routing.target is not None:
+            router = with_target(router, routing.target.target)
         self.router = new_prices(router, price_weight=routing.price_weight).on(router)
         router.features([""])  # a router without a text step says so here
         self.names = list(router.expert_names)

@@ -1,0 +1,71 @@
+"""Results come back as frames of the library that the user brought."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from gateway.gateway_cases import priced_router, scored_router
+from mild.data import as_frame
+from mild.routers import RouterCV
+
+LIBRARIES = ("pandas", "polars", "pyarrow")
+TEXTS = ["one", "two", "three"]
+
+
+def column_of(library, values):
+    module = pytest.importorskip(library)
+    if library == "pandas":
+        return module.Series(values, index=[7, 5, 3])
+    return module.array(values) if library == "pyarrow" else module.Series(values)
+
+
+def columns_of(frame):
+    """The columns of a frame of any library."""
+    if hasattr(frame, "to_pydict"):
+        return frame.to_pydict()
+    return frame.to_dict("list") if hasattr(frame, "iloc") else frame.to_dict(as_series=False)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_column_of_texts_is_routed_to_a_frame_of_its_kind(library):
+    router = priced_router()
+    frame = router.route_table(column_of(library, TEXTS))
+    assert type(frame).__module__.startswith(library)
+    assert columns_of(frame) == router.route_table(TEXTS)
+    if library == "pandas":
+        assert frame.index.tolist() == [7, 5, 3]
+
+
+def test_a_list_of_texts_is_routed_to_columns():
+    router = priced_router()
+    found = router.route_table(TEXTS)
+    decisions = router.decide(router.features(TEXTS))
+    assert found["expert"] == router.route_names(TEXTS)
+    np.testing.assert_allclose(found["p__large"], decisions.probabilities[:, 1])
+    np.testing.assert_allclose(found["expected_cost__small"], decisions.costs[:, 0])
+    assert not any(name.startswith("expected") for name in scored_router().route_table(TEXTS))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_the_results_of_a_search_become_a_frame(library):
+    rng = np.random.default_rng(0)
+    X, costs = rng.normal(size=(60, 2)), rng.random((60, 2))
+    search = RouterCV(families=["linear", "knn"], cv=2).fit(X, costs)
+    frame = as_frame(search.cv_results_, like=column_of(library, TEXTS))
+    found = columns_of(frame)
+    assert found["mean_cost"] == search.cv_results_["mean_cost"]
+    first = search.cv_results_["params"][0]
+    assert json.loads(found["params"][0]) == first | {"margins": list(first["margins"])}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_rows_become_a_frame_and_what_a_row_lacks_is_missing(library):
+    rows = [{"name": "a", "shares": [0.5, 0.5]}, {"name": "b", "shares": [1.0, 0.0], "more": "x"}]
+    found = columns_of(as_frame(rows, like=column_of(library, TEXTS)))
+    assert found["name"] == ["a", "b"]
+    assert [list(shares) for shares in found["shares"]] == [[0.5, 0.5], [1.0, 0.0]]
+    assert found["more"][1] == "x"
+    assert found["more"][0] is None or found["more"][0] != found["more"][0]
