@@ -47,6 +47,19 @@ def row_weights(sample_weight: ArrayLike | None, n_samples: int) -> FloatArray:
     return weights / largest
 
 
+def balanced_weights(strata: ArrayLike) -> FloatArray:
+    """Weights (n_samples,) of mean 1 with which every stratum counts alike, whatever its size.
+
+    They are those of scikit-learn's ``compute_sample_weight("balanced", strata)``.
+
+    >>> balanced_weights(["a", "b", "b", "b"]).round(3)
+    array([2.   , 0.667, 0.667, 0.667])
+    """
+    _, place, sizes = np.unique(np.asarray(strata), return_inverse=True, return_counts=True)
+    weights: FloatArray = (len(place) / (len(sizes) * sizes))[place]
+    return weights
+
+
 def number_vector(name: str, values: ArrayLike, n_samples: int | None = None) -> FloatArray:
     """Return finite float64 numbers of shape (n_samples,)."""
     array = float64_array(name, values)
