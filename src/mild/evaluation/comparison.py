@@ -17,7 +17,7 @@ from mild.core.arrays import FloatArray, IntArray, check_costs, invalid
 from mild.data.splits import Split, folds
 from mild.errors import InvalidInputError, TuningInterruptedWarning, check_option
 from mild.metrics.routing import FEWEST_UNITS
-from mild.metrics.rows import balanced_weights
+from mild.metrics.rows import balanced_weights, merged_strata
 
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 #: What ``mild tune`` searches by default: all families, the network on small tables alone.
@@ -291,7 +291,8 @@ class SplitResult:
 
     def level(self, key: str) -> FloatArray:
         """Rows (n_test,) whose mean is the method's mean cost."""
-        return metrics.linearised_rows(self.paid(key)[:, None], self.weight, self.strata)[:, 0]
+        strata = None if self.strata is None else merged_strata(self.strata, self.units)
+        return metrics.linearised_rows(self.paid(key)[:, None], self.weight, strata)[:, 0]
 
     def same(self, key: str, other: str) -> bool:
         """Whether two methods made the same choices."""

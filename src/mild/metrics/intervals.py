@@ -249,7 +249,7 @@ def linearised_rows(
 
     With ``strata``, which are fixed and not drawn, ``v_ij - mean_j`` is replaced by the deviation from the
     mean of the row's stratum, times ``sqrt(n_s / (n_s - 1))`` for its ``n_s`` known rows: differences
-    between strata are no noise. Strata of one row are taken together.
+    between strata are no noise. Pass what ``merged_strata`` returns: one unit has no spread.
 
     Parameters
     ----------
@@ -282,8 +282,7 @@ def _within_strata(
     if strata.shape != (len(values),):
         rule = f"must have shape (n_samples,) = ({len(values)},); got {strata.shape}."
         raise invalid("strata", rule)
-    _, labels, sizes = np.unique(strata, return_inverse=True, return_counts=True)
-    labels = np.unique(np.where(sizes[labels] > 1, labels, -1), return_inverse=True)[1]
+    labels = np.unique(strata, return_inverse=True)[1]
     order = np.argsort(labels, kind="stable")
     starts = np.unique(labels[order], return_index=True)[1]
     total, sums, count = (

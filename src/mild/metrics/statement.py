@@ -14,7 +14,7 @@ from mild.errors import check_option
 from mild.metrics.intervals import linearised_rows, paired_interval
 from mild.metrics.money import amount
 from mild.metrics.routing import FEWEST_UNITS, chosen_costs
-from mild.metrics.rows import balanced_weights
+from mild.metrics.rows import balanced_weights, merged_strata
 
 #: What the interval counts: singular and plural.
 UNITS = {"row": "rows", "query": "distinct queries", "group": "groups"}
@@ -166,9 +166,11 @@ def state_choices(
         return Statement(None, sentence, math.nan, math.nan, math.nan, rows=rows, units=units)
     # A row in which neither cost is known must not count.
     some = known.any(axis=1)
-    parts = None if strata is None else np.asarray(strata)[some]
-    weights = None if parts is None else balanced_weights(parts)
-    level = linearised_rows(both[some], weights, parts)
+    weights = merged = None
+    if strata is not None:
+        parts = np.asarray(strata)[some]
+        weights, merged = balanced_weights(parts), merged_strata(parts, labels[some])
+    level = linearised_rows(both[some], weights, merged)
     found = paired_interval(
         level[:, 0], level[:, 1], confidence, random_state=seed, clusters=labels[some]
     )

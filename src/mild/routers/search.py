@@ -28,6 +28,7 @@ from mild.metrics import (
     simultaneous_intervals,
     state,
 )
+from mild.metrics.rows import merged_strata
 from mild.policies import ConstantPolicy, Policy, believed_costs
 from mild.routers.base import BaseRouter
 from mild.routers.baselines import mean_costs
@@ -221,6 +222,9 @@ class RouterCV(BaseRouter):
             # Only ratios matter; with a mean of 1 a weight counts as that many copies of the row.
             sample_weight = sample_weight / sample_weight[sample_weight > 0].mean()
         groups = None if self.groups is None else check_groups(self.groups, len(costs))
+        if strata is not None:
+            units = np.arange(len(costs)) if self.clusters is None else self.clusters
+            strata = merged_strata(strata, check_groups(units, len(costs), "clusters"))
         data = SearchData(X, costs, sample_weight, self._folds(X, costs), groups, strata)
         candidates = self._candidates(X, costs, sample_weight)
         stacked = "stack" in self._families and len(candidates) > 1
