@@ -87,23 +87,6 @@ def test_a_gain_that_would_not_show_yet_shows_with_what_is_said_to_be_needed():
     assert again.pays is True
 
 
-def test_unknown_costs_are_not_rows():
-    costs = np.tile([[0.0, 1.0]], (500, 1))
-    costs[20:, 1] = np.nan
-    found = state_choices(costs, np.zeros(500, int), 1, NAMES)
-    assert (found.rows, found.units, found.pays) == (20, 20, None)
-    costs[1:, 1] = np.nan
-    bare = state_choices(costs, np.zeros(500, int), 1, NAMES)
-    assert math.isnan(bare.estimate)
-    assert "too few rows (1) have a known cost" in bare.sentence
-    assert count_judged(~np.isnan(costs), np.zeros(500)) == (1, 1)
-
-
-def test_a_unit_is_a_row_a_query_or_a_group():
-    with pytest.raises(InvalidInputError, match="unit must be one of"):
-        state("r", "c", (0.0, 0.0, 0.0), rows=5, unit="user")
-
-
 def test_with_strata_the_estimate_is_the_mean_over_strata():
     strata = np.repeat(["a", "b"], [90, 10])
     gain = np.where(strata == "a", -1.0, 5.0)
@@ -120,3 +103,20 @@ def test_with_strata_the_estimate_is_the_mean_over_strata():
     units = state_choices(costs, np.zeros(100, int), 1, NAMES, bundle=strata == "a", strata=strata)
     assert units.pays is None
     assert units.high - units.low > 10
+
+
+def test_unknown_costs_are_not_rows():
+    costs = np.tile([[0.0, 1.0]], (500, 1))
+    costs[20:, 1] = np.nan
+    found = state_choices(costs, np.zeros(500, int), 1, NAMES)
+    assert (found.rows, found.units, found.pays) == (20, 20, None)
+    costs[1:, 1] = np.nan
+    bare = state_choices(costs, np.zeros(500, int), 1, NAMES)
+    assert math.isnan(bare.estimate)
+    assert "too few rows (1) have a known cost" in bare.sentence
+    assert count_judged(~np.isnan(costs), np.zeros(500)) == (1, 1)
+
+
+def test_a_unit_is_a_row_a_query_or_a_group():
+    with pytest.raises(InvalidInputError, match="unit must be one of"):
+        state("r", "c", (0.0, 0.0, 0.0), rows=5, unit="user")

@@ -124,8 +124,8 @@ class Context:
     largest: float | None
     seed: int = 0  # of what is drawn at random
     jobs: int | None = None  # parallel workers
-    topics: Any = None  # (n_rows,) label of the subject of each training row, or None
     strata: Any = None  # (n_rows,) label of the group of each training row, if groups count alike
+    topics: Any = None  # (n_rows,) label of the subject of each training row, or None
 
 
 @dataclass(frozen=True)
@@ -523,7 +523,7 @@ def compare(
             )
         subjects = None if topics is None else np.asarray(topics)[split.train]
         parts = None if strata is None else strata[split.train]
-        context = Context(inner, largest, seed, jobs, subjects, parts)
+        context = Context(inner, largest, seed, jobs, parts, subjects)
         choices: dict[str, Choices] = {}
         try:
             X_train, X_test = inputs.features(split.train, split.test)

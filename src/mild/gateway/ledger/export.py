@@ -18,8 +18,6 @@ from mild.gateway.database.engine import Location
 from mild.gateway.ledger.reading import ledger_reader, read_blocks, read_experts
 from mild.gateway.ledger.records import COLUMNS, decisions
 
-__all__ = ["export", "export_draws"]
-
 
 def export(
     path: Location,
