@@ -125,7 +125,7 @@ def test_replay_takes_queries_from_a_table(mild, saved, tmp_path):
 def test_an_exported_log_gives_the_estimates_of_its_ledger(mild, saved, tmp_path, form, file):
     done = mild("ledger", "export", saved / "l.db", "--out", tmp_path / file, "--format", form)
     assert (done.code, done.out) == (0, "")
-    assert "the cost is in dollars; failures" in done.err
+    assert "the cost is dollars; failures" in done.err
     assert "written: 1,500 rows" in done.err
     for feedback in ([], ["--feedback", saved / "feedback.jsonl", "--price-weight", "10"]):
         words = ["--router", saved / "router", "--json", *feedback]
@@ -140,6 +140,35 @@ def test_an_exported_log_gives_the_estimates_of_its_ledger(mild, saved, tmp_path
             assert log[name] == ledger[name]
         assert log["verdict"]["better"] == ledger["verdict"]["better"]
         assert "ollars" not in log["verdict"]["sentence"] + log["cost"]
+
+
+def test_a_log_with_feedback_costs_errors_and_dollars(mild, saved, tmp_path):
+    feedback = ["--feedback", saved / "feedback.jsonl"]
+    words = ["ledger", "export", saved / "l.db", "--out", tmp_path / "log.vw"]
+    weighed = [*feedback, "--price-weight", "10"]
+    found = json.loads(mild(*words, "--format", "vw", *weighed, "--json").out)
+    assert found["cost"] == "error + 10 * dollars"
+    router = ["--router", saved / "router", "--json"]
+    ledger = json.loads(mild("replay", saved / "l.db", *router, *weighed).out)
+    log = json.loads(mild("replay", tmp_path / "log.vw", *router).out)
+    for method, entry in log["estimates"]["cost"].items():
+        assert entry == pytest.approx(ledger["estimates"]["cost"][method], rel=1e-6)
+    again = [*words, "--overwrite"]
+    lone = mild(*again, "--format", "vw", *feedback).err
+    assert "--price-weight must say how many errors a dollar is worth" in lone
+    assert "is for --format vw or obp, with --feedback" in mild(*again, *feedback).err
+    assert "--price-weight is for" in mild(*again, "--format", "obp", "--price-weight", "1").err
+
+
+def test_requests_that_were_not_judged_are_not_in_a_log_with_feedback(mild, tmp_path):
+    records, errors = make_log(60)
+    path = write_log(tmp_path / "l.db", records)
+    judged = list(errors.items())[:40]
+    rows = "".join(f"{name},{1 - error}\n" for name, error in judged)
+    (tmp_path / "f.csv").write_text(f"request_id,score\n{rows}")
+    words = ["--format", "vw", "--feedback", tmp_path / "f.csv", "--price-weight", "0", "--json"]
+    found = json.loads(mild("ledger", "export", path, "--out", tmp_path / "log.vw", *words).out)
+    assert (found["rows"], found["left_out"]) == (40, {"not judged": 20})
 
 
 def test_an_exported_log_has_the_draws_alone(mild, tmp_path):

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from mild.cli import options as o
 from mild.cli.console import emit, fixed, print_facts, print_table, say
-from mild.cli.gateway.ledger import Since, Until, note_left_out
+from mild.cli.gateway.ledger import Feedback, IdColumn, Since, Until, note_left_out
 from mild.errors import check_option
 
 METHODS = {
@@ -51,13 +51,8 @@ def replay(
         str | None,
         Option(metavar="COLUMN", help="Column of the query in --queries, or in a log of obp."),
     ] = None,
-    feedback: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Table of request_id and error, score or correct, in [0, 1]."),
-    ] = None,
-    id_column: Annotated[
-        str, Option(metavar="COLUMN", help="Column of the request id in these tables.")
-    ] = "request_id",
+    feedback: Feedback = None,
+    id_column: IdColumn = "request_id",
     price_weight: Annotated[
         float | None,
         Option(

@@ -36,8 +36,7 @@ from mild.evaluation.replay.log import QUERY_COLUMNS, ROUTED_NAME, LogReader
 FORMATS = ("vw", "obp")
 #: What is left out of such a file, in a sentence.
 LOSSES = (
-    "the cost is in dollars; failures, latencies, tokens, keys and later requests of pinned sessions are "
-    "not in the file"
+    "failures, latencies, tokens, keys and later requests of pinned sessions are not in the file"
 )
 OBP_COLUMNS = ("", "timestamp", "item_id", "position", "click", "propensity_score")
 OWN_COLUMNS = ("request_id", "expert", "query")

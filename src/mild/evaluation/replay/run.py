@@ -65,12 +65,8 @@ def replay(
     any unit, and failures are not known. Unless it has two propensities, as a router that explores has,
     the serving policy is what was logged.
     """
-    if errors is not None and (price_weight is None or not 0 <= price_weight < np.inf):
-        raise invalid(
-            "price_weight",
-            f"must say how many errors a dollar is worth, 0 or more, as answers are graded; got "
-            f"{price_weight}.",
-        )
+    if errors is not None:
+        check_price_weight(price_weight)
     if not 0 <= explore <= 1:
         raise invalid("explore", f"must lie in [0, 1]; got {explore}.")
     if not 0 < confidence < 1:
@@ -127,6 +123,17 @@ def replay(
         },
         "explore": explore,
     }
+
+
+def check_price_weight(price_weight: float | None) -> float:
+    """Refuse a weight of dollars that cannot be added to errors."""
+    if price_weight is None or not 0 <= price_weight < np.inf:
+        raise invalid(
+            "price_weight",
+            f"must say how many errors a dollar is worth, 0 or more, as answers are graded; got "
+            f"{price_weight}.",
+        )
+    return price_weight
 
 
 def _estimates(

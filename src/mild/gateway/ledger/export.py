@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -14,6 +15,7 @@ from mild.artifact.files import replacing
 from mild.errors import DataFileError, OutputExistsError
 from mild.evaluation.replay.bandit_logs import Draw, write_draws
 from mild.evaluation.replay.log import read_draws
+from mild.evaluation.replay.run import check_price_weight
 from mild.gateway.database.engine import Location
 from mild.gateway.ledger.reading import ledger_reader, read_blocks, read_experts
 from mild.gateway.ledger.records import COLUMNS, decisions
@@ -58,12 +60,15 @@ def export_draws(
     since: float | None = None,
     until: float | None = None,
     overwrite: bool = False,
+    errors: Mapping[str, float] | None = None,
+    price_weight: float | None = None,
 ) -> tuple[int, dict[str, int]]:
     """Write the decisions that ``replay`` uses, for Vowpal Wabbit ("vw") or obp ("obp").
 
-    A row is a draw, with what it cost in dollars. Returned are their number, and how many rows were left
-    out, by reason.
+    A row is a draw, with what it cost in dollars, or with ``errors`` (request -> error in [0, 1]) ``error +
+    price_weight * dollars``. Returned are their number, and how many rows were left out, by reason.
     """
+    weight = 1.0 if errors is None else check_price_weight(price_weight)
     left_out: Counter[str] = Counter()
     names = read_experts(path)
     every = list(dict.fromkeys(name for experts in names.values() for name in experts))
@@ -71,7 +76,7 @@ def export_draws(
     def draws() -> Iterator[Draw]:
         extra = ("request_id", "time", "router")
         reader = ledger_reader(path)
-        for block in read_draws(reader, left_out, since=since, until=until, extra=extra):
+        for block in read_draws(reader, left_out, None, errors, since, until, extra):
             for row in block:
                 request_id, time, router = row.extra
                 experts = names.get(router, ())
@@ -79,8 +84,11 @@ def export_draws(
                     left_out["later requests of a pinned session"] += 1
                 elif row.chosen not in experts:
                     left_out["decided by a router whose experts are not in the ledger"] += 1
+                elif errors is not None and math.isnan(row.error):
+                    left_out["not judged"] += 1
                 else:
-                    fields = row.text, experts, row.chosen, row.propensity, row.dollars
+                    cost = weight * row.dollars + (0.0 if errors is None else row.error)
+                    fields = row.text, experts, row.chosen, row.propensity, cost
                     yield Draw(request_id, time, *fields)
 
     with _new_file(out, overwrite) as file:
