@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pyarrow.parquet as parquet
 import pytest
@@ -71,9 +73,13 @@ def test_fit_and_evaluate_report_means_over_values(mild, table, tmp_path, errors
     assert fitted["training"]["summary"]["loss"] == loss
     assert "mean over the values of origin" in mild(*words).out
     assert found["constant_losses"][1] == over_values(errors[:, 1], rare)
-    refused = mild(*words, "--save")
-    assert refused.code == 1
-    assert "leave out --save or --balance" in refused.err
+    assert mild(*words, "--save").code == 0
+    document = json.loads((out / "evaluation.json").read_text())
+    assert document["figures"]["means"]["router"]["cost"] == loss
+    assert document["verdict"]["estimate"] == found["verdict"]["estimate"]
+    assert ["means", "over the values of origin"] in document["settings"]
+    (router,) = [point for point in document["frontier"]["points"] if point["kind"] == "router"]
+    assert router["cost"] == loss
 
 
 def test_compare_reports_means_over_values(mild, table, tmp_path):

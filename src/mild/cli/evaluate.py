@@ -60,12 +60,6 @@ def evaluate(
         training_overlap,
     )
 
-    if save and balance is not None:
-        raise OptionError(
-            "--save writes the figures of a report, which are means over rows; leave out --save or "
-            "--balance.",
-            parameter="save",
-        )
     source = OutcomeSource(data, reading, cost, group=group, balance=balance)
     saved, task, costs, X = read_known(load(router), source, columns)
     chosen = saved.predict(X)
@@ -149,6 +143,7 @@ def known_document(
     if task is None:
         return build_document(router, None, costs, X, **more)
     more |= {"bundle": task.bundle, "group": task.group, "cost": task.cost, "split": split}
+    more |= {"balance": task.balance, "strata": task.strata}
     return build_document(router, task.table, costs, X, **more)
 
 
