@@ -124,6 +124,7 @@ def test_a_span_of_time_needs_times(tmp_path):
         ("obp", "item_id,click,propensity_score\n1,1,1.5\n", "got 1.5 in row 1"),
         ("obp", "item_id,click,propensity_score\n1,,0.5\n", "click must be a number"),
         ("obp", "item_id,click,propensity_score\n2,1,0.5\n", "the router's 2"),
+        ("obp", "item_id,click,propensity_score\n1,1,0.5\n,1,0.5\n", "in row 2"),
         ("obp", "timestamp,item_id,click,propensity_score\nnoon,1,1,0.5\n", "timestamp must"),
     ],
 )  # fmt: skip

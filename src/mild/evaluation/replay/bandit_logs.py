@@ -27,6 +27,8 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 from urllib.parse import quote, unquote
 
+import numpy as np
+
 from mild.core.arrays import invalid
 from mild.data.tables import numbers, read_table
 from mild.errors import DataFileError, check_option, listed
@@ -248,13 +250,12 @@ def _read_obp(
     table = read_table(path, (*OWN_COLUMNS, *QUERY_COLUMNS))
     known = table.column_names
 
-    def column(name: str, parse: bool = True) -> list[Any]:
-        found = next((one for one in (name, SYNONYMS.get(name)) if one in known), None)
+    def column(name: str) -> Any:
+        found = next((one for one in (name, SYNONYMS[name]) if one in known), None)
         if found is None:
             rule = f"a log of obp must have the columns {', '.join(OBP_COLUMNS[2:])}"
             raise DataFileError(f"{path}: {rule}; {name} is missing among {listed(known)}.")
-        values = table[found]
-        return list(numbers(found, values)) if parse else values.to_pylist()
+        return numbers(found, table[found])
 
     if text_column is not None and text_column not in known:
         raise DataFileError(
@@ -265,21 +266,21 @@ def _read_obp(
     query = text_column or usual
     count = table.num_rows
     texts = [None] * count if query is None else table[query].to_pylist()
-    ids = column("request_id", False) if "request_id" in known else range(count)
+    ids = table["request_id"].to_pylist() if "request_id" in known else range(count)
     if "expert" in known:
-        chosen = column("expert", False)
+        chosen = table["expert"].to_pylist()
     else:
-        items = column("item_id")
-        chosen = [_numbered(path, item, names, f"row {row + 1}") for row, item in enumerate(items)]
+        items = enumerate(column("item_id"), start=1)
+        chosen = [_numbered(path, item, names, f"row {row}") for row, item in items]
     rewards, propensities = column("click"), column("propensity_score")
-    for name, values, low, high in (
-        ("click", rewards, -math.inf, math.inf),
-        ("propensity_score", propensities, 0.0, 1.0),
+    allowed = (propensities > 0) & (propensities <= 1)
+    for name, values, good, rule in (
+        ("click", rewards, np.isfinite(rewards), "be a number"),
+        ("propensity_score", propensities, allowed, "lie in (0, 1]"),
     ):
-        for row, value in enumerate(values):
-            if not (math.isfinite(value) and low <= value <= high and (value > 0 or low < 0)):
-                rule = "be a number" if low < 0 else "lie in (0, 1]"
-                raise DataFileError(f"{path}: {name} must {rule}; got {value} in row {row + 1}.")
+        if not good.all():
+            row = int(np.argmin(good))
+            raise DataFileError(f"{path}: {name} must {rule}; got {values[row]} in row {row + 1}.")
     times = _times(path, table, count)
     experts = len(set(chosen))
     for row in range(count):
@@ -310,7 +311,7 @@ def _times(path: Path, table: Any, count: int) -> Sequence[float]:
 
 
 def _numbered(path: Path, number: float, names: list[str], where: str) -> str:
-    if number != int(number) or not 0 <= number < len(names):
+    if not (0 <= number < len(names) and number == int(number)):
         raise DataFileError(
             f"{path}: experts without a name must be numbered as the router's {len(names)}, "
             f"{listed(names, 6)}; got another number in {where}."
