@@ -56,6 +56,7 @@ Balance = Annotated[
     Option(
         metavar="COLUMN",
         help="Let the values of this column count alike: means over its values instead of over rows.",
+        rich_help_panel="Router",
     ),
 ]
 Topic = Annotated[
