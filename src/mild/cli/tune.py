@@ -112,7 +112,6 @@ def tune(
     cost: o.CostOptions,
     text: o.TextOptions,
     group: o.Group = None,
-    balance: o.Balance = None,
     time: o.Time = None,
     cv: Annotated[int, Option(help="Folds of the cross-validation.")] = 5,
     safe: Annotated[
@@ -125,6 +124,7 @@ def tune(
     options: SearchOptions,
     router: o.LossOptions,
     topic: o.Topic = None,
+    balance: o.Balance = None,
     standardize: o.Standardize = None,
     jobs: o.Jobs = None,
     execution: o.EngineOptions,
