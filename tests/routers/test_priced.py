@@ -5,7 +5,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from mild.errors import InvalidInputError, OptionError, UnsupportedError
-from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
+from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter, fit_heads
 from mild.routers.linear import LinearRouter
 
 
@@ -161,3 +161,16 @@ def test_refuses_bad_options():
         PricedRouter(alpha=-1).fit(X, errors)
     with pytest.raises(InvalidInputError, match="price_weight must be"):
         PricedRouter(price_weight=-1).fit(X, errors)
+
+
+def test_heads_with_weights_are_those_of_copied_rows():
+    X, errors, prices = problem(120)
+    weight = np.where(X[:, 0] > 0, 2.0, 1.0)
+    rows = np.repeat(np.arange(120), weight.astype(int))
+    folds = [(np.arange(60), np.arange(60, 120)), (np.arange(60, 120), np.arange(60))]
+    copied = [tuple(np.flatnonzero(np.isin(rows, part)) for part in fold) for fold in folds]
+    found = fit_heads(X, errors, prices, folds, sample_weight=weight)
+    twice = fit_heads(X[rows], errors[rows], prices[rows], copied)
+    assert_allclose(found.errors[rows], twice.errors, atol=1e-3)
+    plain = fit_heads(X, errors, prices, folds)
+    assert np.abs(found.errors - plain.errors).max() > 0.01

@@ -9,6 +9,7 @@ import joblib
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.utils.class_weight import compute_sample_weight
 
 import mild
 from mild.core.margins import expert_mass
@@ -469,3 +470,22 @@ def test_the_stack_of_a_search_is_that_of_a_fit_by_itself(monkeypatch: pytest.Mo
     alone = clone(stack).fit(X, costs)
     np.testing.assert_array_equal(alone.weights_, stack.weights_)
     np.testing.assert_array_equal(alone.held_out_, stack.held_out_)
+
+
+def test_with_strata_every_stratum_counts_alike() -> None:
+    X, costs = specialists(300)
+    strata = np.where(np.arange(300) % 10 == 0, "rare", "usual")
+    costs[strata == "rare"] += 2.0
+    weight = compute_sample_weight("balanced", strata)
+    search = RouterCV(**FEW).fit(X, costs, sample_weight=weight, strata=strata)
+    paid = costs[np.arange(300), search.held_out_]
+    means = [paid[strata == name].mean() for name in ("rare", "usual")]
+    assert search.verdict_.router_cost == pytest.approx(np.mean(means))
+    weighted = RouterCV(**FEW).fit(X, costs, sample_weight=weight)
+    found, loose = search.cv_results_, weighted.cv_results_
+    assert found["mean_cost"] == pytest.approx(loose["mean_cost"])
+    # Without strata, what they differ by is noise.
+    assert max(found["standard_error"]) < 0.8 * min(loose["standard_error"])
+    with pytest.raises(InvalidInputError) as caught:
+        RouterCV(**FEW).fit(X, costs, strata=strata[:10])
+    assert caught.value.code == "invalid_strata"

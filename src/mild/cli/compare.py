@@ -12,7 +12,7 @@ from typer import Option
 from mild.cli import options as o
 from mild.cli.console import INTERRUPTED, emit, fixed, note, percent, print_table, progress_bar, say
 from mild.cli.evaluate import TIES, print_baselines
-from mild.cli.outcomes import OutcomeSource, note_folds
+from mild.cli.outcomes import OutcomeSource, loss_line, note_folds
 from mild.errors import DataFileError
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def compare(
     cost: o.CostOptions,
     text: o.TextOptions,
     group: o.Group = None,
+    balance: o.Balance = None,
     topic: o.Topic = None,
     time: o.Time = None,
     splits: Annotated[
@@ -54,7 +55,8 @@ def compare(
 
     Each method is fitted on the training rows of a split and judged on its test rows. Equal queries are
     never on both sides; with --group whole groups are on one side, and with --time the past is learned
-    and the future judged. After Ctrl-C the splits that have finished are printed, and the exit code is 130.
+    and the future judged. With --balance, fits and figures are means over the values of a column.
+    After Ctrl-C the splits that have finished are printed, and the exit code is 130.
 
     \b
     Example:
@@ -70,7 +72,7 @@ def compare(
     methods, left_out = chosen_methods(method)
     if out is not None:
         _check_results(out)
-    task = OutcomeSource(data, reading, cost, text, group, time).task()
+    task = OutcomeSource(data, reading, cost, text, group, time, balance=balance).task()
     drawn = task_splits(task, splits, test_share, time, seed)
     folds = possible_folds(task, cv, splits=drawn)
     note_folds(cv, folds, task)
@@ -86,6 +88,7 @@ def compare(
             bundle=task.bundle,
             unit=task.unit,
             topics=labels,
+            strata=task.strata,
             prices=task.table.prices,
             scores=task.table.scores,
             latencies=task.table.latencies,
@@ -98,12 +101,14 @@ def compare(
             progress=progress,
         )
     result = {"data": data, "cost": task.cost, "text": kind, "group": group, "time": time}
-    result["topic"] = topic
+    result |= {"topic": topic, "balance": balance}
     result |= found.as_dict()
     if left_out:
         note(f"left out, a package is missing: {', '.join(left_out)}.")
     if out is not None:
         settings = {"text features": kind, "group": group or "none", "time": time or "none"}
+        if balance is not None:
+            settings["balance"] = balance
         document = comparison_document(found, cost=task.cost, table=task.table, settings=settings)
         result["out"] = str(write_document(document, out))
     emit(result, as_json, lambda: _show(found, result))
@@ -125,7 +130,7 @@ def _show(found: Comparison, result: Mapping[str, Any]) -> None:
     """Print tables of methods and experts, and the verdict."""
     from mild.evaluation.tasks import minority_recall
 
-    say(f"loss = {result['cost']['words']}; text features: {result['text']}")
+    say(loss_line(result))
     splits = "1 split" if found.n_splits == 1 else f"{found.n_splits} splits"
     rows, names = found.rows, [row.label for row in found.rows]
     methods = [

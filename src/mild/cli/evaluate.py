@@ -31,6 +31,7 @@ def evaluate(
     confidence: o.Confidence = 0.95,
     cost: o.CostOptions,
     group: o.Group = None,
+    balance: o.Balance = None,
     save: Annotated[
         bool, Option("--save", help="Write evaluation.json into DIR, for mild report.")
     ] = False,
@@ -59,7 +60,7 @@ def evaluate(
         training_overlap,
     )
 
-    source = OutcomeSource(data, reading, cost, group=group)
+    source = OutcomeSource(data, reading, cost, group=group, balance=balance)
     saved, task, costs, X = read_known(load(router), source, columns)
     chosen = saved.predict(X)
     if task is None:
@@ -68,7 +69,7 @@ def evaluate(
         report = found.as_dict()
     else:
         found = evaluate_choices(task, chosen, confidence, seed, constant_at_fit(saved))
-        report = {"cost": task.cost, **found.as_dict()}
+        report = {"cost": task.cost, **found.as_dict(), "balance": balance}
     report |= training_overlap(saved, None if task is None else task.table, costs, X)
     warning = optimism(report)
     if warning is not None:
@@ -82,7 +83,8 @@ def evaluate(
 
     def show() -> None:
         if task is not None:
-            say(f"loss = {task.words}")
+            means = "" if balance is None else f", mean over the values of {balance}"
+            say(f"loss = {task.words}{means}")
         rows = report["summary"]["n_known"]
         print_evaluation(report, f"on {rows:,} row{'' if rows == 1 else 's'}")
         if warning is not None:
@@ -116,7 +118,8 @@ def read_known(
         return router, None, matrices.costs_of(router.expert_names), matrices.X
     fitted, asked = terms_of(router), source.cost.terms()
     table = source.read(router.expert_names)
-    task = make_task(table, asked if asked.stated or fitted is None else fitted, source.group)
+    terms = asked if asked.stated or fitted is None else fitted
+    task = make_task(table, terms, source.group, source.balance)
     if asked.stated and is_priced(router):
         router = new_prices(router, asked.beta, asked.price_weight).on(router)
     elif asked.stated and fitted is not None and task.terms != fitted:
@@ -140,6 +143,7 @@ def known_document(
     if task is None:
         return build_document(router, None, costs, X, **more)
     more |= {"bundle": task.bundle, "group": task.group, "cost": task.cost, "split": split}
+    more |= {"balance": task.balance, "strata": task.strata}
     return build_document(router, task.table, costs, X, **more)
 
 

@@ -14,7 +14,7 @@ from typer import Option
 from mild.cli import options as o
 from mild.cli.console import emit, note, print_table, progress_bar, say
 from mild.cli.evaluate import print_evaluation
-from mild.cli.outcomes import OutcomeSource, note_matrices, other_files
+from mild.cli.outcomes import OutcomeSource, loss_line, note_matrices, other_files
 from mild.cli.torchrun import first_process_only, leave_writing_to_first, training_together
 from mild.errors import OptionError, check_option
 
@@ -111,6 +111,7 @@ def fit(
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
     params: RouterOptions,
+    balance: o.Balance = None,
     standardize: o.Standardize = None,
     shards: ShardOptions,
     reading: o.TableOptions,
@@ -142,13 +143,15 @@ def fit(
     if router == "transformer":
         # --model then names the transformer, not the text features.
         arguments["model"], text = text.model, o.TextOptions(text.text)
-    source = OutcomeSource(data, reading, cost, text)
+    source = OutcomeSource(data, reading, cost, text, balance=balance)
     streamed = shards.apply_to(data)
     if not streamed and (shards.jobs is not None or shards.scratch is not None):
         raise OptionError("--jobs and --scratch are for shards: name a folder, or add --stream.")
     outcomes = streamed or source.is_outcomes(columns)
     unfitted = build_router(router, arguments, seed)
     check_target(out, overwrite)
+    if streamed and balance is not None:
+        raise OptionError(parameter="balance", rule="is for tables that fit into memory.")
     if streamed and columns.given:
         raise OptionError("--features and --costs are for tables that fit into memory.")
     if not outcomes and router in ("priced", "transformer"):
@@ -279,7 +282,7 @@ def _fit_outcomes(
             scaled = step.kind == "vectors" if standardize is None else standardize
             fitted = fit_task(task, standardized(unfitted, scaled), step)
     leave_writing_to_first()
-    facts = {"text": fitted.step.kind, "cost": task.cost}
+    facts = {"text": fitted.step.kind, "cost": task.cost, "balance": task.balance}
     return Saved(save_task(fitted, task, out, overwrite), fitted.features, facts, task)
 
 
@@ -361,7 +364,7 @@ def _fit_shards(
 def _show(result: dict[str, Any]) -> None:
     training = result["training"]
     if "cost" in result:
-        say(f"loss = {result['cost']['words']}; text features: {result['text']}")
+        say(loss_line(result))
     rows = training["summary"]["n_known"]
     where = f"{rows:,} of the {result['rows']:,}" if "rows" in result else f"the {rows:,}"
     one = result.get("rows", rows) == 1

@@ -51,6 +51,14 @@ Group = Annotated[
     str | None,
     Option(metavar="COLUMN", help="Keep rows with equal values in this column together."),
 ]
+Balance = Annotated[
+    str | None,
+    Option(
+        metavar="COLUMN",
+        help="Let the values of this column count alike: means over its values instead of over rows.",
+        rich_help_panel="Router",
+    ),
+]
 Topic = Annotated[
     str | None,
     Option(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ class OutcomeSource:
     group: str | None = None
     time: str | None = None
     topic: str | None = None
+    balance: str | None = None
 
     def is_outcomes(self, columns: MatrixOptions) -> bool:
         """Whether the file is a table of outcomes, or one of features and costs.
@@ -60,6 +61,7 @@ class OutcomeSource:
         """Raise an error if an option was given that is only for tables of outcomes."""
         given = {**vars(self.reading), **vars(self.cost), **vars(self.text)}
         given |= {"group": self.group, "time": self.time, "topic": self.topic}
+        given |= {"balance": self.balance}
         for name, value in given.items():
             # choices is a switch that is on by default; rows are selected in every table.
             if value is not None and name not in ("choices", "where"):
@@ -109,13 +111,20 @@ class OutcomeSource:
         """The table with its costs and groups."""
         from mild.evaluation.tasks import make_task
 
-        return make_task(self.read(), self.cost.terms(), self.group)
+        return make_task(self.read(), self.cost.terms(), self.group, self.balance)
 
     def step(self, task: Task, progress: Callable[[int, int, str], None] | None = None) -> Any:
         """An unfitted feature step for the task."""
         from mild.evaluation.tasks import make_step
 
         return make_step(task, self.text.text, self.text.arguments(progress))
+
+
+def loss_line(result: Mapping[str, Any]) -> str:
+    """What the loss is, what is averaged over, and the kind of text features."""
+    balance = result.get("balance")
+    means = "" if balance is None else f", mean over the values of {balance}"
+    return f"loss = {result['cost']['words']}{means}; text features: {result['text']}"
 
 
 def note_folds(wanted: int, possible: int, task: Task) -> None:

@@ -13,7 +13,7 @@ from typer import Option
 from mild.cli import options as o
 from mild.cli.console import INTERRUPTED, emit, fixed, note, print_table, progress_bar, say
 from mild.cli.fit import build_router, fit_constant, save_matrices, standardized
-from mild.cli.outcomes import OutcomeSource, note_folds
+from mild.cli.outcomes import OutcomeSource, loss_line, note_folds
 from mild.errors import OptionError
 
 if TYPE_CHECKING:
@@ -124,6 +124,7 @@ def tune(
     options: SearchOptions,
     router: o.LossOptions,
     topic: o.Topic = None,
+    balance: o.Balance = None,
     standardize: o.Standardize = None,
     jobs: o.Jobs = None,
     execution: o.EngineOptions,
@@ -134,8 +135,9 @@ def tune(
 
     Strengths and margins of a linear router and other kinds of routers are compared by
     cross-validation. Equal queries, and rows of a --group, stay in one fold; with --time each fold is
-    judged by routers fitted on the past. After Ctrl-C the best router so far is saved, and the exit
-    code is 130.
+    judged by routers fitted on the past. With --balance, fits and figures are means over the values of a
+    column, such as a data set or a subject, however many rows each has. After Ctrl-C the best router so
+    far is saved, and the exit code is 130.
 
     \b
     Example:
@@ -153,7 +155,10 @@ def tune(
     execution.check()
     params = options.arguments() | {"safe": safe, "random_state": seed}
     target = aims.target()
-    source = OutcomeSource(data, reading, cost, text, group, time, topic)
+    if target is not None and balance is not None:
+        rule = "is for searches without a target, which is solved for the mean over rows."
+        raise OptionError(parameter="balance", rule=rule)
+    source = OutcomeSource(data, reading, cost, text, group, time, topic, balance)
     outcomes = source.is_outcomes(columns)
     check_target(out, overwrite)
 
@@ -181,6 +186,7 @@ def tune(
                 "router": str(tasks.save_task(fitted, task, out, overwrite)),
                 "text": fitted.step.kind,
                 "cost": task.cost,
+                "balance": balance,
                 **_constant_result(task),
             }
             emit(result, as_json, lambda: say(f"Saved to {result['router']} (constant)."))
@@ -203,7 +209,11 @@ def tune(
             )
             fitted = tasks.fit_task(task, model, step)
             tuned = describe_tuning(
-                fitted.model, task.table.expert_names, task.unit, task.table.prices
+                fitted.model,
+                task.table.expert_names,
+                task.unit,
+                task.table.prices,
+                task.weight,
             )
             aimed = keep_apart(
                 fitted,
@@ -224,6 +234,7 @@ def tune(
             "text": step.kind,
             "cost": task.cost,
             "topic": topic,
+            "balance": balance,
             **tuned,
             "target": None if aimed.solution is None else aimed.solution.as_dict(),
         }
@@ -282,13 +293,17 @@ def _constant_result(task: Any) -> dict[str, Any]:
 
 
 def describe_tuning(
-    model: Any, expert_names: Sequence[str], unit: str = "row", prices: FloatArray | None = None
+    model: Any,
+    expert_names: Sequence[str],
+    unit: str = "row",
+    prices: FloatArray | None = None,
+    weight: FloatArray | None = None,
 ) -> dict[str, Any]:
     """What a fitted search chose, from which candidates, and its verdict."""
     search = model[-1] if hasattr(model, "steps") else model
     verdict, results = search.verdict_, search.cv_results_
     constant = expert_names[verdict.constant_expert]
-    statement = verdict.named(constant, unit, _dollars(search, prices))
+    statement = verdict.named(constant, unit, _dollars(search, prices, weight))
     return {
         "best_family": search.best_family_,
         "best_params": search.best_params_,
@@ -305,17 +320,20 @@ def describe_tuning(
     }
 
 
-def _dollars(search: Any, prices: FloatArray | None) -> float | None:
+def _dollars(
+    search: Any, prices: FloatArray | None, weight: FloatArray | None = None
+) -> float | None:
     """Mean price of the router's choices minus that of the constant, where both are known."""
     import numpy as np
+
+    from mild.evaluation.comparison import mean_known
 
     if prices is None:
         return None
     router, constant = search.held_out_, search.held_out_constants_
     rows, judged = np.arange(len(prices)), (router >= 0) & (constant >= 0)
     difference = (prices[rows, router] - prices[rows, constant])[judged]
-    known = difference[~np.isnan(difference)]
-    return float(known.mean()) if known.size else None
+    return mean_known(difference, None if weight is None else weight[judged])
 
 
 def note_skipped(families: Sequence[str]) -> None:
@@ -339,7 +357,7 @@ def _show(result: Mapping[str, Any], candidates: int, cv: int, safe: bool) -> No
     if "cost" in result:
         topic = result.get("topic")
         known = "" if topic is None else f"; topics: {topic}"
-        say(f"loss = {result['cost']['words']}; text features: {result['text']}{known}")
+        say(f"{loss_line(result)}{known}")
     ranked = sorted(result["candidates"], key=lambda entry: entry["mean_cost"])
     # The candidate that is taken is always listed.
     listed = [entry for place, entry in enumerate(ranked) if place < candidates or entry["taken"]]

@@ -17,6 +17,7 @@ from mild.core.arrays import FloatArray, IntArray, check_costs, invalid
 from mild.data.splits import Split, folds
 from mild.errors import InvalidInputError, TuningInterruptedWarning, check_option
 from mild.metrics.routing import FEWEST_UNITS
+from mild.metrics.rows import balanced_weights, merged_strata
 
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 #: What ``mild tune`` searches by default: all families, the network on small tables alone.
@@ -34,10 +35,17 @@ class Outcomes:
     scores: FloatArray | None = None  # 1 for a right answer
     prices: FloatArray | None = None  # dollars
     latencies: FloatArray | None = None  # seconds
+    # (n_samples,) labels: figures are means over these groups, which count alike. None: over rows
+    strata: IntArray | None = None
+
+    @property
+    def weight(self) -> FloatArray | None:
+        """Weights (n_samples,) of the rows; None for equal ones."""
+        return None if self.strata is None else balanced_weights(self.strata)
 
     def take(self, rows: Any) -> Outcomes:
         """Some of the rows."""
-        rest = (self.scores, self.prices, self.latencies)
+        rest = (self.scores, self.prices, self.latencies, self.strata)
         return Outcomes(self.costs[rows], *(None if part is None else part[rows] for part in rest))
 
     def oracle(self) -> IntArray:
@@ -47,14 +55,16 @@ class Outcomes:
 
     def means(self, chosen: IntArray) -> dict[str, float | None]:
         """Mean loss, accuracy, dollars per 1,000 inputs and seconds of these choices."""
-        rows = np.arange(len(chosen))
-        return self._figures(lambda values: mean_known(values[rows, chosen]))
+        rows, weight = np.arange(len(chosen)), self.weight
+        return self._figures(lambda values: mean_known(values[rows, chosen], weight))
 
     def mixture(self, shares: FloatArray) -> dict[str, float | None]:
         """The same, expected of experts that are drawn at random with these shares."""
 
+        weight = self.weight
+
         def mean(values: FloatArray) -> float | None:
-            means = [mean_known(column) for column in values.T[shares > 0]]
+            means = [mean_known(column, weight) for column in values.T[shares > 0]]
             if None in means:
                 return None
             return float(shares[shares > 0] @ np.array(means, dtype=np.float64))
@@ -71,10 +81,12 @@ class Outcomes:
         return {name: None if part is None else mean(part) for name, part in parts.items()}
 
 
-def mean_known(values: FloatArray) -> float | None:
+def mean_known(values: FloatArray, weight: FloatArray | None = None) -> float | None:
     """Mean of the values that are known; None if there are none."""
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if known.size else None
+    known = ~np.isnan(values)
+    if not known.any():
+        return None
+    return float(np.average(values[known], weights=None if weight is None else weight[known]))
 
 
 def baselines(
@@ -86,8 +98,8 @@ def baselines(
     the router was fitted (``fitted``), the same shares at random, and perfect choice.
     """
     n, p = outcomes.costs.shape
-    best = metrics.best_constant(outcomes.costs).expert
-    shares = metrics.expert_shares(chosen, p)
+    best = metrics.best_constant(outcomes.costs, outcomes.weight).expert
+    shares = metrics.expert_shares(chosen, p, outcomes.weight)
     found: list[tuple[str, int | None, dict[str, float | None]]] = [
         ("router", None, outcomes.means(chosen)),
         ("best_single", best, outcomes.means(np.full(n, best))),
@@ -112,6 +124,7 @@ class Context:
     largest: float | None
     seed: int = 0  # of what is drawn at random
     jobs: int | None = None  # parallel workers
+    strata: Any = None  # (n_rows,) label of the group of each training row, if groups count alike
     topics: Any = None  # (n_rows,) label of the subject of each training row, or None
 
 
@@ -230,7 +243,8 @@ def run_method(
         with warnings.catch_warnings():
             # An interrupted search keeps its best so far; an interrupted comparison ends.
             warnings.simplefilter("error", TuningInterruptedWarning)
-            router = method.build(context).fit(X_train, train_costs)
+            router = method.build(context)
+            router.fit(X_train, train_costs, **balanced_fit(router, context.strata))
     except TuningInterruptedWarning as error:
         raise KeyboardInterrupt from error
     chosen = router.predict(X_test)
@@ -238,6 +252,16 @@ def run_method(
     if hasattr(router, "best_family_"):
         found = {"family": router.best_family_, **found}
     return Choices(chosen, found, time.perf_counter() - start)
+
+
+def balanced_fit(router: Any, strata: Any, prefix: str = "") -> dict[str, Any]:
+    """Arguments of ``fit`` with which strata (n_rows,) count alike; none without strata."""
+    from sklearn.utils.validation import has_fit_parameter
+
+    if strata is None:
+        return {}
+    given = {f"{prefix}sample_weight": balanced_weights(strata)}
+    return given | ({f"{prefix}strata": strata} if has_fit_parameter(router, "strata") else {})
 
 
 def _plain(value: Any) -> Any:
@@ -254,6 +278,12 @@ class SplitResult:
     costs: FloatArray  # (n_test, n_experts), NaN where an expert was not asked
     units: IntArray  # (n_test,) rows with the same number, also in other splits, count as one
     choices: Mapping[str, Choices]  # key of a method -> what it did
+    strata: IntArray | None = None  # (n_test,) labels of groups that count alike
+
+    @property
+    def weight(self) -> FloatArray | None:
+        """Weights (n_test,) of the rows; None for equal ones."""
+        return None if self.strata is None else balanced_weights(self.strata)
 
     def paid(self, key: str) -> FloatArray:
         """Costs (n_test,) of a method's choices, NaN where unknown."""
@@ -261,7 +291,8 @@ class SplitResult:
 
     def level(self, key: str) -> FloatArray:
         """Rows (n_test,) whose mean is the method's mean cost."""
-        return metrics.linearised_rows(self.paid(key)[:, None])[:, 0]
+        strata = None if self.strata is None else merged_strata(self.strata, self.units)
+        return metrics.linearised_rows(self.paid(key)[:, None], self.weight, strata)[:, 0]
 
     def same(self, key: str, other: str) -> bool:
         """Whether two methods made the same choices."""
@@ -441,6 +472,7 @@ def compare(
     bundle: IntArray | None = None,
     unit: str = "query",
     topics: Sequence[str] | None = None,
+    strata: IntArray | None = None,
     prices: FloatArray | None = None,
     scores: FloatArray | None = None,
     latencies: FloatArray | None = None,
@@ -459,9 +491,10 @@ def compare(
     splits with a correction for their overlap otherwise. Rows of one ``bundle``, a "query" or a "group"
     by ``unit``, count once. Rows are compared in which every expert was asked, if there are enough of
     them (``common_rows``). ``topics`` (n_rows,) are subjects, tasks or sources, which a router may learn to
-    recognise. ``prices`` in dollars, ``scores`` and ``latencies`` in seconds, each (n_rows, n_experts),
-    add dollars, accuracy and time. ``largest`` is the largest possible cost, for complement rewards.
-    Ctrl-C ends the comparison with the splits that are finished, if there are any.
+    recognise. With ``strata`` (n_rows,), labels of groups, every mean is over groups instead of rows, in
+    training and in judging. ``prices`` in dollars, ``scores`` and ``latencies`` in seconds, each (n_rows,
+    n_experts), add dollars, accuracy and time. ``largest`` is the largest possible cost, for complement
+    rewards. Ctrl-C ends the comparison with the splits that are finished, if there are any.
     """
     array = check_costs(costs)
     if len(inputs) != len(array):
@@ -489,7 +522,8 @@ def compare(
                 parameter="table",
             )
         subjects = None if topics is None else np.asarray(topics)[split.train]
-        context = Context(inner, largest, seed, jobs, subjects)
+        parts = None if strata is None else strata[split.train]
+        context = Context(inner, largest, seed, jobs, parts, subjects)
         choices: dict[str, Choices] = {}
         try:
             X_train, X_test = inputs.features(split.train, split.test)
@@ -503,9 +537,10 @@ def compare(
                 raise
             interrupted = True
             break
-        results.append(SplitResult(array[split.test], units[split.test], choices))
+        tested_strata = None if strata is None else strata[split.test]
+        results.append(SplitResult(array[split.test], units[split.test], choices, tested_strata))
     splits = splits[: len(results)]
-    outcomes = Outcomes(array, scores, prices, latencies)
+    outcomes = Outcomes(array, scores, prices, latencies, strata)
     tested = [outcomes.take(split.test) for split in splits]
     perfect = [one.oracle() for one in tested]
     others = [method.key for method in methods[1:]]
@@ -520,9 +555,13 @@ def compare(
         chosen=chosen,
         statement=_statement(rows, chosen, expert_names, len(splits), unit, confidence),
         expert_names=tuple(expert_names),
-        oracle=float(np.mean([metrics.oracle_loss(one.costs) for one in results])),
+        oracle=float(np.mean([metrics.oracle_loss(one.costs, one.weight) for one in results])),
         oracle_shares=np.mean(
-            [metrics.expert_shares(one, array.shape[1]) for one in perfect], axis=0
+            [
+                metrics.expert_shares(best, array.shape[1], one.weight)
+                for best, one in zip(perfect, results, strict=True)
+            ],
+            axis=0,
         ),
         baselines=_mean_baselines(
             tested, [one.choices[chosen].chosen for one in results], expert_names
@@ -612,8 +651,12 @@ def _row(
     key, p = method.key, results[0].costs.shape[1]
     own = [one.choices[key] for one in results]
     pairs = [(one.costs, one.choices[key].chosen) for one in results]
+    weights = [one.weight for one in results]
     recall = np.array(
-        [metrics.expert_recall(*pair, best=best) for pair, best in zip(pairs, perfect, strict=True)]
+        [
+            metrics.expert_recall(*pair, weight, best)
+            for pair, weight, best in zip(pairs, weights, perfect, strict=True)
+        ]
     )
     figures = [one.means(choices.chosen) for one, choices in zip(outcomes, own, strict=True)]
 
@@ -635,10 +678,23 @@ def _row(
         label=method.label,
         what=method.what,
         costs=np.array([one.level(key).mean() for one in results]),
-        shares=np.mean([metrics.expert_shares(one.chosen, p) for one in own], axis=0),
+        shares=np.mean(
+            [
+                metrics.expert_shares(one.chosen, p, weight)
+                for one, weight in zip(own, weights, strict=True)
+            ],
+            axis=0,
+        ),
         recall=np.where(known > 0, np.nansum(recall, axis=0) / np.maximum(known, 1), np.nan),
         balanced=metrics.balanced_deferral_loss(tested, chosen),
-        control=float(np.mean([metrics.shuffled_control(*pair) for pair in pairs])),
+        control=float(
+            np.mean(
+                [
+                    metrics.shuffled_control(*pair, weight)
+                    for pair, weight in zip(pairs, weights, strict=True)
+                ]
+            )
+        ),
         price=None if dollars is None else dollars / 1000,
         accuracy=mean("accuracy"),
         latency=mean("seconds"),

@@ -474,7 +474,7 @@ def fit_tradeoff(
         strong = int(np.argmax(np.nanmean(table.scores, axis=0)))
         prices = np.broadcast_to(np.eye(table.scores.shape[1])[strong], table.scores.shape)
     weight = float(task.terms.price_weight or 0.0)
-    found = fit_heads(X, 1 - table.scores, prices, folds, weight, n_jobs)
+    found = fit_heads(X, 1 - table.scores, prices, folds, weight, n_jobs, task.weight)
     policy: Policy = found.router.policy_
     if scaler is not None:
         policy = StandardizedPolicy(np.asarray(scaler.mean_), np.asarray(scaler.scale_), policy)
@@ -552,7 +552,7 @@ def _with_policy(fitted: Fitted, policy: Policy, task: Task) -> Fitted:
     """The same with another policy, and with what experts err and cost on average, apart."""
     novelty, table = fitted.novelty, task.table
     if novelty is not None and table.prices is not None:
-        means = [mean_costs(1 - table.scores, None), mean_costs(table.prices, None)]
+        means = [mean_costs(part, task.weight) for part in (1 - table.scores, table.prices)]
         novelty = replace(novelty, means=np.stack(means).astype(novelty.means.dtype))
     model = replace(source_of(fitted.model), policy=policy)
     return replace(fitted, model=model, novelty=novelty)

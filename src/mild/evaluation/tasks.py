@@ -21,7 +21,7 @@ from mild.data.cost_terms import check_terms
 from mild.data.data_quality import examine
 from mild.data.splits import Split, bundles, folds, random_splits, time_splits
 from mild.errors import DataFileError, InvalidInputError, listed
-from mild.evaluation.comparison import Inputs, Outcomes, baselines, matrix_inputs
+from mild.evaluation.comparison import Inputs, Outcomes, balanced_fit, baselines, matrix_inputs
 from mild.features import TextFeatures, check_input, make_features
 from mild.metrics import (
     Statement,
@@ -33,6 +33,7 @@ from mild.metrics import (
     state_choices,
     summary,
 )
+from mild.metrics.rows import balanced_weights
 
 if TYPE_CHECKING:
     from mild.routers.calibration import Calibration
@@ -105,6 +106,13 @@ class Task:
     # (n_samples,) number of the rows that must stay together: equal inputs, and one group
     bundle: IntArray
     group: str | None = None  # column that makes the groups, or None
+    balance: str | None = None  # column whose values count alike, or None
+    strata: IntArray | None = None  # (n_samples,) number of each row's value in that column
+
+    @property
+    def weight(self) -> FloatArray | None:
+        """Weights (n_samples,) with which the values of ``balance`` count alike; None for equal ones."""
+        return None if self.strata is None else balanced_weights(self.strata)
 
     @property
     def largest(self) -> float | None:
@@ -153,8 +161,13 @@ class Task:
         return {"words": self.words, **self.terms.as_dict()}
 
 
-def make_task(table: OutcomeTable, terms: CostTerms, group: str | None = None) -> Task:
-    """Compute the costs of a table and find the rows that belong together."""
+def make_task(
+    table: OutcomeTable, terms: CostTerms, group: str | None = None, balance: str | None = None
+) -> Task:
+    """Compute the costs of a table and find the rows that belong together.
+
+    With ``balance``, a column, means are over its values instead of over rows.
+    """
     if table.vectors is None or any(table.queries):
         labels: list[Any] = [duplicate_groups(table.queries)]
     else:
@@ -162,7 +175,8 @@ def make_task(table: OutcomeTable, terms: CostTerms, group: str | None = None) -
     if group is not None:
         labels.append(_groups(table, group))
     words, costs = terms.words(table), terms.costs(table)
-    return Task(table, terms.spelled(table), costs, words, bundles(*labels), group)
+    strata = None if balance is None else _strata(table, balance)
+    return Task(table, terms.spelled(table), costs, words, bundles(*labels), group, balance, strata)
 
 
 def check_rows(task: Task) -> None:
@@ -207,6 +221,21 @@ def _groups(table: OutcomeTable, name: str, parameter: str = "group") -> list[Ha
             parameter=parameter,
         )
     return values
+
+
+def _strata(table: OutcomeTable, name: str) -> IntArray:
+    """Number (n_samples,) of each row's value in a column that must be known everywhere."""
+    try:
+        values = _groups(table, name, "balance")
+    except DataFileError as error:
+        raise DataFileError(str(error), parameter="balance") from error
+    if None in values:
+        raise InvalidInputError(
+            f"column {name!r} must be known in every row to balance by; {values.count(None):,} of "
+            f"{table.rows:,} are empty. Fill it in, or leave these rows out.",
+            parameter="balance",
+        )
+    return np.unique([str(value) for value in values], return_inverse=True)[1]
 
 
 def with_experts(table: OutcomeTable, names: Sequence[str]) -> OutcomeTable:
@@ -269,7 +298,8 @@ def task_notes(task: Task) -> dict[str, Any]:
     return {
         **query,
         "cost": task.cost,
-        "constant": table.expert_names[common_constant(task.costs)],
+        "constant": table.expert_names[common_constant(task.costs, task.weight)],
+        **({} if task.balance is None else {"balance": task.balance}),
         "table": {
             "fingerprint": table.fingerprint(),
             "rows": table.rows,
@@ -486,12 +516,14 @@ def fit_task(task: Task, model: Any, step: TextFeatures) -> Fitted:
     features = step.fit_transform(contents(task, step))
     steps = getattr(model, "steps", None)
     name, router = steps[-1] if steps else ("", model)
+    prefix = f"{name}__" if steps else ""
+    balanced = balanced_fit(router, task.strata, prefix)
     if isinstance(router, PricedRouter):
         errors, prices, weight = asking_prices(task)
         router.set_params(price_weight=weight)
-        model.fit(features, errors, **{f"{name}__prices" if steps else "prices": prices})
+        model.fit(features, errors, **{f"{prefix}prices": prices}, **balanced)
     else:
-        model.fit(features, task.costs)
+        model.fit(features, task.costs, **balanced)
     return Fitted(model, step, features, *_fit_trust(task, model, step, features))
 
 
@@ -511,19 +543,20 @@ def _fit_trust(
     parts = folds(task.bundle, min(CALIBRATION_FOLDS, count))
     held_out = folds(task.bundle, min(NOVELTY_FOLDS, count))[0]
     errors, prices = None, None
-    means = mean_costs(task.costs, None)[None]
+    weight = task.weight
+    means = mean_costs(task.costs, weight)[None]
     if isinstance(router, PricedRouter):
         errors, prices, _ = asking_prices(task)
         rows = [np.asarray(part, float) for part in (errors, prices)]
-        means = np.stack([part if part.ndim == 1 else mean_costs(part, None) for part in rows])
+        means = np.stack([part if part.ndim == 1 else mean_costs(part, weight) for part in rows])
     novelty = fit_novelty(step, contents(task, step), features, held_out, means)
-    return fit_calibration(router, scaled, task.costs, parts, errors, prices), novelty
+    return fit_calibration(router, scaled, task.costs, parts, errors, prices, weight), novelty
 
 
 def fit_texts(task: Task, model: Any) -> Fitted:
     """Fit a router that reads the queries themselves, such as a TransformerRouter."""
     check_rows(task)
-    model.fit(task.table.queries, task.costs)
+    model.fit(task.table.queries, task.costs, **balanced_fit(model, task.strata))
     return Fitted(model, model.text_features(), model.features(task.table.queries))
 
 
@@ -618,7 +651,7 @@ def evaluate_choices(
 ) -> Evaluation:
     """Evaluate choices on a task. Rows with equal queries, or of one group, count as one."""
     table = task.table
-    outcomes = Outcomes(task.costs, table.scores, table.prices, table.latencies)
+    outcomes = Outcomes(task.costs, table.scores, table.prices, table.latencies, task.strata)
     names = table.expert_names
     return evaluate_outcomes(
         outcomes, chosen, names, task.bundle, task.unit, confidence, seed, fitted
@@ -639,18 +672,24 @@ def evaluate_outcomes(
 
     Rows of one ``bundle``, a "query" or a "group" by ``unit``, count as one in the interval. ``fitted`` is
     the best constant of the rows that the router was fitted on. Where experts tie in loss, the oracle's
-    shares and the recall take the one of lower price, then of higher accuracy.
+    shares and the recall take the one of lower price, then of higher accuracy. With
+    ``outcomes.strata`` every mean is over these groups.
     """
     costs, prices = outcomes.costs, outcomes.prices
     common = common_rows(costs, chosen)
     rows = common.rows
     known_rows, known_choices = outcomes.take(rows), chosen[rows]
-    figures = summary(costs, chosen, missing="skip")
+    weight = known_rows.weight
+    weights = None
+    if weight is not None:
+        weights = np.zeros(len(costs))
+        weights[rows] = weight
+    figures = summary(costs, chosen, weights, missing="skip")
     perfect = known_rows.oracle()
-    recall = expert_recall(known_rows.costs, known_choices, best=perfect)
+    recall = expert_recall(known_rows.costs, known_choices, weight, perfect)
     figures = replace(
         figures,
-        oracle_shares=expert_shares(perfect, len(expert_names)),
+        oracle_shares=expert_shares(perfect, len(expert_names), weight),
         recall=recall,
         balanced_recall=float(np.nanmean(recall)),
     )
@@ -659,12 +698,17 @@ def evaluate_outcomes(
     if prices is not None:
         prices = prices[rows]
         known = ~np.isnan(prices)
+        mass = known if weight is None else known * weight[:, None]
         with np.errstate(invalid="ignore"):
-            expert_prices = 1000 * np.where(known, prices, 0.0).sum(axis=0) / known.sum(axis=0)
+            expert_prices = (
+                1000 * (mass * np.where(known, prices, 0.0)).sum(axis=0) / mass.sum(axis=0)
+            )
         paid = np.column_stack([prices[np.arange(len(prices)), chosen[rows]], prices[:, expert]])
-        paid = paid[~np.isnan(paid).any(axis=1)]
-        if len(paid):
-            router_price, constant_price = (1000 * paid.mean(axis=0)).tolist()
+        both = ~np.isnan(paid).any(axis=1)
+        if both.any():
+            paid_weight = None if weight is None else weight[both]
+            means = np.average(paid[both], axis=0, weights=paid_weight)
+            router_price, constant_price = (1000 * means).tolist()
     statement = state_choices(
         costs[rows],
         chosen[rows],
@@ -675,12 +719,13 @@ def evaluate_outcomes(
         confidence=confidence,
         seed=seed,
         dollars=None if router_price is None else (router_price - constant_price) / 1000,
+        strata=known_rows.strata,
     )
     return Evaluation(
         expert_names,
         rows,
         figures.as_dict(),
-        constant_losses(costs[rows]),
+        constant_losses(costs[rows], weight),
         baselines(known_rows, known_choices, expert_names, fitted),
         statement,
         confidence,

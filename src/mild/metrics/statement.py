@@ -14,6 +14,7 @@ from mild.errors import check_option
 from mild.metrics.intervals import linearised_rows, paired_interval
 from mild.metrics.money import amount
 from mild.metrics.routing import FEWEST_UNITS, chosen_costs
+from mild.metrics.rows import balanced_weights, merged_strata
 
 #: What the interval counts: singular and plural.
 UNITS = {"row": "rows", "query": "distinct queries", "group": "groups"}
@@ -139,6 +140,7 @@ def state_choices(
     seed: int = 0,
     dollars: float | None = None,
     name: str = "the router",
+    strata: Any = None,
 ) -> Statement:
     """State whether choices beat always asking the same expert, on rows with known costs.
 
@@ -149,6 +151,7 @@ def state_choices(
     expert : index of the constant
     bundle : (n_samples,) labels; rows with the same label are one unit. None: every row is a unit
     unit : what a bundle is: "query" or "group"
+    strata : (n_samples,) labels; means are over strata, each of which counts alike. None: over rows
     """
     both = np.column_stack([chosen_costs(costs, chosen), costs[:, expert]])
     known = ~np.isnan(both)
@@ -163,7 +166,11 @@ def state_choices(
         return Statement(None, sentence, math.nan, math.nan, math.nan, rows=rows, units=units)
     # A row in which neither cost is known must not count.
     some = known.any(axis=1)
-    level = linearised_rows(both[some])
+    weights = merged = None
+    if strata is not None:
+        parts = np.asarray(strata)[some]
+        weights, merged = balanced_weights(parts), merged_strata(parts, labels[some])
+    level = linearised_rows(both[some], weights, merged)
     found = paired_interval(
         level[:, 0], level[:, 1], confidence, random_state=seed, clusters=labels[some]
     )

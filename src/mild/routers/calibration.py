@@ -74,6 +74,7 @@ def fit_calibration(
     folds: Folds,
     errors: FloatArray | None = None,
     prices: Any = None,
+    sample_weight: FloatArray | None = None,
 ) -> Calibration | None:
     """Calibrate the estimates of a fitted router by those for rows it was not fitted on.
 
@@ -89,20 +90,22 @@ def fit_calibration(
         with warnings.catch_warnings():
             # The fit on all rows has given its warnings already.
             warnings.simplefilter("ignore")
-            held = _held_out(router, X, costs, folds, errors, prices)
+            held = _held_out(router, X, costs, folds, errors, prices, sample_weight)
     except InvalidInputError:
         return None  # without a fold, some expert was never asked
     if held is None:
         return None
     targets = costs if errors is None else errors
     rows = np.flatnonzero(~np.isnan(held.raw).any(axis=1))
-    slopes, offsets = _fit_maps(held, targets, rows)
+    slopes, offsets = _fit_maps(held, targets, rows, sample_weight)
     mapped = np.full(held.raw.shape, np.nan)
     for _, test in folds:
         own = np.intersect1d(test, rows)
-        fitted = _fit_maps(held, targets, np.setdiff1d(rows, own))
+        fitted = _fit_maps(held, targets, np.setdiff1d(rows, own), sample_weight)
         mapped[own] = fitted[0] * held.raw[own] + fitted[1]
-    before, after = (_squares(held.values(raw), targets, rows) for raw in (held.raw, mapped))
+    before, after = (
+        _squares(held.values(raw), targets, rows, sample_weight) for raw in (held.raw, mapped)
+    )
     same = ~(after < before)  # an expert whose estimates do not improve keeps them
     slopes[same], offsets[same], mapped[:, same] = 1.0, 0.0, held.raw[:, same]
     if same.all():
@@ -111,8 +114,8 @@ def fit_calibration(
     for raw in (held.raw, mapped):
         values = held.values(raw)
         chosen = argmax_last(-(values + held.prices)[rows])
-        losses.append(float(np.nanmean(costs[rows, chosen])))
-        squares.append(float(_squares(values, targets, rows).mean()))
+        losses.append(float(_means(costs[rows, chosen], rows, sample_weight)))
+        squares.append(float(_squares(values, targets, rows, sample_weight).mean()))
     return Calibration(
         slopes.tolist(),
         offsets.tolist(),
@@ -124,13 +127,29 @@ def fit_calibration(
     )
 
 
-def _squares(values: FloatArray, targets: FloatArray, rows: IntArray) -> FloatArray:
+def _squares(
+    values: FloatArray, targets: FloatArray, rows: IntArray, sample_weight: FloatArray | None
+) -> FloatArray:
     """Mean squared error (p,) of the estimates of each expert."""
-    return np.asarray(np.nanmean((values - targets)[rows] ** 2, axis=0))
+    return _means((values - targets)[rows] ** 2, rows, sample_weight)
+
+
+def _means(values: FloatArray, rows: IntArray, sample_weight: FloatArray | None) -> FloatArray:
+    """Means over the first axis, the values of ``rows``, where they are known."""
+    if sample_weight is None:
+        return np.asarray(np.nanmean(values, axis=0))
+    weight, known = sample_weight[rows], ~np.isnan(values.T)
+    return np.asarray(np.nansum(weight * values.T, axis=-1) / (weight * known).sum(axis=-1))
 
 
 def _held_out(
-    router: Any, X: Any, costs: FloatArray, folds: Folds, errors: FloatArray | None, prices: Any
+    router: Any,
+    X: Any,
+    costs: FloatArray,
+    folds: Folds,
+    errors: FloatArray | None,
+    prices: Any,
+    sample_weight: FloatArray | None,
 ) -> HeldOut | None:
     best = getattr(router, "best_router_", router)
     policy: Policy = best.policy_
@@ -147,12 +166,13 @@ def _held_out(
     paid = np.zeros(costs.shape)
     scale = None
     for train, test in folds:
+        weight = None if sample_weight is None else sample_weight[train]
         if errors is None:
-            part = clone(best).fit(X[train], costs[train]).policy_
+            part = clone(best).fit(X[train], costs[train], weight).policy_
             raw[test] = part.expected_costs(X[test])
             continue
         own = prices[train] if np.ndim(prices) == 2 else prices
-        part = clone(best).fit(X[train], errors[train], prices=own).policy_
+        part = clone(best).fit(X[train], errors[train], weight, own).policy_
         assert isinstance(part, PricedPolicy)
         raw[test] = part.expected_errors(X[test])
         paid[test] = part.price_weight * part.expected_prices(X[test])
@@ -164,30 +184,36 @@ def _held_out(
     return HeldOut(np.log(share / (1 - share)), paid, scale)
 
 
-def _fit_maps(held: HeldOut, targets: FloatArray, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+def _fit_maps(
+    held: HeldOut, targets: FloatArray, rows: IntArray, sample_weight: FloatArray | None
+) -> tuple[FloatArray, FloatArray]:
     """Slopes and offsets (p,) of every expert; 1 and 0 where its rows are too few."""
     count = targets.shape[1]
     slopes, offsets = np.ones(count), np.zeros(count)
     for k in range(count):
         own = rows[~np.isnan(targets[rows, k])]
         raw, target = held.raw[own, k], targets[own, k]
+        weight = None if sample_weight is None else sample_weight[own]
         if len(own) < LEAST_ROWS or np.ptp(raw) == 0 or np.ptp(target) == 0:
             continue
         if held.scale is None:
-            model = LinearRegression().fit(raw[:, None], target)
+            model = LinearRegression().fit(raw[:, None], target, weight)
             slope, offset = float(model.coef_[0]), float(model.intercept_)
         else:
             # A soft target is a right and a wrong answer with their weights.
             share = np.clip(target / held.scale, 0.0, 1.0)
+            mass = 1.0 if weight is None else weight
             twice = np.concatenate([raw, raw])[:, None]
             labels = np.repeat([1, 0], len(own))
             model = LogisticRegression(C=1e4)
-            model.fit(twice, labels, sample_weight=np.concatenate([share, 1 - share]))
+            model.fit(
+                twice, labels, sample_weight=np.concatenate([mass * share, mass * (1 - share)])
+            )
             slope, offset = float(model.coef_[0, 0]), float(model.intercept_[0])
         # Estimates that are worse than none keep their order with a slope near 0, never the opposite one.
         if slope < 0:
             slope = 0.0
-            offset = float(target.mean())
+            offset = float(np.average(target, weights=weight))
             if held.scale is not None:
                 share = min(max(offset / held.scale, TINY), 1 - TINY)
                 offset = float(np.log(share / (1 - share)))

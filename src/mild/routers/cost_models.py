@@ -203,27 +203,39 @@ def fit_heads(
     folds: Sequence[tuple[IntArray, IntArray]],
     price_weight: float = 0.0,
     n_jobs: int | None = None,
+    sample_weight: FloatArray | None = None,
 ) -> HeadEstimates:
     """Fit heads for errors and prices, with the strength of the least squared held-out error."""
     tasks = [(alpha, fold) for alpha in HEAD_ALPHAS for fold in folds]
     parts = Parallel(n_jobs=n_jobs)(
-        delayed(_held_out_heads)(alpha, fold, X, errors, prices) for alpha, fold in tasks
+        delayed(_held_out_heads)(alpha, fold, X, errors, prices, sample_weight)
+        for alpha, fold in tasks
     )
     estimates = {alpha: np.full((2, *errors.shape), np.nan) for alpha in HEAD_ALPHAS}
     for (alpha, (_, test)), part in zip(tasks, parts, strict=True):
         estimates[alpha][:, test] = part
-    squared = {alpha: np.nanmean((found[0] - errors) ** 2) for alpha, found in estimates.items()}
+    scale = 1.0 if sample_weight is None else sample_weight[:, None]
+    squared = {
+        alpha: np.nanmean(scale * (found[0] - errors) ** 2) for alpha, found in estimates.items()
+    }
     best = min(HEAD_ALPHAS, key=lambda alpha: squared[alpha])
-    router = PricedRouter(alpha=best, price_weight=price_weight).fit(X, errors, prices=prices)
+    router = PricedRouter(alpha=best, price_weight=price_weight)
+    router.fit(X, errors, sample_weight, prices)
     return HeadEstimates(router, *estimates[best])
 
 
 def _held_out_heads(
-    alpha: float, fold: tuple[IntArray, IntArray], X: Any, errors: FloatArray, prices: FloatArray
+    alpha: float,
+    fold: tuple[IntArray, IntArray],
+    X: Any,
+    errors: FloatArray,
+    prices: FloatArray,
+    sample_weight: FloatArray | None,
 ) -> FloatArray:
     """Expected errors and prices (2, n_held, n_experts) of the rows that a fold holds out."""
     train, test = fold
-    router = PricedRouter(alpha=alpha).fit(X[train], errors[train], prices=prices[train])
+    weight = None if sample_weight is None else sample_weight[train]
+    router = PricedRouter(alpha=alpha).fit(X[train], errors[train], weight, prices[train])
     return np.stack([router.expected_errors(X[test]), router.expected_prices(X[test])])
 
 

@@ -115,11 +115,11 @@ class GroupRouter(BaseRouter):
         return coef / self.temperature, intercept / self.temperature
 
 
-def check_groups(groups: Any, n_rows: int) -> IntArray:
+def check_groups(groups: Any, n_rows: int, name: str = "groups") -> IntArray:
     """Number (n_rows,) of each row's group, from labels."""
     labels = np.asarray(groups)
     if labels.shape != (n_rows,):
-        raise invalid("groups", f"must have shape (n_samples,) = ({n_rows},); got {labels.shape}.")
+        raise invalid(name, f"must have shape (n_samples,) = ({n_rows},); got {labels.shape}.")
     return np.unique(labels, return_inverse=True)[1]
 
 

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -28,6 +28,7 @@ from mild.metrics import (
     simultaneous_intervals,
     state,
 )
+from mild.metrics.rows import merged_strata
 from mild.policies import ConstantPolicy, Policy, believed_costs
 from mild.routers.base import BaseRouter
 from mild.routers.baselines import mean_costs
@@ -191,7 +192,25 @@ class RouterCV(BaseRouter):
     progress: Progress | None = None
     random_state: Any = 0
 
-    def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, strata: Any = None) -> Self:
+        """Learn from inputs X (n_samples, n_features) and costs y (n_samples, n_experts).
+
+        Where groups of rows should count alike, pass weights inversely proportional to their sizes
+        (scikit-learn's ``compute_sample_weight("balanced", groups)``) and ``strata=groups``: intervals then
+        count the spread within groups alone.
+        """
+        inputs, costs, weight = self._check_fit(X, y, sample_weight)
+        labels = None if strata is None else check_groups(strata, len(costs), "strata")
+        self.policy_ = self._fit(inputs, costs, weight, labels)
+        return self
+
+    def _fit(
+        self,
+        X: Any,
+        costs: FloatArray,
+        sample_weight: FloatArray | None,
+        strata: IntArray | None = None,
+    ) -> Policy:
         if self.n_jobs == 0:
             raise invalid("n_jobs", "must not be 0; -1 uses every core.")
         if not np.size(self.margin_factors):
@@ -203,7 +222,10 @@ class RouterCV(BaseRouter):
             # Only ratios matter; with a mean of 1 a weight counts as that many copies of the row.
             sample_weight = sample_weight / sample_weight[sample_weight > 0].mean()
         groups = None if self.groups is None else check_groups(self.groups, len(costs))
-        data = SearchData(X, costs, sample_weight, self._folds(X, costs), groups)
+        if strata is not None:
+            units = np.arange(len(costs)) if self.clusters is None else self.clusters
+            strata = merged_strata(strata, check_groups(units, len(costs), "clusters"))
+        data = SearchData(X, costs, sample_weight, self._folds(X, costs), groups, strata)
         candidates = self._candidates(X, costs, sample_weight)
         stacked = "stack" in self._families and len(candidates) > 1
         biased = any(candidate.keeps_scores for candidate in candidates)
@@ -429,15 +451,17 @@ class SearchData:
     sample_weight: FloatArray | None
     folds: list[tuple[IntArray, IntArray]]
     groups: IntArray | None = None
+    strata: IntArray | None = None
 
     def take(self, rows: BoolArray) -> SearchData:
         """The costs and weights of some rows, without folds."""
         weight = None if self.sample_weight is None else self.sample_weight[rows]
-        return SearchData(None, self.costs[rows], weight, [])
+        strata = None if self.strata is None else self.strata[rows]
+        return SearchData(None, self.costs[rows], weight, [], strata=strata)
 
     def rows(self, outcome: FloatArray) -> FloatArray:
         """Out-of-fold costs (n, m) as rows with plain means, whatever is weighted or missing."""
-        return linearised_rows(outcome, self.sample_weight)
+        return linearised_rows(outcome, self.sample_weight, self.strata)
 
     def paid(self, chosen: IntArray) -> FloatArray:
         """Cost of choices (n, m) row by row; NaN for -1 and where the cost is unknown."""

@@ -259,3 +259,13 @@ def test_an_empty_span_is_told(log, router):
 def test_options_are_checked(log, router, options, words):
     with pytest.raises(InvalidInputError, match=words):
         replay(ledger_reader(log[0]), router, **options)
+
+
+def test_a_log_without_two_propensities_is_its_own_serving_policy(tmp_path, router):
+    records, _ = make_log(400)
+    for number, entry in enumerate(records):
+        entry.propensity *= 1 - 0.001 * (number % 2)
+    reader = ledger_reader(write_log(tmp_path / "l.db", records))
+    cost = replay(reader, router, is_ledger=False)["estimates"]["cost"]
+    assert cost["serving"] == cost["logged"]
+    assert replay(reader, router)["estimates"]["cost"]["serving"] != cost["logged"]

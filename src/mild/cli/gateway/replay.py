@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Option
+from typer import Argument, Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, fixed, note, print_facts, print_table, say
-from mild.cli.gateway.ledger import Ledger, Since, Until
+from mild.cli.console import emit, fixed, print_facts, print_table, say
+from mild.cli.gateway.ledger import Feedback, IdColumn, Since, Until, note_left_out
+from mild.errors import check_option
 
 METHODS = {
     "logged": "as logged, with exploration",
@@ -24,23 +25,34 @@ METHODS = {
 }
 
 
+# Endings of files that are logs of another system.
+ENDINGS = {".vw": "vw", ".csv": "obp"}
+
+
 def replay(
-    ledger: Ledger,
+    ledger: Annotated[
+        str,
+        Argument(
+            help="SQLite file, postgresql:// URL, or the mild.toml that names it; or a log of Vowpal "
+            "Wabbit (.vw) or obp (.csv).",
+            metavar="LEDGER",
+        ),
+    ],
     router: o.RouterFolder,
+    form: Annotated[
+        str | None,
+        Option("--format", help="ledger, vw or obp. Default: by the ending of the file's name."),
+    ] = None,
     queries: Annotated[
         Path | None,
         Option(metavar="FILE", help="Table of request_id and query, if the ledger has no texts."),
     ] = None,
     text_column: Annotated[
-        str | None, Option(metavar="COLUMN", help="Column of the query in --queries.")
+        str | None,
+        Option(metavar="COLUMN", help="Column of the query in --queries, or in a log of obp."),
     ] = None,
-    feedback: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Table of request_id and error, score or correct, in [0, 1]."),
-    ] = None,
-    id_column: Annotated[
-        str, Option(metavar="COLUMN", help="Column of the request id in these tables.")
-    ] = "request_id",
+    feedback: Feedback = None,
+    id_column: IdColumn = "request_id",
     price_weight: Annotated[
         float | None,
         Option(
@@ -65,27 +77,38 @@ def replay(
     price in dollars; with --feedback, error + W * dollars over the judged requests. Requests of a
     pinned session count as one draw. The new router is compared with the serving one, both without
     exploration (or both with --explore). The router needs the texts: keep_text = true under [ledger], or
-    --queries.
+    --queries. Of a log of Vowpal Wabbit (--cb_adf or --cb) or obp, the cost is that of the log, or minus
+    its reward.
 
     \b
     Example:
       mild replay ledger.sqlite --router new --feedback ratings.csv --price-weight 50
+      mild replay log.vw --router new
     """
     from mild.artifact import load
     from mild.artifact.prices import is_priced, new_prices
-    from mild.evaluation.replay import read_errors, read_texts
+    from mild.evaluation.replay import log_reader, read_errors, read_texts
     from mild.evaluation.replay import replay as estimate
+    from mild.evaluation.replay.bandit_logs import FORMATS
     from mild.gateway.ledger import ledger_reader
     from mild.gateway.ledger.reading import ledger_location
     from mild.gateway.ledger.times import moment
 
+    found_form = ENDINGS.get(Path(ledger).suffix.lower(), "ledger") if form is None else form
+    check_option("format", found_form, ("ledger", *FORMATS))
     loaded = load(router)
     cost = (loaded.metadata.get("notes") or {}).get("cost") or {}
     if price_weight is not None and is_priced(loaded):
         loaded = new_prices(loaded, None, price_weight).on(loaded)
     now = time.time()
+    is_ledger = found_form == "ledger"
+    if is_ledger:
+        reader = ledger_reader(ledger_location(ledger))
+    else:
+        names = loaded.expert_names
+        reader = log_reader(ledger, found_form, names, None if queries else text_column)
     found = estimate(
-        ledger_reader(ledger_location(ledger)),
+        reader,
         loaded,
         texts=None if queries is None else read_texts(queries, text_column, id_column),
         errors=None if feedback is None else read_errors(feedback, id_column),
@@ -95,14 +118,17 @@ def replay(
         until=moment("until", until, now),
         confidence=confidence,
         seed=seed,
+        is_ledger=is_ledger,
     )
     emit(found, as_json, lambda: _print(found))
 
 
 def _print(found: Mapping[str, Any]) -> None:
     for name, entries in found["estimates"].items():
-        title = f"{name} per request" + (f" ({found['cost']})" if name == "cost" else "")
-        digits = 6 if name == "dollars" or (name == "cost" and found["cost"] == "dollars") else 4
+        unit = f" ({found['cost']})" if name == "cost" != found["cost"] else ""
+        title = f"{name} per request{unit}"
+        small = name == "dollars" or (name == "cost" and found["cost"] in ("dollars", "cost"))
+        digits = 6 if small else 4
         rows = [
             {key: fixed(entries[method][key], digits) for key in ("mean", "low", "high")}
             for method in METHODS
@@ -133,6 +159,5 @@ def _print(found: Mapping[str, Any]) -> None:
             "mean weight (1 is expected)": weight,
         }
         print_facts("overlap with the log", "quantity", facts)
-    for reason, count in found["left_out"].items():
-        note(f"{count:,} row{'' if count == 1 else 's'} left out: {reason}.")
+    note_left_out(found["left_out"])
     say(found["verdict"]["sentence"])

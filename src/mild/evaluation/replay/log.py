@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, TypeAlias
 from mild.data.tables import read_table
 from mild.errors import DataFileError
 
-#: Gets names of a ledger's columns and a span of time; yields blocks of its rows, oldest first.
+#: Gets names of a ledger's columns and a span of time; yields blocks of its rows, oldest first. The
+#: probabilities are a JSON text, or the number of experts where only that is known.
 LogReader: TypeAlias = Callable[
     [Sequence[str], float | None, float | None], Iterator[list[tuple[Any, ...]]]
 ]
@@ -20,6 +21,8 @@ LogReader: TypeAlias = Callable[
 ROUTED_NAME = "mild"
 # A draw with a propensity this near to 1 could not have had another result.
 CERTAIN = 1 - 1e-9
+# Usual names of a column of queries.
+QUERY_COLUMNS = ("text", "query", "prompt", "question", "input", "instruction")
 
 _COLUMNS = (
     "request_id", "asked", "chosen", "propensity", "price", "outcome", "text", "pinned_by", "session",
@@ -41,6 +44,7 @@ class LoggedRow(NamedTuple):
     preferred: bool = (
         True  # whether the expert is the one that the router would draw without exploration
     )
+    extra: tuple[Any, ...] = ()  # values of further columns that were asked for
 
 
 def read_draws(
@@ -50,24 +54,27 @@ def read_draws(
     errors: Mapping[str, float] | None = None,
     since: float | None = None,
     until: float | None = None,
+    extra: Sequence[str] = (),
 ) -> Iterator[list[LoggedRow]]:
     """Blocks of the rows that the router decided, in the order of time.
 
     A row is used if the router was asked at its configured trade-off, the draw was not certain, and query
     and price are known. Requests of a pinned session belong to the episode of the request that pinned it,
-    which must lie in the span, too.
+    which must lie in the span, too. ``extra`` are further columns to read.
     """
     episodes: dict[str, int] = {}
     count = 0
-    for rows in read(_COLUMNS, since, until):
+    for rows in read((*_COLUMNS, *extra), since, until):
         block = []
         for row in rows:
-            name, asked, chosen, propensity, price, outcome, text, pinned_by, session, shares = row
+            name, asked, chosen, propensity, price, outcome, text, pinned_by, session, shares = row[
+                : len(_COLUMNS)
+            ]
             if texts is not None:
                 text = texts.get(name)
             reason = _reason(asked, chosen, propensity, price, outcome, text)
             # The new router would have to choose among the same experts, and decides for all.
-            if reason is None and shares is not None and "null" in shares:
+            if reason is None and isinstance(shares, str) and "null" in shares:
                 reason = "could not be served by every expert"
             if reason is None and pinned_by is not None and pinned_by not in episodes:
                 reason = "pinned by a request that is not among the rows that count"
@@ -85,12 +92,13 @@ def read_draws(
             error = (errors or {}).get(name, 1.0 if failed else math.nan)
             drawn = pinned_by is None
             # Of m experts, another than the preferred one is drawn with explore / m, less than 1 / m.
-            experts = 2 if shares is None else shares.count(",") + 1
+            experts = shares.count(",") + 1 if isinstance(shares, str) else shares or 2
             preferred = propensity > 1 / experts + 1e-9
             block.append(
                 LoggedRow(
                     *(text, chosen, propensity, episode, drawn, price or 0.0, failed, error),
                     preferred=preferred,
+                    extra=row[len(_COLUMNS) :],
                 )
             )
         if block:
@@ -123,9 +131,8 @@ def _reason(
 
 def read_texts(path: Path, text_column: str | None, id_column: str) -> dict[str, str]:
     """Request -> query from a table with one row per request."""
-    usual = ("text", "query", "prompt", "question", "input", "instruction")
     hint = " Name it with --text-column."
-    pairs, _ = _read_pairs(path, id_column, (text_column,) if text_column else usual, hint)
+    pairs, _ = _read_pairs(path, id_column, (text_column,) if text_column else QUERY_COLUMNS, hint)
     return {str(key): str(text) for key, text in pairs if text is not None}
 
 

@@ -45,6 +45,7 @@ def replay(
     until: float | None = None,
     confidence: float = 0.95,
     seed: int = 0,
+    is_ledger: bool = True,
 ) -> dict[str, Any]:
     """What a router that reads text would have cost on the logged traffic, per request, JSON-ready.
 
@@ -59,13 +60,13 @@ def replay(
     exploration of the log is no cost of a router. ``since`` and ``until`` are seconds since 1970. The
     result has ``estimates`` per quantity (cost, and dollars, failures and errors beside it) and method,
     ``verdict``, ``overlap``, ``rows``, ``left_out`` and ``shares``.
+
+    With ``is_ledger=False`` the log is one of another system, read by ``log_reader``: its costs may have
+    any unit, and failures are not known. Unless it has two propensities, as a router that explores has,
+    the serving policy is what was logged.
     """
-    if errors is not None and (price_weight is None or not 0 <= price_weight < np.inf):
-        raise invalid(
-            "price_weight",
-            f"must say how many errors a dollar is worth, 0 or more, as answers are graded; got "
-            f"{price_weight}.",
-        )
+    if errors is not None:
+        check_price_weight(price_weight)
     if not 0 <= explore <= 1:
         raise invalid("explore", f"must lie in [0, 1]; got {explore}.")
     if not 0 < confidence < 1:
@@ -80,18 +81,22 @@ def replay(
     target[np.arange(rows.wanted.size), rows.wanted] += 1 - explore
     overlap = measure_overlap(rows.episodes(rows.dollars, target), router.expert_names)
     overlap |= rows.changes()
-    quantities = {"cost": rows.dollars, "failures": rows.failed}
+    unit = "dollars" if is_ledger else "cost"
+    quantities = {"cost": rows.dollars}
     if errors is not None:
-        quantities = {
-            "cost": rows.error + (price_weight or 0.0) * rows.dollars,
-            "dollars": rows.dollars,
-            "errors": rows.error,
-            "failures": rows.failed,
-        }
+        quantities["cost"] = rows.error + (price_weight or 0.0) * rows.dollars
+        if is_ledger:
+            quantities["dollars"] = rows.dollars
+        quantities["errors"] = rows.error
+    if is_ledger:
+        quantities["failures"] = rows.failed
+    serving = None
+    if is_ledger or rows.two_propensities:
+        serving = rows.serving_weights(explore)
     found: dict[str, dict[str, Any]] = {}
     gap = None
     for name, values in quantities.items() if overlap["draws"] >= 2 else ():
-        every = _estimates(rows, values, target, explore, confidence, seed)
+        every = _estimates(rows, values, target, serving, confidence, seed)
         fields = ("mean", "low", "high", "standard_error")
         found[name] = {
             method: {field: getattr(estimate, field) for field in fields}
@@ -104,8 +109,8 @@ def replay(
     if len(target):
         new = dict(zip(router.expert_names, target.mean(axis=0).tolist(), strict=True))
     return {
-        "verdict": judge(overlap, gap, "" if errors is not None else "$", reasons),
-        "cost": "dollars" if errors is None else f"error + {price_weight:g} * dollars",
+        "verdict": judge(overlap, gap, "$" if errors is None and is_ledger else "", reasons),
+        "cost": unit if errors is None else f"error + {price_weight:g} * {unit}",
         "confidence": confidence,
         "estimates": found,
         "overlap": overlap,
@@ -120,29 +125,40 @@ def replay(
     }
 
 
+def check_price_weight(price_weight: float | None) -> float:
+    """Refuse a weight of dollars that cannot be added to errors."""
+    if price_weight is None or not 0 <= price_weight < np.inf:
+        raise invalid(
+            "price_weight",
+            f"must say how many errors a dollar is worth, 0 or more, as answers are graded; got "
+            f"{price_weight}.",
+        )
+    return price_weight
+
+
 def _estimates(
     rows: Rows,
     values: FloatArray,
     target: FloatArray,
-    explore: float,
+    serving: FloatArray | None,
     confidence: float,
     seed: int,
 ) -> dict[str, Estimate]:
-    episodes = replace(rows.episodes(values, target), serving=rows.serving_weights(explore))
+    episodes = replace(rows.episodes(values, target), serving=serving)
     chosen = rows.chosen[rows.episode]
     model = expected_costs(rows.features, chosen, values, rows.episode, target.shape[1], seed)
     expected = rows.per_episode(model)
     robust = doubly_robust(episodes, expected, confidence)
     logged = logged_mean(episodes, confidence)
-    serving = serving_router(episodes, expected, confidence)
+    served = serving_router(episodes, expected, confidence)
     return {
         "logged": logged,
-        "serving": serving,
+        "serving": served,
         "inverse_propensity": inverse_propensity(episodes, confidence),
         "self_normalised": self_normalised(episodes, confidence),
         "doubly_robust": robust,
         "difference": robust.minus(logged),
-        "difference_to_serving": robust.minus(serving),
+        "difference_to_serving": robust.minus(served),
     }
 
 
@@ -191,6 +207,12 @@ class Rows:
         chance = np.where(self.preferred, 1 - scale * missed, scale * other)
         weights: FloatArray = chance / self.propensity
         return weights
+
+    @property
+    def two_propensities(self) -> bool:
+        """Whether all preferred experts were drawn with one probability, and all others with another."""
+        parts = self.propensity[self.preferred], self.propensity[~self.preferred]
+        return all(part.size == 0 or np.ptp(part) <= 1e-6 for part in parts)
 
     def changes(self) -> dict[str, Any]:
         """Share of the draws that the new router decides otherwise, and draws that tell of these."""
@@ -332,4 +354,7 @@ def _nothing(left_out: Mapping[str, int]) -> dict[str, Any]:
 
 def _money(value: float, unit: str) -> str:
     sign = "-" if value < 0 else ""
-    return f"{sign}{unit}{abs(value):.3g}" if unit else f"{value:.4f}"
+    if unit:
+        return f"{sign}{unit}{abs(value):.3g}"
+    # Costs of another system may be small.
+    return f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else f"{value:.3g}"

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from mild.artifact import LoadedRouter, fingerprint
 from mild.artifact.files import check_free, replacing
-from mild.core.arrays import invalid
+from mild.core.arrays import IntArray, invalid
 from mild.data import OutcomeTable, duplicate_groups
 from mild.errors import DataFileError, listed
 from mild.evaluation.comparison import Comparison
@@ -45,6 +45,8 @@ def build_document(
     *,
     bundle: ArrayLike | None = None,
     group: str | None = None,
+    balance: str | None = None,
+    strata: IntArray | None = None,
     comparison: Mapping[str, Any] | None = None,
     cost: Mapping[str, Any] | None = None,
     split: str | None = None,
@@ -58,9 +60,10 @@ def build_document(
     ``table`` has the router's experts (``with_experts``), or is None if only ``costs`` are known;
     ``inputs`` are features (n_samples, n_features). Rows of one ``bundle`` count as one in the
     verdict's interval, by default equal queries. ``group`` names the column of the section on groups,
-    by default source, subject, ... if there. ``comparison`` is ``Comparison.as_dict()`` on the same
-    table, ``cost`` as ``Task.cost``, ``split`` how the rows were chosen, ``queries`` how many with the
-    largest regret are shown; 0 leaves all texts out.
+    by default source, subject, ... if there. With ``strata`` (n_samples,), numbers of the values of the
+    column ``balance``, figures and frontier are means over these values. ``comparison`` is
+    ``Comparison.as_dict()`` on the same table, ``cost`` as ``Task.cost``, ``split`` how the rows were
+    chosen, ``queries`` how many with the largest regret are shown; 0 leaves all texts out.
     """
     cost = dict(cost or {})
     names = list(router.expert_names)
@@ -82,7 +85,7 @@ def build_document(
     overlap = training_overlap(router, table, known, X)
     mark = fingerprint(X, known) if table is None else table.fingerprint()
     shares = router.predict_proba(X).astype(np.float64)
-    routed = sections.RoutedRows(names, known, router.predict(X), shares)
+    routed = sections.RoutedRows(names, known, router.predict(X), shares, strata=strata)
     if table is not None:
         routed = routed.with_table(table)
     found = evaluate_outcomes(
@@ -141,7 +144,11 @@ def build_document(
         **overlap,
         "router": _router_entries(router),
         "data": _data_entries(names, table, n, mark, cost.get("words"), split),
-        "settings": [["confidence", f"{confidence * 100:g} %"], ["seed", str(seed)]],
+        "settings": [
+            ["confidence", f"{confidence * 100:g} %"],
+            ["seed", str(seed)],
+            *([] if balance is None else [["means", f"over the values of {balance}"]]),
+        ],
     }
 
 

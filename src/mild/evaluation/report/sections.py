@@ -36,6 +36,9 @@ class RoutedRows:
     scores: FloatArray | None = None  # (n_samples, n_experts) as in an OutcomeTable, or None
     prices: FloatArray | None = None
     latencies: FloatArray | None = None
+    strata: IntArray | None = (
+        None  # (n_samples,) groups over which means are taken, or None for rows
+    )
 
     @property
     def asking(self) -> FloatArray | None:
@@ -49,7 +52,7 @@ class RoutedRows:
     @property
     def outcomes(self) -> Outcomes:
         """The outcomes alone."""
-        return Outcomes(self.costs, self.scores, self.prices, self.latencies)
+        return Outcomes(self.costs, self.scores, self.prices, self.latencies, self.strata)
 
     def with_table(self, table: OutcomeTable) -> RoutedRows:
         """The same with the queries, scores, prices and latencies of a table."""
@@ -69,7 +72,7 @@ class RoutedRows:
     def means(self, chosen: IntArray) -> dict[str, Any]:
         """Mean cost, quality, dollars per 1,000 rows, seconds and asking cost of these choices."""
 
-        found, asking = self.outcomes.means(chosen), self.asking
+        found, asking, weight = self.outcomes.means(chosen), self.asking, self.outcomes.weight
         return {
             "cost": found["loss"],
             "quality": found["accuracy"],
@@ -77,8 +80,8 @@ class RoutedRows:
             "seconds": found["seconds"],
             "asking": None
             if asking is None
-            else mean_known(asking[np.arange(len(chosen)), chosen]),
-            "shares": metrics.expert_shares(chosen, len(self.expert_names)).tolist(),
+            else mean_known(asking[np.arange(len(chosen)), chosen], weight),
+            "shares": metrics.expert_shares(chosen, len(self.expert_names), weight).tolist(),
         }
 
 
