@@ -24,8 +24,6 @@ from mild.endpoints.expert import Expert
 from mild.endpoints.redaction import redactor
 from mild.errors import DataFileError, OptionError
 
-__all__ = ["Collected", "check_table", "collect_outcomes", "outcome_columns", "plan_outcomes"]
-
 # Prefix of a column -> its Arrow type.
 COLUMNS = {
     "correct__": "int8",

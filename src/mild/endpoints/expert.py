@@ -19,8 +19,6 @@ from mild.endpoints.prices import Price, Usage
 from mild.endpoints.secrets import Secret
 from mild.endpoints.translation import chat_to_messages, upstream_endpoint
 
-__all__ = ["BreakerSettings", "Expert", "check_base_url", "is_name", "is_secret_header"]
-
 _NAME = re.compile(r"[^\W_][\w.:/@+ -]{0,99}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -231,8 +229,6 @@ class Expert:
     def dollars(self, tokens_in: int, tokens_out: int) -> float:
         """Price of a request; what has no price is free.
 
-        Examples
-        --------
         >>> Expert("small", "http://x/v1", "m", price_in=0.5, price_out=2).dollars(1000, 100)
         0.0007
         """

@@ -8,14 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
-__all__ = [
-    "Secret",
-    "SecretError",
-    "check_safe_file",
-    "secret_from_environment",
-    "secret_from_file",
-]
-
 # Longer files are no keys.
 _MOST_BYTES = 16_384
 
@@ -27,11 +19,7 @@ class SecretError(Exception):
 class Secret:
     """A value that no ``repr``, log line, message or pickle shows.
 
-    Examples
-    --------
     >>> secret = Secret("sk-abc", "the variable SMALL_KEY")
-    >>> secret
-    Secret(from the variable SMALL_KEY)
     >>> f"{secret}", secret.value
     ('Secret(from the variable SMALL_KEY)', 'sk-abc')
     """

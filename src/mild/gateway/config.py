@@ -25,7 +25,7 @@ from mild.endpoints.config_file import (
     read_toml,
     whole,
 )
-from mild.endpoints.expert import BreakerSettings, Expert
+from mild.endpoints.expert import Expert
 from mild.endpoints.secrets import (
     SecretError,
     check_safe_file,
@@ -33,21 +33,6 @@ from mild.endpoints.secrets import (
     secret_from_file,
 )
 from mild.gateway.database.address import Address, AddressError, is_address, read_address
-
-__all__ = [
-    "AccessSettings",
-    "BreakerSettings",
-    "LedgerSettings",
-    "LimitSettings",
-    "RoutingSettings",
-    "ServerSettings",
-    "Settings",
-    "TracingSettings",
-    "is_loopback",
-    "read_ledger_location",
-    "read_settings",
-    "read_store",
-]
 
 # Files that are not named stand beside the configuration.
 STORE = "mild.sqlite"
@@ -261,8 +246,6 @@ class Settings:
     def requires_key(self) -> bool:
         """Whether a request without a known key is refused.
 
-        Examples
-        --------
         >>> Settings(host="127.0.0.1").requires_key, Settings(host="0.0.0.0").requires_key
         (False, True)
         """
@@ -284,8 +267,6 @@ class Settings:
     def longest_request(self) -> float:
         """Seconds that a request may take: attempts that fail before the first byte, then a whole one.
 
-        Examples
-        --------
         >>> Settings(experts=(Expert("small", "http://x/v1", "m"),)).longest_request
         730.0
         """
@@ -311,17 +292,10 @@ def is_loopback(host: str) -> bool:
 def read_settings(
     path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ
 ) -> Settings:
-    """Read the configuration with its secrets.
+    """Read the configuration with its secrets: a TOML file, or LiteLLM's, which ends with .yaml or .yml.
 
-    Parameters
-    ----------
-    path : a TOML file, or a file of LiteLLM's, which ends with .yaml or .yml. Paths in it are
-        relative to its folder.
-    environment : where variables are looked up
-
-    Raises
-    ------
-    DataFileError : a sentence for every problem, with file, line and key; it never shows a secret
+    Paths in it are relative to its folder. DataFileError has a sentence for every problem, with file,
+    line and key; it never shows a secret.
     """
     file = Path(path)
     folder = file.resolve().parent

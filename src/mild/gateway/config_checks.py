@@ -17,8 +17,6 @@ from mild.gateway.database.address import Address
 if TYPE_CHECKING:
     from mild.artifact import LoadedRouter
 
-__all__ = ["Finding", "check_against", "findings_against", "findings_in"]
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -34,12 +32,7 @@ _note = partial(Finding, "note")
 
 
 def check_against(settings: Settings, router: LoadedRouter) -> list[Finding]:
-    """Refuse settings that do not go with a router; otherwise give what is worth knowing.
-
-    Raises
-    ------
-    InvalidInputError : with every mismatch named
-    """
+    """What is worth knowing about settings and their router; InvalidInputError names every mismatch."""
     findings = findings_against(settings, router)
     errors = [finding.text for finding in findings if finding.kind == "error"]
     if errors:

@@ -16,25 +16,6 @@ from mild.endpoints.translation.fields import (
 )
 from mild.endpoints.translation.requests import arguments_of
 
-__all__ = [
-    "ECHOED",
-    "FINISH_REASONS",
-    "SHAPE_ERRORS",
-    "anthropic_error",
-    "call_item",
-    "chat_usage",
-    "empty_message",
-    "empty_response",
-    "message_item",
-    "message_to_chat",
-    "message_usage",
-    "response_end",
-    "stop_reason",
-    "text_part",
-    "translate_answer",
-    "translate_error",
-]
-
 _TO_STOP_REASON = {
     "stop": "end_turn",
     "length": "max_tokens",
@@ -108,8 +89,6 @@ def translate_error(endpoint: str, status: int, error: Document) -> Document:
 def anthropic_error(status: int, message: str, code: str | None = None) -> Document:
     """An error as Anthropic writes it, with our code besides.
 
-    Examples
-    --------
     >>> anthropic_error(404, "There is no such model.", "model_not_found")["error"]["type"]
     'not_found_error'
     """
@@ -143,8 +122,6 @@ def message_to_chat(message: Document) -> Document:
 def chat_usage(usage: Any) -> Document | None:
     """Anthropic's usage as that of a chat: tokens of the cache are tokens of the prompt.
 
-    Examples
-    --------
     >>> chat_usage({"input_tokens": 5, "cache_read_input_tokens": 20, "output_tokens": 3})
     ... # doctest: +NORMALIZE_WHITESPACE
     {'prompt_tokens': 25, 'completion_tokens': 3, 'total_tokens': 28,

@@ -7,28 +7,6 @@ from typing import Any, TypeVar
 
 from mild.errors import InvalidInputError
 
-__all__ = [
-    "CHAT",
-    "COMPLETIONS",
-    "EMBEDDINGS",
-    "FIELDS",
-    "MESSAGES",
-    "REQUIRED",
-    "RESPONSES",
-    "Document",
-    "TranslationError",
-    "check_fields",
-    "get",
-    "objects",
-    "short",
-    "text_of",
-    "tool_call",
-    "unsupported_content",
-    "unsupported_tool",
-    "with_given",
-    "wrong",
-]
-
 Document = dict[str, Any]
 T = TypeVar("T")
 CHAT, COMPLETIONS, EMBEDDINGS = "/chat/completions", "/completions", "/embeddings"

@@ -27,8 +27,6 @@ from mild.endpoints.translation.fields import (
     wrong,
 )
 
-__all__ = ["arguments_of", "chat_to_messages", "translate_request"]
-
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.+)", re.DOTALL)
 _EFFORTS_TO_ANTHROPIC = {"minimal": "low"}
 _EFFORTS_TO_OPENAI = {"max": "xhigh"}
@@ -37,14 +35,9 @@ _EFFORTS_TO_OPENAI = {"max": "xhigh"}
 def translate_request(endpoint: str, request: Document, api: str, max_tokens: int) -> Document:
     """A client's request as an expert of the other API takes it; ``max_tokens`` where none is given.
 
-    Raises
-    ------
-    TranslationError
-        with the field and the code: ``unsupported_field``, ``unknown_field``, ``unsupported_content`` or
-        ``invalid_type``
+    TranslationError names the field, with the code ``unsupported_field``, ``unknown_field``,
+    ``unsupported_content`` or ``invalid_type``.
 
-    Examples
-    --------
     >>> translate_request("/responses", {"model": "m", "input": "Hi"}, "openai", 100)
     {'model': 'm', 'messages': [{'role': 'user', 'content': 'Hi'}]}
     """
@@ -289,8 +282,6 @@ _TO_CHAT = {
 def chat_to_messages(chat: Document, max_tokens: int) -> Document:
     """A chat completion request as a Messages request.
 
-    Examples
-    --------
     >>> chat_to_messages({"model": "m", "messages": [{"role": "system", "content": "Hi"}]}, 100)
     {'model': 'm', 'max_tokens': 100, 'messages': [], 'system': 'Hi'}
     """
@@ -421,8 +412,6 @@ def _renamed(names: Mapping[str, str], value: Any) -> Any:
 def arguments_of(text: str) -> Document:
     """The arguments of a tool call; models do not always write the JSON object that they should.
 
-    Examples
-    --------
     >>> arguments_of('{"city": "Rome"}'), arguments_of("Rome")
     ({'city': 'Rome'}, {'invalid_json': 'Rome'})
     """

@@ -29,20 +29,12 @@ from mild.endpoints.translation.fields import (
     tool_call,
 )
 
-__all__ = ["MessageReader", "StreamTranslator"]
-
 # Of an answer that is streamed: a longer one is broken off.
 MAX_CHARACTERS = 64_000_000
 
 
 class MessageReader:
-    """Events of Anthropic's stream as chunks of a chat.
-
-    Attributes
-    ----------
-    usage : as of a chat, so far
-    done : whether the stream has ended as it should
-    """
+    """Events of Anthropic's stream as chunks of a chat; ``done`` once it has ended as it should."""
 
     def __init__(self) -> None:
         self.done = False
@@ -332,14 +324,7 @@ class _ResponseWriter:
 
 
 class StreamTranslator:
-    """Events of an expert's stream in the shape of the client's endpoint.
-
-    Parameters
-    ----------
-    endpoint, api : of the client, and of the expert
-    model : the name that the client is told
-    request : of the client
-    """
+    """Events of an expert's stream in the shape of the client's endpoint; ``model`` is its name there."""
 
     def __init__(self, endpoint: str, api: str, model: str, request: Document) -> None:
         self._reader = MessageReader() if api == "anthropic" else _ChatReader()

@@ -8,11 +8,6 @@ import sqlalchemy as sa
 
 from mild.gateway.database.engine import Statement, metadata, upsert
 
-__all__ = [
-    "CHANGE", "COUNT", "COUNTS", "CREATE", "DELETE", "DELETE_ALL", "INSERT", "LOCK", "SEEN", "accounts",
-    "keys", "processes", "request_counts", "reservations", "store",
-]  # fmt: skip
-
 _BYTES, _WHOLE, _REAL, _TEXT = sa.LargeBinary, sa.BigInteger, sa.Double, sa.Text
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
-__all__ = ["Address", "AddressError", "is_address", "read_address"]
-
 _SCHEMES = ("postgresql", "postgres")
 _URL = re.compile(
     r"(?P<scheme>\w+)://(?:(?P<user>[^:@/?#]*)(?::(?P<password>[^@/?#]*))?@)?"
@@ -26,8 +24,6 @@ class Address:
 
     No ``repr``, message or pickle shows the password; ``shown`` says user, hosts and database.
 
-    Examples
-    --------
     >>> read_address("postgresql://mild:s3cret@db.example.com/gateway")
     Address(postgresql://mild@db.example.com/gateway)
     """
@@ -61,23 +57,12 @@ class Address:
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is meant as an address, and not as a path.
-
-    Examples
-    --------
-    >>> is_address("postgresql://localhost/mild"), is_address("mild.sqlite")
-    (True, False)
-    """
+    """Whether a text is meant as an address, and not as a path."""
     return "://" in text
 
 
 def read_address(text: str) -> Address:
-    """An address, as far as it can be checked without asking anybody.
-
-    Raises
-    ------
-    AddressError : the rule that it breaks
-    """
+    """An address, as far as it can be checked without a server; AddressError says the rule it breaks."""
     match = _URL.fullmatch(text)
     scheme = text.partition("://")[0]
     if scheme not in _SCHEMES:

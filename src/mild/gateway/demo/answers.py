@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import partial
 
-__all__ = ["STAND_INS", "calculate", "recall"]
-
 _WORDS = {
     "times": "*",
     "multiplied by": "*",
@@ -25,8 +23,6 @@ LONGEST = 200
 def calculate(text: str) -> str | None:
     """The value of the first sum in a text; None if there is none.
 
-    Examples
-    --------
     >>> calculate("What is 17 times 23?"), calculate("What is (6 + 9) * 4?"), calculate("Who?")
     ('391', '60', None)
     """
@@ -76,8 +72,6 @@ def _one(tokens: list[str]) -> tuple[Fraction, list[str]]:
 def recall(text: str) -> str | None:
     """A fact of a school book; None if it is not known.
 
-    Examples
-    --------
     >>> recall("What is the capital of France?"), recall("What is love?")
     ('Paris', None)
     """

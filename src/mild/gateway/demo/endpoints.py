@@ -8,14 +8,10 @@ from mild.endpoints.expert import check_base_url
 from mild.errors import InvalidInputError
 from mild.gateway.demo.answers import STAND_INS
 
-__all__ = ["read_endpoints"]
-
 
 def read_endpoints(given: Iterable[str]) -> dict[str, str]:
     """Addresses by the stand-in's name.
 
-    Examples
-    --------
     >>> read_endpoints(["smollm2=http://127.0.0.1:8131/v1"])
     {'smollm2': 'http://127.0.0.1:8131/v1'}
     """

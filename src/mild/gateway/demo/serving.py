@@ -19,8 +19,6 @@ from mild.gateway.server.process import bind, serve_settings
 if TYPE_CHECKING:
     from mild.artifact import LoadedRouter
 
-__all__ = ["demo_router", "demo_settings", "serve_demo"]
-
 BUDGET = 10.0
 # Dollars per million tokens in and out, and per question: those of the table that the router learned from.
 PRICES = {

@@ -14,8 +14,6 @@ from mild.gateway.database.engine import Location
 from mild.gateway.ledger.reading import read_blocks, read_experts
 from mild.gateway.ledger.records import COLUMNS, decisions
 
-__all__ = ["export"]
-
 
 def export(
     path: Location,

@@ -16,8 +16,6 @@ from mild.gateway.database import Address
 from mild.gateway.database.engine import Location, metadata, open_database, upsert
 from mild.gateway.ledger.records import Record, as_row, decisions
 
-__all__ = ["LedgerStore", "Retention", "minutes", "routers", "workers"]
-
 DAY = 86_400.0
 # Rows that are deleted at a time: a few milliseconds.
 PORTION = 500
@@ -70,14 +68,7 @@ _PUBLISH = upsert(workers, replace=["time", "document"])
 
 
 class LedgerStore:
-    """One connection, used by one thread; every method raises DatabaseError when it fails.
-
-    Parameters
-    ----------
-    place : file or address; created or migrated where needed
-    keep_text : whether the text of requests is stored
-    patience : seconds to wait for the lock of a file
-    """
+    """One connection, used by one thread; every method raises DatabaseError when it fails."""
 
     def __init__(self, place: Location, keep_text: bool, patience: float = 5.0) -> None:
         self._database = open_database(place, patience)
@@ -189,13 +180,7 @@ class LedgerStore:
 
 @dataclass
 class Retention:
-    """Deletes old rows in small portions; called by the writer whenever it has written.
-
-    Attributes
-    ----------
-    days : rows that are older are deleted; None keeps them
-    bytes : that the rows may take; beyond, the oldest are deleted; None sets no limit
-    """
+    """Deletes rows older than ``days``, and the oldest beyond ``bytes``, in small portions."""
 
     days: float | None
     bytes: int | None

@@ -14,8 +14,6 @@ from mild.gateway.ledger.reading import open_ledger
 from mild.gateway.ledger.records import decisions
 from mild.gateway.ledger.store import minutes
 
-__all__ = ["quantile", "summarize"]
-
 # Rows whose latencies are looked at.
 RECENT = 10_000
 
@@ -107,8 +105,6 @@ def summarize(
 def quantile(ordered: list[float], share: float) -> float | None:
     """The smallest value that at least this share does not exceed; None of nothing.
 
-    Examples
-    --------
     >>> quantile([1.0, 2.0, 3.0, 4.0], 0.5)
     2.0
     """
