@@ -39,15 +39,14 @@ class Secret:
         return f"Secret(from {self.source})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and self._value == other._value
+        return type(other) is type(self) and self.value == other.value
 
     def __hash__(self) -> int:
         return hash(self._value)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a Secret cannot be pickled: read the settings again where they are needed."
-        )
+        name = type(self).__name__
+        raise TypeError(f"{name} cannot be pickled: read the settings again where it is needed.")
 
 
 def secret_from_environment(name: str, environment: Mapping[str, str]) -> Secret:

@@ -109,6 +109,18 @@ def _literal(value: Any, kind: str, quote: Callable[[str], str]) -> str:
     return quote(value)
 
 
+def make_table(name: str, key: Sequence[str], /, **columns: Any) -> sa.Table:
+    """A table with columns of these types, all of them required."""
+    return sa.Table(
+        name,
+        metadata,
+        *(
+            sa.Column(column, kind, primary_key=column in key, nullable=False, autoincrement=False)
+            for column, kind in columns.items()
+        ),
+    )
+
+
 # PostgreSQL uses its own clock; a file is on one machine, whose clock is passed in.
 CLOCK = Statement("", "SELECT EXTRACT(epoch FROM clock_timestamp())::double precision")
 

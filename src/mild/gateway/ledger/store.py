@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from mild.gateway.database import Address
-from mild.gateway.database.engine import Location, metadata, open_database, upsert
+from mild.gateway.database.engine import Location, make_table, open_database, upsert
 from mild.gateway.ledger.records import Record, as_row, decisions
 
 DAY = 86_400.0
@@ -34,33 +34,22 @@ _DELETE_LOCK = 0x6D696C67
 
 # Sums per minute, expert ("" for none) and outcome.
 _SUMS = ("requests", "price", "tokens_in", "tokens_out", "latency_ms")
-minutes = sa.Table(
+minutes = make_table(
     "minutes",
-    metadata,
-    sa.Column("minute", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("expert", sa.Text, primary_key=True),
-    sa.Column("outcome", sa.Text, primary_key=True),
-    sa.Column("requests", sa.BigInteger, nullable=False),
-    sa.Column("price", sa.Double, nullable=False),
-    sa.Column("tokens_in", sa.BigInteger, nullable=False),
-    sa.Column("tokens_out", sa.BigInteger, nullable=False),
-    sa.Column("latency_ms", sa.Double, nullable=False),
+    ["minute", "expert", "outcome"],
+    minute=sa.BigInteger,
+    expert=sa.Text,
+    outcome=sa.Text,
+    requests=sa.BigInteger,
+    price=sa.Double,
+    tokens_in=sa.BigInteger,
+    tokens_out=sa.BigInteger,
+    latency_ms=sa.Double,
 )
 # Names behind the probabilities, as JSON.
-routers = sa.Table(
-    "routers",
-    metadata,
-    sa.Column("fingerprint", sa.Text, primary_key=True),
-    sa.Column("experts", sa.Text, nullable=False),
-)
+routers = make_table("routers", ["fingerprint"], fingerprint=sa.Text, experts=sa.Text)
 # What each serving process says of itself, as JSON.
-workers = sa.Table(
-    "workers",
-    metadata,
-    sa.Column("pid", sa.Text, primary_key=True),
-    sa.Column("time", sa.Double, nullable=False),
-    sa.Column("document", sa.Text, nullable=False),
-)
+workers = make_table("workers", ["pid"], pid=sa.Text, time=sa.Double, document=sa.Text)
 _INSERT = upsert(decisions, returning="request_id")
 _ADD = upsert(minutes, add=_SUMS)
 _NAME = upsert(routers)
