@@ -57,8 +57,7 @@ def make_scorer(command: str | None, timeout_s: float) -> Scorer | None:
         )
     if shutil.which(words[0]) is None:
         raise OptionError(
-            parameter="scorer",
-            rule=f"must be a command that can be run; there is no {words[0]!r}.",
+            parameter="scorer", rule=f"must be a command that can be run; there is no {words[0]!r}."
         )
     return Scorer(tuple(words), timeout_s)
 

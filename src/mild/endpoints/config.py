@@ -106,10 +106,7 @@ def _check_kind(
 
 
 def _secret(
-    config: ConfigFile,
-    location: tuple[str, ...],
-    expert: Expert,
-    environment: Mapping[str, str],
+    config: ConfigFile, location: tuple[str, ...], expert: Expert, environment: Mapping[str, str]
 ) -> Secret | None:
     key = "api_key_env"
     try:

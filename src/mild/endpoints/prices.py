@@ -78,11 +78,8 @@ class Price:
 class UsageMeter:
     """Tokens of an answer that is on its way; None where the expert has not said.
 
-    Attributes
-    ----------
-    bytes_in : of the request's text
-    cached_in : tokens of the request that the expert's prompt cache had
-    pieces_out : events of a stream, or bytes of a plain answer in tokens: for an estimate
+    ``bytes_in`` are those of the request's text. For an estimate, ``pieces_out`` counts the events of a
+    stream, or the bytes of a plain answer in tokens.
     """
 
     bytes_in: int

@@ -116,15 +116,13 @@ def _novel(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
         return
     if name not in router.expert_names:
         known = ", ".join(router.expert_names)
-        yield Finding(
-            "error",
-            f"routing.on_novel must be one of the router's experts ({known}); got {name!r}.",
+        yield _error(
+            f"routing.on_novel must be one of the router's experts ({known}); got {name!r}."
         )
     if router.novelty is None:
-        yield Finding(
-            "error",
+        yield _error(
             "routing.on_novel needs a router that records how far requests are from its training data; "
-            "fit it again with this version of mild.",
+            "fit it again with this version of mild."
         )
 
 

@@ -76,7 +76,7 @@ _PUBLIC = {
 _ANTHROPIC = ("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY")
 # At its own address it speaks OpenAI's protocol too; at another one LiteLLM means Gemini's.
 _TRANSLATED = {
-    "gemini": ("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
+    "gemini": ("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY")
 }
 # Servers that people run themselves.
 _PRIVATE = (

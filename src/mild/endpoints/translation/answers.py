@@ -129,9 +129,8 @@ def chat_usage(usage: Any) -> Document | None:
     """
     if not isinstance(usage, dict):
         return None
-    cached, written = (
-        _count(usage.get(f"cache_{verb}_input_tokens")) for verb in ("read", "creation")
-    )
+    cached = _count(usage.get("cache_read_input_tokens"))
+    written = _count(usage.get("cache_creation_input_tokens"))
     tokens_in = _count(usage.get("input_tokens")) + cached + written
     tokens_out = _count(usage.get("output_tokens"))
     return {
@@ -254,10 +253,8 @@ def _response_usage(usage: Any) -> Document | None:
     read, made = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
     cached = _count((read or {}).get("cached_tokens"))
     reasoning = _count((made or {}).get("reasoning_tokens"))
-    tokens_in, tokens_out = (
-        _count(usage.get("prompt_tokens")),
-        _count(usage.get("completion_tokens")),
-    )
+    tokens_in = _count(usage.get("prompt_tokens"))
+    tokens_out = _count(usage.get("completion_tokens"))
     return {
         "input_tokens": tokens_in,
         "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},

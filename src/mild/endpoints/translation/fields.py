@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from mild.errors import InvalidInputError
@@ -136,11 +135,11 @@ def text_of(content: Any, where: str) -> str:
     return "\n".join(get(_checked(part, dict, where), "text", str, where) for part in content)
 
 
-def with_given(document: Document, source: Mapping[str, Any], names: dict[str, str]) -> Document:
-    """Add the fields that are given, under their other names."""
-    for name, other in names.items():
+def with_given(document: Document, source: Document, *names: str, **renamed: str) -> Document:
+    """Add the fields that are given, some of them under other names."""
+    for name, other in {**dict.fromkeys(names), **renamed}.items():
         if source.get(name) is not None:
-            document[other] = source[name]
+            document[other or name] = source[name]
     return document
 
 

@@ -28,6 +28,7 @@ from mild.endpoints.translation.fields import (
 )
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.+)", re.DOTALL)
+_SAMPLING = ("temperature", "top_p")
 _EFFORTS_TO_ANTHROPIC = {"minimal": "low"}
 _EFFORTS_TO_OPENAI = {"max": "xhigh"}
 
@@ -62,12 +63,8 @@ def _messages_request_to_chat(request: Document) -> Document:
             messages.append(_assistant_from_blocks(objects(turn, "content", "messages")))
         else:
             messages += _turns_from_blocks(role, objects(turn, "content", "messages"))
-    chat = with_given(
-        {"model": request.get("model"), "messages": messages},
-        request,
-        {"max_tokens": "max_tokens", "stop_sequences": "stop", "stream": "stream",
-         "temperature": "temperature", "top_p": "top_p"},
-    )  # fmt: skip
+    chat: Document = {"model": request.get("model"), "messages": messages}
+    with_given(chat, request, "max_tokens", "stream", *_SAMPLING, stop_sequences="stop")
     if request.get("tools"):
         chat["tools"] = [_tool_from_anthropic(tool) for tool in objects(request, "tools", "")]
     if request.get("tool_choice"):
@@ -156,30 +153,22 @@ def _part_from_block(block: Document) -> Document:
 def _tool_from_anthropic(tool: Document) -> Document:
     if tool.get("type") not in (None, "custom"):
         raise unsupported_tool(tool)
-    function = {
-        "name": get(tool, "name", str, "tools"),
-        "parameters": get(tool, "input_schema", dict, "tools"),
-    }
-    function = with_given(function, tool, {"description": "description", "strict": "strict"})
+    name, schema = get(tool, "name", str, "tools"), get(tool, "input_schema", dict, "tools")
+    function = with_given({"name": name, "parameters": schema}, tool, "description", "strict")
     return {"type": "function", "function": function}
 
 
 def _responses_request_to_chat(request: Document) -> Document:
     messages: list[Document] = []
     if request.get("instructions"):
-        content = get(request, "instructions", str, "")
-        messages.append({"role": "system", "content": content})
+        messages.append({"role": "system", "content": get(request, "instructions", str, "")})
     if isinstance(request.get("input"), str):
         messages.append({"role": "user", "content": request["input"]})
     else:
         for item in objects(request, "input", ""):
             _add_item(messages, item)
-    chat = with_given(
-        {"model": request.get("model"), "messages": messages},
-        request,
-        {"max_output_tokens": "max_tokens", "stream": "stream", "temperature": "temperature",
-         "top_p": "top_p"},
-    )  # fmt: skip
+    chat: Document = {"model": request.get("model"), "messages": messages}
+    with_given(chat, request, "stream", *_SAMPLING, max_output_tokens="max_tokens")
     if request.get("parallel_tool_calls") is False and request.get("tools"):
         chat["parallel_tool_calls"] = False
     if request.get("reasoning"):
@@ -201,10 +190,9 @@ def _responses_request_to_chat(request: Document) -> Document:
         for tool in tools:
             if tool.get("type") != "function":
                 raise unsupported_tool(tool)
-        names = {key: key for key in ("name", "description", "parameters", "strict")}
-        chat["tools"] = [
-            {"type": "function", "function": with_given({}, tool, names)} for tool in tools
-        ]
+        names = ("name", "description", "parameters", "strict")
+        functions = [with_given({}, tool, *names) for tool in tools]
+        chat["tools"] = [{"type": "function", "function": function} for function in functions]
     choice = request.get("tool_choice")
     if isinstance(choice, dict):
         if choice.get("type") != "function":
@@ -259,7 +247,7 @@ def _part_from_input(part: Document) -> Document:
     if kind != "input_image" or part.get("file_id"):
         raise unsupported_content(kind if kind != "input_image" else "image of a file")
     image = {"url": get(part, "image_url", str, "input.content")}
-    return {"type": "image_url", "image_url": with_given(image, part, {"detail": "detail"})}
+    return {"type": "image_url", "image_url": with_given(image, part, "detail")}
 
 
 def _completion_request_to_chat(request: Document) -> Document:
@@ -308,8 +296,7 @@ def chat_to_messages(chat: Document, max_tokens: int) -> Document:
     request: Document = {"model": chat.get("model"), "max_tokens": limit, "messages": messages}
     if system:
         request["system"] = "\n\n".join(system)
-    names = {"stream": "stream", "temperature": "temperature", "top_p": "top_p"}
-    with_given(request, chat, names)
+    with_given(request, chat, "stream", *_SAMPLING)
     if isinstance(request.get("temperature"), int | float):
         request["temperature"] = min(request["temperature"], 1)
     if stop := chat.get("stop"):
@@ -341,10 +328,8 @@ def _blocks_of(message: Document) -> list[Document]:
     for call in objects(message, "tool_calls", "messages") if message.get("tool_calls") else ():
         function = get(call, "function", dict, "tool_calls")
         given = arguments_of(get(function, "arguments", str, "tool_calls"))
-        number, name = (
-            get(call, "id", str, "tool_calls"),
-            get(function, "name", str, "tool_calls"),
-        )
+        number = get(call, "id", str, "tool_calls")
+        name = get(function, "name", str, "tool_calls")
         blocks.append({"type": "tool_use", "id": number, "name": name, "input": given})
     return blocks
 
@@ -373,7 +358,7 @@ def _tool_to_anthropic(tool: Document) -> Document:
     function = get(tool, "function", dict, "tools")
     schema = function.get("parameters") or {"type": "object", "properties": {}}
     found = {"name": get(function, "name", str, "tools.function"), "input_schema": schema}
-    return with_given(found, function, {"description": "description", "strict": "strict"})
+    return with_given(found, function, "description", "strict")
 
 
 def _choice_to_anthropic(choice: Any) -> Document:

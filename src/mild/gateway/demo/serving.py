@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 
 BUDGET = 10.0
 # Dollars per million tokens in and out, and per question: those of the table that the router learned from.
-PRICES = {
-    "smollm2": (10.0, 20.0, 0.0),
-    "gemma3": (20.0, 40.0, 0.0),
-    "rules": (0.0, 0.0, 0.0001),
-}
+PRICES = {"smollm2": (10.0, 20.0, 0.0), "gemma3": (20.0, 40.0, 0.0), "rules": (0.0, 0.0, 0.0001)}
 # Seconds to the first byte of an endpoint: a model on one slow thread ends its answer before it sends it.
 PATIENCE = 300.0
 # Seconds that a stand-in takes: a little, so that streams can be seen.

@@ -103,12 +103,7 @@ class StandIn:
         return JSONResponse({**self._base(kind), "choices": choices, "usage": usage})
 
     async def _events(
-        self,
-        document: dict[str, Any],
-        reply: Reply,
-        count: int,
-        usage: dict[str, int],
-        chat: bool,
+        self, document: dict[str, Any], reply: Reply, count: int, usage: dict[str, int], chat: bool
     ) -> AsyncIterator[bytes]:
         base = self._base("chat.completion.chunk" if chat else "text_completion")
 
