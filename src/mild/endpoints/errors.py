@@ -81,11 +81,7 @@ def status_error(status: int, detail: str, headers: Mapping[str, str]) -> Expert
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds by ``retry-after-ms`` or ``Retry-After`` (a number or a date), at most an hour; None without.
-
-    >>> retry_after({"retry-after-ms": "250"}), retry_after({}), retry_after({"Retry-After": "soon"})
-    (0.25, None, None)
-    """
+    """Seconds by ``retry-after-ms`` or ``Retry-After`` (a number or a date), at most an hour, if any."""
     seconds = math.nan
     said = headers.get("Retry-After", "")
     with suppress(ValueError, TypeError):

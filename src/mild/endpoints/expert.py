@@ -227,11 +227,7 @@ class Expert:
         return self.price.known
 
     def dollars(self, tokens_in: int, tokens_out: int) -> float:
-        """Price of a request; what has no price is free.
-
-        >>> Expert("small", "http://x/v1", "m", price_in=0.5, price_out=2).dollars(1000, 100)
-        0.0007
-        """
+        """Price of a request; what has no price is free."""
         return self.price.of(Usage(tokens_in, tokens_out))
 
     @property

@@ -102,11 +102,7 @@ class UsageMeter:
         self.cached_in = read_cached(reported)
 
     def dollars(self, price: Price) -> float:
-        """Price by the reported usage, or by an estimate of it.
-
-        >>> UsageMeter(3000).dollars(Price(2.0, 9.0))
-        0.002
-        """
+        """Price by the reported usage, or by an estimate of it."""
         tokens_in = charged_tokens(self.bytes_in) if self.tokens_in is None else self.tokens_in
         tokens_out = self.pieces_out if self.tokens_out is None else self.tokens_out
         return price.of(Usage(tokens_in, tokens_out, cached_in=self.cached_in))
@@ -139,20 +135,12 @@ def charged_tokens(size: int) -> int:
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a text has.
-
-    >>> estimate_tokens("What is the capital of France?")
-    8
-    """
+    """About how many tokens a text has."""
     return tokens_in_bytes(len(text.encode(errors="replace")))
 
 
 def most_tokens(text: str) -> int:
-    """How many tokens a text has at most: no token is shorter than a byte.
-
-    >>> most_tokens("né")
-    67
-    """
+    """How many tokens a text has at most: no token is shorter than a byte."""
     return len(text.encode(errors="replace")) + TEMPLATE_TOKENS
 
 

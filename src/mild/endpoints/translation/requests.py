@@ -268,11 +268,7 @@ _TO_CHAT = {
 
 
 def chat_to_messages(chat: Document, max_tokens: int) -> Document:
-    """A chat completion request as a Messages request.
-
-    >>> chat_to_messages({"model": "m", "messages": [{"role": "system", "content": "Hi"}]}, 100)
-    {'model': 'm', 'max_tokens': 100, 'messages': [], 'system': 'Hi'}
-    """
+    """A chat completion request as a Messages request."""
     check_fields(CHAT, chat)
     system: list[str] = []
     messages: list[Document] = []

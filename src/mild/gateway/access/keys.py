@@ -118,11 +118,7 @@ def digest_of(key: str, salt: bytes) -> bytes:
 
 
 def hint_of(key: str) -> str:
-    """The beginning of a key, by which a person recognizes it.
-
-    >>> hint_of("mild-AbCdEfGh")
-    'mild-AbCd…'
-    """
+    """The beginning of a key, by which a person recognizes it."""
     return f"{key[: len(PREFIX) + 4]}…"
 
 

@@ -33,7 +33,7 @@ _ROW_OVERHEAD = 150
 _DELETE_LOCK = 0x6D696C67
 
 # Sums per minute, expert ("" for none) and outcome.
-_SUMS = ("requests", "price", "tokens_in", "tokens_out", "latency_ms")
+SUMS = ("requests", "price", "tokens_in", "tokens_out", "latency_ms")
 minutes = make_table(
     "minutes",
     ["minute", "expert", "outcome"],
@@ -51,7 +51,7 @@ routers = make_table("routers", ["fingerprint"], fingerprint=sa.Text, experts=sa
 # What each serving process says of itself, as JSON.
 workers = make_table("workers", ["pid"], pid=sa.Text, time=sa.Double, document=sa.Text)
 _INSERT = upsert(decisions, returning="request_id")
-_ADD = upsert(minutes, add=_SUMS)
+_ADD = upsert(minutes, add=SUMS)
 _NAME = upsert(routers)
 _PUBLISH = upsert(workers, replace=["time", "document"])
 
@@ -214,6 +214,6 @@ def _sums(records: Sequence[Record]) -> list[tuple[Any, ...]]:
         place = (int(record.time // 60), record.expert or "", record.outcome)
         entry = sums.setdefault(place, [0, 0.0, 0, 0, 0.0])
         entry[0] += 1
-        for i, name in enumerate(_SUMS[1:], 1):
+        for i, name in enumerate(SUMS[1:], 1):
             entry[i] += getattr(record, name) or 0
     return [(*place, *sums[place]) for place in sorted(sums)]
