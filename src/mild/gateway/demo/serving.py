@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 import tempfile
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,24 +39,19 @@ def demo_settings(ports: dict[str, int], folder: Path, options: dict[str, Any]) 
 
     ``endpoints`` in the options, addresses by name, take the places of stand-ins.
     """
+    endpoints = options.get("endpoints") or {}
     experts = tuple(
         Expert(
             name,
-            f"http://127.0.0.1:{ports[name]}/v1",
-            f"{name}-stand-in",
+            endpoints.get(name, f"http://127.0.0.1:{ports[name]}/v1"),
+            name if name in endpoints else f"{name}-stand-in",
             price_in=price_in,
             price_out=price_out,
             price_per_query=price_per_query,
             embeddings=True,
+            first_byte_seconds=PATIENCE if name in endpoints else 60.0,
         )
         for name, (price_in, price_out, price_per_query) in PRICES.items()
-    )
-    endpoints = options.get("endpoints") or {}
-    experts = tuple(
-        replace(expert, base_url=url, model=expert.name, first_byte_seconds=PATIENCE)
-        if (url := endpoints.get(expert.name))
-        else expert
-        for expert in experts
     )
     port = options.get("port")
     return Settings(
