@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -206,11 +207,8 @@ class _Shared:
     async def sleep(self, seconds: float) -> None:
         """Wait, but not on when the run stops."""
         if seconds > 0:
-            try:
-                async with asyncio.timeout(seconds):
-                    await self.stop.wait()
-            except TimeoutError:
-                pass
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.stop.wait(), seconds)
 
 
 class ExpertQueue:
