@@ -42,9 +42,9 @@ def show(
     Example:
       mild ledger show ledger.sqlite --since 24h
     """
+    from mild.cli.gateway.times import moment
     from mild.gateway.ledger.reading import ledger_location
     from mild.gateway.ledger.summary import summarize
-    from mild.gateway.ledger.times import moment
 
     now = time.time()
     found = summarize(
@@ -69,9 +69,9 @@ def export(
     Example:
       mild ledger export ledger.sqlite --out week.parquet --since 7d
     """
+    from mild.cli.gateway.times import moment
     from mild.gateway.ledger.export import export as write
     from mild.gateway.ledger.reading import ledger_location
-    from mild.gateway.ledger.times import moment
 
     now = time.time()
     rows = write(

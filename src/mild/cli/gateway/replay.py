@@ -73,11 +73,11 @@ def replay(
     """
     from mild.artifact import load
     from mild.artifact.prices import is_priced, new_prices
+    from mild.cli.gateway.times import moment
     from mild.evaluation.replay import read_errors, read_texts
     from mild.evaluation.replay import replay as estimate
     from mild.gateway.ledger import ledger_reader
     from mild.gateway.ledger.reading import ledger_location
-    from mild.gateway.ledger.times import moment
 
     loaded = load(router)
     cost = (loaded.metadata.get("notes") or {}).get("cost") or {}
