@@ -114,6 +114,11 @@ def get(holder: Document, key: str, kind: type[T], where: str) -> T:
     return _checked(holder.get(key), kind, f"{where}.{key}" if where else key)
 
 
+def given(holder: Document, key: str, kind: type[T], where: str = "") -> T | None:
+    """A field of a kind; None where it is not given."""
+    return get(holder, key, kind, where) if holder.get(key) else None
+
+
 def _checked(value: Any, kind: type[T], where: str) -> T:
     if not isinstance(value, kind):
         raise wrong(where, f"must be {_KINDS[kind]}")

@@ -17,6 +17,7 @@ from mild.endpoints.translation.fields import (
     TranslationError,
     check_fields,
     get,
+    given,
     objects,
     short,
     text_of,
@@ -67,8 +68,7 @@ def _messages_request_to_chat(request: Document) -> Document:
     with_given(chat, request, "max_tokens", "stream", *_SAMPLING, stop_sequences="stop")
     if request.get("tools"):
         chat["tools"] = [_tool_from_anthropic(tool) for tool in objects(request, "tools", "")]
-    if request.get("tool_choice"):
-        choice = get(request, "tool_choice", dict, "")
+    if choice := given(request, "tool_choice", dict):
         kind = choice.get("type")
         if kind == "tool":
             name = get(choice, "name", str, "tool_choice")
@@ -79,12 +79,10 @@ def _messages_request_to_chat(request: Document) -> Document:
             raise wrong("tool_choice.type", "must be auto, any, tool or none")
         if choice.get("disable_parallel_tool_use"):
             chat["parallel_tool_calls"] = False
-    if request.get("output_config"):
-        config = get(request, "output_config", dict, "")
+    if config := given(request, "output_config", dict):
         if config.get("effort"):
             chat["reasoning_effort"] = _renamed(_EFFORTS_TO_OPENAI, config["effort"])
-        if config.get("format"):
-            form = get(config, "format", dict, "output_config")
+        if form := given(config, "format", dict, "output_config"):
             schema = get(form, "schema", dict, "output_config.format")
             schema = {"name": "answer", "schema": schema, "strict": True}
             chat["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -160,8 +158,8 @@ def _tool_from_anthropic(tool: Document) -> Document:
 
 def _responses_request_to_chat(request: Document) -> Document:
     messages: list[Document] = []
-    if request.get("instructions"):
-        messages.append({"role": "system", "content": get(request, "instructions", str, "")})
+    if instructions := given(request, "instructions", str):
+        messages.append({"role": "system", "content": instructions})
     if isinstance(request.get("input"), str):
         messages.append({"role": "user", "content": request["input"]})
     else:
@@ -171,15 +169,12 @@ def _responses_request_to_chat(request: Document) -> Document:
     with_given(chat, request, "stream", *_SAMPLING, max_output_tokens="max_tokens")
     if request.get("parallel_tool_calls") is False and request.get("tools"):
         chat["parallel_tool_calls"] = False
-    if request.get("reasoning"):
-        effort = get(request, "reasoning", dict, "").get("effort")
-        if effort:
-            chat["reasoning_effort"] = effort
-    if request.get("text"):
-        text = get(request, "text", dict, "")
+    if effort := (given(request, "reasoning", dict) or {}).get("effort"):
+        chat["reasoning_effort"] = effort
+    if text := given(request, "text", dict):
         if text.get("verbosity"):
             chat["verbosity"] = text["verbosity"]
-        form = {**get(text, "format", dict, "text")} if text.get("format") else {}
+        form = dict(given(text, "format", dict, "text") or {})
         kind = form.pop("type", "text")
         if kind == "json_schema":
             chat["response_format"] = {"type": kind, "json_schema": form}
@@ -323,10 +318,10 @@ def _blocks_of(message: Document) -> list[Document]:
         blocks += [_block_of(part) for part in objects(message, "content", "messages")]
     for call in objects(message, "tool_calls", "messages") if message.get("tool_calls") else ():
         function = get(call, "function", dict, "tool_calls")
-        given = arguments_of(get(function, "arguments", str, "tool_calls"))
+        arguments = arguments_of(get(function, "arguments", str, "tool_calls"))
         number = get(call, "id", str, "tool_calls")
         name = get(function, "name", str, "tool_calls")
-        blocks.append({"type": "tool_use", "id": number, "name": name, "input": given})
+        blocks.append({"type": "tool_use", "id": number, "name": name, "input": arguments})
     return blocks
 
 
@@ -374,8 +369,7 @@ def _output_config(chat: Document) -> Document:
     effort = chat.get("reasoning_effort")
     if effort and effort != "none":
         config["effort"] = _renamed(_EFFORTS_TO_ANTHROPIC, effort)
-    if chat.get("response_format"):
-        form = get(chat, "response_format", dict, "")
+    if form := given(chat, "response_format", dict):
         if form.get("type") == "json_schema":
             schema = get(form, "json_schema", dict, "response_format")
             schema = get(schema, "schema", dict, "response_format.json_schema")

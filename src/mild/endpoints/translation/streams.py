@@ -37,7 +37,7 @@ class MessageReader:
     """Events of Anthropic's stream as chunks of a chat; ``done`` once it has ended as it should."""
 
     def __init__(self) -> None:
-        self.done = False
+        self.finished = self.done = False
         self._usage: Document = {}
         self._base: Document = {}
         self._calls = -1
@@ -45,11 +45,6 @@ class MessageReader:
     @property
     def usage(self) -> Document | None:
         return chat_usage(self._usage) if self._usage else None
-
-    @property
-    def finished(self) -> bool:
-        """Whether the answer is whole: only its last event says so."""
-        return self.done
 
     def read(self, event: Document) -> Iterator[Document]:
         """The chunks of one event."""
@@ -82,7 +77,7 @@ class MessageReader:
             if reason := event["delta"].get("stop_reason"):
                 yield self._chunk({}, FINISH_REASONS.get(reason, "stop"))
         elif kind == "message_stop":
-            self.done = True
+            self.finished = self.done = True
 
     def observe(self, event: Document) -> None:
         """Note what an event says, without its chunks; TranslationError if it has another shape."""
