@@ -202,6 +202,8 @@ class LedgerWriter:
             try:
                 store.append(some, experts)
                 self.written += len(some)
+                # Before the rows leave the queue: whoever waits for them finds no old trouble.
+                self.trouble = None
             except _INVALID:
                 if size > 1:
                     size = 1
