@@ -17,7 +17,7 @@ from random import Random
 from typing import NamedTuple, TypedDict
 
 from mild.errors import InvalidInputError
-from mild.gateway.demo.facts import FACTS
+from mild.gateway.demo.answers import read_facts
 
 
 class Question(NamedTuple):
@@ -361,8 +361,9 @@ _DATES = (
 
 
 def facts(rng: Random) -> Question:
-    task = rng.choices(list(FACTS), [len(pairs) for _, _, pairs in FACTS.values()])[0]
-    grade, text, pairs = FACTS[task]
+    known = read_facts()
+    task = rng.choices(list(known), [len(pairs) for _, _, pairs in known.values()])[0]
+    grade, text, pairs = known[task]
     left = rng.choice(list(pairs))
     query, answer = text.format(left), pairs[left]
     others = sorted({right for right in pairs.values() if right != answer})

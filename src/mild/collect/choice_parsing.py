@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from mild.collect.prompts import LETTERS
 
-__all__ = ["extract_letter"]
-
 # What stands further behind a letter does not tell what it means.
 NEAR = 200
 
@@ -39,8 +37,6 @@ def extract_letter(response: str, options: Sequence[str]) -> str | None:
     line; a response that is the text of an option; the only capital letter of the options that stands
     by itself. Letters beyond the options do not count, nor does an article ("A dog").
 
-    Examples
-    --------
     >>> options = ["Paris", "Rome", "A dog", "Oslo"]
     >>> [extract_letter(text, options) for text in ("(B)", "Answer: **c**.", "I'd say D, not sure", "Rome")]
     ['B', 'C', 'D', 'B']

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +32,6 @@ from mild.errors import MildError, MissingExtraError, OptionError
 if TYPE_CHECKING:
     from mild.endpoints.client import EndpointClient
 
-__all__ = ["Budget", "ExpertRun", "Pace", "Progress", "collect", "most_usage", "plan_runs"]
-
 # So many questions in a row without an answer, and an expert is left alone.
 PATIENCE = 10
 LONGEST_BACKOFF = 60.0
@@ -47,19 +46,11 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass
 class ExpertRun:
-    """What one expert is asked, and what came of it.
+    """What one expert is asked, and what came of it; dollars are in ``spent`` and ``lost``.
 
-    Attributes
-    ----------
-    prompts, keys : prompt and ledger key of every question; equal questions share them
-    answers : by key
-    from_ledger : how many of them were known before
-    asked, failed : questions put to it in this run, and those left without an answer
-    attempts, in_flight : requests sent, repeated ones included, and those without an outcome yet
-    spent : dollars for answers of this run
-    lost : dollars that replies which never came may have cost
-    reasons : why attempts failed, counted
-    stopped : why it is not asked any more
+    ``prompts`` and ``keys`` of the ledger are one for each question, the same for equal questions, and
+    ``answers`` are by key. ``attempts`` counts repeated requests, too, ``lost`` what replies that never
+    came may have cost, ``reasons`` why attempts failed; ``stopped`` says why it is not asked any more.
     """
 
     expert: Expert
@@ -216,11 +207,8 @@ class _Shared:
     async def sleep(self, seconds: float) -> None:
         """Wait, but not on when the run stops."""
         if seconds > 0:
-            try:
-                async with asyncio.timeout(seconds):
-                    await self.stop.wait()
-            except TimeoutError:
-                pass
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.stop.wait(), seconds)
 
 
 class ExpertQueue:

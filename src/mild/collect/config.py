@@ -34,8 +34,6 @@ from mild.endpoints.config_file import CONFIG, read_toml
 from mild.endpoints.expert import Expert
 from mild.errors import OptionError
 
-__all__ = ["ExpertFile", "choose_experts", "read_experts"]
-
 #: What mild collect uses where the file is silent.
 COLLECT = {
     "max_tokens": 512,
@@ -67,11 +65,8 @@ def read_experts(
 ) -> ExpertFile:
     """Read the experts of ``mild collect`` from a TOML file, their secrets from the environment.
 
-    Without ``need_secrets`` no secret is looked up: enough to plan, not to ask.
-
-    Raises
-    ------
-    DataFileError : a sentence for every problem, with the line; it never shows a secret.
+    Without ``need_secrets`` no secret is looked up: enough to plan, not to ask. DataFileError has a
+    sentence for every problem, with the line; it never shows a secret.
     """
     config = read_toml(Path(path))
     tables = config.content.get("experts")

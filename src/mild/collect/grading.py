@@ -25,8 +25,6 @@ from mild.endpoints.errors import ExpertError
 from mild.endpoints.programs import run_program
 from mild.errors import OptionError
 
-__all__ = ["TOLERANCE", "Grades", "Scorer", "grade_runs", "make_scorer", "score_response"]
-
 TOLERANCE = 1e-6
 # Answers up to this length keep their case.
 SHORT = 2
@@ -59,8 +57,7 @@ def make_scorer(command: str | None, timeout_s: float) -> Scorer | None:
         )
     if shutil.which(words[0]) is None:
         raise OptionError(
-            parameter="scorer",
-            rule=f"must be a command that can be run; there is no {words[0]!r}.",
+            parameter="scorer", rule=f"must be a command that can be run; there is no {words[0]!r}."
         )
     return Scorer(tuple(words), timeout_s)
 
@@ -157,8 +154,6 @@ def score_response(question: Question, response: str, tolerance: float = TOLERAN
         one of the answers stands in the response as whole words; one of one or two characters with its
         case, so that "It's" does not hold the symbol S
 
-    Examples
-    --------
     >>> question = Question(query="Capital of France?", answers=("Paris",), kind="exact")
     >>> score_response(question, "paris."), score_response(question, "Paris, or Rome")
     (1.0, 0.0)

@@ -24,8 +24,6 @@ from typing import Any
 from mild.endpoints.prices import Usage
 from mild.errors import DataFileError
 
-__all__ = ["Answer", "Ledger", "request_key"]
-
 SCHEMA = 1
 # Tells a ledger from other SQLite files: "mild".
 APPLICATION = 0x6D696C64
@@ -65,13 +63,7 @@ class Answer:
 
 
 def request_key(*parts: Any) -> str:
-    """Hash of what decides an answer.
-
-    Examples
-    --------
-    >>> request_key({"a": 1, "b": "é"}) == request_key({"b": "é", "a": 1})
-    True
-    """
+    """Hash of what decides an answer."""
     plain = json.dumps(parts, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(plain.encode()).hexdigest()
 

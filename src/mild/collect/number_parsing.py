@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-__all__ = ["extract_number", "is_number", "parse_numbers", "same_number"]
-
 # Of a response that says "answer" more often, the last ones are read; what stands further behind the
 # word than this is not its number.
 MOST_MARKERS = 20
@@ -41,8 +39,6 @@ def extract_number(response: str) -> list[Fraction]:
     separated by commas or narrow spaces; fractions, LaTeX fractions, mixed numbers, powers of ten and
     percents are read. A percent has two values: 50% is 50 and 1/2.
 
-    Examples
-    --------
     >>> extract_number("3 boxes of 4 are 12, and 1,200.50 in all.")
     [Fraction(2401, 2)]
     >>> extract_number("The answer is 3/4, from 9 of 12")
@@ -64,8 +60,6 @@ def extract_number(response: str) -> list[Fraction]:
 def parse_numbers(text: str) -> list[list[Fraction]]:
     """Values of every number in a text, in order.
 
-    Examples
-    --------
     >>> parse_numbers("1 1/2 cups, 2e3 grains, 5%")
     [[Fraction(3, 2)], [Fraction(2000, 1)], [Fraction(5, 1), Fraction(1, 20)]]
     """
@@ -76,8 +70,6 @@ def parse_numbers(text: str) -> list[list[Fraction]]:
 def is_number(text: str) -> bool:
     """Whether a text is one number and nothing else.
 
-    Examples
-    --------
     >>> [is_number(text) for text in ("-1,200", "3/4", "12 apples", "2024-03-05")]
     [True, True, False, False]
     """

@@ -16,8 +16,6 @@ from pydantic.dataclasses import dataclass
 
 from mild.endpoints.config_file import CONFIG, Text, problem
 
-__all__ = ["LETTERS", "PROMPTS", "Prompts", "bare_prompt", "fill_prompt"]
-
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -55,8 +53,6 @@ _PLACE = re.compile(r"\{(query|options|letters)\}")
 def fill_prompt(template: str, query: str, options: Sequence[str] = ()) -> str:
     """The template with its places filled, once: braces in a query stay as they are.
 
-    Examples
-    --------
     >>> print(fill_prompt("{query}\\n{options}\\n({letters})", "Which {letters}?", ["one", "two"]))
     Which {letters}?
     A. one

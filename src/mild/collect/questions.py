@@ -15,8 +15,6 @@ from mild.collect.prompts import LETTERS
 from mild.data.tables import check_file, naming, peek_schema, read_table
 from mild.errors import DataFileError, listed
 
-__all__ = ["KINDS", "Question", "Questions", "read_questions"]
-
 SUFFIXES = (".parquet", ".csv", ".jsonl")
 KINDS = ("choice", "numeric", "exact", "contains", "command")
 QUERY_NAMES = ("query", "prompt", "question")

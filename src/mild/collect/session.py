@@ -24,8 +24,6 @@ from mild.endpoints.expert import Expert
 from mild.endpoints.redaction import redactor
 from mild.errors import DataFileError, OptionError
 
-__all__ = ["Collected", "check_table", "collect_outcomes", "outcome_columns", "plan_outcomes"]
-
 # Prefix of a column -> its Arrow type.
 COLUMNS = {
     "correct__": "int8",
@@ -82,23 +80,13 @@ def collect_outcomes(
     progress: Progress | None = None,
     on_stop: Callable[[int], None] | None = None,
 ) -> Collected:
-    """Ask the experts, score their answers and write the table.
+    """Ask the experts, score their answers and write the table; DataFileError if there is no answer at all.
 
-    Parameters
-    ----------
-    questions, experts, file : from ``read_questions``, ``choose_experts`` and ``read_experts``
-    ledger_path, out : the ledger, made if there is none, and the table
-    max_spend : dollars that the ledger's runs may spend together
-    tolerance : of numbers, relative to those beyond 1
-    scorer : command for questions of the kind command
-    responses : whether the table holds what was answered
-    overwrite : whether another file may be replaced
-    progress : called with (done, total, message)
-    on_stop : called with the number of requests in flight at the first Ctrl-C; None leaves signals alone
-
-    Raises
-    ------
-    DataFileError : among others, if there is no answer at all.
+    ``max_spend`` is in dollars, for all runs of the ledger together; ``tolerance`` of numbers is
+    relative to those beyond 1; ``scorer`` is for questions of the kind command. With ``responses`` the
+    table holds what was answered, with ``overwrite`` it may replace another file. ``progress`` is called
+    with (done, total, message), ``on_stop`` at the first Ctrl-C with the number of requests in flight;
+    None leaves signals alone.
     """
     for name, value in (("max_spend", max_spend), ("tolerance", tolerance)):
         if value is not None and not 0 <= value < math.inf:

@@ -22,8 +22,6 @@ from mild import __version__
 from mild.endpoints.errors import ExpertError
 from mild.endpoints.expert import Expert
 
-__all__ = ["EndpointClient", "EndpointResponse", "ExpertError", "proxy_for"]
-
 KEEP_ALIVE_SECONDS = 30.0
 # Time for the last bytes of a stream whose end was announced.
 DRAIN_SECONDS = 1.0
@@ -239,13 +237,7 @@ def _classify(error: Exception, expert: Expert, missing: str) -> ExpertError:
 
 
 def proxy_for(url: str) -> str | None:
-    """The HTTP proxy that the environment names for an address, if any.
-
-    Examples
-    --------
-    >>> proxy_for("http://127.0.0.1:8000/v1") is None
-    True
-    """
+    """The HTTP proxy that the environment names for an address, if any."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     try:

@@ -11,8 +11,6 @@ from mild.endpoints.config_file import ConfigFile
 from mild.endpoints.expert import Expert, is_name, is_secret_header
 from mild.endpoints.secrets import Secret, SecretError, secret_from_environment, secret_from_file
 
-__all__ = ["read_expert"]
-
 ALIASES = {"max_in_flight": "concurrency", "connect_seconds": "connect_timeout_s"}
 ALIASES |= {"total_seconds": "timeout_s"}
 _PROGRAM = (
@@ -108,10 +106,7 @@ def _check_kind(
 
 
 def _secret(
-    config: ConfigFile,
-    location: tuple[str, ...],
-    expert: Expert,
-    environment: Mapping[str, str],
+    config: ConfigFile, location: tuple[str, ...], expert: Expert, environment: Mapping[str, str]
 ) -> Secret | None:
     key = "api_key_env"
     try:

@@ -18,22 +18,6 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from mild.errors import DataFileError
 
-__all__ = [
-    "CONFIG",
-    "MAX_BYTES",
-    "Amount",
-    "ConfigFile",
-    "Flag",
-    "Positive",
-    "Rule",
-    "Text",
-    "key_lines",
-    "line_of",
-    "problem",
-    "read_toml",
-    "whole",
-]
-
 Location = tuple[str, ...]
 Kind = TypeVar("Kind")
 
@@ -152,12 +136,7 @@ class ConfigFile:
 
 
 def read_toml(path: Path) -> ConfigFile:
-    """Read a TOML file.
-
-    Raises
-    ------
-    DataFileError : it cannot be read, or is not TOML
-    """
+    """Read a TOML file; DataFileError if it cannot be read, or is not TOML."""
     try:
         with open(path, "rb") as file:
             raw = file.read(MAX_BYTES + 1)
@@ -185,8 +164,6 @@ def read_toml(path: Path) -> ConfigFile:
 def key_lines(text: str) -> dict[Location, int]:
     """First line, from 1, of every table and key that stands at the start of a line.
 
-    Examples
-    --------
     >>> key_lines('[experts.small]\\nmodel = "tiny"\\nextra.seed = 1\\n')
     {('experts', 'small'): 1, ('experts', 'small', 'model'): 2, ('experts', 'small', 'extra', 'seed'): 3}
     """

@@ -10,8 +10,6 @@ from contextlib import suppress
 
 from mild.errors import MildError
 
-__all__ = ["FAILURES", "ExpertError", "rate_limit_headers", "retry_after", "status_error"]
-
 # Kind -> (the same expert may be tried again at once, in words).
 FAILURES: dict[str, tuple[bool, str]] = {
     "connect": (False, "could not be connected to"),
@@ -30,20 +28,13 @@ _MAX_PASSED_ON = 32
 
 
 class ExpertError(MildError):
-    """A request to an expert that failed.
+    """A request to an expert that failed; ``kind`` is one of ``FAILURES``.
 
-    Parameters
-    ----------
-    kind : one of ``FAILURES``
-    detail : for the operator; never sent to a client
-    status : HTTP status of the expert, if it gave one
-    retry_after : seconds that the expert asked to wait
-    headers : what the expert said about its limits
-    may_cost : whether the expert may charge for it all the same; by default as its kind says
-    permanent : whether every later request would fail in the same way
+    ``detail`` is for the operator and never sent to a client; ``retry_after`` is the seconds that the
+    expert asked to wait, ``headers`` what it said about its limits, ``may_cost`` whether it may charge
+    all the same (None: as its kind says). If ``permanent``, every later request would fail in the same
+    way.
 
-    Examples
-    --------
     >>> error = ExpertError("rate", "429", status=429, retry_after=2.0)
     >>> error.retryable, error.may_cost, error.description
     (False, False, 'is limiting the rate of requests')
@@ -74,8 +65,6 @@ class ExpertError(MildError):
 def status_error(status: int, detail: str, headers: Mapping[str, str]) -> ExpertError:
     """What a status that is not 2xx says.
 
-    Examples
-    --------
     >>> [status_error(status, "", {}).kind for status in (400, 404, 429, 503)]
     ['client_error', 'credentials', 'rate', 'server']
     """
@@ -92,13 +81,7 @@ def status_error(status: int, detail: str, headers: Mapping[str, str]) -> Expert
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds by ``retry-after-ms`` or ``Retry-After`` (a number or a date), at most an hour; None without.
-
-    Examples
-    --------
-    >>> retry_after({"retry-after-ms": "250"}), retry_after({}), retry_after({"Retry-After": "soon"})
-    (0.25, None, None)
-    """
+    """Seconds by ``retry-after-ms`` or ``Retry-After`` (a number or a date), at most an hour, if any."""
     seconds = math.nan
     said = headers.get("Retry-After", "")
     with suppress(ValueError, TypeError):
@@ -113,8 +96,6 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 def rate_limit_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """What an expert says about its limits, for the client: ``retry-after`` and ``x-ratelimit-*``.
 
-    Examples
-    --------
     >>> rate_limit_headers({"X-RateLimit-Remaining-Requests": "9", "Server": "x"})
     {'x-ratelimit-remaining-requests': '9'}
     """

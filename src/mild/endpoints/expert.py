@@ -19,8 +19,6 @@ from mild.endpoints.prices import Price, Usage
 from mild.endpoints.secrets import Secret
 from mild.endpoints.translation import chat_to_messages, upstream_endpoint
 
-__all__ = ["BreakerSettings", "Expert", "check_base_url", "is_name", "is_secret_header"]
-
 _NAME = re.compile(r"[^\W_][\w.:/@+ -]{0,99}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -129,36 +127,12 @@ class Expert:
     """An endpoint that speaks OpenAI's or Anthropic's API, or a program that reads a query on stdin and
     answers on stdout.
 
-    Attributes
-    ----------
-    name : as the router knows the expert
-    base_url : address before ``/chat/completions`` or ``/messages``
-    model : name sent to the endpoint
-    api : "openai" (chat completions) or "anthropic" (Messages)
-    embeddings : whether the endpoint has ``/embeddings``
-    command : words of the program, in place of base_url and model
-    api_key_env, api_key_file : environment variable or file (mode 0600) that holds the key
-    api_key_header : header that carries the key; ``Authorization`` carries it as a bearer's. None for
-        ``Authorization``, or ``x-api-key`` with Anthropic's API
-    headers : sent with every request, besides the key
-    price_in, price_out : dollars per million tokens; None if not known
-    price_cached_in : of tokens that the endpoint's prompt cache had; None if they cost what others do
-    price_per_query : dollars per request, besides the tokens; None if not known
-    role : "routed" for an expert among which the router chooses; "fallback" for one that is only asked
-        where the chosen ones fail
-    vision, tools, json_schema, reasoning : whether requests may hold images, tools, a schema for the
-        answer, an effort of reasoning; None counts as yes
-    context, max_output : tokens that a request and an answer may have; None without a limit
-    max_tokens : of an answer; reserved where a request to the gateway names none, asked for by collect
-    max_in_flight, requests_per_minute, tokens_per_minute : None without a limit
-    connect_seconds, first_byte_seconds, idle_seconds, total_seconds : how long to wait for a connection,
-        for the first byte of an answer, between two pieces of it, and for all of it
-    retries : further attempts at this expert
-    stream_usage : whether a streamed answer is asked for its usage where the client did not
-    backoff_s, max_wait_s : of collect: first pause between attempts, longest that a server may ask for
-    system, temperature, extra, max_tokens_field : of collect: what its requests hold
-    secret : the key itself, set by the reader of the file
-    place : file and line, for messages
+    The file in docs/gateway.md explains the keys of an endpoint. A price that is None is not known, a
+    capability that is None counts as yes, and a limit that is None is none. ``command`` has the words of
+    a program, in place of ``base_url`` and ``model``. For collect are ``tokens_per_minute``,
+    ``backoff_s`` (the first pause between attempts), ``max_wait_s`` (the longest that a server may ask
+    for), and what its requests hold: ``system``, ``temperature``, ``extra``, ``max_tokens_field``. The
+    reader of the file sets ``secret``, the key itself, and ``place``, file and line for messages.
     """
 
     name: str
@@ -229,13 +203,7 @@ class Expert:
         return self.price.known
 
     def dollars(self, tokens_in: int, tokens_out: int) -> float:
-        """Price of a request; what has no price is free.
-
-        Examples
-        --------
-        >>> Expert("small", "http://x/v1", "m", price_in=0.5, price_out=2).dollars(1000, 100)
-        0.0007
-        """
+        """Price of a request; what has no price is free."""
         return self.price.of(Usage(tokens_in, tokens_out))
 
     @property

@@ -9,20 +9,6 @@ from typing import Any
 
 from mild.endpoints.translation.answers import chat_usage
 
-__all__ = [
-    "Price",
-    "Usage",
-    "UsageMeter",
-    "asked_tokens",
-    "charged_tokens",
-    "estimate_tokens",
-    "is_count",
-    "max_tokens",
-    "most_tokens",
-    "read_cached",
-    "tokens_in_bytes",
-]
-
 # Prices of models are given for so many tokens.
 MILLION = 1_000_000
 # A token of English text is about four bytes long.
@@ -54,16 +40,9 @@ class Price:
 
     Tokens from the prompt cache cost ``per_million_cached_in``; None if they cost what others do.
 
-    Examples
-    --------
-    >>> price = Price(per_million_in=0.5, per_million_out=1.5)
-    >>> round(price.of(Usage(tokens_in=2000, tokens_out=100)), 6)
-    0.00115
-    >>> Price(per_query=0.002).of(None)
-    0.002
     >>> cached = Price(per_million_in=2.0, per_million_cached_in=0.5)
-    >>> cached.of(Usage(1_000_000, 0, cached_in=800_000))
-    0.8
+    >>> cached.of(Usage(1_000_000, 0, cached_in=800_000)), Price(per_query=0.002).of(None)
+    (0.8, 0.002)
     """
 
     per_million_in: float | None = None
@@ -99,11 +78,8 @@ class Price:
 class UsageMeter:
     """Tokens of an answer that is on its way; None where the expert has not said.
 
-    Attributes
-    ----------
-    bytes_in : of the request's text
-    cached_in : tokens of the request that the expert's prompt cache had
-    pieces_out : events of a stream, or bytes of a plain answer in tokens: for an estimate
+    ``bytes_in`` are those of the request's text. For an estimate, ``pieces_out`` counts the events of a
+    stream, or the bytes of a plain answer in tokens.
     """
 
     bytes_in: int
@@ -126,13 +102,7 @@ class UsageMeter:
         self.cached_in = read_cached(reported)
 
     def dollars(self, price: Price) -> float:
-        """Price by the reported usage, or by an estimate of it.
-
-        Examples
-        --------
-        >>> UsageMeter(3000).dollars(Price(2.0, 9.0))
-        0.002
-        """
+        """Price by the reported usage, or by an estimate of it."""
         tokens_in = charged_tokens(self.bytes_in) if self.tokens_in is None else self.tokens_in
         tokens_out = self.pieces_out if self.tokens_out is None else self.tokens_out
         return price.of(Usage(tokens_in, tokens_out, cached_in=self.cached_in))
@@ -141,8 +111,6 @@ class UsageMeter:
 def read_cached(reported: Mapping[str, Any]) -> int:
     """Tokens in a reported usage that came from the prompt cache.
 
-    Examples
-    --------
     >>> read_cached({"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 4}})
     4
     """
@@ -160,8 +128,6 @@ def tokens_in_bytes(size: int) -> int:
 def charged_tokens(size: int) -> int:
     """Tokens that are charged for so many bytes where an expert reports no usage.
 
-    Examples
-    --------
     >>> charged_tokens(3000), charged_tokens(1)
     (1000, 1)
     """
@@ -169,32 +135,18 @@ def charged_tokens(size: int) -> int:
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a text has.
-
-    Examples
-    --------
-    >>> estimate_tokens("What is the capital of France?")
-    8
-    """
+    """About how many tokens a text has."""
     return tokens_in_bytes(len(text.encode(errors="replace")))
 
 
 def most_tokens(text: str) -> int:
-    """How many tokens a text has at most: no token is shorter than a byte.
-
-    Examples
-    --------
-    >>> most_tokens("né")
-    67
-    """
+    """How many tokens a text has at most: no token is shorter than a byte."""
     return len(text.encode(errors="replace")) + TEMPLATE_TOKENS
 
 
 def asked_tokens(document: Mapping[str, Any]) -> int:
     """Tokens that a request allows one answer to have; 0 if it does not say.
 
-    Examples
-    --------
     >>> asked_tokens({"max_tokens": 20}), asked_tokens({})
     (20, 0)
     """
@@ -208,8 +160,6 @@ def max_tokens(document: Mapping[str, Any], default: int) -> int:
 
     ``default`` is the length of one answer where the request does not say.
 
-    Examples
-    --------
     >>> max_tokens({"max_tokens": 20, "n": 3}, 100), max_tokens({}, 100)
     (60, 100)
     """

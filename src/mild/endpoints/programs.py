@@ -10,8 +10,6 @@ from collections.abc import Sequence
 
 from mild.endpoints.errors import ExpertError
 
-__all__ = ["run_program"]
-
 # Of what a program prints no more is kept.
 MOST_OUTPUT = 1_000_000
 

@@ -9,8 +9,6 @@ from typing import AnyStr
 
 from mild.endpoints.expert import Expert
 
-__all__ = ["redactor"]
-
 # Shorter values, such as "none", are no secrets, and hiding them would spoil every text.
 _MIN_LENGTH = 6
 _ESCAPED_ASCII = re.compile(rb"\\u00[2-7]")
@@ -20,8 +18,6 @@ _SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
 def redactor(experts: Iterable[Expert]) -> Callable[[AnyStr], AnyStr]:
     """A function that takes the secrets of experts out of text or bytes.
 
-    Examples
-    --------
     >>> from mild.endpoints.secrets import Secret
     >>> expert = Expert("small", "http://x/v1", "m", secret=Secret("sk-12345", "a test"))
     >>> redactor([expert])(b'{"error": "wrong key: sk-12345"}')

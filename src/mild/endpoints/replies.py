@@ -11,8 +11,6 @@ from mild.endpoints.errors import ExpertError, status_error
 from mild.endpoints.prices import Usage, read_cached
 from mild.endpoints.translation import message_to_chat
 
-__all__ = ["Reply", "error_message", "read_reply"]
-
 _MAX_REASON = 300
 
 
@@ -49,8 +47,6 @@ def read_reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
 def error_message(body: bytes) -> str:
     """What an endpoint says about an error, in one line.
 
-    Examples
-    --------
     >>> error_message(b'{"error": {"message": "no such model"}}'), error_message(b"")
     ('no such model', 'no explanation')
     """

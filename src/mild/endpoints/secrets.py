@@ -8,14 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
-__all__ = [
-    "Secret",
-    "SecretError",
-    "check_safe_file",
-    "secret_from_environment",
-    "secret_from_file",
-]
-
 # Longer files are no keys.
 _MOST_BYTES = 16_384
 
@@ -27,11 +19,7 @@ class SecretError(Exception):
 class Secret:
     """A value that no ``repr``, log line, message or pickle shows.
 
-    Examples
-    --------
     >>> secret = Secret("sk-abc", "the variable SMALL_KEY")
-    >>> secret
-    Secret(from the variable SMALL_KEY)
     >>> f"{secret}", secret.value
     ('Secret(from the variable SMALL_KEY)', 'sk-abc')
     """
@@ -51,15 +39,14 @@ class Secret:
         return f"Secret(from {self.source})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and self._value == other._value
+        return type(other) is type(self) and self.value == other.value
 
     def __hash__(self) -> int:
         return hash(self._value)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a Secret cannot be pickled: read the settings again where they are needed."
-        )
+        name = type(self).__name__
+        raise TypeError(f"{name} cannot be pickled: read the settings again where it is needed.")
 
 
 def secret_from_environment(name: str, environment: Mapping[str, str]) -> Secret:

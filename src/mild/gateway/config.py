@@ -1,4 +1,4 @@
-"""The gateway's configuration: ``mild.toml``, or LiteLLM's ``config.yaml``."""
+"""The gateway's configuration, ``mild.toml`` or LiteLLM's file; docs/gateway.md explains the keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mild.endpoints.config_file import (
     read_toml,
     whole,
 )
-from mild.endpoints.expert import BreakerSettings, Expert
+from mild.endpoints.expert import Expert
 from mild.endpoints.secrets import (
     SecretError,
     check_safe_file,
@@ -38,22 +38,6 @@ from mild.gateway.database.address import Address, AddressError, is_address, rea
 
 if TYPE_CHECKING:
     from mild.artifact.targets import Target
-
-__all__ = [
-    "AccessSettings",
-    "BreakerSettings",
-    "LedgerSettings",
-    "LimitSettings",
-    "RoutingSettings",
-    "ServerSettings",
-    "Settings",
-    "TargetSettings",
-    "TracingSettings",
-    "is_loopback",
-    "read_ledger_location",
-    "read_settings",
-    "read_store",
-]
 
 # Files that are not named stand beside the configuration.
 STORE = "mild.sqlite"
@@ -111,25 +95,7 @@ def _target_table(value: object) -> object:
 
 @dataclass(frozen=True, config=CONFIG)
 class RoutingSettings:
-    """How an expert is chosen.
-
-    Attributes
-    ----------
-    price_weight : of the price against the error; None for the router's own
-    explore : share of requests whose expert is drawn at random, for later replays
-    text : the router reads the last user message, or all of them
-    pin_sessions : whether a conversation stays with its expert; "soft" lets it leave where another expert
-        is expected to be cheaper, the prompt cache of its own considered
-    session_from_content : whether a chat without a session id is known by its system prompt and first
-        user message
-    session_seconds, max_sessions : how long, and how many conversations are remembered
-    cache_seconds : how long after a request an expert's prompt cache is expected to hold it
-    fallback : whether another expert is asked where the chosen one fails
-    max_attempts : at one request, over all experts
-    on_novel : expert that gets requests which are far from what the router was trained on; None for the
-        router's choice
-    target : decides the trade-off in the place of a price weight; None for the router's own
-    """
+    """How an expert is chosen."""
 
     price_weight: Amount | None = None
     explore: _Share = 0.0
@@ -147,13 +113,7 @@ class RoutingSettings:
 
 @dataclass(frozen=True, config=CONFIG)
 class LimitSettings:
-    """What a client may send, and how long it may take; how much is served at a time.
-
-    Attributes
-    ----------
-    max_bytes_in_flight : of the bodies that a worker holds
-    total_seconds : for a request with all its attempts; None for what the experts' limits add up to
-    """
+    """What a client may send, and how long it may take; how much is served at a time."""
 
     max_body_bytes: Annotated[int, whole(1024)] = 10_000_000
     max_headers: Annotated[int, whole(10)] = 100
@@ -174,18 +134,7 @@ def _is_name(text: str) -> bool:
 
 @dataclass(frozen=True, config=CONFIG)
 class AccessSettings:
-    """Who may ask, how often, and for how much.
-
-    Attributes
-    ----------
-    require_key : None for "yes, unless the gateway listens on this machine alone"
-    anonymous : name under which requests without a known key are counted
-    budget_day, budget_month : dollars for all keys together; None without a limit
-    requests_per_minute : of each key that has no limit of its own; None without a limit
-    when_store_lost : "shed" refuses every request until the store is back; "serve" serves what needs no
-        budget, and ``lost_allowance``; None for "shed" with PostgreSQL and "serve" with SQLite
-    lost_allowance : dollars that a worker may spend in a day while the store is lost, with "serve"
-    """
+    """Who may ask, how often, and for how much."""
 
     require_key: Flag | None = None
     anonymous: Annotated[str, Rule("must be a name", _is_name)] = "anonymous"
@@ -212,14 +161,7 @@ def _is_url(text: str) -> bool:
 
 @dataclass(frozen=True, config=CONFIG)
 class TracingSettings:
-    """Where OpenTelemetry spans are sent.
-
-    Attributes
-    ----------
-    enabled : None for "yes, if an endpoint is named, here or in the variables of OpenTelemetry"
-    endpoint : address for traces in OTLP over HTTP; None for the variables, or a collector on this machine
-    sample : share of the requests without a parent; None for the variables, or all
-    """
+    """Where OpenTelemetry spans are sent; None leaves it to the variables of OpenTelemetry."""
 
     enabled: Flag | None = None
     endpoint: (
@@ -253,14 +195,7 @@ _Network = Annotated[str, Rule('must be an address or a network such as "10.0.0.
 
 @dataclass(frozen=True, config=CONFIG)
 class ServerSettings:
-    """How clients reach the gateway.
-
-    Attributes
-    ----------
-    cors_origins : pages of these origins may use the gateway from a browser
-    trusted_proxies : addresses of proxies whose ``X-Forwarded-For`` names the client
-    tls_certificate, tls_key : PEM files; None serves plain HTTP
-    """
+    """How clients reach the gateway."""
 
     cors_origins: tuple[_Origin, ...] = ()
     trusted_proxies: tuple[_Network, ...] = ()
@@ -272,15 +207,8 @@ class ServerSettings:
 class Settings:
     """Everything that the gateway is told.
 
-    Attributes
-    ----------
-    router : folder of the router, or None if it is named elsewhere
-    store : of keys and budgets, an SQLite file or a PostgreSQL database that gateways on many machines
-        share; None keeps nothing: no keys, and budgets until the end
-    page : whether there is a dashboard; "public" for everyone, else only where it is safe without a key
-    notes : what the files say and mild does not use, one sentence each
-    source : the file it was read from
-    lines : where its keys stand in it
+    Without a ``store`` there are no keys, and budgets last until the end. ``notes`` are sentences on
+    what the files say and mild does not use; ``source`` is the file, ``lines`` where its keys stand in it.
     """
 
     experts: tuple[Expert, ...] = ()
@@ -311,8 +239,6 @@ class Settings:
     def requires_key(self) -> bool:
         """Whether a request without a known key is refused.
 
-        Examples
-        --------
         >>> Settings(host="127.0.0.1").requires_key, Settings(host="0.0.0.0").requires_key
         (False, True)
         """
@@ -334,8 +260,6 @@ class Settings:
     def longest_request(self) -> float:
         """Seconds that a request may take: attempts that fail before the first byte, then a whole one.
 
-        Examples
-        --------
         >>> Settings(experts=(Expert("small", "http://x/v1", "m"),)).longest_request
         730.0
         """
@@ -361,17 +285,10 @@ def is_loopback(host: str) -> bool:
 def read_settings(
     path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ
 ) -> Settings:
-    """Read the configuration with its secrets.
+    """Read the configuration with its secrets: a TOML file, or LiteLLM's, which ends with .yaml or .yml.
 
-    Parameters
-    ----------
-    path : a TOML file, or a file of LiteLLM's, which ends with .yaml or .yml. Paths in it are
-        relative to its folder.
-    environment : where variables are looked up
-
-    Raises
-    ------
-    DataFileError : a sentence for every problem, with file, line and key; it never shows a secret
+    Paths in it are relative to its folder. DataFileError has a sentence for every problem, with file,
+    line and key; it never shows a secret.
     """
     file = Path(path)
     folder = file.resolve().parent

@@ -18,8 +18,6 @@ from mild.gateway.database.address import Address
 if TYPE_CHECKING:
     from mild.artifact import LoadedRouter
 
-__all__ = ["Finding", "check_against", "findings_against", "findings_in"]
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -35,12 +33,7 @@ _note = partial(Finding, "note")
 
 
 def check_against(settings: Settings, router: LoadedRouter) -> list[Finding]:
-    """Refuse settings that do not go with a router; otherwise give what is worth knowing.
-
-    Raises
-    ------
-    InvalidInputError : with every mismatch named
-    """
+    """What is worth knowing about settings and their router; InvalidInputError names every mismatch."""
     findings = findings_against(settings, router)
     errors = [finding.text for finding in findings if finding.kind == "error"]
     if errors:
@@ -125,15 +118,13 @@ def _novel(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
         return
     if name not in router.expert_names:
         known = ", ".join(router.expert_names)
-        yield Finding(
-            "error",
-            f"routing.on_novel must be one of the router's experts ({known}); got {name!r}.",
+        yield _error(
+            f"routing.on_novel must be one of the router's experts ({known}); got {name!r}."
         )
     if router.novelty is None:
-        yield Finding(
-            "error",
+        yield _error(
             "routing.on_novel needs a router that records how far requests are from its training data; "
-            "fit it again with this version of mild.",
+            "fit it again with this version of mild."
         )
 
 

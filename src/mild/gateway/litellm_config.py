@@ -18,8 +18,6 @@ from mild.endpoints.expert import Expert, is_name, is_secret_header
 from mild.endpoints.secrets import Secret, SecretError, check_safe_file, secret_from_environment
 from mild.errors import DataFileError, MissingExtraError, install_hint
 
-__all__ = ["Endpoint", "endpoint_of", "read_litellm"]
-
 Location = tuple[str, ...]
 
 ENVIRONMENT = "os.environ/"
@@ -78,7 +76,7 @@ _PUBLIC = {
 _ANTHROPIC = ("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY")
 # At its own address it speaks OpenAI's protocol too; at another one LiteLLM means Gemini's.
 _TRANSLATED = {
-    "gemini": ("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
+    "gemini": ("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY")
 }
 # Servers that people run themselves.
 _PRIVATE = (
@@ -106,8 +104,6 @@ class Endpoint:
 def endpoint_of(model: str, base: str | None) -> Endpoint | str:
     """The endpoint of LiteLLM's ``model`` and ``api_base``, or why there is none.
 
-    Examples
-    --------
     >>> endpoint_of("openai/gpt-4o", None)
     Endpoint(base_url='https://api.openai.com/v1', model='gpt-4o', variable='OPENAI_API_KEY', api='openai')
     >>> endpoint_of("openai/facebook/opt-125m", "http://127.0.0.1:8000/v1/").base_url

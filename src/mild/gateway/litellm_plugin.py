@@ -26,8 +26,6 @@ try:
 except ImportError:  # without LiteLLM there is nobody to plug it into
     CustomLogger = object
 
-__all__ = ["MildPlugin"]
-
 
 class MildPlugin(CustomLogger):  # type: ignore[misc]
     """Sends requests for ``mild`` and ``router-mild-<t>`` to the model that a router chooses.

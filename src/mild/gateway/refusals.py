@@ -10,38 +10,22 @@ from typing import Any
 from mild.endpoints.translation import anthropic_error
 from mild.errors import MildError
 
-__all__ = ["Refusal"]
-
-# OpenAI's word for what kind of error a status is, where nothing else is said.
+# OpenAI's word for what kind of error a status is; others are invalid requests or server errors.
 _KINDS = {
-    400: "invalid_request_error",
     401: "authentication_error",
     402: "insufficient_quota",
     403: "permission_error",
-    404: "invalid_request_error",
-    405: "invalid_request_error",
     408: "timeout_error",
-    413: "invalid_request_error",
-    415: "invalid_request_error",
     429: "rate_limit_error",
 }
 
 
 class Refusal(MildError):  # noqa: N818 - it is an answer, not a failure
-    """A request that is not served, with everything that the answer says.
+    """A request that is not served, with everything that the answer says; the message is no secret.
 
-    Parameters
-    ----------
-    status : HTTP status
-    message : one sentence for the person who reads it; never a secret
-    kind : OpenAI's ``type``; by default what goes with the status
-    code : OpenAI's ``code``, a word for programs
-    param : the request field that is meant
-    retry_after : seconds until it may work, sent as ``Retry-After`` in whole seconds, rounded up
-    headers : more response headers
+    ``kind``, ``code`` and ``param`` are OpenAI's ``type``, ``code`` and ``param``. ``retry_after`` is
+    sent in whole seconds, rounded up.
 
-    Examples
-    --------
     >>> refusal = Refusal(429, "Too many requests.", code="rate_limit_exceeded", retry_after=0.2)
     >>> refusal.kind, refusal.headers
     ('rate_limit_error', {'Retry-After': '1'})
@@ -63,7 +47,8 @@ class Refusal(MildError):  # noqa: N818 - it is an answer, not a failure
         super().__init__(message)
         self.status = status
         self.message = message
-        self.kind = kind or _KINDS.get(status) or _kind_of(status)
+        other = "server_error" if status >= 500 else "invalid_request_error"
+        self.kind = kind or _KINDS.get(status, other)
         self.code = code
         self.param = param
         self.headers = dict(headers or {})
@@ -74,19 +59,9 @@ class Refusal(MildError):  # noqa: N818 - it is an answer, not a failure
         """The error as the API of a path writes it; also what an ``error`` event of a stream holds."""
         if path.endswith("/messages"):
             return anthropic_error(self.status, self.message, self.code)
-        return {
-            "error": {
-                "message": self.message,
-                "type": self.kind,
-                "param": self.param,
-                "code": self.code,
-            }
-        }
+        error = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
+        return {"error": error}
 
     def body(self, path: str = "") -> bytes:
         """The document as JSON in plain ASCII."""
         return json.dumps(self.document(path)).encode("ascii")
-
-
-def _kind_of(status: int) -> str:
-    return "server_error" if status >= 500 else "invalid_request_error"

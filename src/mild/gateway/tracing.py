@@ -24,12 +24,10 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Span
 
-    from mild.endpoints.client import ExpertError
+    from mild.endpoints.errors import ExpertError
     from mild.endpoints.expert import Expert
     from mild.gateway.ledger.records import Record
     from mild.gateway.selection.selector import Selection
-
-__all__ = ["RequestTrace", "Tracing", "is_enabled", "open_tracing"]
 
 # Names that the semantic conventions have for what an endpoint does; the others are a chat.
 _OPERATIONS = {"/completions": "text_completion", "/embeddings": "embeddings"}
@@ -41,15 +39,7 @@ logger = logging.getLogger("mild.gateway")
 
 
 def is_enabled(settings: TracingSettings, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether spans are sent: the file says so or names an endpoint, or the standard variables do.
-
-    Examples
-    --------
-    >>> is_enabled(TracingSettings(), {}), is_enabled(TracingSettings(enabled=True), {})
-    (False, True)
-    >>> is_enabled(TracingSettings(), {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"})
-    True
-    """
+    """Whether spans are sent: the file says so or names an endpoint, or the standard variables do."""
     if settings.enabled is not None:
         return settings.enabled
     exporter = environment.get("OTEL_TRACES_EXPORTER", "")
@@ -62,10 +52,8 @@ def is_enabled(settings: TracingSettings, environment: Mapping[str, str] = os.en
 def open_tracing(settings: TracingSettings) -> Tracing | None:
     """Tracing as the settings and the variables ``OTEL_*`` say; None where it is off.
 
-    Raises
-    ------
-    MissingExtraError : the file turns it on and the extra ``otel`` is not installed. Where only the
-        variables do, it is logged, because they may be meant for other programs.
+    MissingExtraError if the file turns it on without the extra ``otel``. Where only the variables do, it is
+    logged, because they may be meant for other programs.
     """
     if not is_enabled(settings):
         return None

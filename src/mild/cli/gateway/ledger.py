@@ -53,9 +53,9 @@ def show(
     Example:
       mild ledger show ledger.sqlite --since 24h
     """
+    from mild.cli.gateway.times import moment
     from mild.gateway.ledger.reading import ledger_location
     from mild.gateway.ledger.summary import summarize
-    from mild.gateway.ledger.times import moment
 
     now = time.time()
     found = summarize(
@@ -98,12 +98,12 @@ def export(
       mild ledger export ledger.sqlite --out log.vw --format vw
       mild ledger export ledger.sqlite --out log.csv --format obp --feedback ratings.csv --price-weight 50
     """
+    from mild.cli.gateway.times import moment
     from mild.evaluation.replay import read_errors
     from mild.evaluation.replay.bandit_logs import FORMATS, LOSSES
     from mild.gateway.ledger.export import export as write
     from mild.gateway.ledger.export import export_draws
     from mild.gateway.ledger.reading import ledger_location
-    from mild.gateway.ledger.times import moment
 
     check_option("format", form, ("parquet", *FORMATS))
     for name, value in (("feedback", feedback), ("price_weight", price_weight)):

@@ -87,12 +87,12 @@ def replay(
     """
     from mild.artifact import load
     from mild.artifact.prices import is_priced, new_prices
+    from mild.cli.gateway.times import moment
     from mild.evaluation.replay import log_reader, read_errors, read_texts
     from mild.evaluation.replay import replay as estimate
     from mild.evaluation.replay.bandit_logs import FORMATS
     from mild.gateway.ledger import ledger_reader
     from mild.gateway.ledger.reading import ledger_location
-    from mild.gateway.ledger.times import moment
 
     found_form = ENDINGS.get(Path(ledger).suffix.lower(), "ledger") if form is None else form
     check_option("format", found_form, ("ledger", *FORMATS))

@@ -58,8 +58,6 @@ __all__ = [
 def is_native(endpoint: str, api: str) -> bool:
     """Whether an expert serves an endpoint of the gateway without translation.
 
-    Examples
-    --------
     >>> is_native("/messages", "anthropic"), is_native("/responses", "openai")
     (True, False)
     """

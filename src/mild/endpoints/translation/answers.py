@@ -16,25 +16,6 @@ from mild.endpoints.translation.fields import (
 )
 from mild.endpoints.translation.requests import arguments_of
 
-__all__ = [
-    "ECHOED",
-    "FINISH_REASONS",
-    "SHAPE_ERRORS",
-    "anthropic_error",
-    "call_item",
-    "chat_usage",
-    "empty_message",
-    "empty_response",
-    "message_item",
-    "message_to_chat",
-    "message_usage",
-    "response_end",
-    "stop_reason",
-    "text_part",
-    "translate_answer",
-    "translate_error",
-]
-
 _TO_STOP_REASON = {
     "stop": "end_turn",
     "length": "max_tokens",
@@ -108,8 +89,6 @@ def translate_error(endpoint: str, status: int, error: Document) -> Document:
 def anthropic_error(status: int, message: str, code: str | None = None) -> Document:
     """An error as Anthropic writes it, with our code besides.
 
-    Examples
-    --------
     >>> anthropic_error(404, "There is no such model.", "model_not_found")["error"]["type"]
     'not_found_error'
     """
@@ -143,8 +122,6 @@ def message_to_chat(message: Document) -> Document:
 def chat_usage(usage: Any) -> Document | None:
     """Anthropic's usage as that of a chat: tokens of the cache are tokens of the prompt.
 
-    Examples
-    --------
     >>> chat_usage({"input_tokens": 5, "cache_read_input_tokens": 20, "output_tokens": 3})
     ... # doctest: +NORMALIZE_WHITESPACE
     {'prompt_tokens': 25, 'completion_tokens': 3, 'total_tokens': 28,
@@ -152,9 +129,8 @@ def chat_usage(usage: Any) -> Document | None:
     """
     if not isinstance(usage, dict):
         return None
-    cached, written = (
-        _count(usage.get(f"cache_{verb}_input_tokens")) for verb in ("read", "creation")
-    )
+    cached = _count(usage.get("cache_read_input_tokens"))
+    written = _count(usage.get("cache_creation_input_tokens"))
     tokens_in = _count(usage.get("input_tokens")) + cached + written
     tokens_out = _count(usage.get("output_tokens"))
     return {
@@ -277,10 +253,8 @@ def _response_usage(usage: Any) -> Document | None:
     read, made = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
     cached = _count((read or {}).get("cached_tokens"))
     reasoning = _count((made or {}).get("reasoning_tokens"))
-    tokens_in, tokens_out = (
-        _count(usage.get("prompt_tokens")),
-        _count(usage.get("completion_tokens")),
-    )
+    tokens_in = _count(usage.get("prompt_tokens"))
+    tokens_out = _count(usage.get("completion_tokens"))
     return {
         "input_tokens": tokens_in,
         "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},

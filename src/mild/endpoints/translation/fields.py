@@ -2,32 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from mild.errors import InvalidInputError
-
-__all__ = [
-    "CHAT",
-    "COMPLETIONS",
-    "EMBEDDINGS",
-    "FIELDS",
-    "MESSAGES",
-    "REQUIRED",
-    "RESPONSES",
-    "Document",
-    "TranslationError",
-    "check_fields",
-    "get",
-    "objects",
-    "short",
-    "text_of",
-    "tool_call",
-    "unsupported_content",
-    "unsupported_tool",
-    "with_given",
-    "wrong",
-]
 
 Document = dict[str, Any]
 T = TypeVar("T")
@@ -137,6 +114,11 @@ def get(holder: Document, key: str, kind: type[T], where: str) -> T:
     return _checked(holder.get(key), kind, f"{where}.{key}" if where else key)
 
 
+def given(holder: Document, key: str, kind: type[T], where: str = "") -> T | None:
+    """A field of a kind; None where it is not given."""
+    return get(holder, key, kind, where) if holder.get(key) else None
+
+
 def _checked(value: Any, kind: type[T], where: str) -> T:
     if not isinstance(value, kind):
         raise wrong(where, f"must be {_KINDS[kind]}")
@@ -158,11 +140,11 @@ def text_of(content: Any, where: str) -> str:
     return "\n".join(get(_checked(part, dict, where), "text", str, where) for part in content)
 
 
-def with_given(document: Document, source: Mapping[str, Any], names: dict[str, str]) -> Document:
-    """Add the fields that are given, under their other names."""
-    for name, other in names.items():
+def with_given(document: Document, source: Document, *names: str, **renamed: str) -> Document:
+    """Add the fields that are given, some of them under other names."""
+    for name, other in {**dict.fromkeys(names), **renamed}.items():
         if source.get(name) is not None:
-            document[other] = source[name]
+            document[other or name] = source[name]
     return document
 
 

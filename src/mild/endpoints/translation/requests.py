@@ -17,6 +17,7 @@ from mild.endpoints.translation.fields import (
     TranslationError,
     check_fields,
     get,
+    given,
     objects,
     short,
     text_of,
@@ -27,9 +28,8 @@ from mild.endpoints.translation.fields import (
     wrong,
 )
 
-__all__ = ["arguments_of", "chat_to_messages", "translate_request"]
-
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.+)", re.DOTALL)
+_SAMPLING = ("temperature", "top_p")
 _EFFORTS_TO_ANTHROPIC = {"minimal": "low"}
 _EFFORTS_TO_OPENAI = {"max": "xhigh"}
 
@@ -37,14 +37,9 @@ _EFFORTS_TO_OPENAI = {"max": "xhigh"}
 def translate_request(endpoint: str, request: Document, api: str, max_tokens: int) -> Document:
     """A client's request as an expert of the other API takes it; ``max_tokens`` where none is given.
 
-    Raises
-    ------
-    TranslationError
-        with the field and the code: ``unsupported_field``, ``unknown_field``, ``unsupported_content`` or
-        ``invalid_type``
+    TranslationError names the field, with the code ``unsupported_field``, ``unknown_field``,
+    ``unsupported_content`` or ``invalid_type``.
 
-    Examples
-    --------
     >>> translate_request("/responses", {"model": "m", "input": "Hi"}, "openai", 100)
     {'model': 'm', 'messages': [{'role': 'user', 'content': 'Hi'}]}
     """
@@ -69,16 +64,11 @@ def _messages_request_to_chat(request: Document) -> Document:
             messages.append(_assistant_from_blocks(objects(turn, "content", "messages")))
         else:
             messages += _turns_from_blocks(role, objects(turn, "content", "messages"))
-    chat = with_given(
-        {"model": request.get("model"), "messages": messages},
-        request,
-        {"max_tokens": "max_tokens", "stop_sequences": "stop", "stream": "stream",
-         "temperature": "temperature", "top_p": "top_p"},
-    )  # fmt: skip
+    chat: Document = {"model": request.get("model"), "messages": messages}
+    with_given(chat, request, "max_tokens", "stream", *_SAMPLING, stop_sequences="stop")
     if request.get("tools"):
         chat["tools"] = [_tool_from_anthropic(tool) for tool in objects(request, "tools", "")]
-    if request.get("tool_choice"):
-        choice = get(request, "tool_choice", dict, "")
+    if choice := given(request, "tool_choice", dict):
         kind = choice.get("type")
         if kind == "tool":
             name = get(choice, "name", str, "tool_choice")
@@ -89,12 +79,10 @@ def _messages_request_to_chat(request: Document) -> Document:
             raise wrong("tool_choice.type", "must be auto, any, tool or none")
         if choice.get("disable_parallel_tool_use"):
             chat["parallel_tool_calls"] = False
-    if request.get("output_config"):
-        config = get(request, "output_config", dict, "")
+    if config := given(request, "output_config", dict):
         if config.get("effort"):
             chat["reasoning_effort"] = _renamed(_EFFORTS_TO_OPENAI, config["effort"])
-        if config.get("format"):
-            form = get(config, "format", dict, "output_config")
+        if form := given(config, "format", dict, "output_config"):
             schema = get(form, "schema", dict, "output_config.format")
             schema = {"name": "answer", "schema": schema, "strict": True}
             chat["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -163,41 +151,30 @@ def _part_from_block(block: Document) -> Document:
 def _tool_from_anthropic(tool: Document) -> Document:
     if tool.get("type") not in (None, "custom"):
         raise unsupported_tool(tool)
-    function = {
-        "name": get(tool, "name", str, "tools"),
-        "parameters": get(tool, "input_schema", dict, "tools"),
-    }
-    function = with_given(function, tool, {"description": "description", "strict": "strict"})
+    name, schema = get(tool, "name", str, "tools"), get(tool, "input_schema", dict, "tools")
+    function = with_given({"name": name, "parameters": schema}, tool, "description", "strict")
     return {"type": "function", "function": function}
 
 
 def _responses_request_to_chat(request: Document) -> Document:
     messages: list[Document] = []
-    if request.get("instructions"):
-        content = get(request, "instructions", str, "")
-        messages.append({"role": "system", "content": content})
+    if instructions := given(request, "instructions", str):
+        messages.append({"role": "system", "content": instructions})
     if isinstance(request.get("input"), str):
         messages.append({"role": "user", "content": request["input"]})
     else:
         for item in objects(request, "input", ""):
             _add_item(messages, item)
-    chat = with_given(
-        {"model": request.get("model"), "messages": messages},
-        request,
-        {"max_output_tokens": "max_tokens", "stream": "stream", "temperature": "temperature",
-         "top_p": "top_p"},
-    )  # fmt: skip
+    chat: Document = {"model": request.get("model"), "messages": messages}
+    with_given(chat, request, "stream", *_SAMPLING, max_output_tokens="max_tokens")
     if request.get("parallel_tool_calls") is False and request.get("tools"):
         chat["parallel_tool_calls"] = False
-    if request.get("reasoning"):
-        effort = get(request, "reasoning", dict, "").get("effort")
-        if effort:
-            chat["reasoning_effort"] = effort
-    if request.get("text"):
-        text = get(request, "text", dict, "")
+    if effort := (given(request, "reasoning", dict) or {}).get("effort"):
+        chat["reasoning_effort"] = effort
+    if text := given(request, "text", dict):
         if text.get("verbosity"):
             chat["verbosity"] = text["verbosity"]
-        form = {**get(text, "format", dict, "text")} if text.get("format") else {}
+        form = dict(given(text, "format", dict, "text") or {})
         kind = form.pop("type", "text")
         if kind == "json_schema":
             chat["response_format"] = {"type": kind, "json_schema": form}
@@ -208,10 +185,9 @@ def _responses_request_to_chat(request: Document) -> Document:
         for tool in tools:
             if tool.get("type") != "function":
                 raise unsupported_tool(tool)
-        names = {key: key for key in ("name", "description", "parameters", "strict")}
-        chat["tools"] = [
-            {"type": "function", "function": with_given({}, tool, names)} for tool in tools
-        ]
+        names = ("name", "description", "parameters", "strict")
+        functions = [with_given({}, tool, *names) for tool in tools]
+        chat["tools"] = [{"type": "function", "function": function} for function in functions]
     choice = request.get("tool_choice")
     if isinstance(choice, dict):
         if choice.get("type") != "function":
@@ -266,7 +242,7 @@ def _part_from_input(part: Document) -> Document:
     if kind != "input_image" or part.get("file_id"):
         raise unsupported_content(kind if kind != "input_image" else "image of a file")
     image = {"url": get(part, "image_url", str, "input.content")}
-    return {"type": "image_url", "image_url": with_given(image, part, {"detail": "detail"})}
+    return {"type": "image_url", "image_url": with_given(image, part, "detail")}
 
 
 def _completion_request_to_chat(request: Document) -> Document:
@@ -287,13 +263,7 @@ _TO_CHAT = {
 
 
 def chat_to_messages(chat: Document, max_tokens: int) -> Document:
-    """A chat completion request as a Messages request.
-
-    Examples
-    --------
-    >>> chat_to_messages({"model": "m", "messages": [{"role": "system", "content": "Hi"}]}, 100)
-    {'model': 'm', 'max_tokens': 100, 'messages': [], 'system': 'Hi'}
-    """
+    """A chat completion request as a Messages request."""
     check_fields(CHAT, chat)
     system: list[str] = []
     messages: list[Document] = []
@@ -317,8 +287,7 @@ def chat_to_messages(chat: Document, max_tokens: int) -> Document:
     request: Document = {"model": chat.get("model"), "max_tokens": limit, "messages": messages}
     if system:
         request["system"] = "\n\n".join(system)
-    names = {"stream": "stream", "temperature": "temperature", "top_p": "top_p"}
-    with_given(request, chat, names)
+    with_given(request, chat, "stream", *_SAMPLING)
     if isinstance(request.get("temperature"), int | float):
         request["temperature"] = min(request["temperature"], 1)
     if stop := chat.get("stop"):
@@ -349,12 +318,10 @@ def _blocks_of(message: Document) -> list[Document]:
         blocks += [_block_of(part) for part in objects(message, "content", "messages")]
     for call in objects(message, "tool_calls", "messages") if message.get("tool_calls") else ():
         function = get(call, "function", dict, "tool_calls")
-        given = arguments_of(get(function, "arguments", str, "tool_calls"))
-        number, name = (
-            get(call, "id", str, "tool_calls"),
-            get(function, "name", str, "tool_calls"),
-        )
-        blocks.append({"type": "tool_use", "id": number, "name": name, "input": given})
+        arguments = arguments_of(get(function, "arguments", str, "tool_calls"))
+        number = get(call, "id", str, "tool_calls")
+        name = get(function, "name", str, "tool_calls")
+        blocks.append({"type": "tool_use", "id": number, "name": name, "input": arguments})
     return blocks
 
 
@@ -382,7 +349,7 @@ def _tool_to_anthropic(tool: Document) -> Document:
     function = get(tool, "function", dict, "tools")
     schema = function.get("parameters") or {"type": "object", "properties": {}}
     found = {"name": get(function, "name", str, "tools.function"), "input_schema": schema}
-    return with_given(found, function, {"description": "description", "strict": "strict"})
+    return with_given(found, function, "description", "strict")
 
 
 def _choice_to_anthropic(choice: Any) -> Document:
@@ -402,8 +369,7 @@ def _output_config(chat: Document) -> Document:
     effort = chat.get("reasoning_effort")
     if effort and effort != "none":
         config["effort"] = _renamed(_EFFORTS_TO_ANTHROPIC, effort)
-    if chat.get("response_format"):
-        form = get(chat, "response_format", dict, "")
+    if form := given(chat, "response_format", dict):
         if form.get("type") == "json_schema":
             schema = get(form, "json_schema", dict, "response_format")
             schema = get(schema, "schema", dict, "response_format.json_schema")
@@ -421,8 +387,6 @@ def _renamed(names: Mapping[str, str], value: Any) -> Any:
 def arguments_of(text: str) -> Document:
     """The arguments of a tool call; models do not always write the JSON object that they should.
 
-    Examples
-    --------
     >>> arguments_of('{"city": "Rome"}'), arguments_of("Rome")
     ({'city': 'Rome'}, {'invalid_json': 'Rome'})
     """

@@ -29,23 +29,15 @@ from mild.endpoints.translation.fields import (
     tool_call,
 )
 
-__all__ = ["MessageReader", "StreamTranslator"]
-
 # Of an answer that is streamed: a longer one is broken off.
 MAX_CHARACTERS = 64_000_000
 
 
 class MessageReader:
-    """Events of Anthropic's stream as chunks of a chat.
-
-    Attributes
-    ----------
-    usage : as of a chat, so far
-    done : whether the stream has ended as it should
-    """
+    """Events of Anthropic's stream as chunks of a chat; ``done`` once it has ended as it should."""
 
     def __init__(self) -> None:
-        self.done = False
+        self.finished = self.done = False
         self._usage: Document = {}
         self._base: Document = {}
         self._calls = -1
@@ -53,11 +45,6 @@ class MessageReader:
     @property
     def usage(self) -> Document | None:
         return chat_usage(self._usage) if self._usage else None
-
-    @property
-    def finished(self) -> bool:
-        """Whether the answer is whole: only its last event says so."""
-        return self.done
 
     def read(self, event: Document) -> Iterator[Document]:
         """The chunks of one event."""
@@ -90,7 +77,7 @@ class MessageReader:
             if reason := event["delta"].get("stop_reason"):
                 yield self._chunk({}, FINISH_REASONS.get(reason, "stop"))
         elif kind == "message_stop":
-            self.done = True
+            self.finished = self.done = True
 
     def observe(self, event: Document) -> None:
         """Note what an event says, without its chunks; TranslationError if it has another shape."""
@@ -332,14 +319,7 @@ class _ResponseWriter:
 
 
 class StreamTranslator:
-    """Events of an expert's stream in the shape of the client's endpoint.
-
-    Parameters
-    ----------
-    endpoint, api : of the client, and of the expert
-    model : the name that the client is told
-    request : of the client
-    """
+    """Events of an expert's stream in the shape of the client's endpoint; ``model`` is its name there."""
 
     def __init__(self, endpoint: str, api: str, model: str, request: Document) -> None:
         self._reader = MessageReader() if api == "anthropic" else _ChatReader()

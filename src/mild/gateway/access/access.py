@@ -17,8 +17,6 @@ from mild.gateway.access.writer import StoreWriter
 from mild.gateway.config import Settings
 from mild.gateway.refusals import Refusal
 
-__all__ = ["Access", "Reservation"]
-
 # The scope of all keys together.
 ALL = "*"
 # Seconds that a request may take, and after them until its reservation is charged in full.
@@ -29,13 +27,10 @@ _WATCHED_SECONDS = 30.0
 
 
 class Reservation:
-    """Money reserved for one request, until it is settled or released.
+    """Money reserved for one request, in billionths of a dollar, until it is settled or released.
 
-    Attributes
-    ----------
-    amount : billionths of a dollar
-    parts : rows of the store that make it up, by id and amount; a request may reserve more later
-    credit : part of ``amount`` that was allowed while the store was lost
+    ``parts`` are the rows of the store that make it up, by id and amount; ``credit`` is what was allowed
+    while the store was lost.
     """
 
     __slots__ = ("accounts", "amount", "budgets", "credit", "is_open", "parts")
@@ -51,15 +46,6 @@ class Reservation:
 class Access:
     """Checks keys, counts requests and reserves money, the same over all workers of a store.
 
-    Parameters
-    ----------
-    settings : budgets, limits, whether a key is required, and what to do while the store is lost
-    store : shared by all workers; by default the one that the settings name
-    clock : seconds since 1970
-    total_seconds : longest time that a request may take
-
-    Examples
-    --------
     What happens to a request::
 
         caller = access.identify(headers.get("authorization"))    # 401
@@ -118,12 +104,7 @@ class Access:
         return self._callers.identify(authorization)
 
     async def admit(self, caller: Caller) -> None:
-        """Refuse at once what the store would refuse; ``reserve`` counts the request.
-
-        Raises
-        ------
-        Refusal : 429 if the minute is known to be full; 503 if the store is lost and the settings say so
-        """
+        """Refuse what the store would refuse: 429 if the minute is known to be full, 503 if it is lost."""
         if self._sheds and self._writer.trouble is not None:
             raise _unavailable()
         if caller.requests_per_minute is not None:
@@ -135,10 +116,8 @@ class Access:
     async def reserve(self, caller: Caller, dollars: float) -> Reservation:
         """Count a request, and reserve the most that it may cost; both or nothing.
 
-        Raises
-        ------
-        Refusal : 429 if the minute is full; 402 if a budget has too little left, 429 if it is only held by
-            open requests; 503 if the store cannot be asked
+        Refusal 429 if the minute is full, or a budget is held by open requests; 402 if too little of a
+        budget is left; 503 if the store cannot be asked.
         """
         reservation = self._new_reservation(caller)
         await self._claim(reservation, _checked(dollars), caller)

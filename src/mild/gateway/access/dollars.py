@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["BILLION", "dollars_of", "parts_of", "shown"]
-
 BILLION = 1_000_000_000
 # Beyond this no price is meant, and SQLite's integers would end.
 _MOST = 1e9
@@ -14,8 +12,6 @@ _MOST = 1e9
 def parts_of(dollars: float) -> int:
     """Billionths of a dollar, rounded up.
 
-    Examples
-    --------
     >>> parts_of(0.1), parts_of(1e-10), parts_of(0)
     (100000000, 1, 0)
     """
@@ -32,8 +28,6 @@ def dollars_of(parts: int) -> float:
 def shown(parts: int) -> str:
     """Dollars for people, to the cent where cents say enough.
 
-    Examples
-    --------
     >>> shown(12_500_000_000), shown(1_234_567), shown(0)
     ('$12.50', '$0.001235', '$0.00')
     """

@@ -16,11 +16,6 @@ from mild.errors import InvalidInputError
 from mild.gateway.config import Settings
 from mild.gateway.refusals import Refusal
 
-__all__ = [
-    "ANONYMOUS", "PREFIX", "Caller", "Callers", "Key", "check_key_name", "digest_of", "hint_of",
-    "new_key",
-]  # fmt: skip
-
 PREFIX = "mild-"
 # Scope in which requests without a key are counted.
 ANONYMOUS = "anonymous"
@@ -123,13 +118,7 @@ def digest_of(key: str, salt: bytes) -> bytes:
 
 
 def hint_of(key: str) -> str:
-    """The beginning of a key, by which a person recognizes it.
-
-    Examples
-    --------
-    >>> hint_of("mild-AbCdEfGh")
-    'mild-AbCd…'
-    """
+    """The beginning of a key, by which a person recognizes it."""
     return f"{key[: len(PREFIX) + 4]}…"
 
 

@@ -6,8 +6,6 @@ import calendar
 import time
 from typing import Literal, NamedTuple
 
-__all__ = ["Period", "Window", "periods_at"]
-
 _DAY = 86_400
 
 Window = Literal["day", "month"]
@@ -22,13 +20,7 @@ class Period(NamedTuple):
 
 
 def periods_at(now: float) -> tuple[Period, Period]:
-    """The day and the month, in UTC, of a moment.
-
-    Examples
-    --------
-    >>> periods_at(0.0)[1]
-    Period(window='month', name='1970-01', renews=2678400)
-    """
+    """The day and the month, in UTC, of a moment."""
     moment = time.gmtime(now)
     year, month = moment.tm_year, moment.tm_mon
     following = (year + 1, 1) if month == 12 else (year, month + 1)

@@ -23,11 +23,6 @@ from mild.gateway.access.tables import accounts, keys, processes, request_counts
 from mild.gateway.database import CommitUnknownError, ConditionError, DatabaseError
 from mild.gateway.database.engine import CLOCK, MEMORY, Database, Location, open_database, shown
 
-__all__ = [
-    "WINDOW", "AccessStore", "Account", "Batch", "Claim", "Denial", "Settlement", "StoreError",
-    "StoreState", "Totals",
-]  # fmt: skip
-
 # Seconds that are counted, the current one and 60 before it: no 60 seconds have more than the limit.
 WINDOW = 61
 # Seconds after which a process that is silent is not counted.
@@ -75,13 +70,8 @@ class Denial(NamedTuple):
 class Claim:
     """A request that asks for money and for one request of the minute; both are granted, or none.
 
-    Attributes
-    ----------
-    id : of its reservation
-    accounts, budgets : the accounts, and the budget of each; None without a limit
-    amount : billionths of a dollar
-    scope, rate : whose requests are counted, and how many a minute may have; None without a limit
-    denial : None if it was granted
+    ``budgets`` are those of ``accounts``, and ``rate`` the requests that ``scope`` may make in a minute;
+    None is no limit. ``denial`` is None if the claim was granted.
     """
 
     id: str
@@ -131,11 +121,7 @@ class StoreState:
 class AccessStore:
     """A store in a file, in memory, or in PostgreSQL. All methods block; one thread at a time.
 
-    Parameters
-    ----------
-    place : file or address; None for memory
-    clock : seconds since 1970; PostgreSQL uses its own
-    patience : seconds to wait for the lock of a file
+    PostgreSQL uses its own clock. ``patience`` is the seconds to wait for the lock of a file.
     """
 
     def __init__(
@@ -259,14 +245,8 @@ class AccessStore:
     def apply(self, batch: Batch, seconds: float) -> dict[Account, Totals]:
         """Settle, then grant claims in their order, in one transaction; the accounts as they are now.
 
-        Parameters
-        ----------
-        batch : its claims learn whether they were denied
-        seconds : after which a reservation that was not settled is charged in full
-
-        Raises
-        ------
-        CommitUnknownError : ask ``has_happened`` before anything else
+        Claims learn whether they were denied. A reservation that is not settled within ``seconds`` is
+        charged in full. After a CommitUnknownError, ask ``has_happened`` before anything else.
         """
         is_limited = any(claim.rate is not None for claim in batch.claims)
         if not is_limited and time.monotonic() >= self._decides_until:

@@ -2,69 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sqlalchemy as sa
 
-from mild.gateway.database.engine import Statement, metadata, upsert
-
-__all__ = [
-    "CHANGE", "COUNT", "COUNTS", "CREATE", "DELETE", "DELETE_ALL", "INSERT", "LOCK", "SEEN", "accounts",
-    "keys", "processes", "request_counts", "reservations", "store",
-]  # fmt: skip
+from mild.gateway.database.engine import Statement, make_table, metadata, upsert
 
 _BYTES, _WHOLE, _REAL, _TEXT = sa.LargeBinary, sa.BigInteger, sa.Double, sa.Text
 
-
-def _column(name: str, kind: Any, key: bool = False, optional: bool = False) -> sa.Column[Any]:
-    return sa.Column(name, kind, primary_key=key, nullable=optional, autoincrement=False)
-
-
-store = sa.Table("store", metadata, _column("salt", _BYTES), _column("keys_version", _WHOLE))
+store = make_table("store", (), salt=_BYTES, keys_version=_WHOLE)
 keys = sa.Table(
     "keys",
     metadata,
-    _column("name", _TEXT, key=True),
-    _column("digest", _BYTES),
-    _column("hint", _TEXT),
-    _column("created", _REAL),
-    _column("revoked", _REAL, optional=True),
-    _column("budget_day", _WHOLE, optional=True),
-    _column("budget_month", _WHOLE, optional=True),
-    _column("requests_per_minute", _WHOLE, optional=True),
+    sa.Column("name", _TEXT, primary_key=True),
+    sa.Column("digest", _BYTES, nullable=False, unique=True),
+    sa.Column("hint", _TEXT, nullable=False),
+    sa.Column("created", _REAL, nullable=False),
+    sa.Column("revoked", _REAL),
+    *(sa.Column(f"budget_{window}", _WHOLE) for window in ("day", "month")),
+    sa.Column("requests_per_minute", _WHOLE),
     sa.Column("admin", sa.Boolean, nullable=False, server_default=sa.false()),
-    sa.UniqueConstraint("digest"),
 )
 # Money in billionths of a dollar. ``held`` is the sum of the account's reservations.
-accounts = sa.Table(
+accounts = make_table(
     "accounts",
-    metadata,
-    _column("scope", _TEXT, key=True),
-    _column("period", _TEXT, key=True),
-    _column("spent", _WHOLE),
-    _column("held", _WHOLE),
-    _column("lost", _WHOLE),
+    ["scope", "period"],
+    scope=_TEXT,
+    period=_TEXT,
+    spent=_WHOLE,
+    held=_WHOLE,
+    lost=_WHOLE,
 )
-reservations = sa.Table(
-    "reservations",
-    metadata,
-    _column("id", _TEXT, key=True),
-    _column("accounts", _TEXT),
-    _column("amount", _WHOLE),
-    _column("deadline", _REAL),
-    sa.Index("reservations_by_deadline", "deadline"),
+reservations = make_table(
+    "reservations", ["id"], id=_TEXT, accounts=_TEXT, amount=_WHOLE, deadline=_REAL
 )
-request_counts = sa.Table(
-    "request_counts",
-    metadata,
-    _column("scope", _TEXT, key=True),
-    _column("second", _WHOLE, key=True),
-    _column("requests", _WHOLE),
+sa.Index("reservations_by_deadline", reservations.c.deadline)
+request_counts = make_table(
+    "request_counts", ["scope", "second"], scope=_TEXT, second=_WHOLE, requests=_WHOLE
 )
-processes = sa.Table(
-    "processes", metadata, _column("name", _TEXT, key=True), _column("seen", _REAL)
-)
-
+processes = make_table("processes", ["name"], name=_TEXT, seen=_REAL)
 
 _ACCOUNT = (("scope", "text"), ("period", "text"))
 CREATE = upsert(accounts)

@@ -25,8 +25,6 @@ from mild.gateway.access.store import (
 )
 from mild.gateway.database import CommitUnknownError
 
-__all__ = ["StoreWriter"]
-
 # Seconds between looks at keys and expired reservations, and between attempts while the store is lost.
 REFRESH_SECONDS = 1.0
 # Without an answer for so long, those who wait are told that the store is lost.
@@ -43,18 +41,9 @@ logger = logging.getLogger("mild.gateway")
 class StoreWriter:
     """Sends claims and settlements to the store, and reports its state to the event loop.
 
-    Parameters
-    ----------
-    store : used by the thread alone
-    seconds : after which a reservation is charged in full
-    periods : names of the day and month whose totals somebody looks at; empty if nobody does
-    on_keys : called in the loop with all keys and their salt, at the start and when they have changed
-
-    Attributes
-    ----------
-    trouble : why the store cannot be reached, in one sentence; None if it can
-    totals : accounts as they were last seen
-    workers : processes that share the store
+    ``periods`` gives the day and month whose totals somebody looks at; ``on_keys`` is called in the loop
+    with all keys and their salt, at the start and when they have changed. ``seconds`` after its claim a
+    reservation is charged in full.
     """
 
     def __init__(

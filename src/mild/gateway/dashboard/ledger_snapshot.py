@@ -14,8 +14,6 @@ from mild.gateway.ledger.reading import open_ledger
 from mild.gateway.ledger.records import COLUMNS, Record, decisions, from_row
 from mild.gateway.ledger.store import minutes, workers
 
-__all__ = ["MINUTES", "LedgerSnapshot", "read_snapshot"]
-
 MINUTES = 60
 # Decisions before those in the window that stand for the usual, where training says nothing.
 EARLIER = 2_000

@@ -17,17 +17,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-__all__ = [
-    "CONFIDENCE",
-    "LEAST",
-    "WINDOW",
-    "Band",
-    "Reference",
-    "bands",
-    "share_document",
-    "trained",
-]
-
 CONFIDENCE = 0.99
 # Decisions that are looked at, and how many there must be.
 WINDOW = 500
@@ -49,8 +38,6 @@ def bands(
 ) -> list[Band]:
     """Bands for the counts among n decisions, by the ``counts`` of the reference, which was not explored.
 
-    Examples
-    --------
     >>> bands([600, 400], 100)
     [Band(low=45, high=74, expected=60.0), Band(low=26, high=55, expected=40.0)]
     """

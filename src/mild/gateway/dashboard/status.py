@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from mild.gateway.config import Settings
     from mild.gateway.ledger.writer import LedgerWriter
 
-__all__ = ["Dashboard", "page_bytes"]
-
 # Seconds for which a document serves everybody who asks.
 FRESH = 1.0
 LAST = 20
@@ -51,15 +49,8 @@ def page_bytes() -> bytes:
 class Dashboard:
     """Puts the status together, for whichever worker is asked.
 
-    Nothing is read before the first document is asked for, and then in a thread.
-
-    Parameters
-    ----------
-    settings : of the gateway
-    router : the router that serves
-    spend : gives spent and budget, as ``Access.spend``; None without
-    ledger : this worker's writer
-    clock : seconds since 1970
+    Nothing is read before the first document is asked for, and then in a thread. ``spend`` gives spent and
+    budget, as ``Access.spend``.
     """
 
     def __init__(

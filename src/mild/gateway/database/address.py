@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import NoReturn
 
-__all__ = ["Address", "AddressError", "is_address", "read_address"]
+from mild.endpoints.secrets import Secret
 
 _SCHEMES = ("postgresql", "postgres")
 _URL = re.compile(
@@ -21,28 +20,19 @@ class AddressError(Exception):
     """What an address must be, as the end of a sentence; it shows no part of it."""
 
 
-class Address:
-    """Where a PostgreSQL database is, and how to get in.
+class Address(Secret):
+    """Where a PostgreSQL database is, and how to get in; ``shown`` says user, hosts and database.
 
-    No ``repr``, message or pickle shows the password; ``shown`` says user, hosts and database.
-
-    Examples
-    --------
     >>> read_address("postgresql://mild:s3cret@db.example.com/gateway")
     Address(postgresql://mild@db.example.com/gateway)
     """
 
-    __slots__ = ("_value", "has_password", "shown")
+    __slots__ = ("has_password", "shown")
 
     def __init__(self, value: str, shown: str, has_password: bool) -> None:
-        self._value = value
+        super().__init__(value, shown)
         self.shown = shown
         self.has_password = has_password
-
-    @property
-    def value(self) -> str:
-        """The whole address, for the driver alone."""
-        return self._value
 
     def __repr__(self) -> str:
         return f"Address({self.shown})"
@@ -50,34 +40,14 @@ class Address:
     def __str__(self) -> str:
         return self.shown
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Address) and self._value == other._value
-
-    def __hash__(self) -> int:
-        return hash(self._value)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("an Address cannot be pickled: read the settings again where it is needed.")
-
 
 def is_address(text: str) -> bool:
-    """Whether a text is meant as an address, and not as a path.
-
-    Examples
-    --------
-    >>> is_address("postgresql://localhost/mild"), is_address("mild.sqlite")
-    (True, False)
-    """
+    """Whether a text is meant as an address, and not as a path."""
     return "://" in text
 
 
 def read_address(text: str) -> Address:
-    """An address, as far as it can be checked without asking anybody.
-
-    Raises
-    ------
-    AddressError : the rule that it breaks
-    """
+    """An address, as far as it can be checked without a server; AddressError says the rule it breaks."""
     match = _URL.fullmatch(text)
     scheme = text.partition("://")[0]
     if scheme not in _SCHEMES:

@@ -29,20 +29,6 @@ except ImportError as missing:
         f"the gateway's store and ledger need SQLAlchemy; install it with: {install_hint('gateway')}"
     ) from missing
 
-__all__ = [
-    "CLOCK",
-    "MEMORY",
-    "SCHEMA",
-    "Database",
-    "Location",
-    "Statement",
-    "metadata",
-    "open_database",
-    "schema_of",
-    "shown",
-    "upsert",
-]
-
 Location = str | os.PathLike[str] | Address
 MEMORY = ":memory:"
 # Revision of the newest migration. "old" stands for tables of mild 0.1, which had no migrations.
@@ -77,13 +63,9 @@ _migrating = threading.Lock()
 class Statement(NamedTuple):
     """SQL that runs for many rows of values, without SQLAlchemy, which takes longer than the database does.
 
-    Attributes
-    ----------
-    sqlite : runs once for each row, whose values are ?1, ?2 and so on
-    postgres : runs once for all rows, for which ``{given}`` stands
-    columns : names and types of the values
-    changes_all : whether the transaction fails unless there is a changed row for each row of values;
-        ``postgres`` must end with RETURNING
+    ``sqlite`` runs once for each row, whose values are ?1, ?2 and so on, ``postgres`` once for all rows,
+    for which ``{given}`` stands. With ``changes_all`` the transaction fails unless there is a changed
+    row for each row of values; ``postgres`` must then end with RETURNING.
     """
 
     sqlite: str
@@ -127,6 +109,18 @@ def _literal(value: Any, kind: str, quote: Callable[[str], str]) -> str:
     return quote(value)
 
 
+def make_table(name: str, key: Sequence[str], /, **columns: Any) -> sa.Table:
+    """A table with columns of these types, all of them required."""
+    return sa.Table(
+        name,
+        metadata,
+        *(
+            sa.Column(column, kind, primary_key=column in key, nullable=False, autoincrement=False)
+            for column, kind in columns.items()
+        ),
+    )
+
+
 # PostgreSQL uses its own clock; a file is on one machine, whose clock is passed in.
 CLOCK = Statement("", "SELECT EXTRACT(epoch FROM clock_timestamp())::double precision")
 
@@ -134,10 +128,7 @@ CLOCK = Statement("", "SELECT EXTRACT(epoch FROM clock_timestamp())::double prec
 class Database:
     """One connection, used by one thread at a time. Methods raise DatabaseError.
 
-    Attributes
-    ----------
-    broken : whether the connection was lost: open another one
-    schema : revision of the tables when it was opened, "" if there were none
+    One that is ``broken`` was lost: open another. ``schema`` is the revision of its tables, "" without any.
     """
 
     def __init__(self, engine: sa.Engine) -> None:
@@ -158,13 +149,10 @@ class Database:
 
     @contextmanager
     def transaction(self, deferred: bool = False) -> Iterator[sa.Connection]:
-        """Everything in it or nothing. SQLite lets nobody else write meanwhile, PostgreSQL does.
+        """Everything in it or nothing; CommitUnknownError if the connection was lost during the commit.
 
-        One that is deferred is for ``run`` alone, the first of which begins it.
-
-        Raises
-        ------
-        CommitUnknownError : the connection was lost during the commit
+        SQLite lets nobody else write meanwhile, PostgreSQL does. One that is deferred is for ``run``
+        alone, the first of which begins it.
         """
         begun: Any = self._raw
         with self._translated():
@@ -311,16 +299,9 @@ def upsert(
 def open_database(place: Location, patience: float = 5.0, reading: bool = False) -> Database:
     """Open a store or a ledger; to write, it is created and migrated where needed.
 
-    Parameters
-    ----------
-    place : SQLite file, MEMORY, or address of a PostgreSQL database
-    patience : seconds to wait for the lock of a file
-    reading : open for reading only; a ledger of mild 0.1 is read as well
-
-    Raises
-    ------
-    DataFileError : it belongs to something else, to mild 0.1 or to a newer mild
-    DatabaseError : it cannot be used now
+    DataFileError if it belongs to something else, to mild 0.1 (whose ledger may be read) or to a newer
+    mild; DatabaseError if it cannot be used now. ``patience`` is the seconds to wait for the lock of a
+    file.
     """
     if not (reading or place == MEMORY or isinstance(place, Address)):
         _create_file(Path(place))

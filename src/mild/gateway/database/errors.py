@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from mild.errors import MildError
 
-__all__ = ["CommitUnknownError", "ConditionError", "DatabaseError", "InvalidRowError"]
-
 
 class DatabaseError(MildError, OSError):
     """Why a database cannot be used now, without a full stop; the transaction has not happened."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import operator
 import re
+import tomllib
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from functools import partial
-
-__all__ = ["STAND_INS", "calculate", "recall"]
+from functools import cache, partial
+from pathlib import Path
 
 _WORDS = {
     "times": "*",
@@ -18,15 +20,15 @@ _WORDS = {
     "×": "*",
 }
 _SUM = re.compile(r"[-(]*\d[\d\s.,+*/()-]*")
-_TOKEN = re.compile(r"\s*(\d+(?:\.\d+)?|[-+*/()])")
+_OPERATIONS: Mapping[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv
+}  # fmt: skip
 LONGEST = 200
 
 
 def calculate(text: str) -> str | None:
     """The value of the first sum in a text; None if there is none.
 
-    Examples
-    --------
     >>> calculate("What is 17 times 23?"), calculate("What is (6 + 9) * 4?"), calculate("Who?")
     ('391', '60', None)
     """
@@ -34,57 +36,45 @@ def calculate(text: str) -> str | None:
     for word, sign in _WORDS.items():
         plain = plain.replace(word, sign)
     for found in _SUM.finditer(plain):
-        tokens = _TOKEN.findall(found.group()[:LONGEST])
-        if any(token in "+-*/" for token in tokens[1:]):
-            try:
-                value, rest = _add(tokens)
-            except (IndexError, ValueError, ZeroDivisionError):
-                continue
-            if not rest:
-                return str(value) if value.denominator == 1 else f"{float(value):.6g}"
+        expression = found.group()[:LONGEST].strip(" .,")
+        if not any(sign in expression[1:] for sign in "+-*/"):
+            continue
+        try:
+            value = _evaluate(ast.parse(expression, mode="eval").body)
+        except (KeyError, SyntaxError, TypeError, ZeroDivisionError):
+            continue
+        return str(value) if value.denominator == 1 else f"{float(value):.6g}"
     return None
 
 
-def _add(tokens: list[str]) -> tuple[Fraction, list[str]]:
-    value, tokens = _multiply(tokens)
-    while tokens and tokens[0] in "+-":
-        sign, (other, tokens) = tokens[0], _multiply(tokens[1:])
-        value = value + other if sign == "+" else value - other
-    return value, tokens
+def _evaluate(node: ast.expr) -> Fraction:
+    """The value of a sum; KeyError or TypeError if something else is in it."""
+    if isinstance(node, ast.BinOp):
+        return _OPERATIONS[type(node.op)](_evaluate(node.left), _evaluate(node.right))
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_evaluate(node.operand)
+    if isinstance(node, ast.Constant):
+        return Fraction(str(node.value))
+    raise TypeError(f"{node} is no part of a sum")
 
 
-def _multiply(tokens: list[str]) -> tuple[Fraction, list[str]]:
-    value, tokens = _one(tokens)
-    while tokens and tokens[0] in "*/":
-        sign, (other, tokens) = tokens[0], _one(tokens[1:])
-        value = value * other if sign == "*" else value / other
-    return value, tokens
-
-
-def _one(tokens: list[str]) -> tuple[Fraction, list[str]]:
-    if tokens[0] == "-":
-        value, rest = _one(tokens[1:])
-        return -value, rest
-    if tokens[0] == "(":
-        value, rest = _add(tokens[1:])
-        if rest[0] != ")":
-            raise ValueError("a bracket is missing")
-        return value, rest[1:]
-    return Fraction(tokens[0]), tokens[1:]
+@cache
+def read_facts() -> dict[str, tuple[int, str, dict[str, str]]]:
+    """Task -> grade, question with ``{}`` for what is asked, and what is asked -> its answer."""
+    content = tomllib.loads(Path(__file__).with_name("facts.toml").read_text(encoding="utf-8"))
+    found = {}
+    for task, fields in content.items():
+        # A line break inside a pair is a blank.
+        pairs = (pair.split("=") for pair in " ".join(fields["pairs"].split()).split(";"))
+        answers = {left.strip(): right.strip() for left, right in pairs}
+        found[task] = (fields["grade"], fields["question"], answers)
+    return found
 
 
 def recall(text: str) -> str | None:
-    """A fact of a school book; None if it is not known.
-
-    Examples
-    --------
-    >>> recall("What is the capital of France?"), recall("What is love?")
-    ('Paris', None)
-    """
-    from mild.gateway.demo.facts import FACTS
-
+    """A fact of a school book; None if it is not known."""
     asked = text[:2000].strip()
-    for _, question, pairs in FACTS.values():
+    for _, question, pairs in read_facts().values():
         before, _, after = question.partition("{}")
         if asked.startswith(before):
             for left, right in pairs.items():

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["fit_demo_router"]
-
 # How many wrong answers a dollar is worth; a thousand questions cost the dearest model three dollars.
 PRICE_WEIGHT = 1.0
 

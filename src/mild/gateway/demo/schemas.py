@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["make_instance"]
-
 # A schema may contain itself; nothing optional is written below this depth.
 MAX_DEPTH = 8
 # Parts of a schema that are read for one instance.
@@ -28,8 +26,6 @@ def make_instance(schema: Any, text: str) -> Any:
 
     ``pattern``, ``not`` and the other keywords that restrict a value further are not looked at.
 
-    Examples
-    --------
     >>> schema = {"type": "object", "properties": {
     ...     "total": {"type": "integer"}, "unit": {"enum": ["cm", "m"]}}}
     >>> make_instance(schema, "391")

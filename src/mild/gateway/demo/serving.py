@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 import tempfile
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,15 +18,9 @@ from mild.gateway.server.process import bind, serve_settings
 if TYPE_CHECKING:
     from mild.artifact import LoadedRouter
 
-__all__ = ["demo_router", "demo_settings", "serve_demo"]
-
 BUDGET = 10.0
 # Dollars per million tokens in and out, and per question: those of the table that the router learned from.
-PRICES = {
-    "smollm2": (10.0, 20.0, 0.0),
-    "gemma3": (20.0, 40.0, 0.0),
-    "rules": (0.0, 0.0, 0.0001),
-}
+PRICES = {"smollm2": (10.0, 20.0, 0.0), "gemma3": (20.0, 40.0, 0.0), "rules": (0.0, 0.0, 0.0001)}
 # Seconds to the first byte of an endpoint: a model on one slow thread ends its answer before it sends it.
 PATIENCE = 300.0
 # Seconds that a stand-in takes: a little, so that streams can be seen.
@@ -41,29 +34,24 @@ def demo_router() -> LoadedRouter:
     return load(Path(__file__).parent / "router")
 
 
-def demo_settings(ports: dict[str, int], folder: Path, options: dict[str, Any]) -> Settings:
-    """Settings of the demo: stand-ins at these ports, the ledger in this folder.
+def demo_settings(stand_ins: str, folder: Path, options: dict[str, Any]) -> Settings:
+    """Settings of the demo: stand-ins at this address, the ledger in this folder.
 
     ``endpoints`` in the options, addresses by name, take the places of stand-ins.
     """
+    endpoints = options.get("endpoints") or {}
     experts = tuple(
         Expert(
             name,
-            f"http://127.0.0.1:{ports[name]}/v1",
-            f"{name}-stand-in",
+            endpoints.get(name, f"{stand_ins}/{name}/v1"),
+            name if name in endpoints else f"{name}-stand-in",
             price_in=price_in,
             price_out=price_out,
             price_per_query=price_per_query,
             embeddings=True,
+            first_byte_seconds=PATIENCE if name in endpoints else 60.0,
         )
         for name, (price_in, price_out, price_per_query) in PRICES.items()
-    )
-    endpoints = options.get("endpoints") or {}
-    experts = tuple(
-        replace(expert, base_url=url, model=expert.name, first_byte_seconds=PATIENCE)
-        if (url := endpoints.get(expert.name))
-        else expert
-        for expert in experts
     )
     port = options.get("port")
     return Settings(
@@ -79,22 +67,21 @@ def demo_settings(ports: dict[str, int], folder: Path, options: dict[str, Any]) 
 
 def serve_demo(options: dict[str, Any]) -> int:
     """Serve the demo until a signal says to stop; the exit status."""
-    sockets = {name: bind("127.0.0.1", 0) for name in STAND_INS}
+    listener = bind("127.0.0.1", 0)
     lifeline, held = socket.socketpair()
     child = os.fork()
     if child == 0:
         try:
             held.close()
-            _serve_stand_ins(sockets, lifeline)
+            _serve_stand_ins(listener, lifeline)
         finally:
             os._exit(0)
     lifeline.close()
-    ports = {name: sock.getsockname()[1] for name, sock in sockets.items()}
-    for sock in sockets.values():
-        sock.close()
+    stand_ins = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    listener.close()
     folder = Path(tempfile.mkdtemp(prefix="mild-demo-"))
     try:
-        settings = demo_settings(ports, folder, options)
+        settings = demo_settings(stand_ins, folder, options)
         return serve_settings(settings, demo_router, "the demo", partial(_first_steps, settings))
     finally:
         held.close()
@@ -113,8 +100,8 @@ def _first_steps(settings: Settings, url: str) -> str:
     )
 
 
-def _serve_stand_ins(sockets: dict[str, socket.socket], lifeline: socket.socket) -> None:
-    """Serve until the gateway is gone."""
+def _serve_stand_ins(listener: socket.socket, lifeline: socket.socket) -> None:
+    """Serve each stand-in at ``/NAME/v1`` until the gateway is gone."""
     import asyncio
 
     from uvicorn import Config, Server
@@ -123,24 +110,21 @@ def _serve_stand_ins(sockets: dict[str, socket.socket], lifeline: socket.socket)
 
     # What it loads is loaded before the first question.
     STAND_INS["smollm2"]("")
+    apps = {name: StandIn(f"{name}-stand-in", STAND_INS[name], SECONDS[name]) for name in STAND_INS}
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await apps[scope["path"].split("/")[1]](scope, receive, send)
 
     async def serve() -> None:
-        servers = []
-        for name in sockets:
-            app = StandIn(f"{name}-stand-in", STAND_INS[name], SECONDS[name])
-            options: dict[str, Any] = {"log_config": None, "access_log": False, "lifespan": "off"}
-            server = Server(Config(app, timeout_graceful_shutdown=1, **options))
-            # Ctrl-C reaches the whole group; the stand-ins end with the gateway.
-            server.handle_exit = lambda *_: None  # type: ignore[method-assign]
-            servers.append(server)
+        options: dict[str, Any] = {"log_config": None, "access_log": False, "lifespan": "off"}
+        server = Server(Config(app, timeout_graceful_shutdown=1, **options))
+        # Ctrl-C reaches the whole group; the stand-ins end with the gateway.
+        server.handle_exit = lambda *_: None  # type: ignore[method-assign]
         gone = asyncio.Event()
         asyncio.get_running_loop().add_reader(lifeline, gone.set)
-        serving = asyncio.gather(
-            *(server.serve([sock]) for server, sock in zip(servers, sockets.values(), strict=True))
-        )
+        serving = asyncio.create_task(server.serve([listener]))
         await gone.wait()
-        for server in servers:
-            server.should_exit = True
+        server.should_exit = True
         await serving
 
     asyncio.run(serve())

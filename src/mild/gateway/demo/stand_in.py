@@ -23,8 +23,6 @@ from mild.gateway.selection.text import chat_text, completion_text
 from mild.gateway.server.body import parse_body
 from mild.gateway.server.middleware import refusal_response
 
-__all__ = ["Reply", "StandIn", "reply_to"]
-
 # Answers to one request.
 MAX_CHOICES = 16
 CHARACTERS_PER_TOKEN = 4
@@ -63,16 +61,10 @@ class Reply:
 
 
 class StandIn:
-    """Answers with a function of the text.
+    """Answers with a function of the text, after so many seconds, which also lie between words of a stream.
 
     Tools are called where the request forces it, or names in its text what the name of a tool says; a
     ``response_format`` is answered with an instance of its schema.
-
-    Parameters
-    ----------
-    name : of the model
-    answer : text -> text
-    seconds : before an answer, and between two words of a stream
     """
 
     def __init__(self, name: str, answer: Callable[[str], str], seconds: float = 0.0) -> None:
@@ -111,12 +103,7 @@ class StandIn:
         return JSONResponse({**self._base(kind), "choices": choices, "usage": usage})
 
     async def _events(
-        self,
-        document: dict[str, Any],
-        reply: Reply,
-        count: int,
-        usage: dict[str, int],
-        chat: bool,
+        self, document: dict[str, Any], reply: Reply, count: int, usage: dict[str, int], chat: bool
     ) -> AsyncIterator[bytes]:
         base = self._base("chat.completion.chunk" if chat else "text_completion")
 
@@ -169,8 +156,6 @@ class StandIn:
 def reply_to(document: dict[str, Any], text: str, answer: Callable[[str], str]) -> Reply:
     """What is answered to a request with this text: the call of a tool, an instance of a schema, or text.
 
-    Examples
-    --------
     >>> tools = [{"type": "function", "function": {"name": "get_weather"}}]
     >>> reply_to({"tools": tools}, "How is the weather?", str.upper)
     Reply(content='{}', finish_reason='tool_calls', tool='get_weather')

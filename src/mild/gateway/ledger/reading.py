@@ -18,10 +18,6 @@ from mild.gateway.database.engine import Database, Location, open_database, show
 from mild.gateway.ledger.records import COLUMNS, Record, decisions, from_row
 from mild.gateway.ledger.store import routers
 
-__all__ = [
-    "ledger_location", "ledger_reader", "open_ledger", "read_blocks", "read_experts", "read_ledger",
-]  # fmt: skip
-
 # Rows held at a time.
 BLOCK = 10_000
 
@@ -68,16 +64,9 @@ def read_blocks(
     columns: Sequence[str] = COLUMNS,
     rows: int = BLOCK,
 ) -> Iterator[list[tuple[Any, ...]]]:
-    """Rows with ``since <= time < until``, a block at a time, oldest first.
+    """Rows with ``since <= time < until``, a block at a time, oldest first; probabilities are JSON texts.
 
     Every block is a short query: a slow reader delays nobody who writes.
-
-    Parameters
-    ----------
-    path : file of the ledger, or address of its database
-    since, until : seconds since 1970; None for no bound
-    columns : names out of ``COLUMNS``, in the order wanted; probabilities are JSON texts here
-    rows : rows in a block
     """
     for name in columns:
         if name not in COLUMNS:

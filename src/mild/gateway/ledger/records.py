@@ -11,8 +11,6 @@ import sqlalchemy as sa
 
 from mild.gateway.database.engine import metadata
 
-__all__ = ["COLUMNS", "OUTCOMES", "Record", "as_row", "decisions", "from_row"]
-
 OUTCOMES = ("ok", "cut", "cancelled", "refused", "failed")
 
 

@@ -13,10 +13,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from mild.gateway.database import Address
-from mild.gateway.database.engine import Location, metadata, open_database, upsert
+from mild.gateway.database.engine import Location, make_table, open_database, upsert
 from mild.gateway.ledger.records import Record, as_row, decisions
-
-__all__ = ["LedgerStore", "Retention", "minutes", "routers", "workers"]
 
 DAY = 86_400.0
 # Rows that are deleted at a time: a few milliseconds.
@@ -35,49 +33,31 @@ _ROW_OVERHEAD = 150
 _DELETE_LOCK = 0x6D696C67
 
 # Sums per minute, expert ("" for none) and outcome.
-_SUMS = ("requests", "price", "tokens_in", "tokens_out", "latency_ms")
-minutes = sa.Table(
+SUMS = ("requests", "price", "tokens_in", "tokens_out", "latency_ms")
+minutes = make_table(
     "minutes",
-    metadata,
-    sa.Column("minute", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("expert", sa.Text, primary_key=True),
-    sa.Column("outcome", sa.Text, primary_key=True),
-    sa.Column("requests", sa.BigInteger, nullable=False),
-    sa.Column("price", sa.Double, nullable=False),
-    sa.Column("tokens_in", sa.BigInteger, nullable=False),
-    sa.Column("tokens_out", sa.BigInteger, nullable=False),
-    sa.Column("latency_ms", sa.Double, nullable=False),
+    ["minute", "expert", "outcome"],
+    minute=sa.BigInteger,
+    expert=sa.Text,
+    outcome=sa.Text,
+    requests=sa.BigInteger,
+    price=sa.Double,
+    tokens_in=sa.BigInteger,
+    tokens_out=sa.BigInteger,
+    latency_ms=sa.Double,
 )
 # Names behind the probabilities, as JSON.
-routers = sa.Table(
-    "routers",
-    metadata,
-    sa.Column("fingerprint", sa.Text, primary_key=True),
-    sa.Column("experts", sa.Text, nullable=False),
-)
+routers = make_table("routers", ["fingerprint"], fingerprint=sa.Text, experts=sa.Text)
 # What each serving process says of itself, as JSON.
-workers = sa.Table(
-    "workers",
-    metadata,
-    sa.Column("pid", sa.Text, primary_key=True),
-    sa.Column("time", sa.Double, nullable=False),
-    sa.Column("document", sa.Text, nullable=False),
-)
+workers = make_table("workers", ["pid"], pid=sa.Text, time=sa.Double, document=sa.Text)
 _INSERT = upsert(decisions, returning="request_id")
-_ADD = upsert(minutes, add=_SUMS)
+_ADD = upsert(minutes, add=SUMS)
 _NAME = upsert(routers)
 _PUBLISH = upsert(workers, replace=["time", "document"])
 
 
 class LedgerStore:
-    """One connection, used by one thread; every method raises DatabaseError when it fails.
-
-    Parameters
-    ----------
-    place : file or address; created or migrated where needed
-    keep_text : whether the text of requests is stored
-    patience : seconds to wait for the lock of a file
-    """
+    """One connection, used by one thread; every method raises DatabaseError when it fails."""
 
     def __init__(self, place: Location, keep_text: bool, patience: float = 5.0) -> None:
         self._database = open_database(place, patience)
@@ -189,13 +169,7 @@ class LedgerStore:
 
 @dataclass
 class Retention:
-    """Deletes old rows in small portions; called by the writer whenever it has written.
-
-    Attributes
-    ----------
-    days : rows that are older are deleted; None keeps them
-    bytes : that the rows may take; beyond, the oldest are deleted; None sets no limit
-    """
+    """Deletes rows older than ``days``, and the oldest beyond ``bytes``, in small portions."""
 
     days: float | None
     bytes: int | None
@@ -240,6 +214,6 @@ def _sums(records: Sequence[Record]) -> list[tuple[Any, ...]]:
         place = (int(record.time // 60), record.expert or "", record.outcome)
         entry = sums.setdefault(place, [0, 0.0, 0, 0, 0.0])
         entry[0] += 1
-        for i, name in enumerate(_SUMS[1:], 1):
+        for i, name in enumerate(SUMS[1:], 1):
             entry[i] += getattr(record, name) or 0
     return [(*place, *sums[place]) for place in sorted(sums)]

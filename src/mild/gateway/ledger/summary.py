@@ -12,9 +12,7 @@ from mild.gateway.database import Address
 from mild.gateway.database.engine import Location, shown
 from mild.gateway.ledger.reading import open_ledger
 from mild.gateway.ledger.records import decisions
-from mild.gateway.ledger.store import minutes
-
-__all__ = ["quantile", "summarize"]
+from mild.gateway.ledger.store import SUMS, minutes
 
 # Rows whose latencies are looked at.
 RECENT = 10_000
@@ -29,41 +27,23 @@ def summarize(
     """
     first = -(2**62) if since is None else math.floor(since / 60)
     last = 2**62 if until is None else math.ceil(until / 60)
-    sums = minutes.c
-    within = sa.and_(sums.minute >= first, sums.minute < last)
-    # PostgreSQL sums whole numbers as decimals.
-    requests = sa.cast(sa.func.sum(sums.requests), sa.BigInteger).label("requests")
-    dollars = sa.func.sum(sums.price)
-    row = decisions.c
+    sums, row = minutes.c, decisions.c
     with open_ledger(path) as database, database.transaction() as connection:
+
+        def sum_up(*columns: sa.ColumnElement[Any]) -> sa.CursorResult[Any]:
+            # PostgreSQL sums whole numbers as decimals.
+            added = [sa.cast(sa.func.sum(sums[k]), sums[k].type).label(k) for k in SUMS]
+            span = sa.func.min(sums.minute).label("start"), sa.func.max(sums.minute).label("end")
+            within = sa.and_(sums.minute >= first, sums.minute < last)
+            query = sa.select(*columns, *added, *span).where(within).group_by(*columns)
+            return connection.execute(query.order_by(sa.desc("requests")))
+
         if isinstance(path, Address):
             size = connection.scalar(sa.text("SELECT pg_total_relation_size('mild.decisions')"))
         else:
             size = Path(path).stat().st_size
-        total = connection.execute(
-            sa.select(requests, dollars, sa.func.min(sums.minute), sa.func.max(sums.minute)).where(
-                within
-            )
-        ).one()
-        outcomes = connection.execute(
-            sa.select(sums.outcome, requests)
-            .where(within)
-            .group_by(sums.outcome)
-            .order_by(sa.desc("requests"))
-        ).all()
-        experts = connection.execute(
-            sa.select(
-                sums.expert,
-                requests,
-                dollars,
-                sa.cast(sa.func.sum(sums.tokens_in), sa.BigInteger),
-                sa.cast(sa.func.sum(sums.tokens_out), sa.BigInteger),
-                sa.func.sum(sums.latency_ms),
-            )
-            .where(within, sums.expert != "")
-            .group_by(sums.expert)
-            .order_by(sa.desc("requests"))
-        ).all()
+        total = sum_up().one()
+        outcomes, experts = sum_up(sums.outcome).all(), sum_up(sums.expert).all()
         recent = connection.execute(
             sa.select(
                 row.latency_ms, row.propensity, row.text.is_not(None), row.pinned_by.is_not(None)
@@ -77,20 +57,21 @@ def summarize(
     return {
         "path": shown(path),
         "bytes": size,
-        "requests": total[0] or 0,
-        "dollars": total[1] or 0.0,
-        "first": None if total[2] is None else total[2] * 60,
-        "last": None if total[3] is None else total[3] * 60 + 60,
-        "outcomes": dict(map(tuple, outcomes)),
+        "requests": total.requests or 0,
+        "dollars": total.price or 0.0,
+        "first": None if total.start is None else total.start * 60,
+        "last": None if total.end is None else total.end * 60 + 60,
+        "outcomes": {line.outcome: line.requests for line in outcomes},
         "experts": {
-            name: {
-                "requests": count,
-                "dollars": price,
-                "tokens_in": tokens_in,
-                "tokens_out": tokens_out,
-                "mean_latency_ms": latency / count,
+            line.expert: {
+                "requests": line.requests,
+                "dollars": line.price,
+                "tokens_in": line.tokens_in,
+                "tokens_out": line.tokens_out,
+                "mean_latency_ms": line.latency_ms / line.requests,
             }
-            for name, count, price, tokens_in, tokens_out, latency in experts
+            for line in experts
+            if line.expert
         },
         "recent": {
             "rows": len(recent),
@@ -105,13 +86,7 @@ def summarize(
 
 
 def quantile(ordered: list[float], share: float) -> float | None:
-    """The smallest value that at least this share does not exceed; None of nothing.
-
-    Examples
-    --------
-    >>> quantile([1.0, 2.0, 3.0, 4.0], 0.5)
-    2.0
-    """
+    """The smallest value that at least this share does not exceed; None of nothing."""
     if not ordered:
         return None
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]

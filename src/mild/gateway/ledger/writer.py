@@ -17,8 +17,6 @@ from mild.gateway.database.engine import shown
 from mild.gateway.ledger.records import Record
 from mild.gateway.ledger.store import LedgerStore, Retention
 
-__all__ = ["LedgerWriter"]
-
 logger = logging.getLogger("mild.gateway.ledger")
 
 # Records that wait at most; beyond, the newest are dropped and counted.
@@ -43,21 +41,8 @@ class LedgerWriter:
     """One per process; several processes may write to one ledger.
 
     ``write`` never waits and never fails. A locked file or a full disk keeps the records waiting; when too
-    many wait, the newest are dropped and counted.
-
-    Parameters
-    ----------
-    settings : path (None: nothing is written), keep_text, keep_days, max_bytes
-    expert_names : experts of the router that serves, in its order
-    clock : seconds since 1970
-    waiting : records that may wait
-
-    Attributes
-    ----------
-    dropped : records that were lost: too many waited, or a value did not fit its column
-    written : records that are in the ledger
-    trouble : why the ledger cannot be written at the moment, None if it can
-    published : what this process said of itself last
+    many wait, the newest are dropped and counted. ``trouble`` says why the ledger cannot be written at the
+    moment, and ``published`` is what this process said of itself last.
     """
 
     def __init__(
@@ -217,6 +202,8 @@ class LedgerWriter:
             try:
                 store.append(some, experts)
                 self.written += len(some)
+                # Before the rows leave the queue: whoever waits for them finds no old trouble.
+                self.trouble = None
             except _INVALID:
                 if size > 1:
                     size = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
-from mild.endpoints.client import ExpertError
+from mild.endpoints.errors import ExpertError
 
 __all__ = ["EventReader", "event_data"]
 

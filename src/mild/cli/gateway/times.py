@@ -7,8 +7,6 @@ from datetime import UTC, datetime
 
 from mild.errors import OptionError
 
-__all__ = ["moment"]
-
 _AGO = re.compile(r"(\d+(?:\.\d+)?)\s*([mhdw])")
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -16,8 +14,6 @@ _SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 def moment(name: str, text: str | None, now: float) -> float | None:
     """Seconds since 1970 of a date, a date with time (UTC unless it says otherwise), or a time ago.
 
-    Examples
-    --------
     >>> moment("since", "2026-11-01", 0.0)
     1793491200.0
     >>> moment("since", "2h", 10_000.0)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from mild.cli.gateway.times import moment
 from mild.errors import OptionError
-from mild.gateway.ledger.times import moment
 
 
 @pytest.mark.parametrize(
