@@ -20,7 +20,7 @@ from mild.errors import DataFileError, InvalidInputError, MildError
 from mild.gateway.access import tables
 from mild.gateway.access.keys import Key
 from mild.gateway.access.tables import accounts, keys, processes, request_counts, reservations
-from mild.gateway.database import CommitUnknownError, ConditionError, DatabaseError
+from mild.gateway.database import Address, CommitUnknownError, ConditionError, DatabaseError
 from mild.gateway.database.engine import CLOCK, MEMORY, Database, Location, open_database, shown
 
 __all__ = [
@@ -136,6 +136,11 @@ class AccessStore:
     place : file or address; None for memory
     clock : seconds since 1970; PostgreSQL uses its own
     patience : seconds to wait for the lock of a file
+
+    Attributes
+    ----------
+    is_quick : whether a transaction that waits for nothing takes well under a millisecond
+    waits : whether a transaction may wait for the lock of a file, and for its disk
     """
 
     def __init__(
@@ -144,6 +149,8 @@ class AccessStore:
         self._place: Location = MEMORY if place is None else place
         self._clock = clock
         self._patience = patience
+        self.is_quick = not isinstance(self._place, Address)
+        self.waits = True
         self._is_open = False
         self._database: Database | None = None
         # Accounts that have a row.
@@ -420,6 +427,7 @@ class AccessStore:
                     raise DatabaseError(str(error).rstrip(".")) from error
                 database = self._opened()
                 try:
+                    database.set_waiting(self.waits)
                     if batch is not None:
                         self._create_accounts(_touched(batch))
                     with database.transaction(deferred=batch is not None) as connection:

@@ -57,6 +57,8 @@ _APPLICATION = 0x6D696C32
 _OLD_APPLICATIONS = (0x6D696C64, 0x6D696C67)
 _LOCK = 0x6D696C64
 _WAL_BYTES = 16_000_000
+# Pages of the log after which they are written to the file; SQLite's own number.
+_WAL_PAGES = 1000
 # How soon a machine that is gone is noticed; what the address says goes first.
 _LIBPQ = {
     "connect_timeout": "5",
@@ -150,11 +152,27 @@ class Database:
         except (sa.exc.DBAPIError, self._driver.Error) as error:
             raise DatabaseError(_reason(getattr(error, "orig", error))) from error
         self._raw: Any = self._connection.connection.driver_connection
-        if self.is_postgres:
+        self._patience = self._waiting = 0
+        if not self.is_postgres:
+            # In milliseconds, as the file was opened with.
+            self._patience = self._waiting = self._pragma("busy_timeout")
+        else:
             from psycopg.pq import Escaping
 
             raw: Any = self._raw
             self._escaping, self._encoding = Escaping(raw.pgconn), raw.info.encoding
+
+    def set_waiting(self, waits: bool) -> None:
+        """SQLite: whether transactions from now on wait for the lock, and write the log to the file."""
+        wanted = self._patience if waits else 0
+        if wanted != self._waiting:
+            self._waiting = wanted
+            self._pragma(f"busy_timeout = {wanted}")
+            # The thread of another transaction does that, which has time to wait for the disk.
+            self._pragma(f"wal_autocheckpoint = {_WAL_PAGES if waits else 0}")
+
+    def _pragma(self, text: str) -> int:
+        return int(self._raw.execute(f"PRAGMA {text}").fetchone()[0])
 
     @contextmanager
     def transaction(self, deferred: bool = False) -> Iterator[sa.Connection]:
