@@ -128,13 +128,14 @@ class ExpertSelector:
         step = self.router.text
         assert step is not None
         X = step.transform_one(texts[0])[None] if len(texts) == 1 else step.transform(texts)
-        scores: dict[int, Scores] = {}
         novel = [False] * len(texts)
         if self._on_novel is not None:
             novel = self.router.is_novel(texts, X).tolist()
+        scores: dict[int, Scores] = {}
         for weight in set(weights):
             rows = [i for i, one in enumerate(weights) if one == weight]
-            found = decide_all(self.at_weight(weight).policy, X[rows])
+            part = X if len(rows) == len(texts) else X[rows]
+            found = decide_all(self.at_weight(weight).policy, part)
             shares, values = found.probabilities.tolist(), found.values.tolist()
             costs = [None] * len(rows) if found.costs is None else found.costs.tolist()
             for row, (best, i) in enumerate(zip(found.chosen.tolist(), rows, strict=True)):
