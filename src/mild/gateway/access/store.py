@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 import sqlalchemy as sa
@@ -159,8 +159,10 @@ class AccessStore:
 
     def open(self) -> None:
         """Connect; create or migrate the tables where needed."""
-        with self._translated():
+        try:
             self._connect()
+        except DatabaseError as error:
+            raise self._unusable(error) from error
         self._is_open = True
 
     def close(self) -> None:
@@ -275,10 +277,15 @@ class AccessStore:
         ------
         CommitUnknownError : ask ``has_happened`` before anything else
         """
+        touched = _touched(batch)
+
+        def decide(_: sa.Connection) -> dict[Account, Totals]:
+            return self._decide(batch, seconds, touched)
+
         is_limited = any(claim.rate is not None for claim in batch.claims)
         if not is_limited and time.monotonic() >= self._decides_until:
             try:
-                return self._run(lambda _: self._grant_all(batch, seconds), batch)
+                return self._run(lambda _: self._grant_all(batch, seconds, touched), touched)
             except ConditionError:
                 self._decides_until = time.monotonic() + _DECIDE_SECONDS
             except CommitUnknownError as unknown:
@@ -287,18 +294,19 @@ class AccessStore:
                 try:
                     if self.has_happened(batch):
                         return {}
-                    return self._run(lambda _: self._decide(batch, seconds), batch)
+                    return self._run(decide, touched)
                 except StoreError:
                     raise unknown from None
-        return self._run(lambda _: self._decide(batch, seconds), batch)
+        return self._run(decide, touched)
 
-    def _grant_all(self, batch: Batch, seconds: float) -> dict[Account, Totals]:
+    def _grant_all(
+        self, batch: Batch, seconds: float, touched: Sequence[Account]
+    ) -> dict[Account, Totals]:
         """Everything at once, for batches in which nothing is denied and no reservation has expired.
 
         ConditionError if something is. The sums of all claims fit a budget if and only if each fits.
         """
         database = self._opened()
-        touched = _touched(batch)
         changes = {account: _Balance(0, 0, 0) for account in touched}
         for settlement in batch.settlements:
             _settle(settlement, changes, {id for id, _ in settlement.parts})
@@ -325,20 +333,20 @@ class AccessStore:
     ) -> list[tuple[str, str, int, float]]:
         """New rows of reservations; PostgreSQL adds its clock to the seconds."""
         deadline = seconds if self._opened().is_postgres else self._clock() + seconds
-        named: dict[Sequence[Account], str] = {}
         rows = [(batch.id, "[]", 0, deadline)]
-        for claim in granted:
-            if claim.amount:
-                its = tuple(claim.accounts)
-                text = named.get(its) or named.setdefault(its, json.dumps(its))
-                rows.append((claim.id, text, claim.amount, deadline))
+        rows += [
+            (claim.id, _as_json(tuple(claim.accounts)), claim.amount, deadline)
+            for claim in granted
+            if claim.amount
+        ]
         return rows
 
-    def _decide(self, batch: Batch, seconds: float) -> dict[Account, Totals]:
+    def _decide(
+        self, batch: Batch, seconds: float, touched: Sequence[Account]
+    ) -> dict[Account, Totals]:
         """Claim by claim, under the locks of all rows."""
         database = self._opened()
         # All workers lock rows in one order: reservations by id, then accounts by name.
-        touched = _touched(batch)
         scopes = sorted({(claim.scope,) for claim in batch.claims if claim.rate is not None})
         deleted, locked, counted, *clock = database.run(
             (tables.DELETE, _ended(batch)),
@@ -391,9 +399,9 @@ class AccessStore:
 
     def _create_accounts(self, wanted: Sequence[Account]) -> None:
         """Create rows in a transaction of their own: who holds one row never waits to create another."""
-        missing = [account for account in wanted if account not in self._created]
-        if not missing:
+        if self._created.issuperset(wanted):
             return
+        missing = [account for account in wanted if account not in self._created]
         database = self._opened()
         with database.transaction(deferred=True):
             database.run((tables.CREATE, [(*account, 0, 0, 0) for account in missing]), commit=True)
@@ -414,9 +422,16 @@ class AccessStore:
             self._created.clear()
             self._database = open_database(self._place, self._patience)
 
-    def _run(self, job: Callable[[sa.Connection], Result], batch: Batch | None = None) -> Result:
-        """Run a transaction; again on a new connection if the old one had been lost."""
-        with self._translated():
+    def _run(
+        self,
+        job: Callable[[sa.Connection], Result],
+        touched: Sequence[Account] | None = None,
+    ) -> Result:
+        """Run a transaction; again on a new connection if the old one had been lost.
+
+        One for ``Database.run`` alone says which accounts it touches.
+        """
+        try:
             if not self._is_open:
                 raise DatabaseError("it is not open")
             for is_last in (False, True):
@@ -428,9 +443,9 @@ class AccessStore:
                 database = self._opened()
                 try:
                     database.set_waiting(self.waits)
-                    if batch is not None:
-                        self._create_accounts(_touched(batch))
-                    with database.transaction(deferred=batch is not None) as connection:
+                    if touched is not None:
+                        self._create_accounts(touched)
+                    with database.transaction(deferred=touched is not None) as connection:
                         return job(connection)
                 except CommitUnknownError:
                     raise
@@ -440,16 +455,13 @@ class AccessStore:
                     if is_last or not database.broken:
                         raise
             raise DatabaseError("its accounts vanish")
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
         except (CommitUnknownError, ConditionError):
             raise
         except DatabaseError as error:
-            sentence = f"{shown(self._place)}: the store cannot be used: {error}."
-            raise StoreError(sentence) from error
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: DatabaseError) -> StoreError:
+        return StoreError(f"{shown(self._place)}: the store cannot be used: {error}.")
 
 
 class _MissingRows(Exception):  # noqa: N818 - never leaves this module
@@ -469,6 +481,11 @@ class _Balance:
         self.held += amount
         if budget is not None:
             self.budget = min(self.budget, budget)
+
+
+@lru_cache(maxsize=1024)
+def _as_json(accounts: tuple[Account, ...]) -> str:
+    return json.dumps(accounts)
 
 
 def _ended(batch: Batch) -> list[tuple[str]]:

@@ -87,7 +87,7 @@ class StoreWriter:
         # Held by the thread, or the loop, while it uses the store.
         self._using = threading.Lock()
         self._lost = False
-        # Whether the loop is about to write, at once or in a moment; until when it leaves that to the thread.
+        # Whether the loop is about to write, at once or in a moment, and until when the thread does.
         self._writes_soon = self._writes_later = False
         self._rests_until = 0.0
         self._claims: list[Waiting] = []

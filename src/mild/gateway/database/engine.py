@@ -147,6 +147,7 @@ class Database:
         self.schema = ""
         self.is_postgres = engine.dialect.name == "postgresql"
         self._driver: Any = engine.dialect.loaded_dbapi
+        self._errors = (sa.exc.DBAPIError, sa.exc.InvalidRequestError, self._driver.Error)
         try:
             self._connection = engine.connect()
         except (sa.exc.DBAPIError, self._driver.Error) as error:
@@ -185,7 +186,7 @@ class Database:
         CommitUnknownError : the connection was lost during the commit
         """
         begun: Any = self._raw
-        with self._translated():
+        try:
             try:
                 if not deferred:
                     begun = self._connection.begin()
@@ -195,12 +196,13 @@ class Database:
             except BaseException:
                 self._roll_back(begun)
                 raise
+        except self._errors as error:
+            raise self._explain(error) from error
         try:
-            with self._committing():
-                begun.commit()
-        except DatabaseError:
+            begun.commit()
+        except self._errors as error:
             self._roll_back(begun)
-            raise
+            raise self._explain(error, committing=True) from error
 
     def _roll_back(self, begun: Any) -> None:
         with suppress(sa.exc.SQLAlchemyError, self._driver.Error):
@@ -214,8 +216,10 @@ class Database:
         PostgreSQL gets all of them in one message, with the COMMIT if the transaction ends with them.
         """
         if self.is_postgres:
-            with self._committing() if commit else self._translated():
+            try:
                 return self._send(work, commit)
+            except self._errors as error:
+                raise self._explain(error, committing=commit) from error
         found = [self._run_each(*one) for one in work]
         if commit:
             self._raw.commit()
@@ -269,38 +273,25 @@ class Database:
             self._connection.close()
         self._connection.engine.dispose()
 
-    @contextmanager
-    def _committing(self) -> Iterator[None]:
-        try:
-            with self._translated():
-                yield
-        except DatabaseError as error:
-            if self.broken:
-                raise CommitUnknownError(str(error)) from error
-            raise
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        driver = self._driver
-        try:
-            yield
-        except (sa.exc.DBAPIError, driver.Error) as error:
-            cause = getattr(error, "orig", error)
-            state = getattr(cause, "sqlstate", None)
-            closed = getattr(self._raw, "closed", False)
-            # A server that is read-only has become a copy: the next connection may find the original.
-            if closed or state == "25006":
-                self.broken = True
-            if state == "22012":
-                raise ConditionError(_BROKEN_RULE) from error
-            invalid = isinstance(cause, driver.DataError | driver.IntegrityError) or (
-                isinstance(cause, driver.InterfaceError | driver.ProgrammingError) and not state
-            )
-            kind = InvalidRowError if invalid and not self.broken else DatabaseError
-            raise kind(_reason(cause)) from error
-        except sa.exc.InvalidRequestError as error:
+    def _explain(self, error: Exception, committing: bool = False) -> DatabaseError:
+        """What an error of the driver means."""
+        cause = getattr(error, "orig", error)
+        state = getattr(cause, "sqlstate", None)
+        closed = getattr(self._raw, "closed", False)
+        lost = isinstance(error, sa.exc.InvalidRequestError)
+        # A server that is read-only has become a copy: the next connection may find the original.
+        if closed or lost or state == "25006":
             self.broken = True
-            raise DatabaseError("the connection was lost") from error
+        reason = "the connection was lost" if lost else _reason(cause)
+        if state == "22012":
+            return ConditionError(_BROKEN_RULE)
+        if self.broken:
+            return CommitUnknownError(reason) if committing else DatabaseError(reason)
+        driver = self._driver
+        invalid = isinstance(cause, driver.DataError | driver.IntegrityError) or (
+            isinstance(cause, driver.InterfaceError | driver.ProgrammingError) and not state
+        )
+        return InvalidRowError(reason) if invalid else DatabaseError(reason)
 
 
 def upsert(

@@ -417,6 +417,8 @@ class CompletionHandler:
 
     def _lost_dollars(self) -> float:
         """What attempts that failed behind the request may be charged: the text in, by the estimate."""
+        if not self._upstream.lost:
+            return 0.0
         text = UsageMeter(self.request.bytes_in)
         return sum((text.dollars(expert.price) for expert in self._upstream.lost), 0.0)
 
