@@ -485,6 +485,8 @@ def _sqlite_engine(place: str | os.PathLike[str], patience: float, reading: bool
                 # A killed process loses nothing that was committed; a power cut may take the last commits.
                 connection.execute("PRAGMA synchronous = NORMAL")
                 connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
+                # RETURNING collects its rows there; in a file that takes longer than the change itself.
+                connection.execute("PRAGMA temp_store = MEMORY")
         except BaseException:
             connection.close()
             raise
