@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from mild.artifact import LoadedRouter
 from mild.artifact.deciding import decide_all
@@ -25,8 +24,7 @@ from mild.gateway.selection.sessions import Pin, Session, Sessions, sent_before
 __all__ = ["ExpertSelector", "Scores", "Selection"]
 
 
-@dataclass(frozen=True, slots=True)
-class Scores:
+class Scores(NamedTuple):
     """What a router makes of one text.
 
     Attributes
@@ -45,8 +43,7 @@ class Scores:
     novel: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(NamedTuple):
     """Who is asked, in which order, and what the ledger is told about it.
 
     Attributes
@@ -184,7 +181,7 @@ class ExpertSelector:
         shares: list[float | None] = [None if name in missing else 0.0 for name in self.names]
         for k in able:
             shares[k] = (scores.probabilities[k] or 0.0) / total if total else 1 / len(able)
-        return replace(scores, best=order[0], order=order, probabilities=shares)
+        return scores._replace(best=order[0], order=order, probabilities=shares)
 
     async def select(
         self,
