@@ -130,8 +130,11 @@ class StoreWriter:
         """An id for a reservation."""
         return f"{self._name}-{next(self._numbers)}"
 
-    async def claim(self, claim: Claim) -> None:
-        """Wait until the store has decided a claim. Raises StoreError if it cannot be asked."""
+    async def claim(self, claim: Claim, alone: bool = False) -> None:
+        """Wait until the store has decided a claim. Raises StoreError if it cannot be asked.
+
+        One that is ``alone`` is not held back for others to join it.
+        """
         if self.trouble is not None or self._thread is None or self._closing:
             raise StoreError(self.trouble or "the store is closed.")
         answer: asyncio.Future[None] = self._loop.create_future()
@@ -140,6 +143,8 @@ class StoreWriter:
         self._unanswered += 1
         if not self._store.is_quick:
             self._wake_thread()
+        elif alone:
+            self._write_now()
         elif not self._writes_soon:
             # With the claims of all requests that the loop serves in this round.
             self._writes_soon = True

@@ -191,6 +191,8 @@ class ExpertSelector:
         request: bytes,
         document: Mapping[str, Any],
         bytes_in: int,
+        *,
+        alone: bool = False,
     ) -> Selection:
         """Select for one request.
 
@@ -201,6 +203,7 @@ class ExpertSelector:
         session : of the request; None without one
         request : twelve bytes, its number
         document, bytes_in : the request in the form of chat completions, and its length
+        alone : whether no other request is served that could be scored with it
 
         Raises
         ------
@@ -210,7 +213,7 @@ class ExpertSelector:
         if model.expert is not None:
             return Selection([model.expert])
         missing = self.cannot_serve(document, bytes_in)
-        scores = await self._batch.score(text, model.price_weight)
+        scores = await self._batch.score(text, model.price_weight, alone=alone)
         scores = self.restrict(scores, missing)
         pin = self._find_pin(session, scores)
         best = scores.best

@@ -332,6 +332,7 @@ class CompletionHandler:
             request.number,
             request.document,
             request.bytes_in,
+            alone=context.in_flight == 1,
         )
         clients = request.able([context.clients[name] for name in self._selection.order])
         request.forget(keep_text=context.settings.ledger.keep_text)
@@ -408,7 +409,8 @@ class CompletionHandler:
         dollars = expert.dollars(request.bytes_in, tokens) + self._lost_dollars()
         try:
             if self._reservation is None:
-                self._reservation = await access.reserve(self.caller, dollars)
+                alone = self.context.in_flight == 1
+                self._reservation = await access.reserve(self.caller, dollars, alone=alone)
             else:
                 await access.enlarge(self._reservation, dollars)
         except Refusal:
