@@ -191,7 +191,6 @@ class ExpertSelector:
         request: bytes,
         document: Mapping[str, Any],
         bytes_in: int,
-        *,
         alone: bool = False,
     ) -> Selection:
         """Select for one request.
