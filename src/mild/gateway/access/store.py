@@ -315,20 +315,23 @@ class AccessStore:
             for account, budget in zip(claim.accounts, claim.budgets, strict=True):
                 if claim.amount:
                     changes[account].grant(claim.amount, budget)
-        change = (
-            tables.CHANGE,
-            [(*account, b.spent, b.held, b.lost, b.budget) for account, b in changes.items()],
-        )
         # As in _decide: reservations, then accounts, which PostgreSQL locks in one order before the change.
-        # SQLite reads them after it: RETURNING takes it longer.
-        lock = (tables.LOCK, touched)
-        *_, changed = database.run(
+        *_, locked, _ = database.run(
             (tables.DELETE_ALL, _ended(batch)),
             (tables.INSERT, self._rows(batch, batch.claims, seconds)),
-            *((lock, change) if database.is_postgres else (change, lock)),
+            (tables.LOCK, touched),
+            (
+                tables.CHANGE,
+                [(*account, b.spent, b.held, b.lost, b.budget) for account, b in changes.items()],
+            ),
             commit=True,
         )
-        return {Account(*row[:2]): Totals(*row[2:5]) for row in changed}
+        totals = {}
+        for scope, period, spent, held, lost in locked:
+            account = Account(scope, period)
+            change = changes[account]
+            totals[account] = Totals(spent + change.spent, held + change.held, lost + change.lost)
+        return totals
 
     def _rows(
         self, batch: Batch, granted: Sequence[Claim], seconds: float

@@ -103,7 +103,7 @@ CHANGE = Statement(
     "held = account.held + given.held, lost = account.lost + given.lost FROM {given} "
     "WHERE account.scope = given.scope AND account.period = given.period "
     "AND account.spent + account.held + given.spent + given.held <= given.budget "
-    "RETURNING account.scope, account.period, account.spent, account.held, account.lost",
+    "RETURNING 1",
     (*_ACCOUNT, *((name, "bigint") for name in ("spent", "held", "lost", "budget"))),
     changes_all=True,
 )

@@ -84,8 +84,8 @@ class Statement(NamedTuple):
     sqlite : runs once for each row, whose values are ?1, ?2 and so on
     postgres : runs once for all rows, for which ``{given}`` stands
     columns : names and types of the values
-    changes_all : whether the transaction fails unless there is a changed row for each row of values;
-        ``postgres`` must end with RETURNING
+    changes_all : whether the transaction fails unless there is a changed row for each row of values; no
+        rows are returned, though ``postgres`` must end with RETURNING
     """
 
     sqlite: str
@@ -109,10 +109,8 @@ class Statement(NamedTuple):
         sql = self.postgres.replace("{given}", f"(VALUES {lines}) AS given({names})")
         if self.changes_all:
             # An error, so that the COMMIT in the same message has no effect.
-            sql = (
-                f"WITH changed AS ({sql}), checked AS (SELECT 1 / (count(*) = {len(rows)})::int AS ok "
-                "FROM changed) SELECT changed.*, checked.ok FROM checked LEFT JOIN changed ON true"
-            )
+            count = f"SELECT 1 / (count(*) = {len(rows)})::int FROM changed"
+            sql = f"WITH changed AS ({sql}) {count}"
         return sql
 
 
