@@ -146,9 +146,9 @@ class StoreWriter:
         elif alone:
             self._write_now()
         elif not self._writes_soon:
-            # With the claims of all requests that the loop serves in this round.
+            # With the claims of all requests that the loop serves in this round and the next.
             self._writes_soon = True
-            self._loop.call_soon(self._write_now)
+            self._loop.call_soon(self._loop.call_soon, self._write_now)
         try:
             await answer
         except BaseException:

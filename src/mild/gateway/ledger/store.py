@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mild.gateway.database import Address
+from mild.gateway.database import Address, ConditionError
 from mild.gateway.database.engine import Location, metadata, open_database, upsert
 from mild.gateway.ledger.records import Record, as_row, decisions
 
@@ -64,6 +64,7 @@ workers = sa.Table(
     sa.Column("document", sa.Text, nullable=False),
 )
 _INSERT = upsert(decisions, returning="request_id")
+_INSERT_ALL = _INSERT._replace(sqlite=upsert(decisions).sqlite, changes_all=True)
 _ADD = upsert(minutes, add=_SUMS)
 _NAME = upsert(routers)
 _PUBLISH = upsert(workers, replace=["time", "document"])
@@ -104,6 +105,21 @@ class LedgerStore:
         named = {record.router for record in records if record.probabilities} - self._known
         names = [(router, json.dumps(list(experts.get(router, ())))) for router in sorted(named)]
         rows = [as_row(record, self._keep_text) for record in records]
+        try:
+            with self._database.transaction(deferred=True):
+                work = ((_INSERT_ALL, rows), (_ADD, _sums(records)), (_NAME, names))
+                self._database.run(*work, commit=True)
+        except ConditionError:
+            self._append_new(records, rows, names)
+        self._known |= named
+
+    def _append_new(
+        self,
+        records: Sequence[Record],
+        rows: Sequence[tuple[Any, ...]],
+        names: Sequence[tuple[str, str]],
+    ) -> None:
+        """Insert rows some of which are there already; only the new ones are added to the sums."""
         with self._database.transaction(deferred=True):
             (inserted,) = self._database.run((_INSERT, rows))
             missing = {id for (id,) in inserted}
@@ -113,7 +129,6 @@ class LedgerStore:
                     missing.remove(record.request_id)
                     new.append(record)
             self._database.run((_ADD, _sums(new)), (_NAME, names), commit=True)
-        self._known |= named
 
     def publish(self, now: float, document: Mapping[str, Any]) -> None:
         """Say how this process is; forget those that have been silent for long."""

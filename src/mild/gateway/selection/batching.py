@@ -1,7 +1,7 @@
 """Decisions of requests that arrive at the same moment, worked out together.
 
 Scoring one short text costs mostly the calls of NumPy, so that many texts at once cost little more than
-one. Nobody waits for others to come: a batch is what the event loop has at hand in one round.
+one. Nobody waits long for others to come: a batch is what the event loop gets in two rounds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Batch(Generic[T]):
-    """Scores texts with ``score_all(texts, weights)``, those of one round of the loop together."""
+    """Scores texts with ``score_all(texts, weights)``, those of two rounds of the loop together."""
 
     def __init__(
         self, score_all: Callable[[Sequence[str], Sequence[float | None]], list[T]]
@@ -38,7 +38,7 @@ class Batch(Generic[T]):
         future: asyncio.Future[T] = loop.create_future()
         self._waiting.append((text, price_weight, future))
         if len(self._waiting) == 1:
-            loop.call_soon(self._run)
+            loop.call_soon(loop.call_soon, self._run)
         return await future
 
     def _run(self) -> None:
