@@ -40,7 +40,7 @@ SLOW_SECONDS = 5.0
 SETTLE_SECONDS = 0.01
 # If a transaction holds up the event loop for so long, the thread writes for a while.
 _LONG_SECONDS = 0.05
-_REST_SECONDS = 30.0
+_REST_SECONDS = 5.0
 _MOST_CLAIMS = 1000
 _MOST_TOTALS = 50_000
 
