@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
+from mild.core.costs import reward_distribution, rewards
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.policies import (
     POLICIES,
@@ -315,3 +316,22 @@ def test_under_other_prices_a_tradeoff_decides_by_its_heads():
         less.with_prices(price_weight=2.0).predict(X),
         priced.without(1).with_prices(price_weight=2.0).predict(X),
     )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("zero_row", [False, True])
+def test_the_distribution_of_costs_is_that_of_their_rewards(dtype, zero_row):
+    costs = np.random.default_rng(3).normal(1.0, 1.0, (50, P)).astype(dtype)
+    if zero_row:
+        costs[7] = 0
+    expected = reward_distribution(rewards(np.maximum(costs, 0), "others"))
+    expected[expected.sum(axis=1) == 0] = 1 / P
+    found = make(dtype)["linear_costs"].distribution_of(costs)
+    assert found.dtype == dtype
+    assert_array_equal(found, expected)
+
+
+def test_costs_that_are_no_numbers_have_no_distribution():
+    with pytest.raises(InvalidInputError) as caught:
+        make()["linear_costs"].distribution_of(np.array([[1.0, np.inf, 0.5]]))
+    assert caught.value.parameter == "costs"

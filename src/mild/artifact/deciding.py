@@ -44,10 +44,11 @@ def decide_all(policy: Policy, X: Any) -> Decisions:
         return Decisions(argmax_last(values), shares, None, values, by)
     if isinstance(policy, CostPolicy):
         costs = policy.expected_costs(X)
+        values = -costs
         # A constant policy may choose an expert by name.
         least = type(policy).predict is CostPolicy.predict
-        chosen = argmax_last(-costs) if least else policy.predict(X)
-        return Decisions(chosen, policy.distribution_of(costs), costs, -costs, "expected cost")
+        chosen = argmax_last(values) if least else policy.predict(X)
+        return Decisions(chosen, policy.distribution_of(costs), costs, values, "expected cost")
     chosen, shares, values = policy.predict(X), policy.predict_proba(X), policy.decision_function(X)
     try:
         return Decisions(chosen, shares, policy.expected_costs(X), values, "expected cost")

@@ -192,7 +192,7 @@ class Expert:
         if self.price_cached_in is not None and self.price_cached_in > (self.price_in or 0.0):
             problem("must have a price_in, and a price_cached_in that is not above it")
 
-    @property
+    @functools.cached_property
     def price(self) -> Price:
         """What an answer costs."""
         return Price(self.price_in, self.price_out, self.price_per_query, self.price_cached_in)

@@ -284,7 +284,9 @@ class HashingFeatures(TextFeatures):
         norms = np.sqrt(np.add.reduce(dense * dense, axis=1, keepdims=True))
         dense /= np.maximum(norms, TINY)
         numbers = count_numbers(buffer)
-        rows[:, width:] = numbers if self._limits is None else numbers.clip(*self._limits)
+        if self._limits is not None:
+            numbers = np.minimum(np.maximum(numbers, self._limits[0]), self._limits[1])
+        rows[:, width:] = numbers
         rows -= self._centre
         rows *= self._inverse_scale
 

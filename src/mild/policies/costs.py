@@ -140,12 +140,12 @@ class PricedPolicy(CostPolicy):
         raw = np.asarray(X @ self.error_coef.T) + self.error_intercept
         if self.kind_of_error == "logistic":
             return self.error_scale * np.exp(-np.logaddexp(0, -raw))
-        return np.clip(raw, 0, None)
+        return np.maximum(raw, 0)
 
     def expected_prices(self, X: Any) -> FloatArray:
         """Expected price (n, p) of each expert, in the units the router was fitted with."""
         raw = np.asarray(X @ self.price_coef.T) + self.price_intercept
-        return np.clip(raw, 0, None) + self.betas
+        return np.maximum(raw, 0) + self.betas
 
     def expected_costs(self, X: Any) -> FloatArray:
         return self.expected_errors(X) + self.price_weight * self.expected_prices(X)

@@ -571,3 +571,56 @@ def test_a_free_request_that_becomes_dear_after_midnight_is_counted(place):
         store.close()
 
     run(test)
+
+
+def test_a_file_is_written_without_the_thread_and_a_claim_alone_without_a_round(file_place):
+    async def test():
+        async with Started(file_place.access(budget_day=1)) as access:
+            guest = access.identify(None)
+            first = await access.reserve(guest, 0.25)
+            # The thread, which needs this lock, has no part in it.
+            with access._writer._changed:
+                access.settle(first, 0.25)
+                with pytest.raises(StopIteration) as done:
+                    access.reserve(guest, 0.75, alone=True).send(None)
+            assert access.spend()["all"]["day"]["spent"] == 0.25
+            assert access.spend()["all"]["day"]["held"] == 0.75
+            access.release(done.value.value)
+
+    run(test)
+
+
+def test_a_locked_file_holds_up_those_who_need_it_and_not_the_loop(file_place):
+    async def test():
+        async with Started(file_place.access(budget_day=1)) as access:
+            other = sqlite3.connect(file_place.path, isolation_level=None)
+            other.execute("BEGIN IMMEDIATE")
+            waiting = asyncio.create_task(access.reserve(access.identify(None), 1.0))
+            for _ in range(5):
+                await asyncio.sleep(0.005)
+            assert not waiting.done()
+            other.execute("ROLLBACK")
+            other.close()
+            access.release(await waiting)
+
+    run(test)
+
+
+def test_a_slow_disk_leaves_the_file_to_the_thread(file_place, monkeypatch):
+    monkeypatch.setattr(writer_module, "_LONG_SECONDS", -1.0)
+
+    async def test():
+        async with Started(file_place.access(budget_day=1)) as access:
+            guest = access.identify(None)
+            access.settle(await access.reserve(guest, 0.25), 0.25)
+            reserve = access.reserve(guest, 0.75, alone=True)
+            # It waits for the thread.
+            waiting = asyncio.ensure_future(reserve)
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            access.settle(await waiting, 0.75)
+            with pytest.raises(Refusal) as caught:
+                await access.reserve(guest, 0.01)
+            refused(caught, 402, "insufficient_quota")
+
+    run(test)

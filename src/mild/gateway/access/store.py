@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 import sqlalchemy as sa
@@ -20,7 +20,7 @@ from mild.errors import DataFileError, InvalidInputError, MildError
 from mild.gateway.access import tables
 from mild.gateway.access.keys import Key
 from mild.gateway.access.tables import accounts, keys, processes, request_counts, reservations
-from mild.gateway.database import CommitUnknownError, ConditionError, DatabaseError
+from mild.gateway.database import Address, CommitUnknownError, ConditionError, DatabaseError
 from mild.gateway.database.engine import CLOCK, MEMORY, Database, Location, open_database, shown
 
 # Seconds that are counted, the current one and 60 before it: no 60 seconds have more than the limit.
@@ -121,7 +121,9 @@ class StoreState:
 class AccessStore:
     """A store in a file, in memory, or in PostgreSQL. All methods block; one thread at a time.
 
-    PostgreSQL uses its own clock. ``patience`` is the seconds to wait for the lock of a file.
+    PostgreSQL uses its own clock. ``patience`` is the seconds to wait for the lock of a file. ``is_quick``
+    says whether a transaction that waits for nothing takes well under a millisecond, ``waits`` whether one
+    may wait for the lock of a file, and for its disk.
     """
 
     def __init__(
@@ -130,6 +132,8 @@ class AccessStore:
         self._place: Location = MEMORY if place is None else place
         self._clock = clock
         self._patience = patience
+        self.is_quick = not isinstance(self._place, Address)
+        self.waits = True
         self._is_open = False
         self._database: Database | None = None
         # Accounts that have a row.
@@ -138,8 +142,10 @@ class AccessStore:
 
     def open(self) -> None:
         """Connect; create or migrate the tables where needed."""
-        with self._translated():
+        try:
             self._connect()
+        except DatabaseError as error:
+            raise self._unusable(error) from error
         self._is_open = True
 
     def close(self) -> None:
@@ -248,10 +254,15 @@ class AccessStore:
         Claims learn whether they were denied. A reservation that is not settled within ``seconds`` is
         charged in full. After a CommitUnknownError, ask ``has_happened`` before anything else.
         """
+        touched = _touched(batch)
+
+        def decide(_: sa.Connection) -> dict[Account, Totals]:
+            return self._decide(batch, seconds, touched)
+
         is_limited = any(claim.rate is not None for claim in batch.claims)
         if not is_limited and time.monotonic() >= self._decides_until:
             try:
-                return self._run(lambda _: self._grant_all(batch, seconds), batch)
+                return self._run(lambda _: self._grant_all(batch, seconds, touched), touched)
             except ConditionError:
                 self._decides_until = time.monotonic() + _DECIDE_SECONDS
             except CommitUnknownError as unknown:
@@ -260,18 +271,19 @@ class AccessStore:
                 try:
                     if self.has_happened(batch):
                         return {}
-                    return self._run(lambda _: self._decide(batch, seconds), batch)
+                    return self._run(decide, touched)
                 except StoreError:
                     raise unknown from None
-        return self._run(lambda _: self._decide(batch, seconds), batch)
+        return self._run(decide, touched)
 
-    def _grant_all(self, batch: Batch, seconds: float) -> dict[Account, Totals]:
+    def _grant_all(
+        self, batch: Batch, seconds: float, touched: Sequence[Account]
+    ) -> dict[Account, Totals]:
         """Everything at once, for batches in which nothing is denied and no reservation has expired.
 
         ConditionError if something is. The sums of all claims fit a budget if and only if each fits.
         """
         database = self._opened()
-        touched = _touched(batch)
         changes = {account: _Balance(0, 0, 0) for account in touched}
         for settlement in batch.settlements:
             _settle(settlement, changes, {id for id, _ in settlement.parts})
@@ -281,37 +293,42 @@ class AccessStore:
                 if claim.amount:
                     changes[account].grant(claim.amount, budget)
         # As in _decide: reservations, then accounts, which PostgreSQL locks in one order before the change.
-        *_, changed = database.run(
+        *_, locked, _ = database.run(
             (tables.DELETE_ALL, _ended(batch)),
             (tables.INSERT, self._rows(batch, batch.claims, seconds)),
-            (tables.LOCK, touched if database.is_postgres else ()),
+            (tables.LOCK, touched),
             (
                 tables.CHANGE,
                 [(*account, b.spent, b.held, b.lost, b.budget) for account, b in changes.items()],
             ),
             commit=True,
         )
-        return {Account(*row[:2]): Totals(*row[2:5]) for row in changed}
+        totals = {}
+        for scope, period, spent, held, lost in locked:
+            account = Account(scope, period)
+            change = changes[account]
+            totals[account] = Totals(spent + change.spent, held + change.held, lost + change.lost)
+        return totals
 
     def _rows(
         self, batch: Batch, granted: Sequence[Claim], seconds: float
     ) -> list[tuple[str, str, int, float]]:
         """New rows of reservations; PostgreSQL adds its clock to the seconds."""
         deadline = seconds if self._opened().is_postgres else self._clock() + seconds
-        named: dict[Sequence[Account], str] = {}
         rows = [(batch.id, "[]", 0, deadline)]
-        for claim in granted:
-            if claim.amount:
-                its = tuple(claim.accounts)
-                text = named.get(its) or named.setdefault(its, json.dumps(its))
-                rows.append((claim.id, text, claim.amount, deadline))
+        rows += [
+            (claim.id, _as_json(tuple(claim.accounts)), claim.amount, deadline)
+            for claim in granted
+            if claim.amount
+        ]
         return rows
 
-    def _decide(self, batch: Batch, seconds: float) -> dict[Account, Totals]:
+    def _decide(
+        self, batch: Batch, seconds: float, touched: Sequence[Account]
+    ) -> dict[Account, Totals]:
         """Claim by claim, under the locks of all rows."""
         database = self._opened()
         # All workers lock rows in one order: reservations by id, then accounts by name.
-        touched = _touched(batch)
         scopes = sorted({(claim.scope,) for claim in batch.claims if claim.rate is not None})
         deleted, locked, counted, *clock = database.run(
             (tables.DELETE, _ended(batch)),
@@ -364,9 +381,9 @@ class AccessStore:
 
     def _create_accounts(self, wanted: Sequence[Account]) -> None:
         """Create rows in a transaction of their own: who holds one row never waits to create another."""
-        missing = [account for account in wanted if account not in self._created]
-        if not missing:
+        if self._created.issuperset(wanted):
             return
+        missing = [account for account in wanted if account not in self._created]
         database = self._opened()
         with database.transaction(deferred=True):
             database.run((tables.CREATE, [(*account, 0, 0, 0) for account in missing]), commit=True)
@@ -387,9 +404,16 @@ class AccessStore:
             self._created.clear()
             self._database = open_database(self._place, self._patience)
 
-    def _run(self, job: Callable[[sa.Connection], Result], batch: Batch | None = None) -> Result:
-        """Run a transaction; again on a new connection if the old one had been lost."""
-        with self._translated():
+    def _run(
+        self,
+        job: Callable[[sa.Connection], Result],
+        touched: Sequence[Account] | None = None,
+    ) -> Result:
+        """Run a transaction; again on a new connection if the old one had been lost.
+
+        One for ``Database.run`` alone says which accounts it touches.
+        """
+        try:
             if not self._is_open:
                 raise DatabaseError("it is not open")
             for is_last in (False, True):
@@ -400,9 +424,10 @@ class AccessStore:
                     raise DatabaseError(str(error).rstrip(".")) from error
                 database = self._opened()
                 try:
-                    if batch is not None:
-                        self._create_accounts(_touched(batch))
-                    with database.transaction(deferred=batch is not None) as connection:
+                    database.set_waiting(self.waits)
+                    if touched is not None:
+                        self._create_accounts(touched)
+                    with database.transaction(deferred=touched is not None) as connection:
                         return job(connection)
                 except CommitUnknownError:
                     raise
@@ -412,17 +437,14 @@ class AccessStore:
                     if is_last or not database.broken:
                         raise
             raise DatabaseError("its accounts vanish")
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
         except ConditionError:
             raise
         except DatabaseError as error:
-            sentence = f"{shown(self._place)}: the store cannot be used: {error}."
-            unknown = isinstance(error, CommitUnknownError)
-            raise (CommitUnknownError if unknown else StoreError)(sentence) from error
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: DatabaseError) -> Exception:
+        kind = CommitUnknownError if isinstance(error, CommitUnknownError) else StoreError
+        return kind(f"{shown(self._place)}: the store cannot be used: {error}.")
 
 
 class _MissingRows(Exception):  # noqa: N818 - never leaves this module
@@ -442,6 +464,11 @@ class _Balance:
         self.held += amount
         if budget is not None:
             self.budget = min(self.budget, budget)
+
+
+@lru_cache(maxsize=1024)
+def _as_json(accounts: tuple[Account, ...]) -> str:
+    return json.dumps(accounts)
 
 
 def _ended(batch: Batch) -> list[tuple[str]]:

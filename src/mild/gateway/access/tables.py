@@ -72,13 +72,12 @@ COUNTS = Statement(
 # The condition repeats what was decided under the lock: no mistake of ours can exceed a budget.
 CHANGE = Statement(
     "UPDATE accounts SET spent = spent + ?3, held = held + ?4, lost = lost + ?5 "
-    "WHERE scope = ?1 AND period = ?2 AND spent + held + ?3 + ?4 <= ?6 "
-    "RETURNING scope, period, spent, held, lost",
+    "WHERE scope = ?1 AND period = ?2 AND spent + held + ?3 + ?4 <= ?6",
     "UPDATE mild.accounts AS account SET spent = account.spent + given.spent, "
     "held = account.held + given.held, lost = account.lost + given.lost FROM {given} "
     "WHERE account.scope = given.scope AND account.period = given.period "
     "AND account.spent + account.held + given.spent + given.held <= given.budget "
-    "RETURNING account.scope, account.period, account.spent, account.held, account.lost",
+    "RETURNING 1",
     (*_ACCOUNT, *((name, "bigint") for name in ("spent", "held", "lost", "budget"))),
     changes_all=True,
 )

@@ -1,4 +1,9 @@
-"""Group commit: one thread per process, which writes for everyone who waits in one transaction."""
+"""Group commit: everyone who waits shares a transaction.
+
+A file is written by the event loop itself where nobody else has its lock: that takes less time than another
+thread needs to wake up. One thread per process does all that may have to wait: PostgreSQL, a locked file,
+what is looked at once a second.
+"""
 
 from __future__ import annotations
 
@@ -31,19 +36,23 @@ REFRESH_SECONDS = 1.0
 SLOW_SECONDS = 5.0
 # A settlement waits so long for a claim with which it can share a transaction.
 SETTLE_SECONDS = 0.01
+# If a transaction holds up the event loop for so long, the thread writes for a while.
+_LONG_SECONDS = 0.05
+_REST_SECONDS = 5.0
 _MOST_CLAIMS = 1000
 _MOST_TOTALS = 50_000
 
 Waiting = tuple[Claim, asyncio.Future[None]]
+Answer = tuple[Sequence[Waiting], dict[Account, Totals], Sequence[Settlement]]
 logger = logging.getLogger("mild.gateway")
 
 
 class StoreWriter:
     """Sends claims and settlements to the store, and reports its state to the event loop.
 
-    ``periods`` gives the day and month whose totals somebody looks at; ``on_keys`` is called in the loop
-    with all keys and their salt, at the start and when they have changed. ``seconds`` after its claim a
-    reservation is charged in full.
+    The thread and the event loop use the store one at a time. ``periods`` gives the day and month whose
+    totals somebody looks at; ``on_keys`` is called in the loop with all keys and their salt, at the start
+    and when they have changed. ``seconds`` after its claim a reservation is charged in full.
     """
 
     def __init__(
@@ -64,6 +73,12 @@ class StoreWriter:
         self._name = ""
         self._numbers = iter(range(2**62))
         self._changed = threading.Condition()
+        # Held by the thread, or the loop, while it uses the store.
+        self._using = threading.Lock()
+        self._lost = False
+        # Whether the loop is about to write, at once or in a moment, and until when the thread does.
+        self._writes_soon = self._writes_later = False
+        self._rests_until = 0.0
         self._claims: list[Waiting] = []
         self._settlements: list[Settlement] = []
         # Spent and released by settlements that are not written yet.
@@ -104,17 +119,25 @@ class StoreWriter:
         """An id for a reservation."""
         return f"{self._name}-{next(self._numbers)}"
 
-    async def claim(self, claim: Claim) -> None:
-        """Wait until the store has decided a claim. Raises StoreError if it cannot be asked."""
+    async def claim(self, claim: Claim, alone: bool = False) -> None:
+        """Wait until the store has decided a claim. Raises StoreError if it cannot be asked.
+
+        One that is ``alone`` is not held back for others to join it.
+        """
         if self.trouble is not None or self._thread is None or self._closing:
             raise StoreError(self.trouble or "the store is closed.")
         answer: asyncio.Future[None] = self._loop.create_future()
         with self._changed:
             self._claims.append((claim, answer))
-            self._changed.notify()
         self._unanswered += 1
-        if self._timer is None:
-            self._timer = self._loop.call_later(SLOW_SECONDS, self._give_up)
+        if not self._store.is_quick:
+            self._wake_thread()
+        elif alone:
+            self._write_now()
+        elif not self._writes_soon:
+            # With the claims of all requests that the loop serves in this round and the next.
+            self._writes_soon = True
+            self._loop.call_soon(self._loop.call_soon, self._write_now)
         try:
             await answer
         except BaseException:
@@ -132,40 +155,83 @@ class StoreWriter:
         self._count_pending([settlement], 1)
         with self._changed:
             self._settlements.append(settlement)
+            if not self._store.is_quick:
+                self._changed.notify()
+        if self._store.is_quick and not self._writes_later:
+            self._writes_later = True
+            self._loop.call_later(SETTLE_SECONDS, self._write_later)
+
+    def _write_later(self) -> None:
+        self._writes_later = False
+        self._write_now()
+
+    def _write_now(self) -> None:
+        """Write in the event loop, or leave it to the thread where that may take a while."""
+        self._writes_soon = False
+        start = time.monotonic()
+        if self._closing or not (self._claims or self._settlements):
+            return
+        if self._lost or start < self._rests_until or not self._using.acquire(blocking=False):
+            self._wake_thread()
+            return
+        try:
+            done = self._write(wait=False)
+        except CommitUnknownError as error:
+            self._lost = True
+            self._lose(error)
+        except Exception:
+            # It is locked, or broken: the thread waits for it, or says so.
+            with self._changed:
+                self._claims[:0] = self._asked
+                self._asked = ()
+            self._wake_thread()
+        else:
+            self._answer(*done)
+        finally:
+            self._using.release()
+        if time.monotonic() - start > _LONG_SECONDS:
+            self._rests_until = start + _REST_SECONDS
+
+    def _wake_thread(self) -> None:
+        with self._changed:
             self._changed.notify()
+        if self._timer is None and self._unanswered:
+            self._timer = self._loop.call_later(SLOW_SECONDS, self._give_up)
 
     # The rest up to ``_post`` runs in the thread, what follows it in the event loop.
 
     def _run(self) -> None:
-        due, lost, closing = time.monotonic() + REFRESH_SECONDS, False, False
+        due, closing = time.monotonic() + REFRESH_SECONDS, False
         while not closing:
-            self._wait(due, lost)
+            self._wait(due)
             closing = self._closing
-            try:
-                if time.monotonic() >= due or (closing and lost):
-                    due = time.monotonic() + REFRESH_SECONDS
-                    self._refresh()
-                    lost = False
-                if not lost:
-                    self._write()
-            except Exception as error:
-                lost = True
-                with self._changed:
-                    self._settlements = _merged(self._settlements)
-                self._post(self._lose, error)
+            with self._using:
+                try:
+                    if time.monotonic() >= due or (closing and self._lost):
+                        due = time.monotonic() + REFRESH_SECONDS
+                        self._refresh()
+                        self._lost = False
+                    if not self._lost:
+                        self._post(self._answer, *self._write())
+                except Exception as error:
+                    self._lost = True
+                    with self._changed:
+                        self._settlements = _merged(self._settlements)
+                    self._post(self._lose, error)
         self._leave()
 
-    def _wait(self, due: float, lost: bool) -> None:
+    def _wait(self, due: float) -> None:
         """Until something can be done; a settlement alone waits a moment for company."""
         with self._changed:
             self._changed.wait_for(
-                lambda: self._closing or (not lost and (self._claims or self._settlements)),
+                lambda: self._closing or (not self._lost and (self._claims or self._settlements)),
                 due - time.monotonic(),
             )
-            if not lost:
+            if not self._lost:
                 self._changed.wait_for(lambda: self._closing or self._claims, SETTLE_SECONDS)
 
     def _refresh(self) -> None:
+        self._store.waits = True
         self._resolve()
         state = self._store.refresh(self._name, self._keys_version, self._periods())
         self._keys_version = state.keys_version
@@ -173,16 +239,17 @@ class StoreWriter:
             self._settlements += state.expired
         self._post(self._receive, state)
 
-    def _write(self) -> None:
-        """Everything that waits, in one transaction."""
+    def _write(self, wait: bool = True) -> Answer:
+        """Everything that waits, in one transaction; what ``_answer`` is to be told of it."""
         with self._changed:
             self._asked, self._claims = self._claims[:_MOST_CLAIMS], self._claims[_MOST_CLAIMS:]
             settlements, self._settlements = self._settlements, []
         if not (self._asked or settlements):
-            return
+            return (), {}, ()
         claims = [claim for claim, answer in self._asked if not answer.done()]
         batch = Batch(self.new_id(), self._last, claims, _merged(settlements))
         try:
+            self._store.waits = wait
             totals = self._store.apply(batch, self._seconds)
         except BaseException as error:
             if isinstance(error, CommitUnknownError):
@@ -191,8 +258,8 @@ class StoreWriter:
                 self._wait_again(batch)
             raise
         self._last = batch.id
-        self._post(self._answer, self._asked, totals, batch.settlements)
-        self._asked = ()
+        asked, self._asked = self._asked, ()
+        return asked, totals, batch.settlements
 
     def _wait_again(self, batch: Batch) -> None:
         with self._changed:

@@ -43,6 +43,8 @@ _APPLICATION = 0x6D696C32
 _OLD_APPLICATIONS = (0x6D696C64, 0x6D696C67)
 _LOCK = 0x6D696C64
 _WAL_BYTES = 16_000_000
+# Pages of the log after which they are written to the file; SQLite's own number.
+_WAL_PAGES = 1000
 # How soon a machine that is gone is noticed; what the address says goes first.
 _LIBPQ = {
     "connect_timeout": "5",
@@ -65,7 +67,7 @@ class Statement(NamedTuple):
 
     ``sqlite`` runs once for each row, whose values are ?1, ?2 and so on, ``postgres`` once for all rows,
     for which ``{given}`` stands. With ``changes_all`` the transaction fails unless there is a changed
-    row for each row of values; ``postgres`` must then end with RETURNING.
+    row for each row of values; no rows are returned, though ``postgres`` must end with RETURNING.
     """
 
     sqlite: str
@@ -89,10 +91,8 @@ class Statement(NamedTuple):
         sql = self.postgres.replace("{given}", f"(VALUES {lines}) AS given({names})")
         if self.changes_all:
             # An error, so that the COMMIT in the same message has no effect.
-            sql = (
-                f"WITH changed AS ({sql}), checked AS (SELECT 1 / (count(*) = {len(rows)})::int AS ok "
-                "FROM changed) SELECT changed.*, checked.ok FROM checked LEFT JOIN changed ON true"
-            )
+            count = f"SELECT 1 / (count(*) = {len(rows)})::int FROM changed"
+            sql = f"WITH changed AS ({sql}) {count}"
         return sql
 
 
@@ -136,16 +136,33 @@ class Database:
         self.schema = ""
         self.is_postgres = engine.dialect.name == "postgresql"
         self._driver: Any = engine.dialect.loaded_dbapi
+        self._errors = (sa.exc.DBAPIError, sa.exc.InvalidRequestError, self._driver.Error)
         try:
             self._connection = engine.connect()
         except (sa.exc.DBAPIError, self._driver.Error) as error:
             raise DatabaseError(_reason(getattr(error, "orig", error))) from error
         self._raw: Any = self._connection.connection.driver_connection
-        if self.is_postgres:
+        self._patience = self._waiting = 0
+        if not self.is_postgres:
+            # In milliseconds, as the file was opened with.
+            self._patience = self._waiting = self._pragma("busy_timeout")
+        else:
             from psycopg.pq import Escaping
 
             raw: Any = self._raw
             self._escaping, self._encoding = Escaping(raw.pgconn), raw.info.encoding
+
+    def set_waiting(self, waits: bool) -> None:
+        """SQLite: whether transactions from now on wait for the lock, and write the log to the file."""
+        wanted = self._patience if waits else 0
+        if wanted != self._waiting:
+            self._waiting = wanted
+            self._pragma(f"busy_timeout = {wanted}")
+            # The thread of another transaction does that, which has time to wait for the disk.
+            self._pragma(f"wal_autocheckpoint = {_WAL_PAGES if waits else 0}")
+
+    def _pragma(self, text: str) -> int:
+        return int(self._raw.execute(f"PRAGMA {text}").fetchone()[0])
 
     @contextmanager
     def transaction(self, deferred: bool = False) -> Iterator[sa.Connection]:
@@ -155,7 +172,7 @@ class Database:
         alone, the first of which begins it.
         """
         begun: Any = self._raw
-        with self._translated():
+        try:
             try:
                 if not deferred:
                     begun = self._connection.begin()
@@ -165,12 +182,13 @@ class Database:
             except BaseException:
                 self._roll_back(begun)
                 raise
+        except self._errors as error:
+            raise self._explain(error) from error
         try:
-            with self._committing():
-                begun.commit()
-        except DatabaseError:
+            begun.commit()
+        except self._errors as error:
             self._roll_back(begun)
-            raise
+            raise self._explain(error, committing=True) from error
 
     def _roll_back(self, begun: Any) -> None:
         with suppress(sa.exc.SQLAlchemyError, self._driver.Error):
@@ -184,8 +202,10 @@ class Database:
         PostgreSQL gets all of them in one message, with the COMMIT if the transaction ends with them.
         """
         if self.is_postgres:
-            with self._committing() if commit else self._translated():
+            try:
                 return self._send(work, commit)
+            except self._errors as error:
+                raise self._explain(error, committing=commit) from error
         found = [self._run_each(*one) for one in work]
         if commit:
             self._raw.commit()
@@ -239,38 +259,25 @@ class Database:
             self._connection.close()
         self._connection.engine.dispose()
 
-    @contextmanager
-    def _committing(self) -> Iterator[None]:
-        try:
-            with self._translated():
-                yield
-        except DatabaseError as error:
-            if self.broken:
-                raise CommitUnknownError(str(error)) from error
-            raise
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        driver = self._driver
-        try:
-            yield
-        except (sa.exc.DBAPIError, driver.Error) as error:
-            cause = getattr(error, "orig", error)
-            state = getattr(cause, "sqlstate", None)
-            closed = getattr(self._raw, "closed", False)
-            # A server that is read-only has become a copy: the next connection may find the original.
-            if closed or state == "25006":
-                self.broken = True
-            if state == "22012":
-                raise ConditionError(_BROKEN_RULE) from error
-            invalid = isinstance(cause, driver.DataError | driver.IntegrityError) or (
-                isinstance(cause, driver.InterfaceError | driver.ProgrammingError) and not state
-            )
-            kind = InvalidRowError if invalid and not self.broken else DatabaseError
-            raise kind(_reason(cause)) from error
-        except sa.exc.InvalidRequestError as error:
+    def _explain(self, error: Exception, committing: bool = False) -> DatabaseError:
+        """What an error of the driver means."""
+        cause = getattr(error, "orig", error)
+        state = getattr(cause, "sqlstate", None)
+        closed = getattr(self._raw, "closed", False)
+        lost = isinstance(error, sa.exc.InvalidRequestError)
+        # A server that is read-only has become a copy: the next connection may find the original.
+        if closed or lost or state == "25006":
             self.broken = True
-            raise DatabaseError("the connection was lost") from error
+        reason = "the connection was lost" if lost else _reason(cause)
+        if state == "22012":
+            return ConditionError(_BROKEN_RULE)
+        if self.broken:
+            return CommitUnknownError(reason) if committing else DatabaseError(reason)
+        driver = self._driver
+        invalid = isinstance(cause, driver.DataError | driver.IntegrityError) or (
+            isinstance(cause, driver.InterfaceError | driver.ProgrammingError) and not state
+        )
+        return InvalidRowError(reason) if invalid else DatabaseError(reason)
 
 
 def upsert(
@@ -457,6 +464,8 @@ def _sqlite_engine(place: str | os.PathLike[str], patience: float, reading: bool
                 # A killed process loses nothing that was committed; a power cut may take the last commits.
                 connection.execute("PRAGMA synchronous = NORMAL")
                 connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
+                # RETURNING collects its rows there; in a file that takes longer than the change itself.
+                connection.execute("PRAGMA temp_store = MEMORY")
         except BaseException:
             connection.close()
             raise

@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mild.gateway.database import Address
+from mild.gateway.database import Address, ConditionError
 from mild.gateway.database.engine import Location, make_table, open_database, upsert
 from mild.gateway.ledger.records import Record, as_row, decisions
 
@@ -51,6 +51,7 @@ routers = make_table("routers", ["fingerprint"], fingerprint=sa.Text, experts=sa
 # What each serving process says of itself, as JSON.
 workers = make_table("workers", ["pid"], pid=sa.Text, time=sa.Double, document=sa.Text)
 _INSERT = upsert(decisions, returning="request_id")
+_INSERT_ALL = _INSERT._replace(sqlite=upsert(decisions).sqlite, changes_all=True)
 _ADD = upsert(minutes, add=SUMS)
 _NAME = upsert(routers)
 _PUBLISH = upsert(workers, replace=["time", "document"])
@@ -84,6 +85,21 @@ class LedgerStore:
         named = {record.router for record in records if record.probabilities} - self._known
         names = [(router, json.dumps(list(experts.get(router, ())))) for router in sorted(named)]
         rows = [as_row(record, self._keep_text) for record in records]
+        try:
+            with self._database.transaction(deferred=True):
+                work = ((_INSERT_ALL, rows), (_ADD, _sums(records)), (_NAME, names))
+                self._database.run(*work, commit=True)
+        except ConditionError:
+            self._append_new(records, rows, names)
+        self._known |= named
+
+    def _append_new(
+        self,
+        records: Sequence[Record],
+        rows: Sequence[tuple[Any, ...]],
+        names: Sequence[tuple[str, str]],
+    ) -> None:
+        """Insert rows some of which are there already; only the new ones are added to the sums."""
         with self._database.transaction(deferred=True):
             (inserted,) = self._database.run((_INSERT, rows))
             missing = {id for (id,) in inserted}
@@ -93,7 +109,6 @@ class LedgerStore:
                     missing.remove(record.request_id)
                     new.append(record)
             self._database.run((_ADD, _sums(new)), (_NAME, names), commit=True)
-        self._known |= named
 
     def publish(self, now: float, document: Mapping[str, Any]) -> None:
         """Say how this process is; forget those that have been silent for long."""

@@ -1,7 +1,7 @@
 """Decisions of requests that arrive at the same moment, worked out together.
 
 Scoring one short text costs mostly the calls of NumPy, so that many texts at once cost little more than
-one. Nobody waits for others to come: a batch is what the event loop has at hand in one round.
+one. Nobody waits long for others to come: a batch is what the event loop gets in two rounds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Batch(Generic[T]):
-    """Scores texts with ``score_all(texts, weights)``, those of one round of the loop together."""
+    """Scores texts with ``score_all(texts, weights)``, those of two rounds of the loop together."""
 
     def __init__(
         self, score_all: Callable[[Sequence[str], Sequence[float | None]], list[T]]
@@ -28,13 +28,17 @@ class Batch(Generic[T]):
         self._score_all = score_all
         self._waiting: list[tuple[str, float | None, asyncio.Future[T]]] = []
 
-    async def score(self, text: str, price_weight: float | None = None) -> T:
-        """The score of one text."""
+    async def score(
+        self, text: str, price_weight: float | None = None, *, alone: bool = False
+    ) -> T:
+        """The score of one text, at once where no other request can join it."""
+        if alone and not self._waiting:
+            return self._score_all([text], [price_weight])[0]
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._waiting.append((text, price_weight, future))
         if len(self._waiting) == 1:
-            loop.call_soon(self._run)
+            loop.call_soon(loop.call_soon, self._run)
         return await future
 
     def _run(self) -> None:

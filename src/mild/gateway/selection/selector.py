@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from mild.artifact import LoadedRouter
 from mild.artifact.deciding import decide_all
@@ -26,8 +25,7 @@ from mild.gateway.selection.sessions import Pin, Session, Sessions, sent_before
 __all__ = ["ExpertSelector", "Scores", "Selection"]
 
 
-@dataclass(frozen=True, slots=True)
-class Scores:
+class Scores(NamedTuple):
     """What a router makes of one text.
 
     Attributes
@@ -46,8 +44,7 @@ class Scores:
     novel: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(NamedTuple):
     """Who is asked, in which order, and what the ledger is told about it.
 
     Attributes
@@ -131,13 +128,14 @@ class ExpertSelector:
         step = self.router.text
         assert step is not None
         X = step.transform_one(texts[0])[None] if len(texts) == 1 else step.transform(texts)
-        scores: dict[int, Scores] = {}
         novel = [False] * len(texts)
         if self._on_novel is not None:
             novel = self.router.is_novel(texts, X).tolist()
+        scores: dict[int, Scores] = {}
         for weight in set(weights):
             rows = [i for i, one in enumerate(weights) if one == weight]
-            found = decide_all(self.at_weight(weight).policy, X[rows])
+            part = X if len(rows) == len(texts) else X[rows]
+            found = decide_all(self.at_weight(weight).policy, part)
             shares, values = found.probabilities.tolist(), found.values.tolist()
             costs = [None] * len(rows) if found.costs is None else found.costs.tolist()
             for row, (best, i) in enumerate(zip(found.chosen.tolist(), rows, strict=True)):
@@ -186,7 +184,7 @@ class ExpertSelector:
         shares: list[float | None] = [None if name in missing else 0.0 for name in self.names]
         for k in able:
             shares[k] = (scores.probabilities[k] or 0.0) / total if total else 1 / len(able)
-        return replace(scores, best=order[0], order=order, probabilities=shares)
+        return scores._replace(best=order[0], order=order, probabilities=shares)
 
     async def select(
         self,
@@ -196,6 +194,7 @@ class ExpertSelector:
         request: bytes,
         document: Mapping[str, Any],
         bytes_in: int,
+        alone: bool = False,
     ) -> Selection:
         """Select for one request.
 
@@ -206,6 +205,7 @@ class ExpertSelector:
         session : of the request; None without one
         request : twelve bytes, its number
         document, bytes_in : the request in the form of chat completions, and its length
+        alone : whether no other request is served that could be scored with it
 
         Raises
         ------
@@ -215,7 +215,7 @@ class ExpertSelector:
         if model.expert is not None:
             return Selection([model.expert])
         missing = self.cannot_serve(document, bytes_in)
-        scores = await self._batch.score(text, model.price_weight)
+        scores = await self._batch.score(text, model.price_weight, alone=alone)
         scores = self.restrict(scores, missing)
         pin = self._find_pin(session, scores)
         best = scores.best

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -15,10 +14,10 @@ from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from mild.artifact import LoadedRouter
 from mild.endpoints.redaction import redactor
@@ -31,7 +30,7 @@ from mild.gateway.refusals import Refusal
 from mild.gateway.selection.selector import ExpertSelector
 from mild.gateway.selection.sessions import Sessions
 from mild.gateway.server.endpoints import Completions, Endpoints
-from mild.gateway.server.middleware import RequestGuard, refusal_response
+from mild.gateway.server.middleware import RequestGuard, error_response, refusal_response
 from mild.gateway.shared import EXPERT_COLUMNS, SharedMemory
 from mild.gateway.tracing import Tracing, open_tracing
 from mild.gateway.upstream.breaker import STATES
@@ -51,8 +50,6 @@ _EXPOSED = (
     "retry-after", "x-mild-expected-cost", "x-mild-expert", "x-mild-overhead-ms",
     "x-mild-request-id", "x-request-id",
 )  # fmt: skip
-
-logger = logging.getLogger("mild.gateway")
 
 
 class StatusBoard(Protocol):
@@ -238,7 +235,7 @@ class AppContext:
         )
 
 
-def create_app(context: AppContext) -> Starlette:
+def create_app(context: AppContext) -> ASGIApp:
     """The application. A server that knows ASGI's lifespan starts and stops the context."""
 
     @asynccontextmanager
@@ -272,18 +269,10 @@ def create_app(context: AppContext) -> Starlette:
         return Response(status_code=499)  # nobody is there to read it
 
     async def fail(request: Request, error: Exception) -> Response:
-        context.metrics.add("mild_errors_total")
-        logger.error("error while serving a request", exc_info=error)
-        message = "The gateway failed to serve this request."
-        refusal = Refusal(500, message, code="internal_error")
-        return refusal_response(refusal, request.url.path)
+        return error_response(context, error, request.url.path)
 
     app = Starlette(
         routes=Endpoints(context).routes(),
-        middleware=[
-            *_cors(context.settings),
-            Middleware(RequestGuard, context=context, completions=Completions(context)),
-        ],
         exception_handlers={
             Refusal: refuse,
             HTTPException: refuse_route,
@@ -293,22 +282,18 @@ def create_app(context: AppContext) -> Starlette:
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
-    return app
-
-
-def _cors(settings: Settings) -> list[Middleware]:
-    """Lets pages of the named origins use the gateway; keys travel in a header, cookies do not."""
-    if not settings.server.cors_origins:
-        return []
-    return [
-        Middleware(
-            CORSMiddleware,
-            allow_origins=settings.server.cors_origins,
-            allow_methods=["GET", "HEAD", "POST"],
-            allow_headers=["*"],
-            expose_headers=_EXPOSED,
-        )
-    ]
+    guard = RequestGuard(app, context, Completions(context))
+    origins = context.settings.server.cors_origins
+    if not origins:
+        return guard
+    # Lets pages of the named origins use the gateway; keys travel in a header, cookies do not.
+    return CORSMiddleware(
+        guard,
+        allow_origins=origins,
+        allow_methods=["GET", "HEAD", "POST"],
+        allow_headers=["*"],
+        expose_headers=_EXPOSED,
+    )
 
 
 def label_of(name: str) -> tuple[bytes, bytes]:

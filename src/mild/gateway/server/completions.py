@@ -332,6 +332,7 @@ class CompletionHandler:
             request.number,
             request.document,
             request.bytes_in,
+            context.in_flight == 1,
         )
         clients = request.able([context.clients[name] for name in self._selection.order])
         request.forget(keep_text=context.settings.ledger.keep_text)
@@ -408,7 +409,8 @@ class CompletionHandler:
         dollars = expert.dollars(request.bytes_in, tokens) + self._lost_dollars()
         try:
             if self._reservation is None:
-                self._reservation = await access.reserve(self.caller, dollars)
+                alone = self.context.in_flight == 1
+                self._reservation = await access.reserve(self.caller, dollars, alone=alone)
             else:
                 await access.enlarge(self._reservation, dollars)
         except Refusal:
@@ -417,6 +419,8 @@ class CompletionHandler:
 
     def _lost_dollars(self) -> float:
         """What attempts that failed behind the request may be charged: the text in, by the estimate."""
+        if not self._upstream.lost:
+            return 0.0
         text = UsageMeter(self.request.bytes_in)
         return sum((text.dollars(expert.price) for expert in self._upstream.lost), 0.0)
 

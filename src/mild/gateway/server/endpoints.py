@@ -25,7 +25,13 @@ from mild.gateway.server.completions import (
     check_required,
     run_until_disconnect,
 )
-from mild.gateway.server.middleware import COMPLETIONS, Receive, Scope, Send
+from mild.gateway.server.middleware import (
+    COMPLETIONS,
+    LimitedBody,
+    Scope,
+    Send,
+    authorization_of,
+)
 
 if TYPE_CHECKING:
     from mild.artifact import LoadedRouter
@@ -56,12 +62,11 @@ class Completions:
     def __init__(self, context: AppContext) -> None:
         self._context = context
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: LimitedBody, send: Send) -> None:
         start = time.perf_counter()
         context, serving = self._context, self._context.serving
-        http = Request(scope, receive)
-        caller = context.access.identify(authorization_of(http))
-        body = await http.body()
+        caller = context.access.identify(authorization_of(scope["headers"]))
+        body = await receive.read()
         endpoint, which = COMPLETIONS[scope["path"]], context.settings.routing.text
         request = CompletionRequest(scope["headers"], endpoint, body, which)
         selector = serving.selector
@@ -250,10 +255,4 @@ class Endpoints:
         )
 
     def _identify(self, request: Request) -> Caller:
-        return self._context.access.identify(authorization_of(request))
-
-
-def authorization_of(request: Request) -> str | None:
-    """The value of ``Authorization``, or the key in ``x-api-key`` in its form."""
-    key = request.headers.get("x-api-key")
-    return request.headers.get("authorization") or (None if key is None else f"Bearer {key}")
+        return self._context.access.identify(authorization_of(request.scope["headers"]))

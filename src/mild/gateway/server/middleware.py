@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 import re
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
     from mild.gateway.server.app import AppContext
 
 __all__ = [
-    "COMPLETIONS", "ON_DISCONNECT", "HostCheck", "ProxyCheck", "RequestGuard", "new_request_id",
-    "refusal_response",
+    "COMPLETIONS", "ON_DISCONNECT", "HostCheck", "LimitedBody", "ProxyCheck", "RequestGuard",
+    "authorization_of", "error_response", "new_request_id", "refusal_response",
 ]  # fmt: skip
+
+logger = logging.getLogger("mild.gateway")
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Headers = Sequence[tuple[bytes, bytes]]
@@ -51,15 +54,34 @@ def refusal_response(refusal: Refusal, path: str = "") -> Response:
     return Response(refusal.body(path), refusal.status, refusal.headers, "application/json")
 
 
+def error_response(context: AppContext, error: Exception, path: str) -> Response:
+    """The answer to a request that met an error of our own, which is counted and logged."""
+    context.metrics.add("mild_errors_total")
+    logger.error("error while serving a request", exc_info=error)
+    message = "The gateway failed to serve this request."
+    return refusal_response(Refusal(500, message, code="internal_error"), path)
+
+
+def authorization_of(headers: Headers) -> str | None:
+    """The value of ``Authorization``, or the key in ``x-api-key`` in its form."""
+    key = None
+    for name, value in headers:
+        if name == b"authorization" and value:
+            return value.decode("latin-1")
+        if name == b"x-api-key" and key is None:
+            key = value
+    return None if key is None else f"Bearer {key.decode('latin-1')}"
+
+
 def new_request_id() -> str:
     """An id for a request that has none."""
     return f"mild-{os.urandom(12).hex()}"
 
 
 class RequestGuard:
-    """ASGI middleware with the checks that every request passes.
+    """ASGI application with the checks that every request passes, in front of Starlette's.
 
-    Completions go straight to their handler, past Starlette's routing, to save time. The endpoints find
+    Completions go straight to their handler, past Starlette, to save time. The endpoints find
     in ``scope["mild.local"]`` whether the request was made on this machine.
     """
 
@@ -83,7 +105,7 @@ class RequestGuard:
         completes = scope["method"] == "POST" and scope["path"] in COMPLETIONS
         context = self._context
         length, given, forwarded = _read_headers(scope["headers"])
-        send = _with_request_id(send, given)
+        send = responder = _Responder(send, given)
         try:
             self._hosts.check(scope)
             # Completions that no proxy has forwarded need not know.
@@ -104,7 +126,7 @@ class RequestGuard:
             context.metrics.refused(refusal.status)
             await refusal_response(refusal, scope["path"])(scope, receive, send)
             return
-        body = _LimitedBody(receive, self._max_body, self._memory)
+        body = LimitedBody(receive, self._max_body, self._memory)
         if not completes:
             try:
                 await self._app(scope, body, send)
@@ -119,6 +141,11 @@ class RequestGuard:
             await refusal_response(refusal, scope["path"])(scope, receive, send)
         except ClientDisconnect:
             pass
+        except Exception as error:
+            response = error_response(context, error, scope["path"])
+            if not responder.started:
+                await response(scope, receive, send)
+            raise
         finally:
             body.release()
             context.count_in_flight(-1)
@@ -126,9 +153,7 @@ class RequestGuard:
     def _check_key(self, scope: Scope) -> None:
         if scope["path"] in _OPEN_PATHS:
             return
-        headers = dict(scope["headers"])
-        value = headers.get(b"authorization") or b"Bearer " + headers.get(b"x-api-key", b"")
-        caller = self._context.access.identify(value.decode("latin-1"))
+        caller = self._context.access.identify(authorization_of(scope["headers"]))
         if caller.scope == ANONYMOUS:
             raise Refusal(
                 401,
@@ -139,7 +164,7 @@ class RequestGuard:
             )
 
 
-class _LimitedBody:
+class LimitedBody:
     """The ``receive`` of a request, with limits on the bytes that arrive by it."""
 
     __slots__ = ("_limit", "_memory", "_receive", "_size")
@@ -158,6 +183,18 @@ class _LimitedBody:
         self._memory.add(size)
         self._size += size
         return message
+
+    async def read(self) -> bytes:
+        """The whole body."""
+        body, more = b"", True
+        while more:
+            message = await self()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            piece = message.get("body", b"")
+            body = body + piece if body else piece
+            more = message.get("more_body", False)
+        return body
 
     def release(self) -> None:
         """The request has ended."""
@@ -182,18 +219,24 @@ def _read_headers(headers: Headers) -> tuple[bytes | None, bytes | None, bool]:
     return length, given, forwarded
 
 
-def _with_request_id(send: Send, given: bytes | None) -> Send:
-    """``send`` with the header ``x-request-id``: what the client gave, or the gateway's own id."""
+class _Responder:
+    """The ``send`` of a request. Adds ``x-request-id``: what the client gave, or the gateway's own id."""
 
-    async def send_with_id(message: Message) -> None:
+    __slots__ = ("_given", "_send", "started")
+
+    def __init__(self, send: Send, given: bytes | None) -> None:
+        self._send = send
+        self._given = given
+        self.started = False
+
+    async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
+            self.started = True
             headers = list(message.get("headers", ()))
-            found = given or next((v for k, v in headers if k == b"x-mild-request-id"), None)
+            found = self._given or next((v for k, v in headers if k == b"x-mild-request-id"), None)
             headers.append((b"x-request-id", found or new_request_id().encode("ascii")))
             message["headers"] = headers
-        await send(message)
-
-    return send_with_id
+        await self._send(message)
 
 
 class ProxyCheck:

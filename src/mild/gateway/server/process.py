@@ -170,7 +170,8 @@ def serve_settings(
     port = sock.getsockname()[1]
     settings = replace(settings, port=port)
     # What cannot be served is said once, before any worker starts.
-    check_against(settings, load())
+    router = load()
+    check_against(settings, router)
     check_tls(settings.server)
     raise_file_limit(settings.limits)
     state = StateFile(port)
@@ -193,7 +194,7 @@ def serve_settings(
         # uvicorn raises the signal that ended it once more.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)
-        _build(settings, load, None, 0, state, announce).run([sock])
+        _build(settings, load, None, 0, state, announce, router).run([sock])
         return 0
     finally:
         sock.close()
@@ -207,8 +208,9 @@ def _build(
     worker: int,
     state: StateFile,
     announce: Callable[[], None] = lambda: None,
+    router: LoadedRouter | None = None,
 ) -> GatewayServer:
-    """The server of one process; the router is read here."""
+    """The server of one process; the router is read here, unless it has just been."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     hangups: list[int] = []
     signal.signal(signal.SIGHUP, lambda number, frame: hangups.append(number))
@@ -218,7 +220,7 @@ def _build(
     from mild.gateway.server.app import AppContext
 
     loaded = time.monotonic()
-    router = load()
+    router = router or load()
     access = Access(settings, total_seconds=settings.longest_request)
     ledger = LedgerWriter(settings.ledger, router.expert_names)
     board = Dashboard(settings, router, access.spend, ledger) if settings.page else None

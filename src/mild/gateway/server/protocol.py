@@ -33,6 +33,7 @@ STALL_SECONDS = 60.0
 LINGER_SECONDS = 2.0
 # More digits are no length.
 _MAX_DIGITS = 18
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class GatewayProtocol(HttpToolsProtocol):
@@ -48,6 +49,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._head_bytes = self._trailer_bytes = 0
         self._in_head = False
         self._in_body = False
+        self._body_begins = False
         self._closing = False
         self._head_without_upgrade = b""
         # The request being answered; ``cycle`` is the one that is read.
@@ -76,11 +78,8 @@ class GatewayProtocol(HttpToolsProtocol):
             return
         self._unset_keepalive_if_required()
         self._head_bytes += len(data)
-        if not self._in_head and not self._in_body:
-            self._in_head = True
-            # The clock of a head starts with its first byte, or behind the answer that is still sent.
-            if not self._is_busy:
-                self._start_timer(self._limits.header_seconds)
+        head_begins = not (self._in_head or self._in_body)
+        self._in_head = self._in_head or head_begins
         try:
             self._feed(data)
         except httptools.HttpParserError as error:
@@ -93,6 +92,20 @@ class GatewayProtocol(HttpToolsProtocol):
         most = self._limits.max_header_bytes
         if (self._in_head or self._in_body) and self._head_bytes > most:
             self._refuse(_too_large(f"The head must have at most {most} bytes."))
+        else:
+            self._time_request(head_begins)
+
+    def _time_request(self, head_begins: bool) -> None:
+        """Set the clock of what has not arrived whole; most requests come in one piece and need none."""
+        if self._in_body:
+            if self._body_begins:
+                self._body_begins = False
+                self._start_timer(self._limits.body_seconds)
+        elif not self._in_head or self._is_busy:
+            # The clock of a head behind an answer starts when that was sent.
+            self._stop_timer()
+        elif head_begins:
+            self._start_timer(self._limits.header_seconds)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -127,8 +140,10 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         most = self._limits.max_header_bytes
-        size = sum(len(name) + len(value) + 4 for name, value in self.headers)
-        if self._head_bytes > most and size > most:
+        if (
+            self._head_bytes > most
+            and sum(len(name) + len(value) + 4 for name, value in self.headers) > most
+        ):
             raise _too_large(f"The head must have at most {most} bytes.")
         if self.parser.get_http_version() not in ("1.0", "1.1"):
             raise Refusal(400, "The version must be HTTP/1.1 or HTTP/1.0.", code="invalid_http")
@@ -140,10 +155,11 @@ class GatewayProtocol(HttpToolsProtocol):
             raise Refusal(400, "The target of a request must be a path.", code="invalid_target")
         if len(self.pipeline) >= MAX_PIPELINED:
             raise Refusal(431, "Too many requests wait on this connection.", code="pipeline_full")
-        self._in_head, self._in_body = False, True
+        self._in_head, self._in_body, self._body_begins = False, True, True
         self._head_bytes = self._trailer_bytes = 0
-        self._start_timer(self._limits.body_seconds)
         super().on_headers_complete()
+        transport: Any = _ResponseTransport(self.transport)
+        self.cycle.transport = transport
         if self.scope["http_version"] == "1.0":
             _send_without_chunks(self.cycle)
 
@@ -157,7 +173,6 @@ class GatewayProtocol(HttpToolsProtocol):
         if self._head_without_upgrade:
             return
         self._in_body = False
-        self._stop_timer()
         super().on_message_complete()
 
     # uvicorn
@@ -170,6 +185,9 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         others_wait = bool(self.pipeline)
+        if self._active is not None:
+            transport: Any = self._active.transport
+            transport.flush()
         super().on_response_complete()
         if self.transport.is_closing() or others_wait:
             return
@@ -299,6 +317,36 @@ class GatewayProtocol(HttpToolsProtocol):
             self.flow.resume_reading()
         else:
             self.transport.close()
+
+
+class _ResponseTransport:
+    """The transport of one response: the head is sent together with what follows it, in one write."""
+
+    __slots__ = ("_head", "_transport", "is_closing")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head: bytes | None = None
+        self.is_closing = transport.is_closing
+
+    def write(self, data: bytes) -> None:
+        if self._head is None and data != _CONTINUE:
+            self._head = data
+        elif self._head:
+            head, self._head = self._head, b""
+            self._transport.writelines((head, data))
+        else:
+            self._transport.write(data)
+
+    def flush(self) -> None:
+        """Send a head that nothing follows."""
+        if self._head:
+            self._transport.write(self._head)
+            self._head = b""
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
 
 
 def _too_large(message: str) -> Refusal:

@@ -94,6 +94,7 @@ class UpstreamResponse:
     document: dict[str, Any] | None = None
     events: EventReader | None = None
     first: bytes = b""
+    is_open: bool = True
 
     def close(
         self,
@@ -102,7 +103,10 @@ class UpstreamResponse:
         conclusive: bool = True,
         finished: bool = False,
     ) -> None:
-        """Return connection and permit."""
+        """Return connection and permit, once."""
+        if not self.is_open:
+            return
+        self.is_open = False
         self.response.close(finished=finished)
         self.permit.release(error, conclusive=conclusive)
 
