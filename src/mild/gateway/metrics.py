@@ -27,8 +27,6 @@ from prometheus_client.registry import Collector
 from mild.endpoints.errors import FAILURES
 from mild.gateway.ledger.records import OUTCOMES
 
-__all__ = ["NO_EXPERT", "Metrics"]
-
 NO_EXPERT = "none"
 _STATUSES = ("400", "401", "402", "404", "405", "408", "413", "429", "431", "503", "other")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)

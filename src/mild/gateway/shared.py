@@ -7,8 +7,6 @@ import mmap
 from mild.gateway.config import Settings
 from mild.gateway.selection.sessions import table_bytes
 
-__all__ = ["Counters", "SharedMemory"]
-
 # Of each expert: in flight; the number of the minute; requests in it; requests in the minute before.
 EXPERT_COLUMNS = 4
 

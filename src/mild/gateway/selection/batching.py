@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-__all__ = ["Batch"]
-
 # Texts and characters of one round: the loop has other things to do, too.
 MAX_TEXTS = 64
 MAX_CHARACTERS = 50_000

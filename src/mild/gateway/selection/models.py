@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from mild.gateway.refusals import Refusal
 
-__all__ = ["ROUTER_MODEL", "ModelRequest", "read_model"]
-
 ROUTER_MODEL = "mild"
 _PREFIX = "router-mild-"
 # Characters of a weight: the name is written to the ledger.

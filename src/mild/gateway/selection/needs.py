@@ -12,8 +12,6 @@ from typing import Any
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import asked_tokens, tokens_in_bytes
 
-__all__ = ["Needs", "declares_limits", "missing_of", "request_needs"]
-
 # Types of parts and items in the APIs.
 IMAGES = frozenset(("image_url", "input_image", "image"))
 TOOLS = frozenset(("function_call", "function_call_output", "tool_use", "tool_result"))

@@ -22,8 +22,6 @@ from mild.gateway.selection.models import ModelRequest
 from mild.gateway.selection.needs import declares_limits, missing_of, request_needs
 from mild.gateway.selection.sessions import Pin, Session, Sessions, sent_before
 
-__all__ = ["ExpertSelector", "Scores", "Selection"]
-
 
 class Scores(NamedTuple):
     """What a router makes of one text.

@@ -18,17 +18,6 @@ from typing import Any
 
 from mild.gateway.selection.text import text_bytes
 
-__all__ = [
-    "Pin",
-    "Session",
-    "Sessions",
-    "content_session",
-    "hash_session",
-    "named_session",
-    "sent_before",
-    "table_bytes",
-]
-
 # Hash of the session, its end, propensity, hash of the expert's name, request; check.
 _SLOT = struct.Struct("<QddI12s")
 _CHECK = struct.Struct("<I")

@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-__all__ = ["chat_text", "completion_text", "request_text", "text_bytes"]
-
 # Counted for an image or a recording that is sent along, in bytes of text.
 ATTACHED = 1500
 

@@ -36,8 +36,6 @@ from mild.gateway.tracing import Tracing, open_tracing
 from mild.gateway.upstream.breaker import STATES
 from mild.gateway.upstream.expert_client import ExpertClient
 
-__all__ = ["AppContext", "Serving", "StatusBoard", "create_app"]
-
 # Seconds between two reports of a worker about itself.
 PUBLISH_SECONDS = 1.0
 _SERVED = (

@@ -9,8 +9,6 @@ import numpy as np
 from mild.gateway.refusals import Refusal
 from mild.gateway.upstream.json_edit import parse_object
 
-__all__ = ["MAX_CONTAINERS", "MAX_DEPTH", "MAX_VALUES", "BodyMemory", "parse_body"]
-
 # A parsed list or object takes up to 60 times its bytes; numbers and texts take less.
 MAX_CONTAINERS = 50_000
 MAX_VALUES = 500_000

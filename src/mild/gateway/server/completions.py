@@ -56,8 +56,6 @@ from mild.gateway.upstream.json_edit import replace_model, replace_values
 if TYPE_CHECKING:
     from mild.gateway.server.app import AppContext, Serving
 
-__all__ = ["CompletionHandler", "CompletionRequest", "check_required", "run_until_disconnect"]
-
 # Headers of the client that are passed on; its key never is.
 _PASSED_ON = (
     b"traceparent",

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from mild.artifact.explanation import Explanation
     from mild.gateway.server.app import AppContext
 
-__all__ = ["Completions", "Endpoints"]
-
 # Explanations that may be computed or wait at a time.
 MAX_EXPLANATIONS = 16
 # Of a routed text; a longer one is explained by its beginning.

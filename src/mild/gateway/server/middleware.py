@@ -20,11 +20,6 @@ from mild.gateway.server.body import BodyMemory
 if TYPE_CHECKING:
     from mild.gateway.server.app import AppContext
 
-__all__ = [
-    "COMPLETIONS", "ON_DISCONNECT", "HostCheck", "LimitedBody", "ProxyCheck", "RequestGuard",
-    "authorization_of", "error_response", "new_request_id", "refusal_response",
-]  # fmt: skip
-
 logger = logging.getLogger("mild.gateway")
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address

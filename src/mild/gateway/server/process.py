@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from mild.artifact import LoadedRouter
     from mild.gateway.server.app import AppContext
 
-__all__ = ["GatewayServer", "bind", "check_tls", "main", "raise_file_limit", "serve_settings"]
-
 # Seconds for requests that were cancelled at the end to give back what they hold.
 CANCEL_SECONDS = 2.0
 # Seconds beyond the drain before workers are killed.

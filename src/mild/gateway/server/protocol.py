@@ -23,8 +23,6 @@ from mild.gateway.config import LimitSettings
 from mild.gateway.refusals import Refusal
 from mild.gateway.server.middleware import ON_DISCONNECT, new_request_id
 
-__all__ = ["GatewayProtocol"]
-
 # Requests of one connection that may wait behind the one being answered.
 MAX_PIPELINED = 32
 # Seconds that a client may take to read what was written.

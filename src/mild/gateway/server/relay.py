@@ -23,14 +23,6 @@ from mild.gateway.upstream.attempts import UpstreamResponse, is_error
 from mild.gateway.upstream.events import event_data
 from mild.gateway.upstream.json_edit import parse_object, replace_model
 
-__all__ = [
-    "StreamRelay",
-    "Translator",
-    "client_error_content",
-    "error_event",
-    "stream_translator",
-]
-
 _FINISH = re.compile(rb'"finish_reason"\s*:\s*"')
 _USAGE = re.compile(rb'"usage"\s*:\s*\{')
 # Bytes of events that are sent together when they came together.

@@ -16,8 +16,6 @@ from typing import Any
 
 from mild.errors import InvalidInputError
 
-__all__ = ["StateFile", "read_state", "reload_gateway", "state_folder"]
-
 _POLL_SECONDS = 0.02
 
 

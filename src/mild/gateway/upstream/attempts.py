@@ -26,8 +26,6 @@ from mild.gateway.upstream.events import EventReader, event_data
 from mild.gateway.upstream.expert_client import ExpertClient, Permit
 from mild.gateway.upstream.json_edit import parse_object
 
-__all__ = ["UpstreamRequest", "UpstreamResponse", "ask_experts", "is_error"]
-
 # The first wait before the same expert is tried again; it doubles, and is drawn from its upper half.
 FIRST_WAIT = 0.05
 # Seconds in all to wait for an expert to be free again, if nobody else can answer.

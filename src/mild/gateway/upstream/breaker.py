@@ -7,8 +7,6 @@ from collections.abc import Hashable
 
 from mild.endpoints.expert import BreakerSettings
 
-__all__ = ["STATES", "Breaker"]
-
 STATES = ("closed", "half-open", "open")
 # Failures that a client may have provoked count once so many keys, or different bodies, met them.
 MIN_KEYS = 2

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from mild.endpoints.expert import Expert
 from mild.gateway.shared import Counters
 
-__all__ = ["Capacity"]
-
 
 class Capacity:
     """Counts requests in shared memory: every worker writes its own row and adds up all of them.

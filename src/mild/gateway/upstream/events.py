@@ -7,8 +7,6 @@ from typing import Protocol
 
 from mild.endpoints.errors import ExpertError
 
-__all__ = ["EventReader", "event_data"]
-
 MAX_EVENT_BYTES = 8_000_000
 
 _END = re.compile(rb"\r?\n\r?\n|\r\r")

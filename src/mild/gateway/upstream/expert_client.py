@@ -12,8 +12,6 @@ from mild.gateway.shared import Counters
 from mild.gateway.upstream.breaker import STATES, Breaker
 from mild.gateway.upstream.capacity import Capacity
 
-__all__ = ["ExpertClient", "Permit"]
-
 # How long an expert that limits its rate is left alone if it does not say.
 COOL_DOWN_SECONDS = 1.0
 # Failures that no request provokes.

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
-__all__ = ["parse_object", "replace_model", "replace_values"]
-
 # A key at any depth; a quote behind a backslash belongs to a text.
 _MODEL = re.compile(rb'(?<!\\)"model"\s*:\s*("[^"\\]*")')
 _BLANK = re.compile(r"[ \t\r\n]*")
