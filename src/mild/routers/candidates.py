@@ -60,6 +60,11 @@ class Candidate:
         return str(self.params.get("loss", self.family))
 
     @property
+    def key(self) -> str:
+        """What the candidate is, for other searches on the same rows and folds."""
+        return repr((type(self.router).__name__, sorted(self.router.get_params().items())))
+
+    @property
     def estimates_costs(self) -> bool:
         """Whether it is a member for how well it estimates costs, not for what its choices cost."""
         return self.family != "linear" or "loss" in self.params

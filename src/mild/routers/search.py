@@ -208,7 +208,9 @@ class RouterCV(BaseRouter):
         stacked = "stack" in self._families and len(candidates) > 1
         biased = any(candidate.keeps_scores for candidate in candidates)
         n_candidates = len(candidates) + stacked + biased
-        search = Search(data, self.search_tol, self.n_jobs, self.progress, n_candidates)
+        # Searches on the same rows and folds may leave here what they found about candidates.
+        known: dict[str, Judged] | None = self.__dict__.pop("_judged", None)
+        search = Search(data, self.search_tol, self.n_jobs, self.progress, n_candidates, known)
         made = search.run(candidates)
         if biased and not search.interrupted:
             candidate, chosen = _with_bias(candidates, made, data, search.scores)
@@ -453,15 +455,30 @@ class SearchData:
         return result
 
 
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """What a candidate did on held-out rows."""
+
+    chosen: IntArray  # (n,) experts
+    fit: FloatArray  # ``products`` of its expected costs
+    scores: FloatArray | None  # (n, p), where they are kept
+    costs: FloatArray | None  # (n, p) expected costs, where they are kept
+
+
 @dataclass
 class Search:
-    """Runs candidates over folds; an interrupt keeps those that are complete."""
+    """Runs candidates over folds; an interrupt keeps those that are complete.
+
+    ``known`` are candidates that an earlier search on the same rows and folds has judged, by
+    ``Candidate.key``; those of this search are added. None to keep none.
+    """
 
     data: SearchData
     tol: float
     n_jobs: int | None
     progress: Progress | None
     n_candidates: int
+    known: dict[str, Judged] | None = None
     interrupted: bool = False
     scores: dict[int, FloatArray] = field(default_factory=dict)
     # Expected costs (n, p) of held-out rows, of candidates that are fitted alike in a stack, and how well
@@ -481,13 +498,19 @@ class Search:
         data = self.data
         made = np.full((len(data.costs), len(candidates)), -1, dtype=np.intp)
         judged = np.zeros(len(candidates), dtype=int)
-        tasks = [(fold, block) for block in _blocks(candidates) for fold in range(len(data.folds))]
         for index in (i for i, one in enumerate(candidates) if one.keeps_scores):
             self.scores[index] = np.full(data.costs.shape, np.nan, data.X.dtype)
         for index in (i for i, one in enumerate(candidates) if one.family != "linear"):
             self.costs[index] = np.full(data.costs.shape, np.nan, data.X.dtype)
+        fresh = [i for i, one in enumerate(candidates) if not self._recall(i, one, made)]
+        judged[np.setdiff1d(np.arange(len(candidates)), fresh)] = len(data.folds)
+        blocks = _blocks([(i, candidates[i].family) for i in fresh])
+        tasks = [(fold, block) for block in blocks for fold in range(len(data.folds))]
+        sharing = self.known is not None
         stream = Parallel(n_jobs=self.n_jobs, return_as="generator_unordered")(
-            delayed(_judge_block)(data, fold, block, [candidates[i] for i in block], self.tol)
+            delayed(_judge_block)(
+                data, fold, block, [candidates[i] for i in block], self.tol, sharing
+            )
             for fold, block in tasks
         )
         try:
@@ -509,22 +532,48 @@ class Search:
                 raise
             self.interrupted = True
         made[:, judged < len(data.folds)] = -1
+        if self.known is not None:
+            for index in (i for i in fresh if judged[i] == len(data.folds)):
+                kept = self.scores.get(index), self.costs.get(index)
+                self.known[candidates[index].key] = Judged(made[:, index], self.fits[index], *kept)
         return made
 
+    def _recall(self, index: int, candidate: Candidate, made: IntArray) -> bool:
+        """Take over what an earlier search found; False if it has not judged this candidate."""
+        found = (self.known or {}).get(candidate.key)
+        if found is None or (candidate.keeps_scores and found.scores is None):
+            return False
+        made[:, index] = found.chosen
+        self.fits[index] = found.fit
+        if candidate.keeps_scores and found.scores is not None:
+            self.scores[index] = found.scores
+        if found.costs is not None:
+            self.costs[index] = found.costs
+        self.report(len(self.data.folds), "known")
+        return True
 
-def _blocks(candidates: list[Candidate]) -> list[list[int]]:
-    """Groups of neighbouring linear or k-NN candidates, which share work; others one by one."""
+
+def _blocks(candidates: list[tuple[int, str]]) -> list[list[int]]:
+    """Groups of neighbouring linear or k-NN candidates (index, family), which share work; others alone."""
     blocks: list[list[int]] = []
-    for family, group in groupby(range(len(candidates)), lambda i: candidates[i].family):
-        indices, size = list(group), BLOCK if family in SHARING else 1
+    for family, group in groupby(candidates, lambda pair: pair[1]):
+        indices, size = [index for index, _ in group], BLOCK if family in SHARING else 1
         blocks += [indices[start : start + size] for start in range(0, len(indices), size)]
     return blocks
 
 
 def _judge_block(
-    data: SearchData, fold: int, block: list[int], candidates: list[Candidate], tol: float
+    data: SearchData,
+    fold: int,
+    block: list[int],
+    candidates: list[Candidate],
+    tol: float,
+    every_cost: bool = False,
 ) -> tuple[int, list[int], IntArray, dict[int, FloatArray], dict[int, FloatArray]]:
-    """Choices (n_test, len(block)) on one fold's held-out rows, the scores to keep, and expected costs."""
+    """Choices (n_test, len(block)) on one fold's held-out rows, the scores to keep, and expected costs.
+
+    Expected costs are those of candidates that estimate costs, or with ``every_cost`` of all.
+    """
     train, test = data.folds[fold]
     X, costs = data.X[train], data.costs[train]
     weight = None if data.sample_weight is None else data.sample_weight[train]
@@ -549,7 +598,7 @@ def _judge_block(
         columns.append(policy.predict(held_out))
         if candidate.keeps_scores:
             kept[index] = policy.decision_function(held_out)
-        if candidate.estimates_costs:
+        if every_cost or candidate.estimates_costs:
             expected[index] = believed_costs(policy, held_out)
     return fold, block, np.column_stack(columns), kept, expected
 
