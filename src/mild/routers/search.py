@@ -49,6 +49,8 @@ Progress = Callable[[int, int, str], None]
 BLOCK = 16
 # Rows per member that draw the weights of the blend towards an average of the members.
 AVERAGE_ROWS = 150.0
+# With a stack, other margins than the centre of the search are tried at this many strengths.
+MOVED_STRENGTHS = 2
 # Families whose candidates of one fold share work.
 SHARING = ("linear", "knn")
 
@@ -135,9 +137,10 @@ class RouterCV(BaseRouter):
     max_margins : margin vectors at most; beyond, single margins are moved instead of the full product
     grid : "ratios", or "paper": step 1 on [rho* - 5, rho* + 5] per expert, by default at the estimator's
         alpha
-    families : None (linear only), "all", "auto" (all, the network up to about 5,000 rows), or names among
-        linear, regression, knn, groups, mlp, stack; the stack blends the best of each family by the folds
-        it is then judged on, so its own cost is slightly optimistic
+    families : None (linear only), "all", "auto" (all but the network), or names among linear, regression,
+        knn, groups, mlp, stack; the stack blends the best of each family by the folds it is then judged on,
+        so its own cost is slightly optimistic. With a stack, margins are moved at the two strengths alone
+        at which the estimator's own margins are best.
     groups : (n_samples,) labels such as the subject of each row, by which a member of the family "groups"
         learns; None for clusters of the inputs alone. They are not needed to route.
     cv : number of folds, or a scikit-learn splitter
@@ -166,7 +169,7 @@ class RouterCV(BaseRouter):
         constant; -1 in rows that no fold holds out
     verdict_ : Verdict, with a sentence
     interrupted_ : whether the search was stopped early
-    skipped_families_ : families left out because a package is missing, or by "auto"
+    skipped_families_ : families left out because a package is missing
     dropped_margins_ : margin vectors left out: not positive in the paper's grid, or beyond max_margins
     """
 
@@ -207,11 +210,22 @@ class RouterCV(BaseRouter):
         candidates = self._candidates(X, costs, sample_weight)
         stacked = "stack" in self._families and len(candidates) > 1
         biased = any(candidate.keeps_scores for candidate in candidates)
-        n_candidates = len(candidates) + stacked + biased
+        moved: list[Candidate] = []
+        # A linear router is but one member of a stack.
+        if stacked and any(candidate.moved is False for candidate in candidates):
+            moved = [candidate for candidate in candidates if candidate.moved]
+            candidates = [candidate for candidate in candidates if not candidate.moved]
+        strengths = {candidate.params["alpha"] for candidate in moved}
+        n_moved = len(moved) * min(MOVED_STRENGTHS, len(strengths)) // max(1, len(strengths))
+        n_candidates = len(candidates) + n_moved + stacked + biased
         # Searches on the same rows and folds may leave here what they found about candidates.
         known: dict[str, Judged] | None = self.__dict__.pop("_judged", None)
         search = Search(data, self.search_tol, self.n_jobs, self.progress, n_candidates, known)
-        made = search.run(candidates)
+        search.run(candidates)
+        if moved and not search.interrupted:
+            best = _best_strengths(candidates, data.rows(data.paid(search.made)).mean(axis=0))
+            search.run([candidate for candidate in moved if candidate.params["alpha"] in best])
+        candidates, made = search.candidates, search.made
         if biased and not search.interrupted:
             candidate, chosen = _with_bias(candidates, made, data, search.scores)
             search.report(len(data.folds), "bias")
@@ -251,7 +265,7 @@ class RouterCV(BaseRouter):
                 f"families=...",
             )
         base._check_options()
-        self._families, self.skipped_families_ = parse_families(self.families, X.shape)
+        self._families, self.skipped_families_ = parse_families(self.families)
         found: list[Candidate] = []
         self.dropped_margins_ = 0
         if not self._families or "linear" in self._families:
@@ -406,6 +420,12 @@ class RouterCV(BaseRouter):
         return verdict.named(self.expert_names_[expert], "row" if clusters is None else "query")
 
 
+def _best_strengths(candidates: list[Candidate], means: FloatArray) -> set[float]:
+    """The strengths at which the margins at the centre of the search cost least."""
+    order = [i for i in np.argsort(means, kind="stable") if candidates[i].moved is False]
+    return {candidates[i].params["alpha"] for i in order[:MOVED_STRENGTHS]}
+
+
 def _with_bias(
     candidates: list[Candidate], made: IntArray, data: SearchData, scores: dict[int, FloatArray]
 ) -> tuple[Candidate, IntArray]:
@@ -480,6 +500,8 @@ class Search:
     n_candidates: int
     known: dict[str, Judged] | None = None
     interrupted: bool = False
+    candidates: list[Candidate] = field(default_factory=list)
+    made: IntArray = field(init=False)  # (n, candidates) choices for held-out rows
     scores: dict[int, FloatArray] = field(default_factory=dict)
     # Expected costs (n, p) of held-out rows, of candidates that are fitted alike in a stack, and how well
     # costs are estimated.
@@ -487,29 +509,37 @@ class Search:
     fits: dict[int, FloatArray] = field(default_factory=dict)
     done: int = 0
 
+    def __post_init__(self) -> None:
+        self.made = np.empty((len(self.data.costs), 0), dtype=np.intp)
+
     def report(self, fits: int, message: str) -> None:
         """Report progress."""
         self.done += fits
         if self.progress is not None:
             self.progress(self.done, self.n_candidates * len(self.data.folds), message)
 
-    def run(self, candidates: list[Candidate]) -> IntArray:
-        """Choice (n, candidates) of each candidate for held-out rows; -1 where it was not run."""
-        data = self.data
-        made = np.full((len(data.costs), len(candidates)), -1, dtype=np.intp)
-        judged = np.zeros(len(candidates), dtype=int)
-        for index in (i for i, one in enumerate(candidates) if one.keeps_scores):
-            self.scores[index] = np.full(data.costs.shape, np.nan, data.X.dtype)
-        for index in (i for i, one in enumerate(candidates) if one.family != "linear"):
-            self.costs[index] = np.full(data.costs.shape, np.nan, data.X.dtype)
-        fresh = [i for i, one in enumerate(candidates) if not self._recall(i, one, made)]
-        judged[np.setdiff1d(np.arange(len(candidates)), fresh)] = len(data.folds)
-        blocks = _blocks([(i, candidates[i].family) for i in fresh])
+    def run(self, candidates: list[Candidate]) -> None:
+        """Judge candidates, which are numbered after those of earlier runs; -1 where they were not run."""
+        data, start = self.data, len(self.candidates)
+        self.candidates += candidates
+        fresh_columns = np.full((len(data.costs), len(candidates)), -1, dtype=np.intp)
+        made = self.made = np.column_stack([self.made, fresh_columns])
+        judged = np.zeros(len(self.candidates), dtype=int)
+        numbered = dict(enumerate(candidates, start))
+        for index, candidate in numbered.items():
+            if candidate.keeps_scores:
+                self.scores[index] = np.full(data.costs.shape, np.nan, data.X.dtype)
+            if candidate.family != "linear":
+                self.costs[index] = np.full(data.costs.shape, np.nan, data.X.dtype)
+            if self._recall(index):
+                judged[index] = len(data.folds)
+        fresh = [index for index in numbered if not judged[index]]
+        blocks = _blocks([(index, numbered[index].family) for index in fresh])
         tasks = [(fold, block) for block in blocks for fold in range(len(data.folds))]
         sharing = self.known is not None
         stream = Parallel(n_jobs=self.n_jobs, return_as="generator_unordered")(
             delayed(_judge_block)(
-                data, fold, block, [candidates[i] for i in block], self.tol, sharing
+                data, fold, block, [numbered[i] for i in block], self.tol, sharing
             )
             for fold, block in tasks
         )
@@ -528,22 +558,23 @@ class Search:
                 judged[block] += 1
                 self.report(len(block), f"fold {fold + 1}")
         except KeyboardInterrupt:
-            if not (judged == len(data.folds)).any():
+            if not start and not (judged == len(data.folds)).any():
                 raise
             self.interrupted = True
-        made[:, judged < len(data.folds)] = -1
-        if self.known is not None:
-            for index in (i for i in fresh if judged[i] == len(data.folds)):
+        for index in fresh:
+            if judged[index] < len(data.folds):
+                made[:, index] = -1
+            elif self.known is not None:
                 kept = self.scores.get(index), self.costs.get(index)
-                self.known[candidates[index].key] = Judged(made[:, index], self.fits[index], *kept)
-        return made
+                self.known[numbered[index].key] = Judged(made[:, index], self.fits[index], *kept)
 
-    def _recall(self, index: int, candidate: Candidate, made: IntArray) -> bool:
+    def _recall(self, index: int) -> bool:
         """Take over what an earlier search found; False if it has not judged this candidate."""
+        candidate = self.candidates[index]
         found = (self.known or {}).get(candidate.key)
         if found is None or (candidate.keeps_scores and found.scores is None):
             return False
-        made[:, index] = found.chosen
+        self.made[:, index] = found.chosen
         self.fits[index] = found.fit
         if candidate.keeps_scores and found.scores is not None:
             self.scores[index] = found.scores
