@@ -1,7 +1,7 @@
 """Does it help that experts share directions? Reduced-rank against full ridge regression of costs.
 
 ``python -m experiments.low_rank --data FOLDER`` draws a few labelled rows of public tables, learns the
-differences in cost between experts from hashed n-grams, and judges the other rows. With a rank r the
+differences in cost between experts from hashed n-grams, and judges 4,000 other rows. With a rank r the
 weights of all experts are combinations of r directions: ridge regression, projected onto the first r
 principal directions of its fitted values. Strength and rank are those that explain most of the differences
 on held-out folds. A blend also has nearest neighbours and clusters, as in ``mild tune``.
@@ -34,6 +34,8 @@ TABLES = ("mmlupro_29models", "zellinger_mmlu", "routerdc_7models")
 LABELS = (300, 1_000)
 ALPHAS = (1e2, 3e2, 1e3, 3e3, 1e4, 3e4)
 RANKS = (1, 2, 3, 4, 6, 8, 12)
+#: Rows that are judged, at most.
+TEST_ROWS = 4_000
 MEMBERS = {"nearest": KNNRouter(40), "clusters": GroupRouter(n_clusters=12)}
 BLENDS = {
     "blend": ("full rank", *MEMBERS),
@@ -107,7 +109,8 @@ def run_table(file: Path, labels: int, draws: int, report: Any) -> dict[str, Any
     for draw in range(draws):
         order = np.random.default_rng(draw).permutation(known)
         train = np.sort(order[:labels])
-        test = order[labels:][~np.isin(task.bundle[order[labels:]], task.bundle[train])]
+        rest = order[labels:]
+        test = rest[~np.isin(task.bundle[rest], task.bundle[train])][:TEST_ROWS]
         step = make_features("hashing").fit([task.table.queries[i] for i in train])
         X, new = (
             step.transform([task.table.queries[i] for i in rows]).astype(np.float64)
