@@ -83,7 +83,7 @@ def run_draw(
         "low rank": max(tried, key=merit.__getitem__),
     }
     everything = estimates(X, differences, test, ranks)
-    expected = {name: everything[key] for name, key in chosen.items()}
+    expected: dict[str, Any] = {name: everything[key] for name, key in chosen.items()}
     inner = {name: held[key] for name, key in chosen.items()}
     for name, router in MEMBERS.items():
         inner[name] = held[name]
