@@ -1,9 +1,9 @@
 """What would the small network, or static embeddings beside hashed n-grams, add to ``mild tune``?
 
-``python -m experiments.additions --data FOLDER`` draws labelled rows of public tables, fits what ``mild tune``
-returns by default, the same with the network among its families, and the same on hashed n-grams beside the
-static embeddings of the package wordllama, and judges 4,000 other rows: the mean cost of the choices, and the
-share of the differences in cost between experts that the expected costs explain.
+``python -m experiments.additions --data FOLDER`` draws labelled rows of public tables, fits what ``mild
+tune`` returns by default, the same with the network among its families, and the same on hashed n-grams
+beside the static embeddings of the package wordllama, and judges 4,000 other rows: the mean cost of the
+choices, and the share of the differences in cost between experts that the expected costs explain.
 """
 
 from __future__ import annotations
