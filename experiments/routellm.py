@@ -24,6 +24,7 @@ import typer
 
 from experiments.console import main, progress_bar
 from experiments.published import Floats, read_parquet, tuned, write_results
+from experiments.records import commit
 from mild.errors import DataFileError, check_option
 
 app = typer.Typer(add_completion=False)
@@ -165,6 +166,7 @@ def experiment(
                 results["settings"][name] = {
                     "labelled": count,
                     "families": searched,
+                    "commit": commit(),
                     "seeds": [seed + each for each in range(len(found))],
                     "summary": summary(found),
                     "draws": found,
