@@ -262,7 +262,8 @@ def test_an_interrupt_ends_the_comparison_and_not_only_a_search(monkeypatch):
 
     def stopped(self, candidates):
         self.interrupted = True
-        return np.ones((len(self.data.costs), len(candidates)), dtype=int)
+        self.candidates = candidates
+        self.made = np.ones((len(self.data.costs), len(candidates)), dtype=int)
 
     monkeypatch.setattr(Search, "run", stopped)
     with pytest.raises(KeyboardInterrupt):
