@@ -4,8 +4,10 @@
 finds in the folder and keeps what it found in ``results/routing/``, one file per case; a case that is
 there is not run again. ``--encoder MODEL`` sees queries as a sentence encoder's vectors in place of hashed
 n-grams. Every split is kept in ``build/routing/`` once it is done, so that a killed run goes on, and
-``--jobs N`` works on N of them at a time. Without a folder it prints what is kept, and the table of
-docs/llm.md; ``--recompute`` makes the kept intervals of partial tables again from the costs of the splits.
+``--jobs N`` works on N of them at a time. ``--tune`` runs the tuned router alone again, on the same splits,
+and leaves the other methods of a case as they are kept. Without a folder it prints what is kept, and the
+table of docs/llm.md; ``--recompute`` makes the kept intervals of partial tables again from the costs of the
+splits.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from experiments.records import commit
 from mild.data import read_outcomes
 from mild.errors import DegenerateDataWarning
 from mild.evaluation.comparison import Comparison, Method, chosen_methods, compare
-from mild.evaluation.tasks import CostTerms, Task, comparison_inputs, make_task, task_splits
+from mild.evaluation.tasks import CostTerms, Task, comparison_inputs, make_task, task_splits, topics
 from mild.metrics import resampled_intervals, state
 from mild.metrics.intervals import student_quantile
 
@@ -83,6 +85,7 @@ class Job:
     case: Case
     folder: Path
     encoder: str | None = None
+    methods: tuple[str, ...] = METHODS
 
     @property
     def name(self) -> str:
@@ -98,7 +101,8 @@ class Job:
 
     def part(self, number: int) -> Path:
         """Where a finished split is kept."""
-        return PARTS / self.name / f"{number}.json"
+        part = "-".join((self.name, *(self.methods if self.methods != METHODS else ())))
+        return PARTS / part / f"{number}.json"
 
 
 class _Watched:
@@ -167,7 +171,8 @@ def run_split(job: Job, number: int) -> str:
             method, build=lambda context: _Watched(method.build(context), notes[method.key])
         )
 
-    found = _compare(task, inputs, [watched(method) for method in _methods()], [number])
+    methods = [watched(method) for method in _methods(job.methods)]
+    found = _compare(task, inputs, methods, [number])
     for row in found.rows:
         notes[row.key]["found"] = row.found[0]
     place = environment(("numpy", "scipy", "scikit-learn", "torch")).rpartition(", commit ")[0]
@@ -185,7 +190,7 @@ def gather(job: Job) -> dict[str, Any]:
         kept = iter(parts)
         return replace(method, build=lambda context: _Again(next(kept)["methods"][method.key]))
 
-    methods = [known(method) for method in _methods()]
+    methods = [known(method) for method in _methods(job.methods)]
     found = _compare(task, _Rows(task.table.rows), methods, range(SPLITS)).as_dict()
     for row in found["methods"]:
         seconds = [part["methods"][row["method"]]["seconds"] for part in parts]
@@ -203,8 +208,22 @@ def gather(job: Job) -> dict[str, Any]:
     }
 
 
-def _methods() -> tuple[Method, ...]:
-    methods, left_out = chosen_methods(METHODS)
+def renewed(job: Job) -> dict[str, Any]:
+    """What is kept of a case, with the tuned router's figures replaced and all intervals made again."""
+    result = json.loads((KEPT / f"{job.name}.json").read_text(encoding="utf-8"))
+    found = gather(job)
+    rows = {row["method"]: row for row in found["methods"]}
+    constant = result["methods"][0]["costs"]
+    if found["fingerprint"] != result["fingerprint"] or rows["constant"]["costs"] != constant:
+        raise SystemExit(f"{job.name}: the table or its splits are not those that are kept")
+    tune = rows["tune"] | {"environment": found["environment"]}
+    result["methods"] = [tune if row["method"] == "tune" else row for row in result["methods"]]
+    result["baselines"] = found["baselines"]
+    return recompute(result)
+
+
+def _methods(names: tuple[str, ...]) -> tuple[Method, ...]:
+    methods, left_out = chosen_methods(names)
     if left_out:
         raise SystemExit(f"install what {', '.join(left_out)} needs")
     return methods
@@ -219,6 +238,7 @@ def _compare(task: Task, inputs: Any, methods: Any, numbers: Iterable[int]) -> C
         methods,
         expert_names=task.table.expert_names,
         bundle=task.bundle,
+        topics=topics(task.table)[1],
         prices=task.table.prices,
         largest=task.largest,
     )
@@ -231,11 +251,16 @@ def _replace(file: Path, content: dict[str, Any]) -> None:
     draft.replace(file)
 
 
-def measure(folder: Path, names: list[str], encoder: str | None = None, jobs: int = 1) -> None:
-    """Compare what is not kept yet; the largest tables begin."""
-    wanted = [Job(case, folder, encoder) for case in CASES if not names or case.name in names]
+def measure(
+    folder: Path, names: list[str], encoder: str | None = None, jobs: int = 1, tune: bool = False
+) -> None:
+    """Compare what is not kept yet, or ``tune`` alone again; the largest tables begin."""
+    methods = ("tune",) if tune else METHODS
     wanted = [
-        job for job in wanted if job.file.exists() and not (KEPT / f"{job.name}.json").exists()
+        Job(case, folder, encoder, methods) for case in CASES if not names or case.name in names
+    ]
+    wanted = [
+        job for job in wanted if job.file.exists() and (KEPT / f"{job.name}.json").exists() is tune
     ]
     wanted.sort(key=lambda job: -job.file.stat().st_size)
     todo = [(job, number) for job in wanted for number in range(SPLITS)]
@@ -247,7 +272,7 @@ def measure(folder: Path, names: list[str], encoder: str | None = None, jobs: in
             for said in pool.map(run_split, *zip(*todo, strict=True)) if todo else ():
                 print(said, flush=True)
     for job in wanted:
-        _replace(KEPT / f"{job.name}.json", gather(job))
+        _replace(KEPT / f"{job.name}.json", renewed(job) if tune else gather(job))
 
 
 def against(result: dict[str, Any], peer: str, method: str = "tune") -> tuple[float, float, float]:
@@ -342,6 +367,7 @@ if __name__ == "__main__":
     asked.add_argument("cases", nargs="*")
     asked.add_argument("--encoder", help="folder or name of a sentence encoder")
     asked.add_argument("--jobs", type=int, default=1, help="splits at a time")
+    asked.add_argument("--tune", action="store_true", help="the tuned router of kept cases again")
     asked.add_argument("--recompute", action="store_true", help="intervals, from kept costs")
     given = asked.parse_args()
     if given.recompute:
@@ -350,7 +376,7 @@ if __name__ == "__main__":
             if result["not_compared"] is not None:
                 _replace(file, recompute(result))
     if given.folder is not None:
-        measure(given.folder, given.cases, given.encoder, given.jobs)
+        measure(given.folder, given.cases, given.encoder, given.jobs, given.tune)
     print(run().markdown())
     names = [name for case in CASES for name in (case.name, f"{case.name}-minilm")]
     files = [KEPT / f"{name}.json" for name in names]

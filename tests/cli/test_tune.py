@@ -312,13 +312,9 @@ def test_a_table_with_holes_says_which_rows_the_verdict_leaves_out(mild, tmp_pat
     assert ", 100 rows, " in done.out
 
 
-@pytest.mark.parametrize(("torch", "said"), [(None, "torch is not installed"), (1, "takes long")])
-def test_a_family_that_is_left_out_is_named_with_the_reason(monkeypatch, capsys, torch, said):
-    monkeypatch.setattr("mild.cli.tune.importlib.util.find_spec", lambda name: torch)
+def test_a_family_that_is_left_out_is_named_with_the_reason(capsys):
     note_skipped(["mlp"])
-    err = capsys.readouterr().err
-    assert said in err
-    assert ": mlp" in err
+    assert "torch is not installed: mlp" in capsys.readouterr().err
 
 
 COOKING = "boil salt butter flour oven stir simmer onion"

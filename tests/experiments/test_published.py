@@ -7,8 +7,10 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from experiments import open_bandit, published, routellm, routerdc
+from experiments import additions, low_rank, open_bandit, published, routellm, routerdc
+from mild.data import read_outcomes
 from mild.errors import DataFileError
+from mild.evaluation.tasks import CostTerms, make_task
 
 FAMILIES = ["regression", "groups", "stack"]
 TOPICS = {"gsm8k": "Add numbers and apples", "humaneval": "def function(value): return"}
@@ -162,3 +164,30 @@ def test_thompson_shares_follow_the_priors(tmp_path):
     shares = open_bandit.thompson_shares(tmp_path, "all", draws=10_000)
     np.testing.assert_allclose(shares.sum(axis=0), 1)
     assert (np.diag(shares) > 0.9).all()
+
+
+def test_experts_that_share_a_direction_are_found_to_have_rank_one():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(260, 20))
+    loadings = np.linspace(-1, 1, 8)
+    costs = 5 + 0.6 * np.outer(X[:, 0], loadings) + 0.5 * rng.normal(size=(260, 8))
+    found = low_rank.run_draw(X[:60], costs[:60], X[60:], costs[60:], np.arange(60))
+    paid = found["costs"]
+    assert found["rank"] == 1
+    assert paid["low rank"] < paid["full rank"] < paid["constant"]
+    assert set(low_rank.BLENDS) < set(paid)
+
+
+def test_additions_are_judged_on_the_same_rows(tmp_path):
+    rows = routerdc_rows(200, routerdc.INSIDE)
+    rows.to_parquet(tmp_path / "table.parquet")
+    task = make_task(read_outcomes(tmp_path / "table.parquet"), CostTerms())
+    variants = {
+        "one": (FAMILIES, ("hashing",)),
+        "same": (FAMILIES, ("hashing",)),
+        "two": (FAMILIES, ("hashing", "hashing")),
+    }
+    found = additions.run_draw(task, 80, 0, variants)
+    assert found["one"]["cost"] == found["same"]["cost"] == found["two"]["cost"] == 0
+    assert found["one"]["explained"] == found["same"]["explained"]
+    assert 0.9 < found["one"]["explained"] <= 1

@@ -242,14 +242,66 @@ def test_a_missing_package_leaves_its_family_out_and_says_so(monkeypatch) -> Non
     assert "mlp" not in search.cv_results_["family"]
 
 
-@pytest.mark.parametrize(
-    ("rows", "features", "has"), [(5_208, 10, True), (5_209, 10, False), (5_000, 4_096, False)]
-)
-def test_by_default_the_network_is_for_small_tables(rows, features, has) -> None:
-    taken, left_out = parse_families("auto", (rows, features))
-    assert ("mlp" in taken) is has
-    assert left_out == ([] if has else ["mlp"])
-    assert "mlp" in parse_families("all", (rows, features))[0]
+def test_by_default_the_network_is_not_searched() -> None:
+    taken, left_out = parse_families("auto")
+    assert (taken, left_out) == (["linear", "regression", "knn", "groups", "stack"], [])
+    assert parse_families("all")[0] == [*taken[:-1], "mlp", "stack"]
+
+
+def test_with_a_stack_margins_are_moved_at_the_best_strengths_alone() -> None:
+    X, costs = specialists(150)
+    options = {"alphas": (1e-3, 1e-2, 1e-1, 1.0), "cv": 3, "bias": False, "max_margins": 5}
+    alone = RouterCV(**options).fit(X, costs).cv_results_
+    search = RouterCV(families=["linear", "stack"], **options).fit(X, costs)
+    found = search.cv_results_
+    moved = [p["margins"] for p in alone["params"]]
+    centre = LinearRouter().fit(X, costs).margins_
+    means: dict[float, float] = {}
+    tried: dict[tuple[float, ...], list[float]] = {}
+    for params, mean in zip(found["params"], found["mean_cost"], strict=True):
+        margins = params.get("margins")
+        if isinstance(margins, tuple):
+            tried.setdefault(margins, []).append(params["alpha"])
+            if np.allclose(margins, centre):
+                means[params["alpha"]] = mean
+    assert set(tried) == set(moved)
+    best = set(sorted(means, key=means.__getitem__)[:2])
+    assert len(means) == 4
+    for margins, alphas in tried.items():
+        assert np.allclose(margins, centre) or set(alphas) == best
+
+
+def test_searches_on_the_same_rows_take_over_what_is_known(monkeypatch) -> None:
+    X, costs = specialists(150)
+    judge, judged = search_module._judge_block, []
+
+    def counted(data, fold, block, candidates, *rest):
+        judged.extend(candidate.key for candidate in candidates)
+        return judge(data, fold, block, candidates, *rest)
+
+    monkeypatch.setattr(search_module, "_judge_block", counted)
+    families = ["linear", "regression", "knn", "stack"]
+    few = {"alphas": (1e-2, 1e-1), "cv": 3}
+    fresh = RouterCV(families=families, **few).fit(X, costs)
+    known: dict[str, Any] = {}
+    for search in (RouterCV(**few), RouterCV(families=["regression"], **few)):
+        search._judged = known
+        search.fit(X, costs)
+    before = set(judged)
+    judged.clear()
+    search = RouterCV(families=families, **few)
+    search._judged = known
+    search.fit(X, costs)
+    assert judged
+    assert not set(judged) & set(known) - set(judged)
+    assert len(judged) < 3 * len(fresh.cv_results_["params"]) / 2
+    assert before >= {key for key in known if "CostRegression" in key}
+    assert search.cv_results_["family"] == fresh.cv_results_["family"]
+    assert search.cv_results_["params"] == fresh.cv_results_["params"]
+    np.testing.assert_allclose(
+        search.cv_results_["mean_cost"], fresh.cv_results_["mean_cost"], atol=2.1 / len(X)
+    )
+    np.testing.assert_array_equal(search.predict(X), fresh.predict(X))
 
 
 def test_progress_is_reported_to_the_end() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -105,8 +104,8 @@ def tune(
     families: Annotated[
         str | None,
         Option(
-            help="linear,regression,knn,groups,mlp,stack, or all. Default: all for a table of outcomes "
-            "(mlp up to about 5,000 rows), otherwise linear."
+            help="linear,regression,knn,groups,mlp,stack, or all. Default: all but mlp for a table of "
+            "outcomes, otherwise linear."
         ),
     ] = None,
     cost: o.CostOptions,
@@ -337,12 +336,8 @@ def _dollars(
 
 
 def note_skipped(families: Sequence[str]) -> None:
-    """Print which families were not tried, why, and how to try them."""
-    names = ", ".join(families)
-    if importlib.util.find_spec("torch") is None:
-        note(f"left out, torch is not installed: {names}.")
-    else:
-        note(f"left out, it takes long on a table of this size: {names}; --families all tries it.")
+    """Print which families were not tried, and why."""
+    note(f"left out, torch is not installed: {', '.join(families)}.")
 
 
 # Why a candidate was taken, where it has not the lowest mean cost.

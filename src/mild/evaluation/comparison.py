@@ -6,7 +6,7 @@ import importlib.util
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -126,6 +126,8 @@ class Context:
     jobs: int | None = None  # parallel workers
     strata: Any = None  # (n_rows,) label of the group of each training row, if groups count alike
     topics: Any = None  # (n_rows,) label of the subject of each training row, or None
+    # what searches on these rows have found about candidates, so that others need not judge them again
+    judged: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ def linear_search(
         # LDAM multiplies its scores by its scale: this is the same penalty on what its loss sees.
         unit = LDAM_SCALE**2 if loss == "ldam" else 1.0
         scale: dict[str, Any] = {"cost_scale": context.largest} if loss == "tdef" else {}
-        return RouterCV(
+        search = RouterCV(
             LinearRouter(loss, **options, **scale),
             alphas=[unit * alpha for alpha in alphas],
             margin_factors=factors,
@@ -165,6 +167,8 @@ def linear_search(
             n_jobs=context.jobs,
             random_state=context.seed,
         )
+        search._judged = context.judged
+        return search
 
     return build
 
@@ -173,7 +177,7 @@ def _families(families: Any) -> Callable[[Context], Any]:
     def build(context: Context) -> Any:
         from mild.routers.search import RouterCV
 
-        return RouterCV(
+        search = RouterCV(
             families=families,
             groups=context.topics,
             cv=context.folds,
@@ -181,6 +185,8 @@ def _families(families: Any) -> Callable[[Context], Any]:
             n_jobs=context.jobs,
             random_state=context.seed,
         )
+        search._judged = context.judged
+        return search
 
     return build
 
@@ -231,7 +237,8 @@ class Choices:
 
     chosen: IntArray  # (n_test,) experts
     found: dict[str, Any]  # parameters that its search found, JSON-ready
-    seconds: float  # time to search, fit and decide
+    # time to search, fit and decide, without candidates that an earlier method has judged
+    seconds: float
 
 
 def run_method(

@@ -21,9 +21,9 @@ from mild.routers.linear import LinearRouter
 from mild.routers.objective import training_margins
 
 FAMILIES = ("linear", "regression", "knn", "groups", "mlp", "stack")
-#: Rows times features (at least 384) up to which "auto" includes the network: about 5,000 rows, or
-#: 40 seconds on one core.
-MLP_SIZE = 2_000_000
+#: What "auto" leaves out: in a blend with the others the network makes no measurable difference, and takes
+#: longer than all of them.
+RARELY_USEFUL = ("mlp",)
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 #: Numbers of clusters, and temperatures where the groups are known; all of them are blended.
 CLUSTERS = (6, 12, 16)
@@ -49,6 +49,7 @@ class Candidate:
     params: dict[str, Any]
     complexity: tuple[float, ...]
     keeps_scores: bool = False
+    moved: bool | None = None  # whether its margins are others than the centre of the search
 
     @property
     def member(self) -> str:
@@ -58,6 +59,11 @@ class Candidate:
         if "temperature" in self.params:
             return f"groups_{self.params['temperature']:g}"
         return str(self.params.get("loss", self.family))
+
+    @property
+    def key(self) -> str:
+        """What the candidate is, for other searches on the same rows and folds."""
+        return repr((type(self.router).__name__, sorted(self.router.get_params().items())))
 
     @property
     def estimates_costs(self) -> bool:
@@ -112,9 +118,9 @@ def linear_candidates(
                 params["margins"] = tuple(float(value) for value in vector)
             router = type(base)(**{**given, **params})
             rank = (0.0, distance, -float(alpha))
-            candidates.append(
-                Candidate("linear", router, params, rank, options.bias and moving and equal)
-            )
+            keeps_scores = options.bias and moving and equal
+            moved = distance > 0
+            candidates.append(Candidate("linear", router, params, rank, keeps_scores, moved))
     return candidates, dropped
 
 
@@ -129,23 +135,24 @@ def power_margins(counts: FloatArray, exponent: float, total: float) -> FloatArr
     return result
 
 
-def parse_families(families: Any, shape: tuple[int, int]) -> tuple[list[str], list[str]]:
-    """Families to search, and those left out: their package is missing, or the data are too large.
+def parse_families(families: Any) -> tuple[list[str], list[str]]:
+    """Families to search, and those left out because their package is missing.
 
-    >>> parse_families("auto", (20_600, 384))
-    (['linear', 'regression', 'knn', 'groups', 'stack'], ['mlp'])
+    >>> parse_families("auto")
+    (['linear', 'regression', 'knn', 'groups', 'stack'], [])
     """
     if families is None:
         return [], []
-    whole = families in ("all", "auto")
-    asked = list(FAMILIES) if whole else [families] if isinstance(families, str) else list(families)
+    if families == "auto":
+        return [name for name in FAMILIES if name not in RARELY_USEFUL], []
+    if families == "all":
+        missing = [] if importlib.util.find_spec("torch") else ["mlp"]
+        return [name for name in FAMILIES if name not in missing], missing
+    asked = [families] if isinstance(families, str) else list(families)
     if not asked:
         raise invalid("families", "must name at least one family, or be None; got none.")
     for name in asked:
         check_option("families", name, FAMILIES)
-    large = families == "auto" and shape[0] * max(shape[1], 384) > MLP_SIZE
-    if whole and (large or importlib.util.find_spec("torch") is None):
-        return [name for name in asked if name != "mlp"], ["mlp"]
     return asked, []
 
 

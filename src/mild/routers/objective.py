@@ -293,12 +293,7 @@ class RowLoss:
     def evaluate(self, scores: FloatArray, rows: slice) -> tuple[float, FloatArray]:
         """Summed loss and gradient (p, m) of a block; ``scores`` (p, m) is overwritten."""
         rewards = self.rewards[:, rows]
-        if self.scale is not None:
-            scores *= self.scale[:, None]
-        if self.offset is not None:
-            scores += self.offset[:, None]
-        if self.own_offset is not None:
-            scores += np.where(rewards > 0, self.own_offset[:, None], 0)
+        scores = self._transformed(scores, rewards)
         if self.asked is not None:
             scores[~self.asked[:, rows]] = -np.inf
         gradient = np.zeros_like(scores)
@@ -307,19 +302,50 @@ class RowLoss:
             gradient *= self.scale[:, None]
         return float(values.sum(dtype=np.float64)), gradient
 
+    def _transformed(self, scores: FloatArray, rewards: FloatArray) -> FloatArray:
+        """Scores (p, m), overwritten, as the surrogate sees them."""
+        if self.scale is not None:
+            scores *= self.scale[:, None]
+        if self.offset is not None:
+            scores += self.offset[:, None]
+        if self.own_offset is not None:
+            scores += np.where(rewards > 0, self.own_offset[:, None], 0)
+        return scores
+
     def curvature(self, scores: FloatArray) -> FloatArray:
-        """Curvature (p, p) between the scores (p, n) of all rows, summed: differences of gradients."""
+        """Curvature (p, p) between the scores (p, n) of all rows, summed."""
         exact = replace(self, rewards=self.rewards.astype(np.float64))
+        with np.errstate(invalid="ignore", over="ignore"):
+            if self.surrogate.form == "comp_sum" and self.surrogate.tau == 1:
+                return exact._logistic_curvature(scores)
+            return exact._differenced_curvature(scores)
+
+    def _logistic_curvature(self, scores: FloatArray) -> FloatArray:
+        """``sum_k r_k / rho_k^2 (diag(s_k) - s_k s_k^T)``, ``s_k`` the softmax of ``scores / rho_k``."""
+        seen = self._transformed(scores.astype(np.float64), self.rewards)
+        if self.asked is not None:
+            seen[~self.asked] = -np.inf
+        seen -= seen.max(axis=0)
+        result = np.zeros((len(seen), len(seen)))
+        for margin, members in self.groups:
+            share = np.exp(seen / margin)
+            share /= share.sum(axis=0)
+            pulled = share * (self.rewards[members].sum(axis=0) / margin**2)
+            result += np.diag(pulled.sum(axis=1)) - pulled @ share.T
+        result = (result + result.T) / 2
+        return result if self.scale is None else result * np.outer(self.scale, self.scale)
+
+    def _differenced_curvature(self, scores: FloatArray) -> FloatArray:
+        """The same for any surrogate, from differences of gradients."""
         steepest = 1.0 if self.scale is None else float(self.scale.max())
         step = 1e-4 * min(group.margin for group in self.groups) / steepest
         result = np.empty((len(scores), len(scores)))
-        with np.errstate(invalid="ignore", over="ignore"):
-            level = exact.evaluate(scores.copy(), slice(None))[1].sum(axis=1)
-            for k in range(len(scores)):
-                moved = scores.copy()
-                moved[k] += step
-                result[k] = (exact.evaluate(moved, slice(None))[1].sum(axis=1) - level) / step
-            return (result + result.T) / 2
+        level = self.evaluate(scores.copy(), slice(None))[1].sum(axis=1)
+        for k in range(len(scores)):
+            moved = scores.copy()
+            moved[k] += step
+            result[k] = (self.evaluate(moved, slice(None))[1].sum(axis=1) - level) / step
+        return (result + result.T) / 2
 
     def take(self, rows: IntArray, factor: float) -> RowLoss:
         """The loss of some of the rows, rewards multiplied by ``factor``."""

@@ -50,6 +50,8 @@ Progress = Callable[[int, int, str], None]
 BLOCK = 16
 # Rows per member that draw the weights of the blend towards an average of the members.
 AVERAGE_ROWS = 150.0
+# With a stack, other margins than the centre of the search are tried at this many strengths.
+MOVED_STRENGTHS = 2
 # Families whose candidates of one fold share work.
 SHARING = ("linear", "knn")
 
@@ -136,9 +138,10 @@ class RouterCV(BaseRouter):
     max_margins : margin vectors at most; beyond, single margins are moved instead of the full product
     grid : "ratios", or "paper": step 1 on [rho* - 5, rho* + 5] per expert, by default at the estimator's
         alpha
-    families : None (linear only), "all", "auto" (all, the network up to about 5,000 rows), or names among
-        linear, regression, knn, groups, mlp, stack; the stack blends the best of each family by the folds
-        it is then judged on, so its own cost is slightly optimistic
+    families : None (linear only), "all", "auto" (all but the network), or names among linear, regression,
+        knn, groups, mlp, stack; the stack blends the best of each family by the folds it is then judged on,
+        so its own cost is slightly optimistic. With a stack, margins are moved at the two strengths alone
+        at which the estimator's own margins are best.
     groups : (n_samples,) labels such as the subject of each row, by which a member of the family "groups"
         learns; None for clusters of the inputs alone. They are not needed to route.
     cv : number of folds, or a scikit-learn splitter
@@ -167,7 +170,7 @@ class RouterCV(BaseRouter):
         constant; -1 in rows that no fold holds out
     verdict_ : Verdict, with a sentence
     interrupted_ : whether the search was stopped early
-    skipped_families_ : families left out because a package is missing, or by "auto"
+    skipped_families_ : families left out because a package is missing
     dropped_margins_ : margin vectors left out: not positive in the paper's grid, or beyond max_margins
     """
 
@@ -229,9 +232,22 @@ class RouterCV(BaseRouter):
         candidates = self._candidates(X, costs, sample_weight)
         stacked = "stack" in self._families and len(candidates) > 1
         biased = any(candidate.keeps_scores for candidate in candidates)
-        n_candidates = len(candidates) + stacked + biased
-        search = Search(data, self.search_tol, self.n_jobs, self.progress, n_candidates)
-        made = search.run(candidates)
+        moved: list[Candidate] = []
+        # A linear router is but one member of a stack.
+        if stacked and any(candidate.moved is False for candidate in candidates):
+            moved = [candidate for candidate in candidates if candidate.moved]
+            candidates = [candidate for candidate in candidates if not candidate.moved]
+        strengths = {candidate.params["alpha"] for candidate in moved}
+        n_moved = len(moved) * min(MOVED_STRENGTHS, len(strengths)) // max(1, len(strengths))
+        n_candidates = len(candidates) + n_moved + stacked + biased
+        # Searches on the same rows and folds may leave here what they found about candidates.
+        known: dict[str, Judged] | None = self.__dict__.pop("_judged", None)
+        search = Search(data, self.search_tol, self.n_jobs, self.progress, n_candidates, known)
+        search.run(candidates)
+        if moved and not search.interrupted:
+            best = _best_strengths(candidates, data.rows(data.paid(search.made)).mean(axis=0))
+            search.run([candidate for candidate in moved if candidate.params["alpha"] in best])
+        candidates, made = search.candidates, search.made
         if biased and not search.interrupted:
             candidate, chosen = _with_bias(candidates, made, data, search.scores)
             search.report(len(data.folds), "bias")
@@ -271,7 +287,7 @@ class RouterCV(BaseRouter):
                 f"families=...",
             )
         base._check_options()
-        self._families, self.skipped_families_ = parse_families(self.families, X.shape)
+        self._families, self.skipped_families_ = parse_families(self.families)
         found: list[Candidate] = []
         self.dropped_margins_ = 0
         if not self._families or "linear" in self._families:
@@ -426,6 +442,12 @@ class RouterCV(BaseRouter):
         return verdict.named(self.expert_names_[expert], "row" if clusters is None else "query")
 
 
+def _best_strengths(candidates: list[Candidate], means: FloatArray) -> set[float]:
+    """The strengths at which the margins at the centre of the search cost least."""
+    order = [i for i in np.argsort(means, kind="stable") if candidates[i].moved is False]
+    return {candidates[i].params["alpha"] for i in order[:MOVED_STRENGTHS]}
+
+
 def _with_bias(
     candidates: list[Candidate], made: IntArray, data: SearchData, scores: dict[int, FloatArray]
 ) -> tuple[Candidate, IntArray]:
@@ -477,16 +499,33 @@ class SearchData:
         return result
 
 
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """What a candidate did on held-out rows."""
+
+    chosen: IntArray  # (n,) experts
+    fit: FloatArray  # ``products`` of its expected costs
+    scores: FloatArray | None  # (n, p), where they are kept
+    costs: FloatArray | None  # (n, p) expected costs, where they are kept
+
+
 @dataclass
 class Search:
-    """Runs candidates over folds; an interrupt keeps those that are complete."""
+    """Runs candidates over folds; an interrupt keeps those that are complete.
+
+    ``known`` are candidates that an earlier search on the same rows and folds has judged, by
+    ``Candidate.key``; those of this search are added. None to keep none.
+    """
 
     data: SearchData
     tol: float
     n_jobs: int | None
     progress: Progress | None
     n_candidates: int
+    known: dict[str, Judged] | None = None
     interrupted: bool = False
+    candidates: list[Candidate] = field(default_factory=list)
+    made: IntArray = field(init=False)  # (n, candidates) choices for held-out rows
     scores: dict[int, FloatArray] = field(default_factory=dict)
     # Expected costs (n, p) of held-out rows, of candidates that are fitted alike in a stack, and how well
     # costs are estimated.
@@ -494,24 +533,38 @@ class Search:
     fits: dict[int, FloatArray] = field(default_factory=dict)
     done: int = 0
 
+    def __post_init__(self) -> None:
+        self.made = np.empty((len(self.data.costs), 0), dtype=np.intp)
+
     def report(self, fits: int, message: str) -> None:
         """Report progress."""
         self.done += fits
         if self.progress is not None:
             self.progress(self.done, self.n_candidates * len(self.data.folds), message)
 
-    def run(self, candidates: list[Candidate]) -> IntArray:
-        """Choice (n, candidates) of each candidate for held-out rows; -1 where it was not run."""
-        data = self.data
-        made = np.full((len(data.costs), len(candidates)), -1, dtype=np.intp)
-        judged = np.zeros(len(candidates), dtype=int)
-        tasks = [(fold, block) for block in _blocks(candidates) for fold in range(len(data.folds))]
-        for index in (i for i, one in enumerate(candidates) if one.keeps_scores):
-            self.scores[index] = np.full(data.costs.shape, np.nan, data.X.dtype)
-        for index in (i for i, one in enumerate(candidates) if one.family != "linear"):
-            self.costs[index] = np.full(data.costs.shape, np.nan, data.X.dtype)
+    def run(self, candidates: list[Candidate]) -> None:
+        """Judge candidates, which are numbered after those of earlier runs; -1 where they were not run."""
+        data, start = self.data, len(self.candidates)
+        self.candidates += candidates
+        fresh_columns = np.full((len(data.costs), len(candidates)), -1, dtype=np.intp)
+        made = self.made = np.column_stack([self.made, fresh_columns])
+        judged = np.zeros(len(self.candidates), dtype=int)
+        numbered = dict(enumerate(candidates, start))
+        for index, candidate in numbered.items():
+            if candidate.keeps_scores:
+                self.scores[index] = np.full(data.costs.shape, np.nan, data.X.dtype)
+            if candidate.family != "linear":
+                self.costs[index] = np.full(data.costs.shape, np.nan, data.X.dtype)
+            if self._recall(index):
+                judged[index] = len(data.folds)
+        fresh = [index for index in numbered if not judged[index]]
+        blocks = _blocks([(index, numbered[index].family) for index in fresh])
+        tasks = [(fold, block) for block in blocks for fold in range(len(data.folds))]
+        sharing = self.known is not None
         stream = Parallel(n_jobs=self.n_jobs, return_as="generator_unordered")(
-            delayed(_judge_block)(data, fold, block, [candidates[i] for i in block], self.tol)
+            delayed(_judge_block)(
+                data, fold, block, [numbered[i] for i in block], self.tol, sharing
+            )
             for fold, block in tasks
         )
         try:
@@ -529,26 +582,53 @@ class Search:
                 judged[block] += 1
                 self.report(len(block), f"fold {fold + 1}")
         except KeyboardInterrupt:
-            if not (judged == len(data.folds)).any():
+            if not start and not (judged == len(data.folds)).any():
                 raise
             self.interrupted = True
-        made[:, judged < len(data.folds)] = -1
-        return made
+        for index in fresh:
+            if judged[index] < len(data.folds):
+                made[:, index] = -1
+            elif self.known is not None:
+                kept = self.scores.get(index), self.costs.get(index)
+                self.known[numbered[index].key] = Judged(made[:, index], self.fits[index], *kept)
+
+    def _recall(self, index: int) -> bool:
+        """Take over what an earlier search found; False if it has not judged this candidate."""
+        candidate = self.candidates[index]
+        found = (self.known or {}).get(candidate.key)
+        if found is None or (candidate.keeps_scores and found.scores is None):
+            return False
+        self.made[:, index] = found.chosen
+        self.fits[index] = found.fit
+        if candidate.keeps_scores and found.scores is not None:
+            self.scores[index] = found.scores
+        if found.costs is not None:
+            self.costs[index] = found.costs
+        self.report(len(self.data.folds), "known")
+        return True
 
 
-def _blocks(candidates: list[Candidate]) -> list[list[int]]:
-    """Groups of neighbouring linear or k-NN candidates, which share work; others one by one."""
+def _blocks(candidates: list[tuple[int, str]]) -> list[list[int]]:
+    """Groups of neighbouring linear or k-NN candidates (index, family), which share work; others alone."""
     blocks: list[list[int]] = []
-    for family, group in groupby(range(len(candidates)), lambda i: candidates[i].family):
-        indices, size = list(group), BLOCK if family in SHARING else 1
+    for family, group in groupby(candidates, lambda pair: pair[1]):
+        indices, size = [index for index, _ in group], BLOCK if family in SHARING else 1
         blocks += [indices[start : start + size] for start in range(0, len(indices), size)]
     return blocks
 
 
 def _judge_block(
-    data: SearchData, fold: int, block: list[int], candidates: list[Candidate], tol: float
+    data: SearchData,
+    fold: int,
+    block: list[int],
+    candidates: list[Candidate],
+    tol: float,
+    every_cost: bool = False,
 ) -> tuple[int, list[int], IntArray, dict[int, FloatArray], dict[int, FloatArray]]:
-    """Choices (n_test, len(block)) on one fold's held-out rows, the scores to keep, and expected costs."""
+    """Choices (n_test, len(block)) on one fold's held-out rows, the scores to keep, and expected costs.
+
+    Expected costs are those of candidates that estimate costs, or with ``every_cost`` of all.
+    """
     train, test = data.folds[fold]
     X, costs = data.X[train], data.costs[train]
     weight = None if data.sample_weight is None else data.sample_weight[train]
@@ -573,7 +653,7 @@ def _judge_block(
         columns.append(policy.predict(held_out))
         if candidate.keeps_scores:
             kept[index] = policy.decision_function(held_out)
-        if candidate.estimates_costs:
+        if every_cost or candidate.estimates_costs:
             expected[index] = believed_costs(policy, held_out)
     return fold, block, np.column_stack(columns), kept, expected
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -97,18 +98,24 @@ class Preconditioner:
                 curvature, 2 * alpha / max(spread.mean(), 1e-300)
             )
         self.root = float(np.sqrt(curvature))
+        self._moments, self._curvature, self._alpha = moments, curvature, alpha
         if self.dense:
             # Centring moves the intercept with the weights, so it needs a free intercept.
             self.mean = moments[-1, :-1] if fit_intercept else np.zeros(len(moments) - 1)
-            spread = curvature * (moments[:-1, :-1] - np.outer(self.mean, self.mean))
-            diagonal = np.diag_indices_from(spread)
-            rounding = 1e-13 * curvature * moments[:-1, :-1][diagonal]
-            spread[diagonal] = np.maximum(spread[diagonal], rounding) + 2 * alpha
-            self.factor = np.asfortranarray(_lower_factor(spread))
-        else:
+
+    @cached_property
+    def factor(self) -> FloatArray:
+        """F for weights, or its diagonal; most preconditioners for many experts are replaced unused."""
+        moments, curvature, alpha = self._moments, self._curvature, self._alpha
+        if not self.dense:
             scaled = moments * curvature
             scaled[:-1] += 2 * alpha
-            self.factor = np.sqrt(np.maximum(scaled, 1e-8 * max(scaled.max(), 1e-30)))
+            return np.sqrt(np.maximum(scaled, 1e-8 * max(scaled.max(), 1e-30)))
+        spread = curvature * (moments[:-1, :-1] - np.outer(self.mean, self.mean))
+        diagonal = np.diag_indices_from(spread)
+        rounding = 1e-13 * curvature * moments[:-1, :-1][diagonal]
+        spread[diagonal] = np.maximum(spread[diagonal], rounding) + 2 * alpha
+        return np.asfortranarray(_lower_factor(spread))
 
     def to_weights(self, V: FloatArray) -> FloatArray:
         """W from V."""

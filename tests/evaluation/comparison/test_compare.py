@@ -13,6 +13,7 @@ from mild.metrics import (
     worst_recall,
 )
 from mild.metrics.intervals import student_quantile
+from mild.routers import search
 
 NAMES = ("small", "large")
 
@@ -44,6 +45,25 @@ def test_a_router_that_learns_pays_and_one_that_cannot_does_not():
     bad = run(*make_problem(gain=False))
     assert bad.statement.pays is not True
     assert bad.statement.sentence.startswith(("Routing does not pay", "It cannot be told"))
+
+
+def test_what_one_method_has_judged_another_takes_over(monkeypatch):
+    X, costs = make_problem(150)
+    judge, judged = search._judge_block, []
+
+    def counted(data, fold, block, candidates, *rest):
+        judged.extend(candidate.key for candidate in candidates)
+        return judge(data, fold, block, candidates, *rest)
+
+    monkeypatch.setattr(search, "_judge_block", counted)
+    alone = run(X, costs, ("tune",), n_splits=1)
+    count = len(judged)
+    judged.clear()
+    found = run(X, costs, ("mild_tuned", "regression", "knn", "tune"), n_splits=1)
+    assert len(judged) == 3 * len(set(judged))  # each once per fold
+    single = 9 * 5 + 6 + 4  # margins and strengths, penalties, neighbours
+    assert len(judged) < count + 3 * single
+    np.testing.assert_allclose(found.row("tune").costs, alone.row("tune").costs, atol=0.05)
 
 
 def test_the_report_is_json():
@@ -242,7 +262,8 @@ def test_an_interrupt_ends_the_comparison_and_not_only_a_search(monkeypatch):
 
     def stopped(self, candidates):
         self.interrupted = True
-        return np.ones((len(self.data.costs), len(candidates)), dtype=int)
+        self.candidates = candidates
+        self.made = np.ones((len(self.data.costs), len(candidates)), dtype=int)
 
     monkeypatch.setattr(Search, "run", stopped)
     with pytest.raises(KeyboardInterrupt):
