@@ -81,10 +81,10 @@ def search_heads(
         ]
         with parallel_config(backend="threading", n_jobs=min(8, os.cpu_count() or 1)):
             search = Search(data, HEAD_SEARCH["tol"], None, None, len(candidates))
-            made = search.run(candidates)
+            search.run(candidates)
         if search.interrupted:
             raise KeyboardInterrupt
-        return data.paid(made)
+        return data.paid(search.made)
 
     heads: list[tuple[str, tuple[float, ...], float]] = []
     for kind in kinds:
