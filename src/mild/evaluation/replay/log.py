@@ -91,18 +91,26 @@ def read_draws(
             failed = outcome in ("failed", "cut")
             error = (errors or {}).get(name, 1.0 if failed else math.nan)
             drawn = pinned_by is None
-            # Of m experts, another than the preferred one is drawn with explore / m, less than 1 / m.
-            experts = shares.count(",") + 1 if isinstance(shares, str) else shares or 2
-            preferred = propensity > 1 / experts + 1e-9
             block.append(
                 LoggedRow(
                     *(text, chosen, propensity, episode, drawn, price or 0.0, failed, error),
-                    preferred=preferred,
+                    preferred=is_preferred(propensity, shares),
                     extra=row[len(_COLUMNS) :],
                 )
             )
         if block:
             yield block
+
+
+def is_preferred(propensity: float, shares: str | int | None) -> bool:
+    """Whether the expert that was drawn is the one that the router would choose without exploration.
+
+    ``shares`` are the logged probabilities as a JSON text, or the number of experts.
+    """
+    if isinstance(shares, str):
+        shares = shares.count(",") + 1 - shares.count("null")
+    # Of m experts, another than the preferred one is drawn with explore / m, less than 1 / m.
+    return propensity >= CERTAIN or propensity > 1 / (shares or 2) + 1e-9
 
 
 def _reason(

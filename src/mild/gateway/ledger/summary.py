@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from mild.evaluation.replay.log import is_preferred
 from mild.gateway.database import Address
 from mild.gateway.database.engine import Location, shown
 from mild.gateway.ledger.reading import open_ledger
@@ -46,7 +47,11 @@ def summarize(
         outcomes, experts = sum_up(sums.outcome).all(), sum_up(sums.expert).all()
         recent = connection.execute(
             sa.select(
-                row.latency_ms, row.propensity, row.text.is_not(None), row.pinned_by.is_not(None)
+                row.latency_ms,
+                row.propensity,
+                row.text.is_not(None),
+                row.pinned_by.is_not(None),
+                row.probabilities,
             )
             .where(row.time >= first * 60.0, row.time < last * 60.0)
             .order_by(row.time.desc())
@@ -54,6 +59,7 @@ def summarize(
         ).all()
     latencies = sorted(line[0] for line in recent if line[0] is not None)
     drawn = [line[1] for line in recent if line[1] is not None]
+    others = sum(not is_preferred(line[1], line[4]) for line in recent if line[1] is not None)
     return {
         "path": shown(path),
         "bytes": size,
@@ -78,7 +84,9 @@ def summarize(
             "latency_ms_p50": quantile(latencies, 0.5),
             "latency_ms_p95": quantile(latencies, 0.95),
             "routed": len(drawn),
+            # Drawn with exploration on, whichever expert it was.
             "explored_share": sum(p < 1 for p in drawn) / len(drawn) if drawn else None,
+            "not_preferred_share": others / len(drawn) if drawn else None,
             "with_text": sum(line[2] for line in recent),
             "pinned": sum(line[3] for line in recent),
         },
