@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from mild.data.queries import QUERY_NAMES
 from mild.data.tables import read_table
 from mild.errors import DataFileError
 
@@ -21,8 +22,6 @@ LogReader: TypeAlias = Callable[
 ROUTED_NAME = "mild"
 # A draw with a propensity this near to 1 could not have had another result.
 CERTAIN = 1 - 1e-9
-# Usual names of a column of queries.
-QUERY_COLUMNS = ("text", "query", "prompt", "question", "input", "instruction")
 
 _COLUMNS = (
     "request_id", "asked", "chosen", "propensity", "price", "outcome", "text", "pinned_by", "session",
@@ -140,7 +139,7 @@ def _reason(
 def read_texts(path: Path, text_column: str | None, id_column: str) -> dict[str, str]:
     """Request -> query from a table with one row per request."""
     hint = " Name it with --text-column."
-    pairs, _ = _read_pairs(path, id_column, (text_column,) if text_column else QUERY_COLUMNS, hint)
+    pairs, _ = _read_pairs(path, id_column, (text_column,) if text_column else QUERY_NAMES, hint)
     return {str(key): str(text) for key, text in pairs if text is not None}
 
 
