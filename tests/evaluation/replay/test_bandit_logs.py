@@ -159,6 +159,11 @@ def test_a_file_that_is_not_there_and_a_format_that_is_not_known_are_refused(tmp
     with pytest.raises(DataFileError) as caught:
         read(written(tmp_path / "log.csv", "obp"), "obp", text_column="words")
     assert caught.value.code == "invalid_text_column"
+    (tmp_path / "plain.csv").write_text("item_id,click,propensity_score,words\n1,1,0.5,a b\n")
+    with pytest.raises(DataFileError) as caught:
+        read(tmp_path / "plain.csv", "obp", needs_query=True)
+    assert caught.value.code == "invalid_text_column"
+    assert "item_id, click, propensity_score, words" in str(caught.value)
     with pytest.raises(OptionError) as unknown:
         log_reader(tmp_path / "no.vw", "cb", EXPERTS)
     assert unknown.value.code == "invalid_format"

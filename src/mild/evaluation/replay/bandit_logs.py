@@ -137,12 +137,16 @@ def from_words(words: str) -> str:
 
 
 def log_reader(
-    path: str | Path, form: str, expert_names: Sequence[str], text_column: str | None = None
+    path: str | Path,
+    form: str,
+    expert_names: Sequence[str],
+    text_column: str | None = None,
+    needs_query: bool = False,
 ) -> LogReader:
     """Read a log in the format ``form`` as ``replay`` reads a ledger.
 
     Experts without a name in the file are numbered in the order of ``expert_names``. ``text_column`` is the
-    column of the query in an obp file.
+    column of the query in an obp file; with ``needs_query``, a file without one is refused.
     """
     check_option("format", form, FORMATS)
     place, names = Path(path), list(expert_names)
@@ -150,7 +154,8 @@ def log_reader(
     def read(
         columns: Sequence[str], since: float | None, until: float | None
     ) -> Iterator[list[tuple[Any, ...]]]:
-        rows = _read_vw(place, names) if form == "vw" else _read_obp(place, names, text_column)
+        options = (text_column, needs_query)
+        rows = _read_vw(place, names) if form == "vw" else _read_obp(place, names, *options)
         block = []
         for time, row in rows:
             for name, bound in (("since", since), ("until", until)):
@@ -250,11 +255,11 @@ def _vw_line(line: str) -> tuple[list[str], str, dict[str, str]]:
 
 
 def _read_obp(
-    path: Path, names: list[str], text_column: str | None
+    path: Path, names: list[str], text_column: str | None, needs_query: bool
 ) -> Iterator[tuple[float, dict[str, Any]]]:
     with naming(path):
         table = read_table(path, (*OWN_COLUMNS, *QUERY_NAMES))
-    known = table.column_names
+    known = [name for name in table.column_names if name]
 
     def column(name: str) -> Any:
         found = next((one for one in (name, SYNONYMS[name]) if one in known), None)
@@ -274,6 +279,13 @@ def _read_obp(
         )
     usual = next((name for name in QUERY_NAMES if name in known), None)
     query = text_column or usual
+    if needs_query and query is None:
+        raise DataFileError(
+            parameter="text_column",
+            rule=f"must name the column of the query, because there is none of {listed(QUERY_NAMES)}; "
+            f"found {listed(known)}.",
+            place=f"{path}: ",
+        )
     count = table.num_rows
     texts = [None] * count if query is None else table[query].to_pylist()
     ids = table["request_id"].to_pylist() if "request_id" in known else range(count)
@@ -317,7 +329,7 @@ def _times(path: Path, table: Any, count: int) -> Sequence[float]:
     if "timestamp" not in table.column_names:
         return [math.nan] * count
     column, moment = table["timestamp"], pa.timestamp("us", "UTC")
-    rule = f"{path}: timestamp must be a time with its zone, or seconds since 1970"
+    rule = f"{path}: timestamp must be a time such as 2026-01-31 12:00:00Z, or seconds since 1970"
     if is_numeric(column.type):
         seconds = numbers("timestamp", column)
         late = np.flatnonzero(seconds > LATEST)
