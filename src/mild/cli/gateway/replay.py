@@ -138,8 +138,8 @@ def _check_sqlite(location: Any) -> None:
         start = content.read(len(SQLITE))
     if start and start != SQLITE:
         raise DataFileError(
-            f"{file} is not an SQLite file; name another one. A log for replay ends in .vw or .csv, or "
-            f"its format is named: --format vw or --format obp."
+            f"{file} is not an SQLite file; name another one. A log for replay ends in .vw or .csv; "
+            f"name the format of others: --format vw or, for a table such as .csv.gz, --format obp."
         )
 
 
