@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from mild.core.propensities import CERTAIN, is_preferred
 from mild.data.queries import QUERY_NAMES
 from mild.data.tables import read_table
 from mild.errors import DataFileError
@@ -20,8 +21,6 @@ LogReader: TypeAlias = Callable[
 
 # The model name that asks for the configured trade-off.
 ROUTED_NAME = "mild"
-# A draw with a propensity this near to 1 could not have had another result.
-CERTAIN = 1 - 1e-9
 
 _COLUMNS = (
     "request_id", "asked", "chosen", "propensity", "price", "outcome", "text", "pinned_by", "session",
@@ -90,26 +89,16 @@ def read_draws(
             failed = outcome in ("failed", "cut")
             error = (errors or {}).get(name, 1.0 if failed else math.nan)
             drawn = pinned_by is None
+            experts = shares.count(",") + 1 if isinstance(shares, str) else shares or 2
             block.append(
                 LoggedRow(
                     *(text, chosen, propensity, episode, drawn, price or 0.0, failed, error),
-                    preferred=is_preferred(propensity, shares),
+                    preferred=is_preferred(propensity, experts),
                     extra=row[len(_COLUMNS) :],
                 )
             )
         if block:
             yield block
-
-
-def is_preferred(propensity: float, shares: str | int | None) -> bool:
-    """Whether the expert that was drawn is the one that the router would choose without exploration.
-
-    ``shares`` are the logged probabilities as a JSON text, or the number of experts.
-    """
-    if isinstance(shares, str):
-        shares = shares.count(",") + 1 - shares.count("null")
-    # Of m experts, another than the preferred one is drawn with explore / m, less than 1 / m.
-    return propensity >= CERTAIN or propensity > 1 / (shares or 2) + 1e-9
 
 
 def _reason(

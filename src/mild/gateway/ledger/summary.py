@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
-from mild.evaluation.replay.log import is_preferred
+from mild.core.propensities import is_preferred
 from mild.gateway.database import Address
 from mild.gateway.database.engine import Location, shown
 from mild.gateway.ledger.reading import open_ledger
@@ -59,7 +60,9 @@ def summarize(
         ).all()
     latencies = sorted(line[0] for line in recent if line[0] is not None)
     drawn = [line[1] for line in recent if line[1] is not None]
-    others = sum(not is_preferred(line[1], line[4]) for line in recent if line[1] is not None)
+    others = sum(
+        not is_preferred(line[1], _able(line[4])) for line in recent if line[1] is not None
+    )
     return {
         "path": shown(path),
         "bytes": size,
@@ -91,6 +94,11 @@ def summarize(
             "pinned": sum(line[3] for line in recent),
         },
     }
+
+
+def _able(probabilities: str | None) -> int:
+    """Number of experts that could serve the request; 2 where it is not known."""
+    return sum(share is not None for share in json.loads(probabilities or "[]")) or 2
 
 
 def quantile(ordered: list[float], share: float) -> float | None:
