@@ -191,7 +191,9 @@ def test_an_exported_log_has_the_draws_alone(mild, tmp_path):
 def test_a_log_of_another_name_needs_its_format(mild, saved, tmp_path):
     mild("ledger", "export", saved / "l.db", "--out", tmp_path / "log.txt", "--format", "vw")
     words = ["replay", tmp_path / "log.txt", "--router", saved / "router"]
-    assert mild(*words).code == 1
+    refused = mild(*words)
+    assert refused.code == 1
+    assert "--format vw" in refused.err
     done = mild(*words, "--format", "vw")
     assert done.code == 0
     assert "cost per request" in done.out

@@ -111,11 +111,26 @@ def test_a_span_of_time_needs_times(tmp_path):
     assert caught.value.code == "invalid_until"
 
 
+@pytest.mark.parametrize("times", [("1700000000", "1700000010"), ("1700000000.5", "1700000010.5")])
+def test_a_number_is_seconds_since_1970(tmp_path, times):
+    path = tmp_path / "log.csv"
+    rows = "".join(f"{time},1,1,0.5\n" for time in times)
+    path.write_text(f"timestamp,item_id,click,propensity_score\n{rows}")
+    found = read(path, "obp", since=1_700_000_001, until=1_700_000_011, columns=("request_id",))
+    assert found == [("1",)]
+
+
 @pytest.mark.parametrize(
     ("form", "text", "words"),
     [
         ("vw", "shared | a\n| x\n| y\n", "got 0 in the 3 line"),
         ("vw", "shared | a\n0:1:0.5 | x\n0:1:0.5 | y\n", "got 2"),
+        ("vw", "1:2:0.5 2:1:0.25 | a\n", "got 2 in the 1 line from"),
+        ("vw", "", "is empty"),
+        ("vw", "\n \n", "is empty"),
+        ("obp", "", r"log\.csv: the file is empty"),
+        ("obp", "item_id,click,propensity_score\n1,a,0.5\n", r"log\.csv: column 'click'"),
+        ("obp", "expert,click,propensity_score\nsmall,1,0.5\n,1,0.5\n", "in row 2"),
         ("vw", "1:2:0 | a\n", r"got '1:2:0' in line 1"),
         ("vw", "1:nan:0.5 | a\n", "finite cost"),
         ("vw", "1:2 | a\n", "action:cost:probability"),
@@ -125,7 +140,9 @@ def test_a_span_of_time_needs_times(tmp_path):
         ("obp", "item_id,click,propensity_score\n1,,0.5\n", "click must be a number"),
         ("obp", "item_id,click,propensity_score\n2,1,0.5\n", "the router's 2"),
         ("obp", "item_id,click,propensity_score\n1,1,0.5\n,1,0.5\n", "in row 2"),
-        ("obp", "timestamp,item_id,click,propensity_score\nnoon,1,1,0.5\n", "timestamp must"),
+        ("obp", "timestamp,item_id,click,propensity_score\nnoon,1,1,0.5\n", "got 'noon' in row 1"),
+        ("obp", "timestamp,item_id,click,propensity_score\n10:30,1,1,0.5\n", "timestamp must"),
+        ("obp", "timestamp,item_id,click,propensity_score\n1700000000000,1,1,1\n", "in row 1"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_log_is_said(tmp_path, form, text, words):
@@ -142,6 +159,11 @@ def test_a_file_that_is_not_there_and_a_format_that_is_not_known_are_refused(tmp
     with pytest.raises(DataFileError) as caught:
         read(written(tmp_path / "log.csv", "obp"), "obp", text_column="words")
     assert caught.value.code == "invalid_text_column"
+    (tmp_path / "plain.csv").write_text("item_id,click,propensity_score,words\n1,1,0.5,a b\n")
+    with pytest.raises(DataFileError) as caught:
+        read(tmp_path / "plain.csv", "obp", needs_query=True)
+    assert caught.value.code == "invalid_text_column"
+    assert "item_id, click, propensity_score, words" in str(caught.value)
     with pytest.raises(OptionError) as unknown:
         log_reader(tmp_path / "no.vw", "cb", EXPERTS)
     assert unknown.value.code == "invalid_format"

@@ -22,6 +22,9 @@ def test_queries_are_found_by_usual_names_or_the_one_that_is_said(tmp_path):
         DataFileError, match="must have the column 'id'; got request_id, prompt, other"
     ):
         read_texts(path, None, "id")
+    table = tmp_path / "q.csv"
+    table.write_text("request_id,text,prompt\na,x,y\n")
+    assert read_texts(table, None, "request_id") == {"a": "y"}
 
 
 @pytest.mark.parametrize(

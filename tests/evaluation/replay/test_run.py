@@ -177,6 +177,19 @@ def test_an_expert_that_was_never_drawn_makes_it_impossible_to_tell(log):
     found = replay(ledger_reader(path), make_router({**NEW, "sum": "giant"}, ["giant", *NAMES]))
     assert found["verdict"]["better"] is None
     assert "never drawn here: giant (3" in found["verdict"]["sentence"]
+    assert "add them to the gateway" in found["verdict"]["sentence"]
+    assert found["overlap"]["unknown"] == []
+
+
+def test_experts_of_the_log_that_the_router_does_not_know_are_named(log):
+    path, _, _ = log
+    renamed = make_router(
+        {kind: name.upper() for kind, name in NEW.items()}, [n.upper() for n in NAMES]
+    )
+    found = replay(ledger_reader(path), renamed, is_ledger=False)
+    assert found["verdict"]["reason"] == "unseen"
+    assert sorted(found["overlap"]["unknown"]) == sorted(NAMES)
+    assert "which the router does not know" in found["verdict"]["sentence"]
 
 
 def test_an_expert_that_the_new_router_has_no_more_is_no_problem(log):
@@ -229,6 +242,8 @@ def test_queries_may_come_from_elsewhere(tmp_path, router):
     path = write_log(tmp_path / "l.db", records, keep_text=False)
     nothing = replay(ledger_reader(path), router)
     assert "keep_text = true" in nothing["verdict"]["sentence"]
+    other = replay(ledger_reader(path), router, is_ledger=False)
+    assert "--text-column" in other["verdict"]["sentence"]
     texts = {entry.request_id: entry.text for entry in records}
     assert replay(ledger_reader(path), router, texts=texts)["rows"] == 300
 

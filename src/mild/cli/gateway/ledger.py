@@ -162,12 +162,16 @@ def _print(found: dict[str, Any]) -> None:
         }
         print_table("experts", columns)
     if recent["rows"]:
-        share = recent["explored_share"]
+        explored, others = (
+            "–" if recent[name] is None else f"{recent[name]:.1%}"
+            for name in ("explored_share", "not_preferred_share")
+        )
         facts = {
             "latency, median": f"{fixed(recent['latency_ms_p50'], 1)} ms",
             "latency, 95th percentile": f"{fixed(recent['latency_ms_p95'], 1)} ms",
             "routed": f"{recent['routed']:,}",
-            "of these, chosen by exploration": "–" if share is None else f"{share:.1%}",
+            "of these, drawn with exploration on": explored,
+            "of these, not to the router's first choice": others,
             "with their text": f"{recent['with_text']:,}",
             "pinned to a session's expert": f"{recent['pinned']:,}",
         }

@@ -12,7 +12,7 @@ from typer import Argument, Option
 from mild.cli import options as o
 from mild.cli.console import emit, fixed, print_facts, print_table, say
 from mild.cli.gateway.ledger import Feedback, IdColumn, Since, Until, note_left_out
-from mild.errors import check_option
+from mild.errors import DataFileError, check_option
 
 METHODS = {
     "logged": "as logged, with exploration",
@@ -25,6 +25,8 @@ METHODS = {
 }
 
 
+# First bytes of an SQLite file.
+SQLITE = b"SQLite format 3\0"
 # Endings of files that are logs of another system.
 ENDINGS = {".vw": "vw", ".csv": "obp"}
 
@@ -103,10 +105,14 @@ def replay(
     now = time.time()
     is_ledger = found_form == "ledger"
     if is_ledger:
-        reader = ledger_reader(ledger_location(ledger))
+        location = ledger_location(ledger)
+        if form is None:
+            _check_sqlite(location)
+        reader = ledger_reader(location)
     else:
         names = loaded.expert_names
-        reader = log_reader(ledger, found_form, names, None if queries else text_column)
+        column = None if queries else text_column
+        reader = log_reader(ledger, found_form, names, column, needs_query=queries is None)
     found = estimate(
         reader,
         loaded,
@@ -121,6 +127,20 @@ def replay(
         is_ledger=is_ledger,
     )
     emit(found, as_json, lambda: _print(found))
+
+
+def _check_sqlite(location: Any) -> None:
+    """Refuse a file that is no database: it may be a log whose name does not show it."""
+    file = Path(location) if isinstance(location, str | Path) else None
+    if file is None or not file.is_file():
+        return
+    with file.open("rb") as content:
+        start = content.read(len(SQLITE))
+    if start and start != SQLITE:
+        raise DataFileError(
+            f"{file} is not an SQLite file; name another one. A log for replay ends in .vw or .csv; "
+            f"name the format of others: --format vw or, for a table such as .csv.gz, --format obp."
+        )
 
 
 def _print(found: Mapping[str, Any]) -> None:

@@ -30,9 +30,11 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from mild.core.arrays import invalid
-from mild.data.tables import numbers, read_table
+from mild.data.data_quality import counted
+from mild.data.queries import QUERY_NAMES
+from mild.data.tables import is_numeric, naming, numbers, read_table, short
 from mild.errors import DataFileError, check_option, listed
-from mild.evaluation.replay.log import QUERY_COLUMNS, ROUTED_NAME, LogReader
+from mild.evaluation.replay.log import ROUTED_NAME, LogReader
 
 #: Formats by name.
 FORMATS = ("vw", "obp")
@@ -44,6 +46,8 @@ OBP_COLUMNS = ("", "timestamp", "item_id", "position", "click", "propensity_scor
 OWN_COLUMNS = ("request_id", "expert", "query")
 # Columns of a feedback dictionary of obp that may stand for those of the dataset.
 SYNONYMS = {"item_id": "action", "click": "reward", "propensity_score": "pscore"}
+# Seconds since 1970 that are too many: milliseconds, perhaps.
+LATEST = 1e11
 # Rows that are handed on at a time.
 BLOCK = 10_000
 ESCAPED = re.compile(r"[%|:\s]")
@@ -133,12 +137,16 @@ def from_words(words: str) -> str:
 
 
 def log_reader(
-    path: str | Path, form: str, expert_names: Sequence[str], text_column: str | None = None
+    path: str | Path,
+    form: str,
+    expert_names: Sequence[str],
+    text_column: str | None = None,
+    needs_query: bool = False,
 ) -> LogReader:
     """Read a log in the format ``form`` as ``replay`` reads a ledger.
 
     Experts without a name in the file are numbered in the order of ``expert_names``. ``text_column`` is the
-    column of the query in an obp file.
+    column of the query in an obp file; with ``needs_query``, a file without one is refused.
     """
     check_option("format", form, FORMATS)
     place, names = Path(path), list(expert_names)
@@ -146,7 +154,8 @@ def log_reader(
     def read(
         columns: Sequence[str], since: float | None, until: float | None
     ) -> Iterator[list[tuple[Any, ...]]]:
-        rows = _read_vw(place, names) if form == "vw" else _read_obp(place, names, text_column)
+        options = (text_column, needs_query)
+        rows = _read_vw(place, names) if form == "vw" else _read_obp(place, names, *options)
         block = []
         for time, row in rows:
             for name, bound in (("since", since), ("until", until)):
@@ -168,7 +177,7 @@ def log_reader(
 def _read_vw(path: Path, names: list[str]) -> Iterator[tuple[float, dict[str, Any]]]:
     """Decisions of a file for ``--cb_adf``, which begins with "shared", or for ``--cb``."""
     block: list[tuple[int, str]] = []
-    shared = None
+    shared = None  # not known before the first line that is not empty
     try:
         with open(path, encoding="utf-8", newline="\n") as file:
             for number, line in enumerate(file, start=1):
@@ -182,6 +191,8 @@ def _read_vw(path: Path, names: list[str]) -> Iterator[tuple[float, dict[str, An
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataFileError(f"cannot read {path}: {reason}.") from error
+    if shared is None:
+        raise DataFileError(f"{path}: the file is empty.")
     if block:
         yield math.nan, _vw_decision(path, block, names)
 
@@ -193,14 +204,13 @@ def _vw_decision(path: Path, lines: list[tuple[int, str]], names: list[str]) -> 
     labelled = []
     for place, (number, line) in enumerate(experts):
         words, _, parts = _vw_line(line)
-        label = next((word for word in words if ":" in word), None)
-        if label is not None:
-            labelled.append((place, number, label, parts.get("expert")))
+        labels = (word for word in words if ":" in word)
+        labelled += [(place, number, label, parts.get("expert")) for label in labels]
     if len(labelled) != 1:
         raise DataFileError(
             f"{path}: a decision must have one label action:cost:probability; got {len(labelled)} in the "
-            f"{len(lines)} line(s) from line {first} on. Decisions of --cb_adf begin with 'shared' and end "
-            f"with an empty line."
+            f"{counted(len(lines), 'line')} from line {first} on. Decisions of --cb_adf begin with "
+            f"'shared' and end with an empty line."
         )
     place, number, label, name = labelled[0]
     try:
@@ -245,30 +255,45 @@ def _vw_line(line: str) -> tuple[list[str], str, dict[str, str]]:
 
 
 def _read_obp(
-    path: Path, names: list[str], text_column: str | None
+    path: Path, names: list[str], text_column: str | None, needs_query: bool
 ) -> Iterator[tuple[float, dict[str, Any]]]:
-    table = read_table(path, (*OWN_COLUMNS, *QUERY_COLUMNS))
-    known = table.column_names
+    with naming(path):
+        table = read_table(path, (*OWN_COLUMNS, *QUERY_NAMES))
+    known = [name for name in table.column_names if name]
 
     def column(name: str) -> Any:
         found = next((one for one in (name, SYNONYMS[name]) if one in known), None)
         if found is None:
-            rule = f"a log of obp must have the columns {', '.join(OBP_COLUMNS[2:])}"
+            rule = (
+                "a log of obp must have the columns expert, item_id or action; click or reward; and "
+                "propensity_score or pscore"
+            )
             raise DataFileError(f"{path}: {rule}; {name} is missing among {listed(known)}.")
-        return numbers(found, table[found])
+        with naming(path):
+            return numbers(found, table[found])
 
     if text_column is not None and text_column not in known:
         raise DataFileError(
             f"{path} must have the column {text_column!r}; got {listed(known)}.",
             parameter="text_column",
         )
-    usual = next((name for name in QUERY_COLUMNS if name in known), None)
+    usual = next((name for name in QUERY_NAMES if name in known), None)
     query = text_column or usual
+    if needs_query and query is None:
+        raise DataFileError(
+            parameter="text_column",
+            rule=f"must name the column of the query, because there is none of {listed(QUERY_NAMES)}; "
+            f"found {listed(known)}.",
+            place=f"{path}: ",
+        )
     count = table.num_rows
     texts = [None] * count if query is None else table[query].to_pylist()
     ids = table["request_id"].to_pylist() if "request_id" in known else range(count)
     if "expert" in known:
         chosen = table["expert"].to_pylist()
+        for row, name in enumerate(chosen, start=1):
+            if not name:
+                raise DataFileError(f"{path}: expert must be a name; got none in row {row}.")
     else:
         items = enumerate(column("item_id"), start=1)
         chosen = [_numbered(path, item, names, f"row {row}") for row, item in items]
@@ -303,11 +328,32 @@ def _times(path: Path, table: Any, count: int) -> Sequence[float]:
 
     if "timestamp" not in table.column_names:
         return [math.nan] * count
+    column, moment = table["timestamp"], pa.timestamp("us", "UTC")
+    rule = f"{path}: timestamp must be a time such as 2026-01-31 12:00:00Z, or seconds since 1970"
+    if is_numeric(column.type):
+        seconds = numbers("timestamp", column)
+        late = np.flatnonzero(seconds > LATEST)
+        if late.size:
+            raise DataFileError(f"{rule}; got {seconds[late[0]]:.0f} in row {late[0] + 1}.")
+        return list(map(float, seconds))
     try:
-        times = table["timestamp"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    except pa.ArrowInvalid as error:
-        raise DataFileError(f"{path}: timestamp must hold times; {error}.") from error
-    return [math.nan if time is None else time / 1e6 for time in times.to_pylist()]
+        times = column.cast(moment).cast(pa.int64()).to_pylist()
+    except pa.ArrowException as error:
+        row = next(row for row, value in enumerate(column) if not _can_be(value, moment))
+        got = f"{short(column[row].as_py())} in row {row + 1}"
+        raise DataFileError(f"{rule}; got {got}.") from error
+    return [math.nan if time is None else time / 1e6 for time in times]
+
+
+def _can_be(value: Any, kind: Any) -> bool:
+    """Whether an Arrow value can be cast."""
+    import pyarrow as pa
+
+    try:
+        value.cast(kind)
+    except pa.ArrowException:
+        return False
+    return True
 
 
 def _numbered(path: Path, number: float, names: list[str], where: str) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from mild.core.propensities import CERTAIN, is_preferred
+from mild.data.queries import QUERY_NAMES
 from mild.data.tables import read_table
 from mild.errors import DataFileError
 
@@ -19,10 +21,6 @@ LogReader: TypeAlias = Callable[
 
 # The model name that asks for the configured trade-off.
 ROUTED_NAME = "mild"
-# A draw with a propensity this near to 1 could not have had another result.
-CERTAIN = 1 - 1e-9
-# Usual names of a column of queries.
-QUERY_COLUMNS = ("text", "query", "prompt", "question", "input", "instruction")
 
 _COLUMNS = (
     "request_id", "asked", "chosen", "propensity", "price", "outcome", "text", "pinned_by", "session",
@@ -91,13 +89,11 @@ def read_draws(
             failed = outcome in ("failed", "cut")
             error = (errors or {}).get(name, 1.0 if failed else math.nan)
             drawn = pinned_by is None
-            # Of m experts, another than the preferred one is drawn with explore / m, less than 1 / m.
             experts = shares.count(",") + 1 if isinstance(shares, str) else shares or 2
-            preferred = propensity > 1 / experts + 1e-9
             block.append(
                 LoggedRow(
                     *(text, chosen, propensity, episode, drawn, price or 0.0, failed, error),
-                    preferred=preferred,
+                    preferred=is_preferred(propensity, experts),
                     extra=row[len(_COLUMNS) :],
                 )
             )
@@ -132,7 +128,7 @@ def _reason(
 def read_texts(path: Path, text_column: str | None, id_column: str) -> dict[str, str]:
     """Request -> query from a table with one row per request."""
     hint = " Name it with --text-column."
-    pairs, _ = _read_pairs(path, id_column, (text_column,) if text_column else QUERY_COLUMNS, hint)
+    pairs, _ = _read_pairs(path, id_column, (text_column,) if text_column else QUERY_NAMES, hint)
     return {str(key): str(text) for key, text in pairs if text is not None}
 
 

@@ -11,6 +11,8 @@ import numpy as np
 
 from mild.artifact import LoadedRouter
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
+from mild.data.data_quality import counted
+from mild.errors import listed
 from mild.evaluation.replay.estimates import (
     Episodes,
     Estimate,
@@ -81,6 +83,7 @@ def replay(
     target[np.arange(rows.wanted.size), rows.wanted] += 1 - explore
     overlap = measure_overlap(rows.episodes(rows.dollars, target), router.expert_names)
     overlap |= rows.changes()
+    overlap["unknown"] = [name for name in rows.drawn if name not in router.expert_names]
     unit = "dollars" if is_ledger else "cost"
     quantities = {"cost": rows.dollars}
     if errors is not None:
@@ -104,12 +107,13 @@ def replay(
         }
         gap = every["difference_to_serving"] if name == "cost" else gap
     reasons = {reason: count for reason, count in left_out.items() if count}
+    unit_sign = "$" if errors is None and is_ledger else ""
     drawn = max(sum(rows.drawn.values()), 1)
     new = dict.fromkeys(router.expert_names, 0.0)
     if len(target):
         new = dict(zip(router.expert_names, target.mean(axis=0).tolist(), strict=True))
     return {
-        "verdict": judge(overlap, gap, "$" if errors is None and is_ledger else "", reasons),
+        "verdict": judge(overlap, gap, unit_sign, reasons, is_ledger),
         "cost": unit if errors is None else f"error + {price_weight:g} * {unit}",
         "confidence": confidence,
         "estimates": found,
@@ -268,7 +272,11 @@ def collect_rows(blocks: Iterable[list[LoggedRow]], router: LoadedRouter, seed: 
 
 
 def judge(
-    overlap: Mapping[str, Any], gap: Estimate | None, unit: str, left_out: Mapping[str, int]
+    overlap: Mapping[str, Any],
+    gap: Estimate | None,
+    unit: str,
+    left_out: Mapping[str, int],
+    is_ledger: bool = True,
 ) -> dict[str, Any]:
     """Whether the new router is better: True, False, or None if it cannot be told, and a sentence.
 
@@ -276,14 +284,19 @@ def judge(
     or "nothing". ``unit`` is "$" where only dollars are known, which the sentence begins with.
     """
     if overlap["draws"] == 0:
-        return _nothing(left_out)
+        return _nothing(left_out, is_ledger)
     if overlap["unseen"]:
         names = ", ".join(f"{name} ({share:.1%})" for name, share in overlap["unseen"].items())
-        return _open(
-            "unseen",
-            f"the new router gives queries to experts that were never drawn here: {names}. The log does "
-            f"not say what they would have cost; add them to the gateway and explore.",
+        told = f"the new router gives queries to experts that were never drawn here: {names}."
+        remedy = (
+            "The log does not say what they would have cost; add them to the gateway and explore."
         )
+        if overlap["unknown"]:
+            remedy = (
+                f"The log has {listed(overlap['unknown'])}, which the router does not know: names must "
+                f"be the same in both, and a new expert must be drawn before it can be judged."
+            )
+        return _open("unseen", f"{told} {remedy}")
     if abs(overlap["mean_weight"] - 1) > 4 * overlap["weight_error"] + 1e-9:
         return _open(
             "propensities",
@@ -304,8 +317,8 @@ def judge(
         return _open(
             "too_few",
             f"too few draws. The new router decides {overlap['changed']:.1%} of the requests otherwise, "
-            f"and only {overlap['changed_draws']} draws show what that costs ({ENOUGH_CHANGED} are "
-            f"needed); explore more or longer.",
+            f"and what that costs is seen in only {counted(overlap['changed_draws'], 'draw')} "
+            f"({ENOUGH_CHANGED} are needed); explore more or longer.",
         )
     only = "" if not unit else "Dollars only, no feedback on the answers: the"
     span = f"{gap.confidence * 100:g} % interval of the difference {_money(gap.low, unit)} to "
@@ -333,7 +346,8 @@ def _open(reason: str, words: str) -> dict[str, Any]:
     return {"better": None, "sentence": sentence, "reason": reason}
 
 
-def _nothing(left_out: Mapping[str, int]) -> dict[str, Any]:
+def _nothing(left_out: Mapping[str, int], is_ledger: bool) -> dict[str, Any]:
+    source = "ledger" if is_ledger else "log"
     certain = left_out.get("drawn without exploration", 0)
     if certain:
         return _open(
@@ -342,13 +356,16 @@ def _nothing(left_out: Mapping[str, int]) -> dict[str, Any]:
             "what another expert would have cost. Set explore = 0.05 under [routing] and come back later.",
         )
     if left_out.get("without a query"):
+        remedy = (
+            "Set keep_text = true under [ledger]" if is_ledger else "Name another --text-column"
+        )
         return _open(
             "nothing",
-            "the ledger has no texts, and the new router needs them. Set keep_text = true under "
-            "[ledger], or give the queries with --queries.",
+            f"the {source} has no texts, and the new router needs them. {remedy}, or give the queries "
+            f"with --queries.",
         )
     said = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
-    words = f"no row counts ({said})." if said else "the ledger has no rows in this span."
+    words = f"no row counts ({said})." if said else f"the {source} has no rows in this span."
     return _open("nothing", words)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
+from mild.core.propensities import is_preferred
 from mild.gateway.database import Address
 from mild.gateway.database.engine import Location, shown
 from mild.gateway.ledger.reading import open_ledger
@@ -46,7 +48,11 @@ def summarize(
         outcomes, experts = sum_up(sums.outcome).all(), sum_up(sums.expert).all()
         recent = connection.execute(
             sa.select(
-                row.latency_ms, row.propensity, row.text.is_not(None), row.pinned_by.is_not(None)
+                row.latency_ms,
+                row.propensity,
+                row.text.is_not(None),
+                row.pinned_by.is_not(None),
+                row.probabilities,
             )
             .where(row.time >= first * 60.0, row.time < last * 60.0)
             .order_by(row.time.desc())
@@ -54,6 +60,9 @@ def summarize(
         ).all()
     latencies = sorted(line[0] for line in recent if line[0] is not None)
     drawn = [line[1] for line in recent if line[1] is not None]
+    others = sum(
+        not is_preferred(line[1], _able(line[4])) for line in recent if line[1] is not None
+    )
     return {
         "path": shown(path),
         "bytes": size,
@@ -78,11 +87,18 @@ def summarize(
             "latency_ms_p50": quantile(latencies, 0.5),
             "latency_ms_p95": quantile(latencies, 0.95),
             "routed": len(drawn),
+            # Drawn with exploration on, whichever expert it was.
             "explored_share": sum(p < 1 for p in drawn) / len(drawn) if drawn else None,
+            "not_preferred_share": others / len(drawn) if drawn else None,
             "with_text": sum(line[2] for line in recent),
             "pinned": sum(line[3] for line in recent),
         },
     }
+
+
+def _able(probabilities: str | None) -> int:
+    """Number of experts that could serve the request; 2 where it is not known."""
+    return sum(share is not None for share in json.loads(probabilities or "[]")) or 2
 
 
 def quantile(ordered: list[float], share: float) -> float | None:
