@@ -8,7 +8,6 @@ a target can be chosen after fitting.
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -61,7 +60,8 @@ class Target:
             value = getattr(self, name)
             if value is None:
                 continue
-            if not isinstance(value, numbers.Real) or isinstance(value, bool):
+            number = isinstance(value, (int, float, np.integer, np.floating))
+            if not number or isinstance(value, bool):
                 raise invalid(name, f"must be a number; got {value!r}.")
             inside = low <= value <= high if closed else low < value < high
             if not (math.isfinite(value) and inside):
