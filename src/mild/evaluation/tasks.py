@@ -208,15 +208,16 @@ def topics(table: OutcomeTable, name: str | None = None) -> tuple[str | None, li
 
 def _groups(table: OutcomeTable, name: str, parameter: str = "group") -> list[Hashable]:
     values = table.column(name)
+    aim = "balance" if parameter == "balance" else "group"
     if any(not isinstance(value, Hashable) for value in values):
         raise InvalidInputError(
-            f"column {name!r} must hold plain values to group by; got lists or objects.",
+            f"column {name!r} must hold plain values to {aim} by; got lists or objects.",
             parameter=parameter,
         )
     known = {value for value in values if value is not None}
     if len(known) < 2:
         raise InvalidInputError(
-            f"column {name!r} must hold at least two different values to group by; "
+            f"column {name!r} must hold at least two different values to {aim} by; "
             f"{'all rows have the same one' if known else 'it is empty'}.",
             parameter=parameter,
         )
@@ -228,14 +229,21 @@ def _strata(table: OutcomeTable, name: str) -> IntArray:
     try:
         values = _groups(table, name, "balance")
     except DataFileError as error:
-        raise DataFileError(str(error), parameter="balance") from error
-    if None in values:
+        rule = f"{error} Balance by one of these, or leave --balance out."
+        raise DataFileError(rule, parameter="balance") from error
+    unknown = sum(map(_is_unknown, values))
+    if unknown:
         raise InvalidInputError(
-            f"column {name!r} must be known in every row to balance by; {values.count(None):,} of "
+            f"column {name!r} must be known in every row to balance by; {unknown:,} of "
             f"{table.rows:,} are empty. Fill it in, or leave these rows out.",
             parameter="balance",
         )
     return np.unique([str(value) for value in values], return_inverse=True)[1]
+
+
+def _is_unknown(value: Any) -> bool:
+    """Whether a cell is empty: no value, NaN, or a text of spaces."""
+    return value is None or value != value or (isinstance(value, str) and not value.strip())
 
 
 def with_experts(table: OutcomeTable, names: Sequence[str]) -> OutcomeTable:
