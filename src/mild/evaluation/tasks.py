@@ -21,7 +21,14 @@ from mild.data.cost_terms import check_terms
 from mild.data.data_quality import examine
 from mild.data.splits import Split, bundles, folds, random_splits, time_splits
 from mild.errors import DataFileError, InvalidInputError, listed
-from mild.evaluation.comparison import Inputs, Outcomes, balanced_fit, baselines, matrix_inputs
+from mild.evaluation.comparison import (
+    Inputs,
+    Outcomes,
+    Stratified,
+    balanced_fit,
+    baselines,
+    matrix_inputs,
+)
 from mild.features import TextFeatures, check_input, make_features
 from mild.metrics import (
     Statement,
@@ -33,7 +40,6 @@ from mild.metrics import (
     state_choices,
     summary,
 )
-from mild.metrics.rows import balanced_weights
 
 if TYPE_CHECKING:
     from mild.routers.calibration import Calibration
@@ -96,7 +102,7 @@ class CostTerms:
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class Task(Stratified):
     """What routers are fitted and evaluated on."""
 
     table: OutcomeTable  # queries, experts, scores, prices
@@ -108,11 +114,6 @@ class Task:
     group: str | None = None  # column that makes the groups, or None
     balance: str | None = None  # column whose values count alike, or None
     strata: IntArray | None = None  # (n_samples,) number of each row's value in that column
-
-    @property
-    def weight(self) -> FloatArray | None:
-        """Weights (n_samples,) with which the values of ``balance`` count alike; None for equal ones."""
-        return None if self.strata is None else balanced_weights(self.strata)
 
     @property
     def largest(self) -> float | None:
