@@ -63,7 +63,8 @@ def build_document(
     by default ``balance``, or source, subject, ... if there. With ``strata`` (n_samples,), numbers of
     the values of the column ``balance``, figures and frontier are means over these values.
     ``comparison`` is ``Comparison.as_dict()`` on the same table, ``cost`` as ``Task.cost``, ``split``
-    how the rows were chosen, ``queries`` how many with the largest regret are shown; 0 leaves all texts out.
+    how the rows were chosen, ``queries`` how many with the largest regret are shown; 0 leaves all
+    texts out.
     """
     cost = dict(cost or {})
     names = list(router.expert_names)
