@@ -9,6 +9,7 @@ import pytest
 
 from gateway.gateway_cases import priced_router, scored_router
 from mild.data import as_frame
+from mild.errors import InvalidInputError
 from mild.routers import RouterCV
 
 LIBRARIES = ("pandas", "polars", "pyarrow")
@@ -69,3 +70,39 @@ def test_rows_become_a_frame_and_what_a_row_lacks_is_missing(library):
     assert [list(shares) for shares in found["shares"]] == [[0.5, 0.5], [1.0, 0.0]]
     assert found["more"][1] == "x"
     assert found["more"][0] is None or found["more"][0] != found["more"][0]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_integers_beside_floats_are_floats_and_numbers_of_numpy_stay_numbers(library):
+    params = {"k": np.int64(3), "safe": np.bool_(True), "alphas": np.array([0.5])}
+    rows = [
+        {"a": 1, "b": np.int64(1), "c": [1], "params": params},
+        {"a": 2.5, "b": 2.5, "c": [2.5]},
+    ]
+    found = columns_of(as_frame(rows, like=column_of(library, TEXTS)))
+    assert found["a"] == found["b"] == [1.0, 2.5]
+    assert [list(values) for values in found["c"]] == [[1.0], [2.5]]
+    assert json.loads(found["params"][0]) == {"k": 3, "safe": True, "alphas": [0.5]}
+
+
+@pytest.mark.parametrize("kind", ["Index", "array"])
+def test_texts_of_pandas_without_an_index_are_routed_to_a_frame(kind):
+    pandas = pytest.importorskip("pandas")
+    router = priced_router()
+    frame = router.route_table(getattr(pandas, kind)(TEXTS))
+    assert frame.to_dict("list") == router.route_table(TEXTS)
+
+
+@pytest.mark.parametrize("method", ["route", "route_names", "route_table", "features"])
+@pytest.mark.parametrize("library", [*LIBRARIES, "dict", "numpy"])
+def test_a_table_is_no_column_of_texts(library, method):
+    table = {"query": TEXTS}
+    if library == "numpy":
+        table = np.array([TEXTS])
+    elif library == "pyarrow":
+        table = pytest.importorskip("pyarrow").table(table)
+    elif library != "dict":
+        table = pytest.importorskip(library).DataFrame(table)
+    with pytest.raises(InvalidInputError) as refused:
+        getattr(priced_router(), method)(table)
+    assert refused.value.code == "invalid_texts"

@@ -99,3 +99,21 @@ def test_a_router_without_a_record_is_refused():
     with pytest.raises(InvalidInputError) as empty:
         trading_router().with_target()
     assert empty.value.parameter == "target"
+
+
+@pytest.mark.parametrize("value", ["2", True, [2.0], np.True_])
+def test_a_target_that_is_no_number_is_refused(value):
+    with pytest.raises(InvalidInputError) as refused:
+        Target(max_dollars=value)
+    assert refused.value.code == "invalid_max_dollars"
+
+
+def test_numbers_of_numpy_are_targets():
+    wanted = Target(max_dollars=np.float32(2), strong_share=np.int64(1)).wanted
+    assert wanted == {"max_dollars": 2, "strong_share": 1}
+
+
+def test_a_guarantee_cannot_be_given_after_the_fit():
+    with pytest.raises(InvalidInputError) as refused:
+        trading_router().with_target(max_quality_loss=0.1, guarantee=0.99)
+    assert refused.value.code == "invalid_guarantee"

@@ -109,6 +109,20 @@ def test_a_target_that_is_reached_is_told_with_its_trade_off():
     assert any("t = 5" in text for text in texts(findings, "note"))
 
 
+def test_a_target_needs_every_expert_of_the_router_to_be_chosen():
+    routing = RoutingSettings(target=TargetSettings(max_dollars=4.0))
+    given = Settings(
+        (expert("small"), expert("large", role="fallback")),
+        routing=routing,
+        source=Path("mild.toml"),
+        lines={("routing", "target"): 7},
+    )
+    (text,) = texts(findings_against(given, trading_router()), "error")
+    assert text.startswith("mild.toml, line 7: routing.target needs every expert")
+    free = (expert("small"), expert("large"), expert("backup", role="fallback"))
+    assert not texts(findings_against(replace(given, experts=free), trading_router()), "error")
+
+
 def test_errors_come_first():
     findings = findings_against(settings("a"), router("a", "b", text=False))
     kinds = [finding.kind for finding in findings]

@@ -63,6 +63,13 @@ def test_few_units_are_no_ground_however_many_rows_they_have():
     assert "1 row is too few" in state("r", "c", sure, rows=1).sentence
 
 
+@pytest.mark.parametrize(("splits", "needed"), [(1, 400), (2, None), (4, None), (5, 400)])
+def test_with_few_splits_more_splits_are_needed_before_more_rows(splits, needed):
+    found = state("r", "c", (-0.1, -0.3, 0.1), rows=100, splits=splits)
+    assert (found.pays, found.rows_needed) == (None, needed)
+    assert ("5 or more" in found.sentence) == (needed is None)
+
+
 def test_choices_that_are_the_constant_s_need_no_rows():
     assert state("r", "c", (0.0, 0.0, 0.0), rows=5, identical=True).pays is False
     assert state("r", "c", (0.0, 0.0, 0.0), rows=5).pays is None

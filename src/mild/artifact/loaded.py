@@ -16,6 +16,7 @@ from mild.artifact.novelty import Novelty
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.errors import UnsupportedError
 from mild.features import TextFeatures
+from mild.features.base import is_table
 from mild.policies import Policy, ScorePolicy, TradeoffPolicy
 from mild.policies.base import blocks
 
@@ -120,8 +121,8 @@ class LoadedRouter:
         Texts are read block by block, so a generator of any length takes constant memory.
         """
         step = self._text_step()
-        if isinstance(texts, (str, bytes)):
-            return self.predict(step.transform(texts))  # refuses it
+        if isinstance(texts, (str, bytes)) or is_table(texts):
+            return self.predict(step.transform(texts))  # refuses it, unless it is for vectors
         rest, chosen = iter(texts), [np.empty(0, np.intp)]
         while block := list(islice(rest, TEXT_BLOCK)):
             chosen.append(self.predict(step.transform(block)))
@@ -140,7 +141,8 @@ class LoadedRouter:
         from mild.artifact.frames import as_frame
 
         step = self._text_step()
-        known = texts.to_pylist() if hasattr(texts, "to_pylist") else texts
+        column = hasattr(texts, "to_pylist") and not is_table(texts)
+        known = texts.to_pylist() if column else texts
         found = self.decide(step.transform(known))
         names = self.expert_names
         columns = {"expert": [names[k] for k in found.chosen.tolist()]}
@@ -150,7 +152,7 @@ class LoadedRouter:
                     f"{prefix}{name}": values[:, k].tolist() for k, name in enumerate(names)
                 }
         frame = as_frame(columns, like=texts)
-        if hasattr(frame, "iloc"):
+        if hasattr(frame, "iloc") and hasattr(texts, "index"):
             frame.index = texts.index
         return frame
 

@@ -60,6 +60,9 @@ class Target:
             value = getattr(self, name)
             if value is None:
                 continue
+            number = isinstance(value, (int, float, np.integer, np.floating))
+            if not number or isinstance(value, bool):
+                raise invalid(name, f"must be a number; got {value!r}.")
             inside = low <= value <= high if closed else low < value < high
             if not (math.isfinite(value) and inside):
                 top = (
@@ -217,8 +220,14 @@ def with_target(router: LoadedRouter, target: Target) -> LoadedRouter:
     Raises
     ------
     UnsupportedError : the router has no record of its trade-offs
-    InvalidInputError : no setting meets the target
+    InvalidInputError : no setting meets the target, or it has a guarantee
     """
+    if target.guarantee is not None:
+        raise invalid(
+            "guarantee",
+            "needs rows for calibration, which a saved router does not keep; got "
+            f"{target.guarantee:g}. Tune the router with it (mild tune --guarantee).",
+        )
     notes = router.metadata.get("notes") or {}
     names = list(router.expert_names)
     if notes.get("tradeoffs") is None:

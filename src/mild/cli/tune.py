@@ -155,7 +155,7 @@ def tune(
     params = options.arguments() | {"safe": safe, "random_state": seed}
     target = aims.target()
     if target is not None and balance is not None:
-        rule = "is for searches without a target, which is solved for the mean over rows."
+        rule = "is for searches without a target, which is solved for the mean over rows; leave one out."
         raise OptionError(parameter="balance", rule=rule)
     source = OutcomeSource(data, reading, cost, text, group, time, topic, balance)
     outcomes = source.is_outcomes(columns)

@@ -27,8 +27,19 @@ TUNED = "auto"
 Progress: TypeAlias = Callable[[int, int, str], Any]
 
 
+class Stratified:
+    """Rows in groups that count alike, if ``strata`` says which."""
+
+    strata: IntArray | None
+
+    @property
+    def weight(self) -> FloatArray | None:
+        """Weights (n_samples,) of the rows; None for equal ones."""
+        return None if self.strata is None else balanced_weights(self.strata)
+
+
 @dataclass(frozen=True, eq=False)
-class Outcomes:
+class Outcomes(Stratified):
     """Known outcomes of every expert, each (n_samples, n_experts), NaN where an expert was not asked."""
 
     costs: FloatArray  # the loss: what is minimised
@@ -37,11 +48,6 @@ class Outcomes:
     latencies: FloatArray | None = None  # seconds
     # (n_samples,) labels: figures are means over these groups, which count alike. None: over rows
     strata: IntArray | None = None
-
-    @property
-    def weight(self) -> FloatArray | None:
-        """Weights (n_samples,) of the rows; None for equal ones."""
-        return None if self.strata is None else balanced_weights(self.strata)
 
     def take(self, rows: Any) -> Outcomes:
         """Some of the rows."""
@@ -279,18 +285,13 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class SplitResult:
+class SplitResult(Stratified):
     """The test rows of one split and what each method chose on them."""
 
     costs: FloatArray  # (n_test, n_experts), NaN where an expert was not asked
     units: IntArray  # (n_test,) rows with the same number, also in other splits, count as one
     choices: Mapping[str, Choices]  # key of a method -> what it did
     strata: IntArray | None = None  # (n_test,) labels of groups that count alike
-
-    @property
-    def weight(self) -> FloatArray | None:
-        """Weights (n_test,) of the rows; None for equal ones."""
-        return None if self.strata is None else balanced_weights(self.strata)
 
     def paid(self, key: str) -> FloatArray:
         """Costs (n_test,) of a method's choices, NaN where unknown."""
@@ -741,4 +742,5 @@ def _statement(
         ),
         dollars=dollars,
         identical=row.identical,
+        splits=n_splits,
     )

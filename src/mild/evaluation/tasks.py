@@ -21,7 +21,14 @@ from mild.data.cost_terms import check_terms
 from mild.data.data_quality import examine
 from mild.data.splits import Split, bundles, folds, random_splits, time_splits
 from mild.errors import DataFileError, InvalidInputError, listed
-from mild.evaluation.comparison import Inputs, Outcomes, balanced_fit, baselines, matrix_inputs
+from mild.evaluation.comparison import (
+    Inputs,
+    Outcomes,
+    Stratified,
+    balanced_fit,
+    baselines,
+    matrix_inputs,
+)
 from mild.features import TextFeatures, check_input, make_features
 from mild.metrics import (
     Statement,
@@ -33,7 +40,6 @@ from mild.metrics import (
     state_choices,
     summary,
 )
-from mild.metrics.rows import balanced_weights
 
 if TYPE_CHECKING:
     from mild.routers.calibration import Calibration
@@ -96,7 +102,7 @@ class CostTerms:
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class Task(Stratified):
     """What routers are fitted and evaluated on."""
 
     table: OutcomeTable  # queries, experts, scores, prices
@@ -108,11 +114,6 @@ class Task:
     group: str | None = None  # column that makes the groups, or None
     balance: str | None = None  # column whose values count alike, or None
     strata: IntArray | None = None  # (n_samples,) number of each row's value in that column
-
-    @property
-    def weight(self) -> FloatArray | None:
-        """Weights (n_samples,) with which the values of ``balance`` count alike; None for equal ones."""
-        return None if self.strata is None else balanced_weights(self.strata)
 
     @property
     def largest(self) -> float | None:
@@ -208,15 +209,16 @@ def topics(table: OutcomeTable, name: str | None = None) -> tuple[str | None, li
 
 def _groups(table: OutcomeTable, name: str, parameter: str = "group") -> list[Hashable]:
     values = table.column(name)
+    aim = "balance" if parameter == "balance" else "group"
     if any(not isinstance(value, Hashable) for value in values):
         raise InvalidInputError(
-            f"column {name!r} must hold plain values to group by; got lists or objects.",
+            f"column {name!r} must hold plain values to {aim} by; got lists or objects.",
             parameter=parameter,
         )
     known = {value for value in values if value is not None}
     if len(known) < 2:
         raise InvalidInputError(
-            f"column {name!r} must hold at least two different values to group by; "
+            f"column {name!r} must hold at least two different values to {aim} by; "
             f"{'all rows have the same one' if known else 'it is empty'}.",
             parameter=parameter,
         )
@@ -228,14 +230,21 @@ def _strata(table: OutcomeTable, name: str) -> IntArray:
     try:
         values = _groups(table, name, "balance")
     except DataFileError as error:
-        raise DataFileError(str(error), parameter="balance") from error
-    if None in values:
+        rule = f"{error} Balance by one of these, or leave --balance out."
+        raise DataFileError(rule, parameter="balance") from error
+    unknown = sum(map(_is_unknown, values))
+    if unknown:
         raise InvalidInputError(
-            f"column {name!r} must be known in every row to balance by; {values.count(None):,} of "
+            f"column {name!r} must be known in every row to balance by; {unknown:,} of "
             f"{table.rows:,} are empty. Fill it in, or leave these rows out.",
             parameter="balance",
         )
     return np.unique([str(value) for value in values], return_inverse=True)[1]
+
+
+def _is_unknown(value: Any) -> bool:
+    """Whether a cell is empty: no value, NaN, or a text of spaces."""
+    return value is None or value != value or (isinstance(value, str) and not value.strip())
 
 
 def with_experts(table: OutcomeTable, names: Sequence[str]) -> OutcomeTable:

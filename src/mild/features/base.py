@@ -132,8 +132,20 @@ def flat_scale(rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     return centre, np.array([common if common > 1e-6 else 1.0])
 
 
+def is_table(values: Any) -> bool:
+    """Whether the values are a frame, a mapping of columns, or an array that is not one-dimensional."""
+    return isinstance(values, Mapping) or len(getattr(values, "shape", (0,))) != 1
+
+
 def check_texts(texts: Any) -> list[str]:
     """Return the texts as a list of strings; refuse anything else."""
+    if is_table(texts):
+        # Iterating would give the names of its columns.
+        raise invalid(
+            "texts",
+            f"must be a sequence of strings, such as a column; got a {type(texts).__name__}; pass "
+            "its column, such as frame['query'].",
+        )
     if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
         kind = type(texts).__name__
         one = "one " if isinstance(texts, (str, bytes)) else ""

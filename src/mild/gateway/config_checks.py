@@ -133,6 +133,18 @@ def _target(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
     if settings.routing.target is None:
         return
     place = settings.place("routing", "target")
+    kept_back = [
+        expert.name
+        for expert in settings.experts
+        if expert.role == "fallback" and expert.name in router.expert_names
+    ]
+    if kept_back:
+        yield _error(
+            f"{place} needs every expert of the router among those that may be chosen: what its "
+            f"trade-offs do is known for all of them together; {', '.join(kept_back)} has "
+            'role = "fallback". Take away that role, or use routing.price_weight.'
+        )
+        return
     try:
         found = with_target(router, settings.routing.target.target)
     except MildError as error:

@@ -19,6 +19,9 @@ from mild.metrics.rows import balanced_weights, merged_strata
 #: What the interval counts: singular and plural.
 UNITS = {"row": "rows", "query": "distinct queries", "group": "groups"}
 
+#: Splits from which on an interval over splits is about as narrow as the rows allow.
+ENOUGH_SPLITS = 5
+
 STARTS = {
     True: "Routing pays",
     False: "Routing does not pay",
@@ -35,7 +38,8 @@ class Statement:
     pays, sentence : True, False or None (undecided), and the same in words
     estimate, low, high : mean loss of the router minus the constant's, with its interval
     dollars_per_1000 : price of the router minus the constant's, per 1,000 inputs; None without prices
-    rows_needed : units that would decide a gain of this size; None if decided, or if there is no gain
+    rows_needed : units that would decide a gain of this size; None if decided, if there is no gain, or
+        where more splits are needed first
     rows, units : rows judged, and the independent units among them (rows, distinct queries, groups)
     """
 
@@ -69,12 +73,14 @@ def state(
     notes: Sequence[str] = (),
     dollars: float | None = None,
     identical: bool = False,
+    splits: int = 1,
 ) -> Statement:
     """Put a difference into a sentence.
 
     Routing pays if ``high < 0`` and does not if ``low >= 0``. Otherwise, and with fewer than 30 units
     unless the router always chose the constant, it is undecided. A gain that is within the noise would
-    be decided with about ``units * ((high - estimate) / estimate)^2`` units.
+    be decided with about ``units * ((high - estimate) / estimate)^2`` units. An interval over two to
+    four splits is wide because they are few, so more splits are advised instead.
 
     Parameters
     ----------
@@ -85,6 +91,7 @@ def state(
     confidence, notes : of the interval, and further remarks about it
     dollars : mean price of an input by the router minus by the constant
     identical : whether the router made the constant's choices everywhere
+    splits : splits over which the interval was taken; 1 for an interval over units
 
     Examples
     --------
@@ -114,7 +121,12 @@ def state(
     span = f"{confidence * 100:g} % interval of the difference {low:+.4f} to {high:+.4f}"
     sentence += f" ({', '.join([span, judged, *notes])})"
     needed = None
-    if pays is None and estimate < 0 and math.isfinite(high - estimate):
+    if pays is None and 1 < splits < ENOUGH_SPLITS:
+        sentence += (
+            f"; the interval is wide because {splits} splits are few: compare on {ENOUGH_SPLITS} "
+            "or more"
+        )
+    elif pays is None and estimate < 0 and math.isfinite(high - estimate):
         shown = math.ceil(units * ((high - estimate) / estimate) ** 2 - 1e-9)
         needed = max(shown, units + 1, FEWEST_UNITS)
         sentence += (

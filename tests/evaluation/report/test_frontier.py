@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -163,6 +165,15 @@ def test_limits_of_a_target_are_those_of_the_best_expert_on_these_rows(
     rows = gathered(make_table(SCORES), [0, 0, 1, 2])  # quality 1 for $6.50; large alone: 1 for $20
     found = target_limits(rows, solved(target))
     assert (found["quality"], found["dollars"], found["kept"]) == (quality, dollars, kept)
+
+
+def test_a_target_is_for_means_over_rows_also_in_a_balanced_report():
+    rows = gathered(make_table(SCORES), [0, 0, 0, 2])  # 0.75 over rows, 0.83 over strata
+    balanced = replace(rows, strata=np.array([0, 0, 0, 1]))
+    assert balanced.means(balanced.chosen)["quality"] > 0.8
+    wanted = solved({"keep_quality": 0.8})
+    assert target_limits(rows, wanted)["kept"] is False
+    assert target_limits(balanced, wanted) == target_limits(rows, wanted)
 
 
 def test_a_router_without_a_target_has_no_limits():

@@ -101,6 +101,8 @@ def test_a_balance_column_gives_its_values_the_same_weight():
         ("subject", ["all"] * 30),
         ("subject", [["a"]] * 30),
         ("subject", ["a"] * 15 + ["b"] * 14 + [None]),
+        ("subject", ["a"] * 15 + ["b"] * 14 + [" "]),
+        ("subject", [1.0] * 15 + [2.0] * 14 + [float("nan")]),
         ("prompt", ["a"] * 30),
     ],
 )

@@ -60,10 +60,11 @@ def build_document(
     ``table`` has the router's experts (``with_experts``), or is None if only ``costs`` are known;
     ``inputs`` are features (n_samples, n_features). Rows of one ``bundle`` count as one in the
     verdict's interval, by default equal queries. ``group`` names the column of the section on groups,
-    by default source, subject, ... if there. With ``strata`` (n_samples,), numbers of the values of the
-    column ``balance``, figures and frontier are means over these values. ``comparison`` is
-    ``Comparison.as_dict()`` on the same table, ``cost`` as ``Task.cost``, ``split`` how the rows were
-    chosen, ``queries`` how many with the largest regret are shown; 0 leaves all texts out.
+    by default ``balance``, or source, subject, ... if there. With ``strata`` (n_samples,), numbers of
+    the values of the column ``balance``, figures and frontier are means over these values.
+    ``comparison`` is ``Comparison.as_dict()`` on the same table, ``cost`` as ``Task.cost``, ``split``
+    how the rows were chosen, ``queries`` how many with the largest regret are shown; 0 leaves all
+    texts out.
     """
     cost = dict(cost or {})
     names = list(router.expert_names)
@@ -100,7 +101,7 @@ def build_document(
     )
     column, labels = None, None
     if table is not None:
-        column = sections.find_group_column(table.columns) if group is None else group
+        column = group or balance or sections.find_group_column(table.columns)
         labels = None if column is None else table.column(column)
     if not found.rows.all():
         routed, X = routed.take(found.rows), X[found.rows]
@@ -112,6 +113,7 @@ def build_document(
     form, scale, strength = sections.reward_form(router.metadata or {})
     return _header("evaluation", title, names, cost) | {
         "rows": n,
+        "balance": balance,
         "left_out": found.left_out,
         "verdict": {
             key: None if isinstance(value, float) and np.isnan(value) else value
@@ -170,6 +172,7 @@ def comparison_document(
     splits = "1 split" if comparison.n_splits == 1 else f"{comparison.n_splits} splits"
     return _header("comparison", title, names, cost) | {
         "rows": comparison.n_rows,
+        "balance": (settings or {}).get("balance"),
         "left_out": comparison.not_compared,
         "verdict": content["statement"]
         | {"constant": names[best], "confidence": comparison.confidence},

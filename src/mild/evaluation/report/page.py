@@ -138,6 +138,7 @@ def _page(document: dict[str, Any]) -> str:
         short=dict(zip(experts, short_names(experts, 32), strict=True)),
         names=short_names(experts, 24),
         lead=lead,
+        over_values=_over_values(document),
         facts=facts,
         beside=beside,
         warning=optimism(document),
@@ -199,13 +200,20 @@ def _facts(document: Mapping[str, Any]) -> list[dict[str, str]]:
         points = 100 * (own - other)
         change = f"{abs(points):.1f} points {'higher' if points > 0 else 'lower'}"
         change = "the same" if abs(points) < 0.05 else change
-        text = f"{percent(own)} of the answers are right; {always}: {percent(other)}. {change}."
+        right = f"{percent(own)} of the answers are right{_over_values(document)}"
+        text = f"{right}; {always}: {percent(other)}. {change}."
         found.append({"name": "Quality:", "text": text.replace(". the", ". The")})
     own, other = router.get("dollars"), constant.get("dollars")
     if own is not None and other is not None:
         text = f"{_dollars(own)} per 1,000 queries; {always}: {_dollars(other)}. "
         found.append({"name": "Dollars:", "text": f"{text}The router {saved_words(own, other)}."})
     return found
+
+
+def _over_values(document: Mapping[str, Any]) -> str:
+    """What means are over, for a sentence, where it is not rows."""
+    balance = document.get("balance")
+    return "" if balance is None else f", mean over the values of {shortened(str(balance), 40)}"
 
 
 def saved_words(own: float, other: float) -> str:

@@ -176,8 +176,10 @@ def target_limits(rows: RoutedRows, notes: Mapping[str, Any]) -> dict[str, Any] 
     """What the target of a router asks for on these rows; None if the router has no target.
 
     Limits that are relative to the best expert, as it was found when the router was tuned, are those of
-    this expert on these rows. ``kept`` is None where the rows do not say.
+    this expert on these rows. ``kept`` is None where the rows do not say. A target is for means over
+    rows, also where the figures of the report are means over strata.
     """
+    rows = replace(rows, strata=None)
     solved = notes.get("target")
     if not isinstance(solved, Mapping) or solved.get("best_expert") not in rows.expert_names:
         return None
