@@ -123,6 +123,15 @@ def test_a_target_needs_every_expert_of_the_router_to_be_chosen():
     assert not texts(findings_against(replace(given, experts=free), trading_router()), "error")
 
 
+def test_a_saved_target_with_an_expert_that_is_not_chosen_is_a_warning():
+    experts = (expert("small"), expert("large", role="fallback"))
+    for target, count in (({"t": 5.0}, 1), (None, 0)):
+        saved = trading_router()
+        saved.metadata["notes"]["target"] = target
+        found = texts(findings_against(Settings(experts), saved), "warning")
+        assert len([text for text in found if "the router's target" in text]) == count
+
+
 def test_errors_come_first():
     findings = findings_against(settings("a"), router("a", "b", text=False))
     kinds = [finding.kind for finding in findings]

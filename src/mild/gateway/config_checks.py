@@ -130,14 +130,19 @@ def _novel(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
 
 def _target(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
     """Whether the router meets the target, and at which trade-off."""
-    if settings.routing.target is None:
-        return
     place = settings.place("routing", "target")
     kept_back = [
         expert.name
         for expert in settings.experts
         if expert.role == "fallback" and expert.name in router.expert_names
     ]
+    if settings.routing.target is None:
+        if kept_back and (router.metadata.get("notes") or {}).get("target") is not None:
+            yield _warning(
+                f"the router's target was solved with every expert; {', '.join(kept_back)} has "
+                'role = "fallback" and is not chosen, so quality and dollars will be others.'
+            )
+        return
     if kept_back:
         yield _error(
             f"{place} needs every expert of the router among those that may be chosen: what its "
