@@ -85,7 +85,7 @@ def stream(texts: list[str], times: int) -> Iterator[str]:
 def routing(router: LoadedRouter, texts: list[str], times: int, cores: int) -> float:
     """Seconds to route a stream of texts."""
     threads(cores)
-    return seconds(lambda: router.route(stream(texts, times)))
+    return seconds(lambda: router.predict_texts(stream(texts, times)))
 
 
 def run(repeats: int = 5, rows: int = 100_000) -> Report:
@@ -96,7 +96,7 @@ def run(repeats: int = 5, rows: int = 100_000) -> Report:
     words = HashingVectorizer()
     pairs = HashingVectorizer(ngram_range=(1, 2))
     few = texts[5_000:7_000]
-    router.route(few)
+    router.predict_texts(few)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     routing(router, texts, rows // len(texts), cores)
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024

@@ -43,7 +43,7 @@ def make_router(best=NEW, names=NAMES, **metadata):
     slopes = np.linalg.lstsq(X, costs, rcond=None)[0]
     policy = LinearCostPolicy(slopes[:-1].T.copy(), slopes[-1].copy())
     router = LoadedRouter(policy, names, text=features, metadata=metadata)
-    assert [names[k] for k in router.route(texts[:3])] == [best[kind] for kind in kinds[:3]]
+    assert [names[k] for k in router.predict_texts(texts[:3])] == [best[kind] for kind in kinds[:3]]
     return router
 
 

@@ -44,7 +44,7 @@ def test_a_list_of_texts_is_routed_to_columns():
     router = priced_router()
     found = router.route_table(TEXTS)
     decisions = router.decide(router.features(TEXTS))
-    assert found["expert"] == router.route_names(TEXTS)
+    assert found["expert"] == router.route(TEXTS)
     np.testing.assert_allclose(found["p__large"], decisions.probabilities[:, 1])
     np.testing.assert_allclose(found["expected_cost__small"], decisions.costs[:, 0])
     assert not any(name.startswith("expected") for name in scored_router().route_table(TEXTS))
@@ -93,7 +93,7 @@ def test_texts_of_pandas_without_an_index_are_routed_to_a_frame(kind):
     assert frame.to_dict("list") == router.route_table(TEXTS)
 
 
-@pytest.mark.parametrize("method", ["route", "route_names", "route_table", "features"])
+@pytest.mark.parametrize("method", ["route", "predict_texts", "route_table", "features"])
 @pytest.mark.parametrize("library", [*LIBRARIES, "dict", "numpy"])
 def test_a_table_is_no_column_of_texts(library, method):
     table = {"query": TEXTS}

@@ -45,8 +45,8 @@ def refusal(folder):
 def test_it_comes_back_and_routes_alike(router, folder):
     loaded = load(folder)
     np.testing.assert_array_equal(loaded.features(TEXTS), router.features(TEXTS))
-    np.testing.assert_array_equal(loaded.route(TEXTS), router.route(TEXTS))
-    assert loaded.without("large").route(TEXTS).max() <= 1
+    np.testing.assert_array_equal(loaded.predict_texts(TEXTS), router.predict_texts(TEXTS))
+    assert loaded.without("large").predict_texts(TEXTS).max() <= 1
 
 
 @pytest.mark.parametrize("name", ["encoder.onnx", "tokenizer.json"])

@@ -79,7 +79,7 @@ def test_a_router_decides_at_the_trade_off_of_a_target():
 def test_a_single_expert_that_meets_a_target_can_still_be_reweighed():
     always = trading_router(best=0.95).with_target(keep_quality=1.0)
     assert isinstance(always.policy, TradeoffPolicy)
-    assert always.route_names(["x", "y"]) == ["large", "large"]
+    assert always.route(["x", "y"]) == ["large", "large"]
     assert isinstance(always.with_prices(price_weight=50.0).policy, PricedPolicy)
 
 

@@ -59,8 +59,8 @@ def test_routing_texts_comes_back_bit_for_bit(router, folder):
     assert type(loaded.text) is HashingFeatures
     texts = [*TEXTS, *ODD_TEXTS]
     np.testing.assert_array_equal(loaded.features(texts), router.features(texts))
-    np.testing.assert_array_equal(loaded.route(texts), router.route(texts))
-    assert set(loaded.route(texts)) == {0, 1, 2}
+    np.testing.assert_array_equal(loaded.predict_texts(texts), router.predict_texts(texts))
+    assert set(loaded.predict_texts(texts)) == {0, 1, 2}
     assert repr(loaded).startswith("LoadedRouter(linear, 15 hashing features")
 
 
@@ -72,18 +72,18 @@ def test_a_router_that_was_fitted_is_saved_with_its_features(tmp_path):
     costs = np.array([["+" in text or "add" in text, "capital" in text] for text in TEXTS], float)
     fitted = LinearRouter().fit(X, costs)
     loaded = load(save(fitted, tmp_path / "router", text=features, data=(X, costs)))
-    np.testing.assert_array_equal(loaded.route(TEXTS), fitted.predict(X))
+    np.testing.assert_array_equal(loaded.predict_texts(TEXTS), fitted.predict(X))
 
 
 def test_one_text_is_decided_as_among_others(router):
-    chosen = router.route(TEXTS)
+    chosen = router.predict_texts(TEXTS)
     assert [router.decide_text(text) for text in TEXTS] == chosen.tolist()
 
 
 def test_a_stream_of_texts_is_routed_block_by_block(router, monkeypatch):
     monkeypatch.setattr("mild.artifact.loaded.TEXT_BLOCK", 64)
     seen = []
-    whole = router.route(TEXTS)
+    whole = router.predict_texts(TEXTS)
     real = HashingFeatures.transform
 
     def watch(self, texts):
@@ -91,20 +91,20 @@ def test_a_stream_of_texts_is_routed_block_by_block(router, monkeypatch):
         return real(self, texts)
 
     monkeypatch.setattr(HashingFeatures, "transform", watch)
-    np.testing.assert_array_equal(router.route(text for text in TEXTS), whole)
+    np.testing.assert_array_equal(router.predict_texts(text for text in TEXTS), whole)
     assert seen == [64, 64, 64, 8]
 
 
 def test_no_texts_are_routed_nowhere(router):
-    assert router.route([]).shape == (0,)
+    assert router.predict_texts([]).shape == (0,)
     assert router.features([]).shape == (0, 15)
 
 
 def test_what_is_no_list_of_texts_is_refused(router):
     with pytest.raises(InvalidInputError, match="got one str"):
-        router.route("one text")
+        router.predict_texts("one text")
     with pytest.raises(InvalidInputError, match="got int at place 1"):
-        router.route(["a", 3])
+        router.predict_texts(["a", 3])
     with pytest.raises(InvalidInputError, match="text must be a string; got NoneType"):
         router.decide_text(None)
 
@@ -113,7 +113,7 @@ def test_a_router_without_features_says_so(saved):
     router = load(saved)
     assert router.text is None
     for action in (
-        lambda: router.route(["x"]),
+        lambda: router.predict_texts(["x"]),
         lambda: router.features(["x"]),
         lambda: router.decide_text("x"),
     ):
@@ -127,13 +127,13 @@ def test_a_smaller_and_a_repriced_router_still_read_texts(hashing):
     heads = [rng.normal(size=(3, width)), np.zeros(3), rng.normal(size=(3, width)), np.zeros(3)]
     policy = PricedPolicy(*heads, np.zeros(3), 1.0, "ridge", 1.0)
     router = LoadedRouter(policy, NAMES, text=hashing)
-    assert set(router.with_prices(betas=[0.0, 1e6, 1e6]).route(TEXTS)) == {0}
-    assert set(router.without("small").route(TEXTS)) <= {0, 1}
+    assert set(router.with_prices(betas=[0.0, 1e6, 1e6]).predict_texts(TEXTS)) == {0}
+    assert set(router.without("small").predict_texts(TEXTS)) <= {0, 1}
 
 
 def test_a_loaded_router_that_is_saved_again_keeps_its_features(folder, tmp_path):
     again = load(save(load(folder), tmp_path / "again"))
-    np.testing.assert_array_equal(again.route(TEXTS), load(folder).route(TEXTS))
+    np.testing.assert_array_equal(again.predict_texts(TEXTS), load(folder).predict_texts(TEXTS))
 
 
 def test_without_features_the_old_schema_is_written_and_with_them_the_new(saved, folder):
@@ -165,7 +165,7 @@ def test_routing_texts_from_disk_needs_numpy_alone(folder):
         "import sys\n"
         "from mild.artifact import load\n"
         f"router = load({str(folder)!r})\n"
-        "router.route(['one', 'two']), router.decide_text('three')\n"
+        "router.predict_texts(['one', 'two']), router.decide_text('three')\n"
         "heavy = {'sklearn', 'scipy', 'torch', 'pyarrow', 'tokenizers', 'transformers', 'typer'}\n"
         "print(sorted(heavy & {name.split('.')[0] for name in sys.modules}))"
     )
@@ -200,10 +200,10 @@ def test_vectors_are_routed_and_texts_refused(tmp_path):
     features = VectorFeatures(column="embedding").fit(vectors)
     policy = linear(4)
     loaded = load(save(LoadedRouter(policy, NAMES), tmp_path / "router", text=features))
-    np.testing.assert_array_equal(loaded.route(vectors), policy.predict(vectors))
+    np.testing.assert_array_equal(loaded.predict_texts(vectors), policy.predict(vectors))
     assert loaded.decide_text(vectors[3]) == policy.predict(vectors)[3]
     with pytest.raises(UnsupportedError, match="vectors in column 'embedding'"):
-        loaded.route(["text"])
+        loaded.predict_texts(["text"])
 
 
 TEXT_CHANGES = [
@@ -375,7 +375,7 @@ class TestStatic:
         if embed:
             (static / "model.safetensors").unlink()
         loaded = load(folder)
-        np.testing.assert_array_equal(loaded.route(TEXTS), router.route(TEXTS))
+        np.testing.assert_array_equal(loaded.predict_texts(TEXTS), router.predict_texts(TEXTS))
         np.testing.assert_array_equal(loaded.features(TEXTS), router.features(TEXTS))
 
     @pytest.mark.parametrize(("key", "value", "sentence"), REFERENCE_CHANGES)
@@ -442,7 +442,7 @@ class TestEncoder:
         router = load(referring)
         assert router.predict(np.zeros((1, 4))).shape == (1,)
         with pytest.raises(DataFileError, match="the encoder 'no-such-encoder' must be a folder"):
-            router.route(["text"])
+            router.predict_texts(["text"])
 
     @pytest.mark.parametrize(("key", "value", "sentence"), ENCODER_CHANGES)
     def test_a_setting_that_breaks_its_rule_is_named(self, referring, damage, key, value, sentence):

@@ -51,7 +51,7 @@ def test_tune_reports_means_over_values_and_trains_by_them(mild, table, tmp_path
     assert found["verdict"]["constant_cost"] == over_values(errors[:, 1], rare)
     routers = load(tmp_path / "p"), load(tmp_path / "b")
     queries = read_outcomes(table).queries
-    shares = [np.mean(np.array(router.route(queries)) == 1) for router in routers]
+    shares = [np.mean(np.array(router.predict_texts(queries)) == 1) for router in routers]
     assert shares[1] > shares[0]
     notes = [router.metadata["notes"] for router in routers]
     assert [note.get("balance") for note in notes] == [None, "origin"]
@@ -67,7 +67,7 @@ def test_fit_and_evaluate_report_means_over_values(mild, table, tmp_path, errors
     words = ["evaluate", table, "--router", out, "--balance", "origin"]
     found = mild(*words, "--json").json()
     assert found["balance"] == fitted["balance"] == "origin"
-    chosen = np.array(load(out).route(read_outcomes(table).queries))
+    chosen = np.array(load(out).predict_texts(read_outcomes(table).queries))
     loss = over_values(errors[np.arange(150), chosen], rare)
     assert found["summary"]["loss"] == loss
     assert fitted["training"]["summary"]["loss"] == loss

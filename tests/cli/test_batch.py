@@ -36,7 +36,7 @@ def test_a_folder_of_queries_becomes_a_folder_of_experts(readers, queries, tmp_p
     done = route(readers(), queries, "--out", tmp_path / "out", "--keep", "id")
     assert done.exit_code == 0, done.stderr
     table = parquet.read_table(tmp_path / "out")
-    chosen = [EXPERTS[k] for k in load(readers()).route(PROMPTS)]
+    chosen = [EXPERTS[k] for k in load(readers()).predict_texts(PROMPTS)]
     assert table["expert"].to_pylist() == chosen
     assert table["id"].to_pylist() == list(range(40))
     assert "40 rows in 2 parts" in done.stdout

@@ -35,7 +35,7 @@ def test_a_table_becomes_a_router_that_reads(mild, logs, tmp_path):
         next(k for k in range(3) if set(prompt.split()) & set(TOPICS[k].split()))
         for prompt in prompts
     ]
-    assert np.mean(router.route(prompts) == topic) > 0.6
+    assert np.mean(router.predict_texts(prompts) == topic) > 0.6
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])

@@ -37,7 +37,7 @@ def test_plain_lines_become_decisions_of_the_router(readers):
     router = load(readers())
     assert done.code == 0
     assert [answer["expert"] for answer in done.answers] == [
-        EXPERTS[k] for k in router.route(PROMPTS)
+        EXPERTS[k] for k in router.predict_texts(PROMPTS)
     ]
     shares = router.predict_proba(router.features(PROMPTS))
     near = rounding(np.float32)["atol"]
@@ -177,7 +177,7 @@ def test_the_query_column_of_the_fit_need_not_be_named_again(mild, tmp_path):
     done = route(tmp_path / "router", table)
     assert done.code == 0
     assert [answer["expert"] for answer in done.answers] == [
-        EXPERTS[k] for k in load(tmp_path / "router").route(columns["task"])
+        EXPERTS[k] for k in load(tmp_path / "router").predict_texts(columns["task"])
     ]
 
 
@@ -202,7 +202,7 @@ def routed(done):
 def test_a_table_is_routed_by_its_columns(mild, readers, tmp_path, name):
     queries = ["add seven, plus twelve", 'rhyme a "sonnet"\nof sorrow', "007"]
     columns = {"id": ["a", "b", "c"], "prompt": queries, "other": [1, 2, 3]}
-    expected = [EXPERTS[k] for k in load(readers()).route(queries)]
+    expected = [EXPERTS[k] for k in load(readers()).predict_texts(queries)]
     done = mild("route", readers(), write_table(columns, tmp_path / name))
     assert routed(done) == expected
     assert [json.loads(line)["id"] for line in done.out.splitlines()] == ["a", "b", "c"]

@@ -151,7 +151,7 @@ def answers(folder: Path) -> dict[str, Any]:
     }
     if textual:
         found["feature_sums"] = numbers(np.asarray(X, dtype=float).sum(axis=1))
-        found["route"] = router.route(inputs).tolist()
+        found["route"] = router.predict_texts(inputs).tolist()
         found["decide_text"] = [int(router.decide_text(text)) for text in inputs]
     for method in ("predict_proba", "decision_function", "expected_costs"):
         found[method] = _or_refusal(lambda method=method: numbers(getattr(router, method)(X)))
@@ -597,7 +597,7 @@ def raised() -> dict[str, list[str]]:
             "unknown_loss": lambda: mild.LinearRouter(loss="mlid").fit(X, costs),
             "predict_of_another_width": lambda: router.predict(np.zeros((1, 5))),
             "predict_of_one_dimension": lambda: router.predict(np.zeros(2)),
-            "route_without_texts": lambda: router.route(["x"]),
+            "route_without_texts": lambda: router.predict_texts(["x"]),
             "unknown_expert": lambda: router.without("nobody"),
             "prices_of_a_constant": lambda: router.with_prices(price_weight=2.0),
             "save_of_something_else": lambda: mild.save(object(), Path(place) / "s"),

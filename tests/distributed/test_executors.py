@@ -56,4 +56,4 @@ def test_a_loaded_router_can_be_sent():
     sent = pickle.loads(pickle.dumps(router))
     assert sent.metadata == router.metadata
     np.testing.assert_array_equal(sent.features(texts), router.features(texts))
-    np.testing.assert_array_equal(sent.route(texts), router.route(texts))
+    np.testing.assert_array_equal(sent.predict_texts(texts), router.predict_texts(texts))

@@ -215,11 +215,11 @@ def test_a_router_keeps_error_and_price_apart(task, fitted, tmp_path):
     router = load(tasks.save_task(aimed.fitted, task, str(tmp_path / "r"), notes=aimed.notes))
     assert isinstance(router.policy, TradeoffPolicy)
     queries = task.table.queries
-    assert len(set(router.route(queries))) == 1
+    assert len(set(router.predict_texts(queries))) == 1
     cheap = new_prices(router, price_weight=1e9).on(router)
     free = new_prices(router, price_weight=0.0).on(router)
-    assert set(cheap.route(queries)) == {0}
-    right = task.table.scores[np.arange(len(queries)), free.route(queries)].mean()
+    assert set(cheap.predict_texts(queries)) == {0}
+    right = task.table.scores[np.arange(len(queries)), free.predict_texts(queries)].mean()
     assert right > 0.8
 
 

@@ -115,7 +115,7 @@ class LoadedRouter:
         """Features (n_texts, n_features) of texts, for the methods that take X."""
         return self._text_step().transform(texts)
 
-    def route(self, texts: Iterable[str]) -> IntArray:
+    def predict_texts(self, texts: Iterable[str]) -> IntArray:
         """Index of the chosen expert for each text.
 
         Texts are read block by block, so a generator of any length takes constant memory.
@@ -128,9 +128,9 @@ class LoadedRouter:
             chosen.append(self.predict(step.transform(block)))
         return np.concatenate(chosen)
 
-    def route_names(self, texts: Iterable[str]) -> list[str]:
+    def route(self, texts: Iterable[str]) -> list[str]:
         """Name of the chosen expert for each text."""
-        return [self.expert_names[k] for k in self.route(texts).tolist()]
+        return [self.expert_names[k] for k in self.predict_texts(texts).tolist()]
 
     def route_table(self, texts: Any) -> Any:
         """Expert, probabilities and, where known, expected costs for each text, as a table.

@@ -40,7 +40,7 @@ def routed(router, source, out, workers=1, **more):
 
 
 def names(router, texts):
-    return [EXPERTS[k] for k in load(router).route(texts)]
+    return [EXPERTS[k] for k in load(router).predict_texts(texts)]
 
 
 def test_queries_are_made_by_the_recipe_of_the_router(tmp_path):

@@ -40,7 +40,7 @@ def saved_router(task, model, folder, **options):
 def test_a_saved_router_routes_new_queries_well(tmp_path):
     router = saved_router(task_of(), LinearRouter(), tmp_path / "r")
     new = task_of(1)
-    found = evaluate_choices(new, router.route(new.table.queries))
+    found = evaluate_choices(new, router.predict_texts(new.table.queries))
     assert found.statement.pays is True
     assert found.summary["headroom_captured"] > 0.5
 
@@ -69,10 +69,10 @@ def test_a_priced_router_decides_alike_in_a_pipeline(tmp_path):
     alone = saved_router(task, PricedRouter(), tmp_path / "a")
     behind = saved_router(task, make_pipeline(StandardScaler(), PricedRouter()), tmp_path / "b")
     queries = task.table.queries
-    assert (alone.route(queries) == behind.route(queries)).mean() > 0.9
+    assert (alone.predict_texts(queries) == behind.predict_texts(queries)).mean() > 0.9
     dear = alone.with_prices(price_weight=1e6)
     # At a million wrong answers per dollar only the cheapest is asked.
-    assert set(dear.route(queries)) == {0}
+    assert set(dear.predict_texts(queries)) == {0}
 
 
 @pytest.mark.parametrize(

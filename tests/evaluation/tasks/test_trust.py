@@ -126,7 +126,7 @@ def test_a_calibration_that_decides_is_in_the_policy(fitted, tmp_path):
     raw = done.model.expected_costs(done.features)
     wanted = np.array([0.5, 0.25, 1.0]) * raw + [0.1, 0.2, 0.0]
     np.testing.assert_allclose(router.expected_costs(done.features), wanted, atol=1e-5)
-    np.testing.assert_array_equal(router.route(task.table.queries), wanted.argmin(axis=1))
+    np.testing.assert_array_equal(router.predict_texts(task.table.queries), wanted.argmin(axis=1))
     assert router.calibration is None
     assert router.metadata["notes"]["calibration"]["decides"] is True
 
@@ -194,7 +194,7 @@ def test_a_record_of_the_earlier_score_is_left_out(fitted, tmp_path):
     old = replace(router, novelty=SimpleNamespace(tensors=lambda: tensors))
     again = load(save(old, tmp_path / "old"))
     assert again.novelty is None
-    assert again.route_names(FAR) == router.route_names(FAR)
+    assert again.route(FAR) == router.route(FAR)
 
 
 def test_vectors_are_novel_by_their_distance(tmp_path):
@@ -211,4 +211,4 @@ def test_names_are_routed_to(fitted):
     task, _, folder = fitted("regression")
     router = load(folder)
     texts = list(task.table.queries[:5])
-    assert router.route_names(texts) == [EXPERTS[k] for k in router.route(texts)]
+    assert router.route(texts) == [EXPERTS[k] for k in router.predict_texts(texts)]

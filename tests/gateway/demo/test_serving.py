@@ -23,7 +23,7 @@ ASKED = {
 def test_the_router_travels_with_the_package():
     router = demo_router()
     assert router.expert_names == list(STAND_INS)
-    chosen = router.route(list(ASKED))
+    chosen = router.predict_texts(list(ASKED))
     assert [router.expert_names[k] for k in chosen] == [name for name, _ in ASKED.values()]
 
 
@@ -31,7 +31,7 @@ def test_the_router_travels_with_the_package():
 def test_the_router_is_the_one_that_is_fitted(tmp_path):
     fitted, kept = load(fit_demo_router(tmp_path / "router")), demo_router()
     texts = [*ASKED, "What is 8 - 6?", "Hello", "Who wrote this?"]
-    assert fitted.route(texts).tolist() == kept.route(texts).tolist()
+    assert fitted.predict_texts(texts).tolist() == kept.predict_texts(texts).tolist()
     assert fitted.expected_costs(fitted.features(texts)) == pytest.approx(
         kept.expected_costs(kept.features(texts)), abs=1e-2
     )

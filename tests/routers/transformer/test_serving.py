@@ -46,9 +46,9 @@ def test_a_saved_router_scores_and_decides_as_the_network_does(router, saved):
     assert repr(loaded).startswith("LoadedRouter(linear, 16 onnx features")
     scores = loaded.decision_function(loaded.features(MIXED))
     np.testing.assert_allclose(scores, router.decision_function(MIXED), atol=1e-4)
-    np.testing.assert_array_equal(loaded.route(MIXED), router.predict(MIXED))
-    assert [loaded.decide_text(text) for text in MIXED] == loaded.route(MIXED).tolist()
-    assert len(set(loaded.route(TEXTS))) > 1
+    np.testing.assert_array_equal(loaded.predict_texts(MIXED), router.predict(MIXED))
+    assert [loaded.decide_text(text) for text in MIXED] == loaded.predict_texts(MIXED).tolist()
+    assert len(set(loaded.predict_texts(TEXTS))) > 1
 
 
 def test_the_folder_holds_four_files_and_their_digests(saved):
@@ -68,7 +68,7 @@ def test_it_serves_where_torch_and_transformers_cannot_be_imported(router, saved
         "    sys.modules[name] = None\n"
         "import mild\n"
         f"texts = json.load(open({str(tmp_path / 'texts.json')!r}))\n"
-        f"print(json.dumps(mild.load({str(saved)!r}).route(texts).tolist()))\n"
+        f"print(json.dumps(mild.load({str(saved)!r}).predict_texts(texts).tolist()))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -77,7 +77,7 @@ def test_it_serves_where_torch_and_transformers_cannot_be_imported(router, saved
 
 def test_saving_a_fitted_router_takes_its_encoder_along(router, tmp_path):
     loaded = load(save(router, tmp_path / "other"))
-    np.testing.assert_array_equal(loaded.route(TEXTS), router.predict(TEXTS))
+    np.testing.assert_array_equal(loaded.predict_texts(TEXTS), router.predict(TEXTS))
 
 
 def test_a_loaded_router_is_saved_again_and_replaced(saved, tmp_path):
@@ -131,4 +131,6 @@ def test_frozen_encoder_features_are_served_by_the_same_path(models, pooling, tm
     np.testing.assert_allclose(carried.transform(MIXED), features.transform(MIXED), **near)
     router = LinearRouter().fit(features.transform(TEXTS), COSTS)
     loaded = load(save(router, tmp_path / "router", text=carried))
-    np.testing.assert_array_equal(loaded.route(TEXTS), router.predict(features.transform(TEXTS)))
+    np.testing.assert_array_equal(
+        loaded.predict_texts(TEXTS), router.predict(features.transform(TEXTS))
+    )
