@@ -62,16 +62,7 @@ _ShareBelowOne = Annotated[float, Rule("must be a share above 0 and below 1", la
 
 @dataclass(frozen=True, config=CONFIG)
 class TargetSettings:
-    """What the router's choices should reach, on the held-out rows of its training; all at once.
-
-    Attributes
-    ----------
-    keep_quality : least quality, as a share of the best expert's
-    max_quality_loss : largest difference of the best expert's quality to the router's
-    max_dollars : most dollars per 1,000 queries
-    strong_share : largest share of requests for the better of two experts
-    save_dollars : least share of the best expert's dollars that is saved
-    """
+    """What the router's choices should reach on the held-out rows of its training: a ``Target``."""
 
     keep_quality: Positive | None = None
     max_quality_loss: _Share | None = None
