@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
 SCRIPT = ROOT / "scripts" / "reproduce_images.sh"
 FILES = {"decay", "readings", "readings-unit", "table1", "table2", "severe", "people"}
-FILES |= {"sweep", "mechanism", "strength"}
+FILES |= {"sweep", "mechanism", "strength", "margins"}
 # What the images, and the annotations, add to a cell.
 ADDED = ("data", "coverage", "people", "classifier_rows", "test_fraction", "price")
 
