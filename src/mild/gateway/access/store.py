@@ -292,15 +292,26 @@ class AccessStore:
             for account, budget in zip(claim.accounts, claim.budgets, strict=True):
                 if claim.amount:
                     changes[account].grant(claim.amount, budget)
-        # As in _decide: reservations, then accounts, which PostgreSQL locks in one order before the change.
+        # As in _decide, rows change in one order: reservations by id, then accounts by name.
+        ended, created = sorted(_ended(batch)), self._rows(batch, batch.claims, seconds)
+        rows = [(*account, b.spent, b.held, b.lost, b.budget) for account, b in changes.items()]
+        if database.is_postgres:
+            names = ("scope", "period", "spent", "held", "lost", "budget")
+            document = {
+                "ended": [id for (id,) in ended],
+                "created": [
+                    dict(zip(("id", "accounts", "amount", "seconds"), row, strict=True))
+                    for row in created
+                ],
+                "changes": [dict(zip(names, row, strict=True)) for row in rows],
+            }
+            (found,) = database.run((tables.APPLY, document), commit=True)
+            return {Account(*row[:2]): Totals(*row[2:]) for row in found}
         *_, locked, _ = database.run(
-            (tables.DELETE_ALL, _ended(batch)),
-            (tables.INSERT, self._rows(batch, batch.claims, seconds)),
+            (tables.DELETE_ALL, ended),
+            (tables.INSERT, created),
             (tables.LOCK, touched),
-            (
-                tables.CHANGE,
-                [(*account, b.spent, b.held, b.lost, b.budget) for account, b in changes.items()],
-            ),
+            (tables.CHANGE, rows),
             commit=True,
         )
         totals = {}

@@ -54,13 +54,14 @@ INSERT = Statement(
 LOCK = Statement(
     "SELECT scope, period, spent, held, lost FROM accounts WHERE scope = ?1 AND period = ?2",
     "SELECT scope, period, spent, held, lost FROM mild.accounts AS locked "
-    "JOIN {given} USING (scope, period) ORDER BY scope, period FOR UPDATE OF locked",
+    "JOIN {given} USING (scope, period) "
+    'ORDER BY scope COLLATE "C", period COLLATE "C" FOR UPDATE OF locked',
     _ACCOUNT,
 )
 DELETE = Statement(
     "DELETE FROM reservations WHERE id = ?1 RETURNING id",
     "DELETE FROM mild.reservations WHERE id IN (SELECT id FROM mild.reservations AS locked "
-    "JOIN {given} USING (id) ORDER BY id FOR UPDATE OF locked) RETURNING id",
+    'JOIN {given} USING (id) ORDER BY id COLLATE "C" FOR UPDATE OF locked) RETURNING id',
     (("id", "text"),),
 )
 DELETE_ALL = DELETE._replace(sqlite="DELETE FROM reservations WHERE id = ?1", changes_all=True)
@@ -80,4 +81,10 @@ CHANGE = Statement(
     "RETURNING 1",
     (*_ACCOUNT, *((name, "bigint") for name in ("spent", "held", "lost", "budget"))),
     changes_all=True,
+)
+# All of a batch, if nothing in it is denied. PostgreSQL keeps the plans of a function.
+APPLY = Statement(
+    "",
+    "SELECT scope, period, spent, held, lost FROM mild.apply_batch("
+    "{json}, EXTRACT(epoch FROM clock_timestamp())::double precision)",
 )

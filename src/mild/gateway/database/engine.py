@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -32,7 +33,7 @@ except ImportError as missing:
 Location = str | os.PathLike[str] | Address
 MEMORY = ":memory:"
 # Revision of the newest migration. "old" stands for tables of mild 0.1, which had no migrations.
-SCHEMA = "0002"
+SCHEMA = "0003"
 OLD = "old"
 metadata = sa.MetaData()
 
@@ -58,6 +59,8 @@ _LIBPQ = {
 ANSWER_SECONDS = 30.0
 _LEAD = re.compile(r'^connection failed: |connection to server (?:at|on) ".*? failed: |FATAL: +')
 _BROKEN_RULE = "a budget would have been exceeded"
+# division_by_zero of ``Statement.changes_all``, check_violation of mild.apply_batch.
+_BROKEN_RULE_STATES = ("22012", "23514")
 # Alembic keeps the running migration in module variables.
 _migrating = threading.Lock()
 
@@ -66,8 +69,9 @@ class Statement(NamedTuple):
     """SQL that runs for many rows of values, without SQLAlchemy, which takes longer than the database does.
 
     ``sqlite`` runs once for each row, whose values are ?1, ?2 and so on, ``postgres`` once for all rows,
-    for which ``{given}`` stands. With ``changes_all`` the transaction fails unless there is a changed
-    row for each row of values; no rows are returned, though ``postgres`` must end with RETURNING.
+    which it gets as JSON: for ``{given}``, a table of ``columns``, or for ``{json}``. With ``changes_all``
+    the transaction fails unless there is a changed row for each row of values; no rows are returned, though
+    ``postgres`` must end with RETURNING.
     """
 
     sqlite: str
@@ -75,20 +79,15 @@ class Statement(NamedTuple):
     columns: tuple[tuple[str, str], ...] = ()
     changes_all: bool = False
 
-    def for_postgres(self, rows: Sequence[Sequence[Any]], quote: Callable[[str], str]) -> str:
-        """The SQL with its rows as literals: passing arrays takes the driver longer."""
-        kinds = [kind for _, kind in self.columns]
-        values = [
-            [_literal(value, kind, quote) for value, kind in zip(row, kinds, strict=True)]
-            for row in rows
-        ]
-        # The types of the first row are those of all.
-        values[:1] = [
-            [f"{v}::{kind}" for v, kind in zip(row, kinds, strict=True)] for row in values[:1]
-        ]
-        lines = ", ".join(f"({', '.join(row)})" for row in values)
-        names = ", ".join(f'"{name}"' for name, _ in self.columns)
-        sql = self.postgres.replace("{given}", f"(VALUES {lines}) AS given({names})")
+    def for_postgres(self, rows: Sequence[Any], quote: Callable[[str], str]) -> str:
+        """The SQL with its rows as one literal: passing arrays takes the driver longer."""
+        if not self.columns:
+            return self.postgres.replace("{json}", quote(_as_json(rows)))
+        names = [name for name, _ in self.columns]
+        document = quote(_as_json([dict(zip(names, row, strict=True)) for row in rows]))
+        kinds = ", ".join(f'"{name}" {kind}' for name, kind in self.columns)
+        given = f"json_to_recordset({document}) AS given({kinds})"
+        sql = self.postgres.replace("{given}", given)
         if self.changes_all:
             # An error, so that the COMMIT in the same message has no effect.
             count = f"SELECT 1 / (count(*) = {len(rows)})::int FROM changed"
@@ -96,17 +95,12 @@ class Statement(NamedTuple):
         return sql
 
 
-def _literal(value: Any, kind: str, quote: Callable[[str], str]) -> str:
-    if value is None:
-        return "NULL"
-    if kind == "bigint":
-        return str(int(value))
-    if kind == "double precision":
-        return f"'{float(value)!r}'"
-    if not isinstance(value, str) or "\0" in value:
+def _as_json(rows: Any) -> str:
+    try:
+        return json.dumps(rows, allow_nan=False)
+    except (TypeError, ValueError) as error:
         # Not quoted: it may be the text of a request.
-        raise InvalidRowError(f"a text must be a str without NUL; got a {type(value).__name__}")
-    return quote(value)
+        raise InvalidRowError("a value must be a text or a finite number") from error
 
 
 def make_table(name: str, key: Sequence[str], /, **columns: Any) -> sa.Table:
@@ -150,7 +144,7 @@ class Database:
             from psycopg.pq import Escaping
 
             raw: Any = self._raw
-            self._escaping, self._encoding = Escaping(raw.pgconn), raw.info.encoding
+            self._escaping = Escaping(raw.pgconn)
 
     def set_waiting(self, waits: bool) -> None:
         """SQLite: whether transactions from now on wait for the lock, and write the log to the file."""
@@ -195,7 +189,7 @@ class Database:
             begun.rollback()
 
     def run(
-        self, *work: tuple[Statement, Sequence[Sequence[Any]]], commit: bool = False
+        self, *work: tuple[Statement, Any], commit: bool = False
     ) -> list[list[tuple[Any, ...]]]:
         """Run each statement for its rows of values; the rows that each returns.
 
@@ -226,7 +220,7 @@ class Database:
         return found
 
     def _send(
-        self, work: Sequence[tuple[Statement, Sequence[Any]]], commit: bool
+        self, work: Sequence[tuple[Statement, Any]], commit: bool
     ) -> list[list[tuple[Any, ...]]]:
         asked = [bool(rows) or not statement.columns for statement, rows in work]
         said = [
@@ -234,20 +228,24 @@ class Database:
             for (statement, rows), is_asked in zip(work, asked, strict=True)
             if is_asked
         ]
-        begins = not self._raw.info.transaction_status
+        begins = not self._raw.pgconn.transaction_status
+        if begins and commit and len(said) == 1:
+            # A statement alone is a transaction.
+            begins = commit = False
         cursor = self._raw.execute("; ".join(["BEGIN"] * begins + said + ["COMMIT"] * commit))
         if begins:
             cursor.nextset()
         found: list[list[tuple[Any, ...]]] = []
         for is_asked in asked:
-            found.append(cursor.fetchall() if is_asked and cursor.description else [])
+            # Without a number of its row, the statement returns none.
+            found.append(cursor.fetchall() if is_asked and cursor.rownumber is not None else [])
             if is_asked:
                 cursor.nextset()
         return found
 
     def _quote(self, text: str) -> str:
-        quoted: bytes = self._escaping.escape_literal(text.encode(self._encoding))
-        return quoted.decode(self._encoding)
+        quoted: bytes = self._escaping.escape_literal(text.encode("ascii"))
+        return quoted.decode("ascii")
 
     def time(self, now: float) -> float:
         """Seconds since 1970 by the server's clock; ``now`` for a file, which is on one machine."""
@@ -269,7 +267,7 @@ class Database:
         if closed or lost or state == "25006":
             self.broken = True
         reason = "the connection was lost" if lost else _reason(cause)
-        if state == "22012":
+        if state in _BROKEN_RULE_STATES:
             return ConditionError(_BROKEN_RULE)
         if self.broken:
             return CommitUnknownError(reason) if committing else DatabaseError(reason)
