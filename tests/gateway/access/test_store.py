@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from mild.errors import InvalidInputError
-from mild.gateway.access import AccessStore, StoreError, tables
+from mild.gateway.access import AccessStore, StoreError
 from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
-from mild.gateway.access.store import WINDOW, Account, Batch, Claim, Settlement
+from mild.gateway.access.store import WINDOW, Account, Batch, Claim, Settlement, _Balance
 from mild.gateway.access.tables import accounts
 from mild.gateway.database import CommitUnknownError, DatabaseError
 from mild.gateway.database.engine import Statement
@@ -372,12 +372,10 @@ def test_a_connection_that_was_lost_while_nobody_asked_is_replaced(postgres):
 def test_a_change_beyond_a_budget_ends_its_transaction(store):
     apply(store, "b1", [claim("r1", 90)])
     database = store._database
-    with pytest.raises(DatabaseError, match="exceeded"), database.transaction(deferred=True):
-        database.run(
-            (tables.INSERT, [("r2", "[]", 20, 1.0)]),
-            (tables.CHANGE, [(*DAY, 0, 20, 0, 100)]),
-            commit=True,
-        )
+    change = {DAY: _Balance(0, 20, 0, 100)}
+    with pytest.raises(DatabaseError, match="exceeded"), database.transaction():
+        store._write(Batch("b2"), SECONDS, [claim("r2", 20)], change)
     assert not database.broken
     assert total(store) == (0, 90, 0)
     assert not store.has_happened(Batch("r2"))
+    assert not store.has_happened(Batch("b2"))

@@ -1,4 +1,4 @@
-"""PostgreSQL: a function for a batch in which everything is granted.
+"""PostgreSQL: a function that changes the rows of a batch, or none of them.
 
 It keeps the plans of its statements, which take the server longer to make than to run, and works behind
 poolers, which keep no prepared statements.
@@ -19,15 +19,18 @@ DECLARE
   change record;
   changed mild.accounts;
 BEGIN
-  FOR ended IN SELECT json_array_elements_text(batch->'ended') LOOP
+  FOR ended IN SELECT row->>0 FROM json_array_elements(batch->'ended') AS row LOOP
     DELETE FROM mild.reservations WHERE id = ended;
     IF NOT FOUND THEN RAISE check_violation; END IF;
   END LOOP;
   INSERT INTO mild.reservations (id, accounts, amount, deadline)
-    SELECT id, accounts, amount, clock + seconds FROM json_to_recordset(batch->'created')
-    AS created(id text, accounts text, amount bigint, seconds double precision);
-  FOR change IN SELECT * FROM json_to_recordset(batch->'changes')
-    AS given(scope text, period text, spent bigint, held bigint, lost bigint, budget bigint)
+    SELECT row->>0, row->>1, CAST(row->>2 AS bigint), clock + CAST(row->>3 AS double precision)
+    FROM json_array_elements(batch->'created') AS row;
+  FOR change IN
+    SELECT row->>0 AS scope, row->>1 AS period, CAST(row->>2 AS bigint) AS spent,
+      CAST(row->>3 AS bigint) AS held, CAST(row->>4 AS bigint) AS lost,
+      CAST(row->>5 AS bigint) AS budget
+    FROM json_array_elements(batch->'changes') AS row
   LOOP
     UPDATE mild.accounts
       SET spent = spent + change.spent, held = held + change.held, lost = lost + change.lost
