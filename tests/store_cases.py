@@ -12,9 +12,9 @@ def commits_in_doubt(monkeypatch, kept):
     transaction, run, lost = Database.transaction, Database.run, []
 
     @contextmanager
-    def lose(database, deferred=False):
+    def lose(database):
         try:
-            with transaction(database, deferred) as connection:
+            with transaction(database) as connection:
                 yield connection
                 if not kept:
                     raise DatabaseError("rolled back")

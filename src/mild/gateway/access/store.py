@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
@@ -283,7 +283,6 @@ class AccessStore:
 
         ConditionError if something is. The sums of all claims fit a budget if and only if each fits.
         """
-        database = self._opened()
         changes = {account: _Balance(0, 0, 0) for account in touched}
         for settlement in batch.settlements:
             _settle(settlement, changes, {id for id, _ in settlement.parts})
@@ -292,43 +291,41 @@ class AccessStore:
             for account, budget in zip(claim.accounts, claim.budgets, strict=True):
                 if claim.amount:
                     changes[account].grant(claim.amount, budget)
-        # As in _decide: reservations, then accounts, which PostgreSQL locks in one order before the change.
-        *_, locked, _ = database.run(
-            (tables.DELETE_ALL, _ended(batch)),
-            (tables.INSERT, self._rows(batch, batch.claims, seconds)),
-            (tables.LOCK, touched),
-            (
-                tables.CHANGE,
-                [(*account, b.spent, b.held, b.lost, b.budget) for account, b in changes.items()],
-            ),
-            commit=True,
-        )
-        totals = {}
-        for scope, period, spent, held, lost in locked:
-            account = Account(scope, period)
-            change = changes[account]
-            totals[account] = Totals(spent + change.spent, held + change.held, lost + change.lost)
-        return totals
+        found = self._write(batch, seconds, batch.claims, changes, sorted(_ended(batch)))
+        return {Account(*row[:2]): Totals(*row[2:]) for row in found}
 
-    def _rows(
-        self, batch: Batch, granted: Sequence[Claim], seconds: float
-    ) -> list[tuple[str, str, int, float]]:
-        """New rows of reservations; PostgreSQL adds its clock to the seconds."""
-        deadline = seconds if self._opened().is_postgres else self._clock() + seconds
-        rows = [(batch.id, "[]", 0, deadline)]
-        rows += [
+    def _write(
+        self,
+        batch: Batch,
+        seconds: float,
+        granted: Sequence[Claim],
+        changes: dict[Account, _Balance],
+        ended: Sequence[tuple[str]] = (),
+        counts: Sequence[tuple[str, int, int]] = (),
+    ) -> list[tuple[Any, ...]]:
+        """Change rows and commit; the accounts' new rows. ConditionError if something does not fit."""
+        database = self._opened()
+        # PostgreSQL adds its clock.
+        deadline = seconds if database.is_postgres else self._clock() + seconds
+        created = [(batch.id, "[]", 0, deadline)]
+        created += [
             (claim.id, _as_json(tuple(claim.accounts)), claim.amount, deadline)
             for claim in granted
             if claim.amount
         ]
-        return rows
+        changed = [(*account, b.spent, b.held, b.lost, b.budget) for account, b in changes.items()]
+        counting = (tables.COUNT, counts)
+        if not database.is_postgres:
+            end, insert = (tables.END, ended), (tables.INSERT, created)
+            return database.run(end, insert, (tables.CHANGE, changed), counting)[2]
+        document = {"ended": ended, "created": created, "changes": changed}
+        return database.run((tables.APPLY, document), counting, commit=True)[0]
 
     def _decide(
         self, batch: Batch, seconds: float, touched: Sequence[Account]
     ) -> dict[Account, Totals]:
         """Claim by claim, under the locks of all rows."""
         database = self._opened()
-        # All workers lock rows in one order: reservations by id, then accounts by name.
         scopes = sorted({(claim.scope,) for claim in batch.claims if claim.rate is not None})
         deleted, locked, counted, *clock = database.run(
             (tables.DELETE, _ended(batch)),
@@ -362,21 +359,13 @@ class AccessStore:
                 if claim.amount:
                     balances[account].grant(claim.amount, budget)
         after = {account: Totals(b.spent, b.held, b.lost) for account, b in balances.items()}
-        changes = [
-            (
-                *account,
-                *(new - old for new, old in zip(after[account], totals, strict=True)),
-                balances[account].budget,
-            )
-            for account, totals in before.items()
-            if after[account] != totals
-        ]
-        database.run(
-            (tables.CHANGE, changes),
-            (tables.INSERT, self._rows(batch, granted, seconds)),
-            (tables.COUNT, [(scope, int(now), n) for scope, n in taken.items()]),
-            commit=True,
-        )
+        changes = {
+            account: _Balance(b.spent - old.spent, b.held - old.held, b.lost - old.lost, b.budget)
+            for (account, b), old in zip(balances.items(), before.values(), strict=True)
+            if after[account] != old
+        }
+        counts_now = [(scope, int(now), number) for scope, number in taken.items()]
+        self._write(batch, seconds, granted, changes, counts=counts_now)
         return after
 
     def _create_accounts(self, wanted: Sequence[Account]) -> None:
@@ -385,7 +374,7 @@ class AccessStore:
             return
         missing = [account for account in wanted if account not in self._created]
         database = self._opened()
-        with database.transaction(deferred=True):
+        with database.transaction():
             database.run((tables.CREATE, [(*account, 0, 0, 0) for account in missing]), commit=True)
         if len(self._created) > _MOST_CREATED:
             self._created.clear()
@@ -407,12 +396,9 @@ class AccessStore:
     def _run(
         self,
         job: Callable[[sa.Connection], Result],
-        touched: Sequence[Account] | None = None,
+        touched: Sequence[Account] = (),
     ) -> Result:
-        """Run a transaction; again on a new connection if the old one had been lost.
-
-        One for ``Database.run`` alone says which accounts it touches.
-        """
+        """Run a transaction; again on a new connection if the old one had been lost."""
         try:
             if not self._is_open:
                 raise DatabaseError("it is not open")
@@ -425,9 +411,8 @@ class AccessStore:
                 database = self._opened()
                 try:
                     database.set_waiting(self.waits)
-                    if touched is not None:
-                        self._create_accounts(touched)
-                    with database.transaction(deferred=touched is not None) as connection:
+                    self._create_accounts(touched)
+                    with database.transaction() as connection:
                         return job(connection)
                 except CommitUnknownError:
                     raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from mild.gateway.database.engine import Statement, make_table, metadata, upsert
+from mild.gateway.database.engine import Statement, insert, make_table, metadata
 
 _BYTES, _WHOLE, _REAL, _TEXT = sa.LargeBinary, sa.BigInteger, sa.Double, sa.Text
 
@@ -40,44 +40,42 @@ request_counts = make_table(
 )
 processes = make_table("processes", ["name"], name=_TEXT, seen=_REAL)
 
-_ACCOUNT = (("scope", "text"), ("period", "text"))
-CREATE = upsert(accounts)
-COUNT = upsert(request_counts, add=["requests"])
-SEEN = upsert(processes, replace=["seen"])
-# PostgreSQL adds its clock to the deadline.
-INSERT = Statement(
-    "INSERT INTO reservations (id, accounts, amount, deadline) VALUES (?1, ?2, ?3, ?4)",
-    "INSERT INTO mild.reservations (id, accounts, amount, deadline) SELECT id, accounts, amount, "
-    "deadline + EXTRACT(epoch FROM clock_timestamp()) FROM {given}",
-    (("id", "text"), ("accounts", "text"), ("amount", "bigint"), ("deadline", "double precision")),
+CREATE = insert(accounts, once=True)
+COUNT = insert(request_counts, add=["requests"])
+SEEN = insert(processes, replace=["seen"])
+# All workers lock rows in one order: reservations by id, then accounts by name.
+DELETE = Statement(
+    "DELETE FROM reservations WHERE id = ?1 RETURNING id",
+    "DELETE FROM mild.reservations WHERE id IN (SELECT id FROM mild.reservations AS locked "
+    'JOIN {given} USING (id) ORDER BY id COLLATE "C" FOR UPDATE OF locked) RETURNING id',
+    (("id", "text"),),
 )
 LOCK = Statement(
     "SELECT scope, period, spent, held, lost FROM accounts WHERE scope = ?1 AND period = ?2",
     "SELECT scope, period, spent, held, lost FROM mild.accounts AS locked "
-    "JOIN {given} USING (scope, period) ORDER BY scope, period FOR UPDATE OF locked",
-    _ACCOUNT,
+    "JOIN {given} USING (scope, period) "
+    'ORDER BY scope COLLATE "C", period COLLATE "C" FOR UPDATE OF locked',
+    (("scope", "text"), ("period", "text")),
 )
-DELETE = Statement(
-    "DELETE FROM reservations WHERE id = ?1 RETURNING id",
-    "DELETE FROM mild.reservations WHERE id IN (SELECT id FROM mild.reservations AS locked "
-    "JOIN {given} USING (id) ORDER BY id FOR UPDATE OF locked) RETURNING id",
-    (("id", "text"),),
-)
-DELETE_ALL = DELETE._replace(sqlite="DELETE FROM reservations WHERE id = ?1", changes_all=True)
 COUNTS = Statement(
     "SELECT scope, second, requests FROM request_counts WHERE scope = ?1",
     "SELECT scope, second, requests FROM mild.request_counts JOIN {given} USING (scope)",
     (("scope", "text"),),
 )
-# The condition repeats what was decided under the lock: no mistake of ours can exceed a budget.
+# What a batch changes, all or nothing. The condition repeats what may have been decided under the locks: no
+# mistake of ours can exceed a budget. PostgreSQL has a function for it, which adds its clock to deadlines.
+END = Statement("DELETE FROM reservations WHERE id = ?1", changes_all=True)
+INSERT = Statement(
+    "INSERT INTO reservations (id, accounts, amount, deadline) VALUES (?1, ?2, ?3, ?4)"
+)
 CHANGE = Statement(
     "UPDATE accounts SET spent = spent + ?3, held = held + ?4, lost = lost + ?5 "
-    "WHERE scope = ?1 AND period = ?2 AND spent + held + ?3 + ?4 <= ?6",
-    "UPDATE mild.accounts AS account SET spent = account.spent + given.spent, "
-    "held = account.held + given.held, lost = account.lost + given.lost FROM {given} "
-    "WHERE account.scope = given.scope AND account.period = given.period "
-    "AND account.spent + account.held + given.spent + given.held <= given.budget "
-    "RETURNING 1",
-    (*_ACCOUNT, *((name, "bigint") for name in ("spent", "held", "lost", "budget"))),
+    "WHERE scope = ?1 AND period = ?2 AND spent + held + ?3 + ?4 <= ?6 "
+    "RETURNING scope, period, spent, held, lost",
     changes_all=True,
+)
+APPLY = Statement(
+    "",
+    "SELECT scope, period, spent, held, lost FROM mild.apply_batch("
+    "{json}, EXTRACT(epoch FROM clock_timestamp())::double precision)",
 )

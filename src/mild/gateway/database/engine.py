@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -32,7 +33,7 @@ except ImportError as missing:
 Location = str | os.PathLike[str] | Address
 MEMORY = ":memory:"
 # Revision of the newest migration. "old" stands for tables of mild 0.1, which had no migrations.
-SCHEMA = "0002"
+SCHEMA = "0003"
 OLD = "old"
 metadata = sa.MetaData()
 
@@ -58,6 +59,8 @@ _LIBPQ = {
 ANSWER_SECONDS = 30.0
 _LEAD = re.compile(r'^connection failed: |connection to server (?:at|on) ".*? failed: |FATAL: +')
 _BROKEN_RULE = "a budget would have been exceeded"
+# check_violation, of mild.apply_batch.
+_BROKEN_RULE_STATE = "23514"
 # Alembic keeps the running migration in module variables.
 _migrating = threading.Lock()
 
@@ -65,48 +68,32 @@ _migrating = threading.Lock()
 class Statement(NamedTuple):
     """SQL that runs for many rows of values, without SQLAlchemy, which takes longer than the database does.
 
-    ``sqlite`` runs once for each row, whose values are ?1, ?2 and so on, ``postgres`` once for all rows,
-    for which ``{given}`` stands. With ``changes_all`` the transaction fails unless there is a changed
-    row for each row of values; no rows are returned, though ``postgres`` must end with RETURNING.
+    ``sqlite`` runs once for each row; with ``changes_all`` the transaction fails unless each changes a row.
+    ``postgres`` runs once for all rows, which it gets as JSON: for ``{given}``, a table of ``columns``, or
+    as they are for ``{json}``.
     """
 
     sqlite: str
-    postgres: str
+    postgres: str = ""
     columns: tuple[tuple[str, str], ...] = ()
     changes_all: bool = False
 
-    def for_postgres(self, rows: Sequence[Sequence[Any]], quote: Callable[[str], str]) -> str:
-        """The SQL with its rows as literals: passing arrays takes the driver longer."""
-        kinds = [kind for _, kind in self.columns]
-        values = [
-            [_literal(value, kind, quote) for value, kind in zip(row, kinds, strict=True)]
-            for row in rows
-        ]
-        # The types of the first row are those of all.
-        values[:1] = [
-            [f"{v}::{kind}" for v, kind in zip(row, kinds, strict=True)] for row in values[:1]
-        ]
-        lines = ", ".join(f"({', '.join(row)})" for row in values)
-        names = ", ".join(f'"{name}"' for name, _ in self.columns)
-        sql = self.postgres.replace("{given}", f"(VALUES {lines}) AS given({names})")
-        if self.changes_all:
-            # An error, so that the COMMIT in the same message has no effect.
-            count = f"SELECT 1 / (count(*) = {len(rows)})::int FROM changed"
-            sql = f"WITH changed AS ({sql}) {count}"
-        return sql
+    def for_postgres(self, rows: Any, quote: Callable[[str], str]) -> str:
+        """The SQL with its rows as one literal: passing arrays takes the driver longer."""
+        if not self.columns:
+            return self.postgres.replace("{json}", quote(_as_json(rows)))
+        names = [name for name, _ in self.columns]
+        document = quote(_as_json([dict(zip(names, row, strict=True)) for row in rows]))
+        kinds = ", ".join(f'"{name}" {kind}' for name, kind in self.columns)
+        return self.postgres.replace("{given}", f"json_to_recordset({document}) AS given({kinds})")
 
 
-def _literal(value: Any, kind: str, quote: Callable[[str], str]) -> str:
-    if value is None:
-        return "NULL"
-    if kind == "bigint":
-        return str(int(value))
-    if kind == "double precision":
-        return f"'{float(value)!r}'"
-    if not isinstance(value, str) or "\0" in value:
+def _as_json(rows: Any) -> str:
+    try:
+        return json.dumps(rows, allow_nan=False)
+    except (TypeError, ValueError) as error:
         # Not quoted: it may be the text of a request.
-        raise InvalidRowError(f"a text must be a str without NUL; got a {type(value).__name__}")
-    return quote(value)
+        raise InvalidRowError("a value must be a text or a finite number") from error
 
 
 def make_table(name: str, key: Sequence[str], /, **columns: Any) -> sa.Table:
@@ -131,7 +118,7 @@ class Database:
     One that is ``broken`` was lost: open another. ``schema`` is the revision of its tables, "" without any.
     """
 
-    def __init__(self, engine: sa.Engine) -> None:
+    def __init__(self, engine: sa.Engine, reading: bool = False) -> None:
         self.broken = False
         self.schema = ""
         self.is_postgres = engine.dialect.name == "postgresql"
@@ -143,6 +130,9 @@ class Database:
             raise DatabaseError(_reason(getattr(error, "orig", error))) from error
         self._raw: Any = self._connection.connection.driver_connection
         self._patience = self._waiting = 0
+        # Readers of a file take no lock.
+        self._begins_with = "BEGIN" if self.is_postgres or reading else "BEGIN IMMEDIATE"
+        sa.event.listen(engine, "begin", self._begin)
         if not self.is_postgres:
             # In milliseconds, as the file was opened with.
             self._patience = self._waiting = self._pragma("busy_timeout")
@@ -150,7 +140,7 @@ class Database:
             from psycopg.pq import Escaping
 
             raw: Any = self._raw
-            self._escaping, self._encoding = Escaping(raw.pgconn), raw.info.encoding
+            self._escaping = Escaping(raw.pgconn)
 
     def set_waiting(self, waits: bool) -> None:
         """SQLite: whether transactions from now on wait for the lock, and write the log to the file."""
@@ -165,37 +155,39 @@ class Database:
         return int(self._raw.execute(f"PRAGMA {text}").fetchone()[0])
 
     @contextmanager
-    def transaction(self, deferred: bool = False) -> Iterator[sa.Connection]:
+    def transaction(self) -> Iterator[sa.Connection]:
         """Everything in it or nothing; CommitUnknownError if the connection was lost during the commit.
 
-        SQLite lets nobody else write meanwhile, PostgreSQL does. One that is deferred is for ``run``
-        alone, the first of which begins it.
+        SQLite lets nobody else write meanwhile, PostgreSQL does. The first statement begins it.
         """
-        begun: Any = self._raw
         try:
             try:
-                if not deferred:
-                    begun = self._connection.begin()
-                if self.is_postgres != deferred:
-                    self._raw.execute("BEGIN" if self.is_postgres else "BEGIN IMMEDIATE")
                 yield self._connection
             except BaseException:
-                self._roll_back(begun)
+                self._roll_back()
                 raise
         except self._errors as error:
             raise self._explain(error) from error
         try:
-            begun.commit()
+            self._connection.commit()
+            self._raw.commit()
         except self._errors as error:
-            self._roll_back(begun)
+            self._roll_back()
             raise self._explain(error, committing=True) from error
 
-    def _roll_back(self, begun: Any) -> None:
-        with suppress(sa.exc.SQLAlchemyError, self._driver.Error):
-            begun.rollback()
+    def _roll_back(self) -> None:
+        for connection in (self._connection, self._raw):
+            with suppress(sa.exc.SQLAlchemyError, self._driver.Error):
+                connection.rollback()
+
+    def _begin(self, *_: Any) -> None:
+        """Begin a transaction, unless one was begun."""
+        raw = self._raw
+        if not (raw.pgconn.transaction_status if self.is_postgres else raw.in_transaction):
+            raw.execute(self._begins_with)
 
     def run(
-        self, *work: tuple[Statement, Sequence[Sequence[Any]]], commit: bool = False
+        self, *work: tuple[Statement, Any], commit: bool = False
     ) -> list[list[tuple[Any, ...]]]:
         """Run each statement for its rows of values; the rows that each returns.
 
@@ -206,17 +198,15 @@ class Database:
                 return self._send(work, commit)
             except self._errors as error:
                 raise self._explain(error, committing=commit) from error
-        found = [self._run_each(*one) for one in work]
-        if commit:
-            self._raw.commit()
-        return found
+        self._begin()
+        return [self._run_each(*one) for one in work]
 
     def _run_each(self, statement: Statement, rows: Sequence[Any]) -> list[tuple[Any, ...]]:
         if not rows:
             return []
         sql, found = statement.sqlite, []
         if sql.startswith("SELECT") or " RETURNING " in sql:
-            execute = self._raw.execute
+            execute = self._raw.cursor().execute
             found = [line for row in rows for line in execute(sql, row)]
             changed = len(found)
         else:
@@ -226,7 +216,7 @@ class Database:
         return found
 
     def _send(
-        self, work: Sequence[tuple[Statement, Sequence[Any]]], commit: bool
+        self, work: Sequence[tuple[Statement, Any]], commit: bool
     ) -> list[list[tuple[Any, ...]]]:
         asked = [bool(rows) or not statement.columns for statement, rows in work]
         said = [
@@ -234,20 +224,24 @@ class Database:
             for (statement, rows), is_asked in zip(work, asked, strict=True)
             if is_asked
         ]
-        begins = not self._raw.info.transaction_status
+        begins = not self._raw.pgconn.transaction_status
+        if begins and commit and len(said) == 1:
+            # A statement alone is a transaction.
+            begins = commit = False
         cursor = self._raw.execute("; ".join(["BEGIN"] * begins + said + ["COMMIT"] * commit))
         if begins:
             cursor.nextset()
         found: list[list[tuple[Any, ...]]] = []
         for is_asked in asked:
-            found.append(cursor.fetchall() if is_asked and cursor.description else [])
+            # Without a number of its row, the statement returns none.
+            found.append(cursor.fetchall() if is_asked and cursor.rownumber is not None else [])
             if is_asked:
                 cursor.nextset()
         return found
 
     def _quote(self, text: str) -> str:
-        quoted: bytes = self._escaping.escape_literal(text.encode(self._encoding))
-        return quoted.decode(self._encoding)
+        quoted: bytes = self._escaping.escape_literal(text.encode("ascii"))
+        return quoted.decode("ascii")
 
     def time(self, now: float) -> float:
         """Seconds since 1970 by the server's clock; ``now`` for a file, which is on one machine."""
@@ -269,7 +263,7 @@ class Database:
         if closed or lost or state == "25006":
             self.broken = True
         reason = "the connection was lost" if lost else _reason(cause)
-        if state == "22012":
+        if state == _BROKEN_RULE_STATE:
             return ConditionError(_BROKEN_RULE)
         if self.broken:
             return CommitUnknownError(reason) if committing else DatabaseError(reason)
@@ -280,10 +274,10 @@ class Database:
         return InvalidRowError(reason) if invalid else DatabaseError(reason)
 
 
-def upsert(
-    table: sa.Table, replace: Sequence[str] = (), add: Sequence[str] = (), returning: str = ""
+def insert(
+    table: sa.Table, once: bool = False, replace: Sequence[str] = (), add: Sequence[str] = ()
 ) -> Statement:
-    """Insert rows; where one exists, replace or add to these columns, or change nothing."""
+    """Insert rows; where one exists, fail, do nothing (``once``), or replace or add to these columns."""
     columns = tuple(
         (column.name, str(column.type).lower().replace("double", "double precision"))
         for column in table.columns
@@ -293,12 +287,13 @@ def upsert(
     new = [f'"{name}" = excluded."{name}"' for name in replace]
     new += [f'"{name}" = {table.name}."{name}" + excluded."{name}"' for name in add]
     keys = ", ".join(f'"{column.name}"' for column in table.primary_key)
-    action = f"({keys}) DO UPDATE SET {', '.join(new)}" if new else "DO NOTHING"
-    rest = f"ON CONFLICT {action}" + (f" RETURNING {returning}" if returning else "")
+    rest = " ON CONFLICT DO NOTHING" if once else ""
+    if new:
+        rest = f" ON CONFLICT ({keys}) DO UPDATE SET {', '.join(new)}"
     marks = ", ".join("?" * len(columns))
     return Statement(
-        f"INSERT INTO {table.name} ({names}) VALUES ({marks}) {rest}",
-        f"INSERT INTO {_NAMESPACE}.{table.name} ({names}) SELECT {names} FROM {{given}} {rest}",
+        f"INSERT INTO {table.name} ({names}) VALUES ({marks}){rest}",
+        f"INSERT INTO {_NAMESPACE}.{table.name} ({names}) SELECT {names} FROM {{given}}{rest}",
         columns,
     )
 
@@ -313,7 +308,7 @@ def open_database(place: Location, patience: float = 5.0, reading: bool = False)
     if not (reading or place == MEMORY or isinstance(place, Address)):
         _create_file(Path(place))
     try:
-        database = Database(_engine(place, patience, reading))
+        database = Database(_engine(place, patience, reading), reading)
         try:
             database.schema = schema_of(database, place, reading)
             if database.schema < SCHEMA and not reading:
@@ -330,7 +325,7 @@ def open_database(place: Location, patience: float = 5.0, reading: bool = False)
 
 def inspect_database(place: Location) -> str:
     """Revision of the tables, "" where there are none; nothing is changed. Raises as ``open_database``."""
-    database = Database(_engine(place, 5.0, reading=True))
+    database = Database(_engine(place, 5.0, reading=True), reading=True)
     try:
         return schema_of(database, place)
     finally:
@@ -347,9 +342,21 @@ def schema_of(database: Database, place: Location, reading: bool = False) -> str
 
     Tables of mild 0.1 are refused to writers; readers get ``OLD``.
     """
+    is_ours, is_old, version = True, False, ""
     with database.transaction() as connection:
-        names, is_ours, is_old = _inspect(connection, database.is_postgres)
-        version = ""
+        if database.is_postgres:
+            # pg_class and not the inspector: a role may not be allowed to see other schemas.
+            query = (
+                "SELECT relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
+                f"WHERE nspname = '{_NAMESPACE}'"
+            )
+            names = set(connection.scalars(sa.text(query)))
+            is_old = "schema_version" in names
+        else:
+            names = set(connection.scalars(sa.text("SELECT name FROM sqlite_master")))
+            application = connection.scalar(sa.text("PRAGMA application_id"))
+            is_old = application in _OLD_APPLICATIONS
+            is_ours = application in (0, _APPLICATION) or is_old
         if "alembic_version" in names:
             table = sa.table("alembic_version", sa.column("version_num"))
             version = connection.scalar(sa.select(table.c.version_num)) or ""
@@ -369,22 +376,6 @@ def schema_of(database: Database, place: Location, reading: bool = False) -> str
             f"{shown(place)}: {what} belongs to something else; name another place."
         )
     return OLD if is_old else version
-
-
-def _inspect(connection: sa.Connection, is_postgres: bool) -> tuple[set[str], bool, bool]:
-    """Names of the tables, whether the place may be used by us, and whether it is of mild 0.1."""
-    if is_postgres:
-        # pg_class and not the inspector: a role may not be allowed to see other schemas.
-        query = sa.text(
-            "SELECT relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
-            f"WHERE nspname = '{_NAMESPACE}'"
-        )
-        names = set(connection.scalars(query))
-        return names, True, "schema_version" in names
-    names = set(connection.exec_driver_sql("SELECT name FROM sqlite_master").scalars())
-    application = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
-    is_old = application in _OLD_APPLICATIONS
-    return names, application in (0, _APPLICATION) or is_old, is_old
 
 
 def _migrate(database: Database) -> None:
@@ -471,16 +462,7 @@ def _sqlite_engine(place: str | os.PathLike[str], patience: float, reading: bool
             raise
         return connection
 
-    engine = sa.create_engine(
-        "sqlite://", paramstyle="named", creator=connect, poolclass=sa.NullPool
-    )
-    if not reading:
-        sa.event.listen(engine, "begin", _begin_immediate)
-    return engine
-
-
-def _begin_immediate(connection: sa.Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    return sa.create_engine("sqlite://", paramstyle="named", creator=connect, poolclass=sa.NullPool)
 
 
 def _use_wal(connection: sqlite3.Connection, patience: float) -> None:
@@ -517,11 +499,23 @@ def _postgres_engine(address: Address) -> sa.Engine:
         """A connection that is closed where the server does not answer a statement in time."""
 
         def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
-            try:
-                return super().wait(_bounded(gen), *arguments, **options)
-            except _SilentServerError as error:
-                self.pgconn.finish()
-                raise psycopg.OperationalError(str(error)) from None
+            return super().wait(self._bounded(gen), *arguments, **options)
+
+        def _bounded(self, gen: Any) -> Any:
+            # psycopg looks up every 0.1 s. A server that is frozen, or behind a dead proxy, keeps no
+            # time-out of its own.
+            end = time.monotonic() + ANSWER_SECONDS
+            ready = None
+            while True:
+                try:
+                    wanted = gen.send(ready)
+                except StopIteration as done:
+                    return done.value
+                ready = yield wanted
+                if not ready and time.monotonic() > end:
+                    gen.close()
+                    self.pgconn.finish()
+                    raise psycopg.OperationalError(f"no answer within {ANSWER_SECONDS:g} s")
 
     # What goes wrong is raised and told in our words.
     logging.getLogger("psycopg").setLevel(logging.ERROR)
@@ -535,28 +529,6 @@ def _postgres_engine(address: Address) -> sa.Engine:
         poolclass=sa.NullPool,
         use_native_hstore=False,
     ).execution_options(schema_translate_map={None: _NAMESPACE})
-
-
-class _SilentServerError(Exception):
-    """The server does not answer, and has not closed the connection."""
-
-
-def _bounded(gen: Any) -> Any:
-    """What psycopg waits for, with an end; it looks up every 0.1 s.
-
-    A server that is frozen, or behind a dead proxy, keeps no time-out of its own.
-    """
-    end = time.monotonic() + ANSWER_SECONDS
-    ready = None
-    while True:
-        try:
-            wanted = gen.send(ready)
-        except StopIteration as done:
-            return done.value
-        ready = yield wanted
-        if not ready and time.monotonic() > end:
-            gen.close()
-            raise _SilentServerError(f"no answer within {ANSWER_SECONDS:g} s")
 
 
 def _reason(error: BaseException | None) -> str:

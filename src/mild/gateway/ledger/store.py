@@ -12,8 +12,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mild.gateway.database import Address, ConditionError
-from mild.gateway.database.engine import Location, make_table, open_database, upsert
+from mild.gateway.database import Address, InvalidRowError
+from mild.gateway.database.engine import Location, insert, make_table, open_database
 from mild.gateway.ledger.records import Record, as_row, decisions
 
 DAY = 86_400.0
@@ -50,11 +50,10 @@ minutes = make_table(
 routers = make_table("routers", ["fingerprint"], fingerprint=sa.Text, experts=sa.Text)
 # What each serving process says of itself, as JSON.
 workers = make_table("workers", ["pid"], pid=sa.Text, time=sa.Double, document=sa.Text)
-_INSERT = upsert(decisions, returning="request_id")
-_INSERT_ALL = _INSERT._replace(sqlite=upsert(decisions).sqlite, changes_all=True)
-_ADD = upsert(minutes, add=SUMS)
-_NAME = upsert(routers)
-_PUBLISH = upsert(workers, replace=["time", "document"])
+_INSERT = insert(decisions)
+_ADD = insert(minutes, add=SUMS)
+_NAME = insert(routers, once=True)
+_PUBLISH = insert(workers, replace=["time", "document"])
 
 
 class LedgerStore:
@@ -86,29 +85,27 @@ class LedgerStore:
         names = [(router, json.dumps(list(experts.get(router, ())))) for router in sorted(named)]
         rows = [as_row(record, self._keep_text) for record in records]
         try:
-            with self._database.transaction(deferred=True):
-                work = ((_INSERT_ALL, rows), (_ADD, _sums(records)), (_NAME, names))
+            with self._database.transaction():
+                work = ((_INSERT, rows), (_ADD, _sums(records)), (_NAME, names))
                 self._database.run(*work, commit=True)
-        except ConditionError:
-            self._append_new(records, rows, names)
+        except InvalidRowError:
+            new = self._new(records)
+            if len(new) == len(records):
+                raise
+            if new:
+                self.append(new, experts)
         self._known |= named
 
-    def _append_new(
-        self,
-        records: Sequence[Record],
-        rows: Sequence[tuple[Any, ...]],
-        names: Sequence[tuple[str, str]],
-    ) -> None:
-        """Insert rows some of which are there already; only the new ones are added to the sums."""
-        with self._database.transaction(deferred=True):
-            (inserted,) = self._database.run((_INSERT, rows))
-            missing = {id for (id,) in inserted}
-            new = []
-            for record in records:
-                if record.request_id in missing:
-                    missing.remove(record.request_id)
-                    new.append(record)
-            self._database.run((_ADD, _sums(new)), (_NAME, names), commit=True)
+    def _new(self, records: Sequence[Record]) -> list[Record]:
+        """Records that are not in the ledger: a commit may have happened whose answer was lost."""
+        unique: dict[str, Record] = {}
+        for record in records:
+            unique.setdefault(record.request_id, record)
+        query = sa.select(decisions.c.request_id).where(decisions.c.request_id.in_(unique))
+        with self._database.transaction() as connection:
+            for request_id in connection.scalars(query):
+                del unique[request_id]
+        return list(unique.values())
 
     def publish(self, now: float, document: Mapping[str, Any]) -> None:
         """Say how this process is; forget those that have been silent for long."""
