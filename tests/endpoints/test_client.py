@@ -370,6 +370,28 @@ def test_a_proxy_of_the_environment_is_used_except_for_this_machine(monkeypatch)
     assert proxy_for("http://expert.invalid/v1") is None
 
 
+@pytest.mark.parametrize(
+    ("url", "proxy", "own"),
+    [
+        ("https://expert.invalid/v1", "", True),
+        ("http://expert.invalid/v1", "https://proxy.invalid:8443", True),
+        ("http://expert.invalid/v1", "", False),
+    ],
+)
+def test_tls_to_an_expert_or_a_proxy_has_a_context_of_its_own(url, proxy, own, monkeypatch):
+    for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", proxy)
+
+    async def run():
+        client = EndpointClient(Expert("small", url, "m"))
+        connector = client._open().connector
+        await client.close()
+        return isinstance(connector._ssl, ssl.SSLContext)
+
+    assert asyncio.run(run()) is own
+
+
 def test_retry_after_may_be_a_date_and_is_an_hour_at_most():
     seconds = retry_after({"Retry-After": formatdate(time.time() + 90, usegmt=True)})
     assert 85 < seconds <= 90

@@ -196,7 +196,7 @@ class EndpointClient:
     def _open(self) -> aiohttp.ClientSession:
         expert = self._expert
         tls: ssl.SSLContext | bool = True
-        if expert.base_url.startswith("https"):
+        if any(url.startswith("https") for url in (expert.base_url, self._proxy or "")):
             tls = ssl.create_default_context()
             tls.set_alpn_protocols(["http/1.1"])
         self._session = aiohttp.ClientSession(
