@@ -38,7 +38,7 @@ WORTH = 0.5
 
 def argmax_last(values: FloatArray) -> IntArray:
     """Index of the largest entry per row, ties to the highest index (the paper's rule)."""
-    return values.shape[1] - 1 - np.argmax(values[:, ::-1], axis=1)
+    return values.shape[1] - 1 - values[:, ::-1].argmax(axis=1)
 
 
 def argmax_last_experts_first(values: FloatArray) -> IntArray:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
-import ipaddress
 import ssl
 import urllib.request
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ from yarl import URL
 
 from mild import __version__
 from mild.endpoints.errors import ExpertError
-from mild.endpoints.expert import Expert
+from mild.endpoints.expert import Expert, is_loopback
 
 KEEP_ALIVE_SECONDS = 30.0
 # Time for the last bytes of a stream whose end was announced.
@@ -240,11 +239,7 @@ def proxy_for(url: str) -> str | None:
     """The HTTP proxy that the environment names for an address, if any."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    try:
-        local = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        local = host == "localhost"
-    if local or urllib.request.proxy_bypass(host):
+    if is_loopback(host) or urllib.request.proxy_bypass(host):
         return None
     proxies = urllib.request.getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all") or ""

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from mild.endpoints.config_file import ConfigFile
-from mild.endpoints.expert import Expert, is_name, is_secret_header
+from mild.endpoints.expert import ALIASES, Expert, is_name, is_secret_header
 from mild.endpoints.secrets import Secret, SecretError, secret_from_environment, secret_from_file
 
-ALIASES = {"max_in_flight": "concurrency", "connect_seconds": "connect_timeout_s"}
-ALIASES |= {"total_seconds": "timeout_s"}
 _PROGRAM = (
     "command", "price_in", "price_out", "price_per_query", "requests_per_minute", "retries",
     "backoff_s", "max_in_flight", "total_seconds", "concurrency", "timeout_s",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import ipaddress
 import json
 import re
 import shlex
@@ -15,7 +16,7 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
 from mild.endpoints.config_file import CONFIG, Amount, Flag, Positive, Rule, Text, problem, whole
-from mild.endpoints.prices import Price, Usage
+from mild.endpoints.prices import Price
 from mild.endpoints.secrets import Secret
 from mild.endpoints.translation import chat_to_messages, upstream_endpoint
 
@@ -25,11 +26,29 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 # Carried by settings of their own, or by the protocol itself.
 _SECRET_HEADERS = ("authorization", "api-key", "x-api-key", "proxy-authorization", "cookie")
 _OWN_HEADERS = ("host", "content-length", "content-type", "transfer-encoding", "connection")
+# Fields and the other names that a file may have for them.
+ALIASES = {
+    "max_in_flight": "concurrency",
+    "connect_seconds": "connect_timeout_s",
+    "total_seconds": "timeout_s",
+}
 _ANTHROPIC_VERSION = "2023-06-01"
 _BODY_FIELDS = ("model", "messages", "temperature", "stream", "n", "max_tokens")
 # Larger files of a command are not looked into.
 SMALL_FILE = 10_000_000
 _SECRET_WORDS = ("key", "token", "secret", "password", "authorization")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine.
+
+    >>> is_loopback("localhost"), is_loopback("[::1]"), is_loopback("10.0.0.1")
+    (True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def is_name(name: str) -> bool:
@@ -107,8 +126,8 @@ def _plain_json(extra: dict[str, Any]) -> dict[str, Any]:
     return extra
 
 
-def _alias(name: str, other: str, default: Any) -> Any:
-    return Field(default=default, validation_alias=AliasChoices(name, other))
+def _alias(name: str, default: Any) -> Any:
+    return Field(default=default, validation_alias=AliasChoices(name, ALIASES[name]))
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -166,13 +185,13 @@ class Expert:
     context: Annotated[int, whole(1)] | None = None
     max_output: Annotated[int, whole(1)] | None = None
     max_tokens: Annotated[int, whole(1)] = 4096
-    max_in_flight: Annotated[int, whole(1)] | None = _alias("max_in_flight", "concurrency", None)
+    max_in_flight: Annotated[int, whole(1)] | None = _alias("max_in_flight", None)
     requests_per_minute: Positive | None = None
     tokens_per_minute: Positive | None = None
-    connect_seconds: Positive = _alias("connect_seconds", "connect_timeout_s", 5.0)
+    connect_seconds: Positive = _alias("connect_seconds", 5.0)
     first_byte_seconds: Positive = 60.0
     idle_seconds: Positive = 60.0
-    total_seconds: Positive = _alias("total_seconds", "timeout_s", 600.0)
+    total_seconds: Positive = _alias("total_seconds", 600.0)
     retries: Annotated[int, whole(0, 10)] = 1
     stream_usage: Flag = True
     breaker: BreakerSettings = BreakerSettings()
@@ -196,15 +215,6 @@ class Expert:
     def price(self) -> Price:
         """What an answer costs."""
         return Price(self.price_in, self.price_out, self.price_per_query, self.price_cached_in)
-
-    @property
-    def priced(self) -> bool:
-        """Whether any price is known; without one a request counts as free."""
-        return self.price.known
-
-    def dollars(self, tokens_in: int, tokens_out: int) -> float:
-        """Price of a request; what has no price is free."""
-        return self.price.of(Usage(tokens_in, tokens_out))
 
     @property
     def url(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from mild.endpoints.translation.answers import chat_usage
 
@@ -90,16 +90,10 @@ class UsageMeter:
 
     def read(self, document: Mapping[str, Any]) -> None:
         """Take the tokens that an answer reports, if they make sense."""
-        reported = document.get("usage")
-        if isinstance(reported, dict) and "input_tokens" in reported:
-            reported = chat_usage(reported)
-        if not isinstance(reported, dict) or not is_count(reported.get("prompt_tokens")):
-            return
-        self.tokens_in = reported["prompt_tokens"]
-        # A prompt that is only read, or an empty answer, may leave the other one out.
-        tokens_out = reported.get("completion_tokens")
-        self.tokens_out = tokens_out if is_count(tokens_out) else 0
-        self.cached_in = read_cached(reported)
+        usage = read_usage(document.get("usage"))
+        if usage is not None:
+            self.tokens_in, self.tokens_out = usage.tokens_in, usage.tokens_out
+            self.cached_in = usage.cached_in
 
     def dollars(self, price: Price) -> float:
         """Price by the reported usage, or by an estimate of it."""
@@ -108,16 +102,29 @@ class UsageMeter:
         return price.of(Usage(tokens_in, tokens_out, cached_in=self.cached_in))
 
 
-def read_cached(reported: Mapping[str, Any]) -> int:
-    """Tokens in a reported usage that came from the prompt cache.
+def read_usage(reported: Any, *, needs_out: bool = False) -> Usage | None:
+    """The usage that OpenAI's or Anthropic's API reports; None if it makes no sense.
 
-    >>> read_cached({"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 4}})
-    4
+    Unless ``needs_out``, a prompt that is only read, or an empty answer, may leave out its other count.
+
+    >>> read_usage({"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 4}})
+    Usage(tokens_in=9, tokens_out=0, estimated=False, cached_in=4)
     """
+    if isinstance(reported, dict) and "input_tokens" in reported:
+        reported = chat_usage(reported)
+    if not isinstance(reported, dict):
+        return None
+    tokens_in, tokens_out = reported.get("prompt_tokens"), reported.get("completion_tokens")
+    if not is_count(tokens_in) or (needs_out and not is_count(tokens_out)):
+        return None
     details = reported.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    # More than there are would be paid back.
-    return min(cached, reported["prompt_tokens"]) if is_count(cached) else 0
+    return Usage(
+        tokens_in,
+        tokens_out if is_count(tokens_out) else 0,
+        # More than there are would be paid back.
+        cached_in=min(cached, tokens_in) if is_count(cached) else 0,
+    )
 
 
 def tokens_in_bytes(size: int) -> int:
@@ -170,7 +177,7 @@ def max_tokens(document: Mapping[str, Any], default: int) -> int:
     return (asked_tokens(document) or default) * answers
 
 
-def is_count(value: Any) -> bool:
+def is_count(value: Any) -> TypeGuard[int]:
     """Whether a value can be a number of tokens."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT
 

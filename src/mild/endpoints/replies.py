@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mild.endpoints.errors import ExpertError, status_error
-from mild.endpoints.prices import Usage, read_cached
+from mild.endpoints.prices import Usage, read_usage
 from mild.endpoints.translation import message_to_chat
 
 _MAX_REASON = 300
@@ -91,13 +91,5 @@ def _answer(content: Any) -> Reply | None:
         said = ""
     if not isinstance(said, str):
         return None
-    return Reply(said, _usage(content.get("usage")), finish if isinstance(finish, str) else None)
-
-
-def _usage(usage: Any) -> Usage | None:
-    if not isinstance(usage, dict):
-        return None
-    counts: list[Any] = [usage.get("prompt_tokens"), usage.get("completion_tokens")]
-    if not all(type(count) is int and 0 <= count < 2**53 for count in counts):
-        return None
-    return Usage(counts[0], counts[1], cached_in=read_cached(usage))
+    usage = read_usage(content.get("usage"), needs_out=True)
+    return Reply(said, usage, finish if isinstance(finish, str) else None)

@@ -27,7 +27,7 @@ from mild.endpoints.config_file import (
     read_toml,
     whole,
 )
-from mild.endpoints.expert import Expert
+from mild.endpoints.expert import Expert, is_loopback
 from mild.endpoints.secrets import (
     SecretError,
     check_safe_file,
@@ -242,11 +242,6 @@ class Settings:
         stated = self.access.when_store_lost
         return isinstance(self.store, Address) if stated is None else stated == "shed"
 
-    @property
-    def page_is_open(self) -> bool:
-        """Whether dashboard, status and metrics are shown without a key, unless a proxy asks for others."""
-        return self.page == "public" or (is_loopback(self.host) and not self.requires_key)
-
     @cached_property
     def longest_request(self) -> float:
         """Seconds that a request may take: attempts that fail before the first byte, then a whole one.
@@ -263,14 +258,6 @@ class Settings:
     def expert(self, name: str) -> Expert | None:
         """The expert of that name."""
         return next((expert for expert in self.experts if expert.name == name), None)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address is reached from this machine alone."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost" or host.startswith("/")
 
 
 def read_settings(

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from mild.artifact.targets import with_target
-from mild.endpoints.expert import Expert
+from mild.endpoints.expert import Expert, is_loopback
 from mild.errors import InvalidInputError, MildError, UnsupportedError
-from mild.gateway.config import Settings, is_loopback
+from mild.gateway.config import Settings
 from mild.gateway.database.address import Address
 
 if TYPE_CHECKING:

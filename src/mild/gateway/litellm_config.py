@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mild.endpoints.config_file import MAX_BYTES, ConfigFile
+from mild.endpoints.config_file import MAX_BYTES, ConfigFile, Location
 from mild.endpoints.expert import Expert, is_name, is_secret_header
+from mild.endpoints.prices import MILLION
 from mild.endpoints.secrets import Secret, SecretError, check_safe_file, secret_from_environment
 from mild.errors import DataFileError, MissingExtraError, install_hint
+from mild.gateway.config import ENVIRONMENT
 
-Location = tuple[str, ...]
-
-ENVIRONMENT = "os.environ/"
-MILLION = 1_000_000
 # More nodes than any configuration has; aliases of YAML multiply them.
 MOST_NODES = 100_000
 MOST_WRITTEN = 20_000

@@ -19,7 +19,7 @@ from mild.gateway.config import RoutingSettings
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import ROUTER_MODEL, read_model
 from mild.gateway.selection.selector import ExpertSelector
-from mild.gateway.selection.text import chat_text, completion_text
+from mild.gateway.selection.text import request_text
 
 try:
     from litellm.integrations.custom_logger import CustomLogger
@@ -71,10 +71,7 @@ class MildPlugin(CustomLogger):  # type: ignore[misc]
             return [model]
         weight = read_model(model, selector.names, selector.fixed is None).price_weight
         selector.check_weight(weight)
-        if isinstance(given, list) and any(isinstance(turn, dict) for turn in given):
-            text = chat_text({"messages": given}, self._text)
-        else:
-            text = completion_text({"prompt": given})
+        text = request_text({"input": given}, self._text)
         return [selector.names[k] for k in selector.score(text, weight).order]
 
     async def async_pre_call_hook(

@@ -108,8 +108,8 @@ class Tracing:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         self._provider = provider
-        self._tracer = provider.get_tracer("mild.gateway", __version__)
-        self._propagator = TraceContextTextMapPropagator()
+        self.tracer = provider.get_tracer("mild.gateway", __version__)
+        self.propagator = TraceContextTextMapPropagator()
 
     def start(self, endpoint: str, headers: Mapping[str, str], start: float) -> RequestTrace:
         """Begin the span of a request, below the one in its ``traceparent``.
@@ -119,24 +119,13 @@ class Tracing:
         from opentelemetry.trace import SpanKind
 
         waited = time.perf_counter() - start
-        span = self._tracer.start_span(
+        span = self.tracer.start_span(
             _OPERATIONS.get(endpoint, "chat"),
-            self._propagator.extract(headers),
+            self.propagator.extract(headers),
             SpanKind.SERVER,
             start_time=time.time_ns() - int(waited * 1e9),
         )
         return RequestTrace(self, span, _OPERATIONS.get(endpoint, "chat"))
-
-    def start_attempt(
-        self, parent: Span, name: str, headers: Mapping[str, str]
-    ) -> tuple[Span, dict[str, str]]:
-        """Begin the span of an attempt, and the headers that name it to the expert."""
-        from opentelemetry.trace import SpanKind, set_span_in_context
-
-        span = self._tracer.start_span(name, set_span_in_context(parent), SpanKind.CLIENT)
-        sent = {name: value for name, value in headers.items() if name != "tracestate"}
-        self._propagator.inject(sent, set_span_in_context(span))
-        return span, sent
 
     def close(self) -> None:
         """Send what is left, for a few seconds at most: the exporter would retry for longer."""
@@ -159,13 +148,20 @@ class RequestTrace:
 
     def start_attempt(self, expert: Expert, headers: Mapping[str, str]) -> Mapping[str, str]:
         """Begin an attempt; the headers to send, with its ``traceparent``."""
+        from opentelemetry.trace import SpanKind, set_span_in_context
+
         self.attempts += 1
         name = f"{self._operation} {expert.model}"
-        self._attempt, sent = self._tracing.start_attempt(self._span, name, headers)
+        tracing = self._tracing
+        self._attempt = tracing.tracer.start_span(
+            name, set_span_in_context(self._span), SpanKind.CLIENT
+        )
+        sent = {name: value for name, value in headers.items() if name != "tracestate"}
+        tracing.propagator.inject(sent, set_span_in_context(self._attempt))
         address = urlsplit(expert.base_url)
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": self._operation,
-            "gen_ai.provider.name": getattr(expert, "api", "openai"),
+            "gen_ai.provider.name": expert.api,
             "gen_ai.request.model": expert.model,
             "server.address": address.hostname or "",
             "server.port": address.port or (443 if address.scheme == "https" else 80),

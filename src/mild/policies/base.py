@@ -202,10 +202,10 @@ class CostPolicy(Policy):
         """Reward distribution (``others``) of expected costs (n, n_experts); uniform where all are 0."""
         costs = np.maximum(costs, 0)
         total = np.add.reduce(costs, axis=1, keepdims=True)
-        if np.isfinite(total).all():
+        if np.logical_and.reduce(np.isfinite(total), axis=None):
             others = np.maximum(total - costs, 0)
             top = np.maximum.reduce(others, axis=1, keepdims=True)
-            if (top > 0).all():
+            if np.minimum.reduce(top, axis=None, initial=np.inf) > 0:
                 # As below, bit for bit, in a third of the time for one row.
                 others /= top
                 others /= np.add.reduce(others, axis=1, keepdims=True)

@@ -26,7 +26,7 @@ anything = st.recursive(
 )
 def test_any_document_has_a_text(document, which):
     assert isinstance(chat_text(document, which), str)
-    assert isinstance(completion_text(document, which), str)
+    assert isinstance(completion_text(document), str)
     assert text_bytes(document, json.dumps(document).encode() + b"data:") >= 0
 
 

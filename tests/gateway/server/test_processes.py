@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import socket
 import sqlite3
+import subprocess
 import sys
 import time
 
@@ -85,6 +87,27 @@ def test_a_worker_imports_no_more_than_it_needs():
         return (await process.communicate())[0]
 
     assert asyncio.run(run()).strip() == b"[]"
+
+
+def test_a_start_collects_no_garbage(tmp_path):
+    code = """
+import gc, json, runpy
+from mild.gateway.server import process
+start = process.GatewayServer.startup
+async def startup(self, sockets=None):
+    during = gc.isenabled()
+    await start(self, sockets)
+    print(json.dumps([during, gc.isenabled(), gc.get_freeze_count() > 0]))
+    self.should_exit = True
+process.GatewayServer.startup = startup
+runpy.run_module("mild.gateway.server", run_name="__main__")
+"""
+    write_files(tmp_path, [("small", "http://127.0.0.1:9/v1")])
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    options = json.dumps({"config": str(tmp_path / "mild.toml")})
+    command = [sys.executable, "-c", code, options]
+    found = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout
+    assert json.loads(found.splitlines()[-1]) == [False, True, True]
 
 
 def test_several_workers_share_one_port_sessions_metrics_and_the_ledger(tmp_path):

@@ -80,7 +80,7 @@ def serve(
         )
     endpoints: dict[str, str] = {}
     if demo:
-        from mild.gateway.config import is_loopback
+        from mild.endpoints.expert import is_loopback
 
         endpoints = read_endpoints(endpoint or [])
         if host is not None and not is_loopback(host):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from mild.endpoints.translation.answers import (
     FINISH_REASONS,
@@ -104,12 +104,6 @@ class _ChatReader:
             self.usage = event["usage"]
         self.finished |= any(choice.get("finish_reason") for choice in event.get("choices") or ())
         yield event
-
-
-class _Writer(Protocol):
-    def write(self, chunk: Document) -> bytes: ...
-
-    def finish(self, usage: Document | None) -> bytes: ...
 
 
 class _ChatWriter:
@@ -326,7 +320,7 @@ class StreamTranslator:
         self._model = model
         options = request.get("stream_options")
         include_usage = isinstance(options, dict) and bool(options.get("include_usage"))
-        self._writer: _Writer
+        self._writer: _ResponseWriter | _MessageWriter | _ChatWriter
         if endpoint == RESPONSES:
             self._writer = _ResponseWriter(request)
         elif endpoint == MESSAGES:

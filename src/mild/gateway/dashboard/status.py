@@ -17,6 +17,7 @@ from mild.gateway.dashboard.shares import Reference, share_document, trained
 from mild.gateway.database import Address, DatabaseError
 from mild.gateway.ledger.records import Record
 from mild.gateway.ledger.summary import quantile
+from mild.gateway.upstream.breaker import STATES
 
 if TYPE_CHECKING:
     from mild.artifact import LoadedRouter
@@ -32,8 +33,6 @@ SHOWN = (
     "status", "outcome", "attempts", "streamed",
 )  # fmt: skip
 FAILURES = ("failed", "cut")
-# From well to ill.
-STATES = ("closed", "half-open", "open")
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import socket
@@ -102,6 +103,7 @@ def _first_steps(settings: Settings, url: str) -> str:
 
 def _serve_stand_ins(listener: socket.socket, lifeline: socket.socket) -> None:
     """Serve each stand-in at ``/NAME/v1`` until the gateway is gone."""
+    gc.enable()
     import asyncio
 
     from uvicorn import Config, Server

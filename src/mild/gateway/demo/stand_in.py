@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from mild.gateway.demo.schemas import make_instance
 from mild.gateway.refusals import Refusal
-from mild.gateway.selection.text import chat_text, completion_text
+from mild.gateway.selection.text import chat_text, request_text
 from mild.gateway.server.body import parse_body
 from mild.gateway.server.middleware import refusal_response
 
@@ -86,7 +86,7 @@ class StandIn:
         if path.endswith("/embeddings"):
             return JSONResponse(self._embeddings(document))
         chat = path.endswith("/chat/completions")
-        text = (chat_text if chat else completion_text)(document, "last")
+        text = request_text(document, "last")
         reply = reply_to(document, text, self._answer)
         count = document.get("n")
         count = min(max(count, 1), MAX_CHOICES) if isinstance(count, int) else 1

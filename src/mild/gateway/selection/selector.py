@@ -174,7 +174,9 @@ class ExpertSelector:
 
     def restrict(self, scores: Scores, missing: Mapping[str, str]) -> Scores:
         """The scores with the choice among the experts that can serve the request."""
-        able = [k for k in self._candidates if self.names[k] not in missing]
+        able = self._candidates
+        if missing:
+            able = [k for k in able if self.names[k] not in missing]
         if len(able) == len(self.names):
             return scores
         order = [k for k in scores.order if k in able]

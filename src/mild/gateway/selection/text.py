@@ -27,7 +27,7 @@ def request_text(document: Mapping[str, Any], which: Literal["last", "all"]) -> 
     if "messages" in document:
         return chat_text(document, which)
     if "prompt" in document:
-        return completion_text(document, which)
+        return completion_text(document)
     given = document.get("input")
     if isinstance(given, list) and not any(isinstance(item, dict) for item in given):
         return completion_text({"prompt": given})
@@ -65,7 +65,7 @@ def chat_text(document: Mapping[str, Any], which: Literal["last", "all"]) -> str
     return ""
 
 
-def completion_text(document: Mapping[str, Any], which: Literal["last", "all"] = "last") -> str:
+def completion_text(document: Mapping[str, Any]) -> str:
     """The routed text of a completion.
 
     Examples

@@ -6,10 +6,10 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from starlette.applications import Starlette
@@ -36,6 +36,9 @@ from mild.gateway.tracing import Tracing, open_tracing
 from mild.gateway.upstream.breaker import STATES
 from mild.gateway.upstream.expert_client import ExpertClient
 
+if TYPE_CHECKING:
+    from mild.gateway.dashboard import Dashboard
+
 # Seconds between two reports of a worker about itself.
 PUBLISH_SECONDS = 1.0
 _SERVED = (
@@ -48,13 +51,6 @@ _EXPOSED = (
     "retry-after", "x-mild-expected-cost", "x-mild-expert", "x-mild-overhead-ms",
     "x-mild-request-id", "x-request-id",
 )  # fmt: skip
-
-
-class StatusBoard(Protocol):
-    """What the page shows."""
-
-    async def document(self) -> Mapping[str, Any]: ...
-    def take(self, router: LoadedRouter) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +87,7 @@ class AppContext:
         router: LoadedRouter,
         access: Access,
         ledger: LedgerWriter,
-        board: StatusBoard | None = None,
+        board: Dashboard | None = None,
         *,
         shared: SharedMemory | None = None,
         worker: int = 0,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mild.endpoints.errors import ExpertError, rate_limit_headers
 from mild.endpoints.expert import Expert
-from mild.endpoints.prices import UsageMeter, charged_tokens, max_tokens
+from mild.endpoints.prices import Usage, UsageMeter, charged_tokens, max_tokens
 from mild.endpoints.translation import (
     CHAT,
     COMPLETIONS,
@@ -40,6 +40,7 @@ from mild.gateway.server.middleware import (
     Receive,
     Scope,
     Send,
+    name_request,
     refusal_response,
 )
 from mild.gateway.server.relay import (
@@ -67,7 +68,7 @@ _PASSED_ON = (
 )
 _USAGE = b'"stream_options":{"include_usage":true},'
 _MAX_SESSION_CHARACTERS = 512
-_LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens", "n", "best_of", "prompt")
+_LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens", "n", "best_of")
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -404,7 +405,7 @@ class CompletionHandler:
         """Put the money aside that this expert may cost at most."""
         access, request = self.context.access, self.request
         tokens = request.max_tokens(expert)
-        dollars = expert.dollars(request.bytes_in, tokens) + self._lost_dollars()
+        dollars = expert.price.of(Usage(request.bytes_in, tokens)) + self._lost_dollars()
         try:
             if self._reservation is None:
                 alone = self.context.in_flight == 1
@@ -435,7 +436,7 @@ class CompletionHandler:
             record.tokens_in, record.tokens_out = self._usage.tokens_in, self._usage.tokens_out
         # Of a call that the client broke off, the text in is charged: the expert has begun to read it.
         expert = self._upstream.asking
-        if expert is not None and expert.priced:
+        if expert is not None and expert.price.known:
             record.price = self._usage.dollars(expert.price)
         if lost := self._lost_dollars():
             record.price = (record.price or 0.0) + lost
@@ -520,23 +521,17 @@ async def run_until_disconnect(handler: CompletionHandler, scope: Scope, receive
 
 def _token_limits(document: dict[str, Any]) -> dict[str, Any]:
     """The fields that say how much may be answered, without the texts among them."""
-    found = {name: document.get(name) for name in _LIMITS}
     limits = {
-        name: value
-        for name, value in found.items()
-        if name != "prompt" and not isinstance(value, list | dict)
+        name: document[name]
+        for name in _LIMITS
+        if name in document and not isinstance(document[name], list | dict)
     }
-    prompts = found["prompt"]
+    prompts = document.get("prompt")
     if isinstance(prompts, list):
         # Their number counts, and whether they are numbers of tokens.
         tokens = bool(prompts) and isinstance(prompts[0], int)
         limits["prompt"] = [0] if tokens else [""] * len(prompts)
     return limits
-
-
-def name_request(number: bytes) -> str:
-    """The id of a request from its twelve bytes."""
-    return f"mild-{number.hex()}"
 
 
 @lru_cache(maxsize=256)

@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mild import __version__
+from mild.endpoints.expert import is_loopback
 from mild.endpoints.translation import EMBEDDINGS
 from mild.gateway.access import Caller
 from mild.gateway.refusals import Refusal
@@ -242,7 +243,8 @@ class Endpoints:
 
     def _check_page(self, request: Request) -> None:
         settings = self._context.settings
-        if settings.page == "public" or (settings.page_is_open and request.scope["mild.local"]):
+        local = request.scope["mild.local"] and is_loopback(settings.host)
+        if settings.page == "public" or (local and not settings.requires_key):
             return
         # Not for a key either: it shows what the holders of other keys spend and ask.
         raise Refusal(

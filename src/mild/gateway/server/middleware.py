@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from mild.endpoints.expert import is_loopback
 from mild.gateway.access.keys import ANONYMOUS
-from mild.gateway.config import Settings, is_loopback
+from mild.gateway.config import Settings
 from mild.gateway.refusals import Refusal
 from mild.gateway.server.body import BodyMemory
 
@@ -68,9 +69,9 @@ def authorization_of(headers: Headers) -> str | None:
     return None if key is None else f"Bearer {key.decode('latin-1')}"
 
 
-def new_request_id() -> str:
-    """An id for a request that has none."""
-    return f"mild-{os.urandom(12).hex()}"
+def name_request(number: bytes | None = None) -> str:
+    """The id of a request from its twelve bytes; without them, a new one."""
+    return f"mild-{(number or os.urandom(12)).hex()}"
 
 
 class RequestGuard:
@@ -229,7 +230,7 @@ class _Responder:
             self.started = True
             headers = list(message.get("headers", ()))
             found = self._given or next((v for k, v in headers if k == b"x-mild-request-id"), None)
-            headers.append((b"x-request-id", found or new_request_id().encode("ascii")))
+            headers.append((b"x-request-id", found or name_request().encode("ascii")))
             message["headers"] = headers
         await self._send(message)
 
@@ -287,7 +288,7 @@ class HostCheck:
         self._needs_no_key = not settings.requires_key
         self._host = settings.host.strip("[]").lower()
         # Elsewhere nobody knows by which names a machine is reached.
-        self._local = is_loopback(settings.host) and not settings.host.startswith("/")
+        self._local = is_loopback(settings.host)
         self._origins = {origin.encode() for origin in settings.server.cors_origins}
 
     def check(self, scope: Scope) -> None:
@@ -323,26 +324,10 @@ class HostCheck:
     def _check_local(self, host: bytes) -> None:
         text = host.decode("ascii").lower()
         name = text[1:].partition("]")[0] if text[0] == "[" else text.partition(":")[0].rstrip(".")
-        if name != self._host and not is_local_name(name):
+        if not (name == self._host or is_loopback(name) or name.endswith(".localhost")):
             raise Refusal(
                 403,
                 "The Host header must be localhost or a loopback address, because this gateway needs "
                 "no key; with require_key = true any name will do.",
                 code="unknown_host",
             )
-
-
-def is_local_name(name: str) -> bool:
-    """Whether a name can only mean this machine.
-
-    Examples
-    --------
-    >>> is_local_name("localhost"), is_local_name("127.0.0.1"), is_local_name("evil.example")
-    (True, True, False)
-    """
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False

@@ -250,10 +250,10 @@ def _build(
         if hangups:
             start_reload()
         report(loaded)
-        # What was made so far stays: the collector need not look at it again.
-        gc.collect()
+        # What was made so far stays: the collector need not look at it.
         gc.freeze()
         gc.set_threshold(20_000, 20, 20)
+        gc.enable()
         announce()
 
     return GatewayServer(context, ready)
@@ -370,6 +370,7 @@ class Supervisor(Multiprocess):
 
     def run(self) -> None:
         self.init_processes()
+        gc.enable()
         while not self.should_exit.wait(0.05 if self._announced else 0.01):
             self.handle_signals()
             self.keep_subprocess_alive()

@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import (
 
 from mild.gateway.config import LimitSettings
 from mild.gateway.refusals import Refusal
-from mild.gateway.server.middleware import ON_DISCONNECT, new_request_id
+from mild.gateway.server.middleware import ON_DISCONNECT, name_request
 
 # Requests of one connection that may wait behind the one being answered.
 MAX_PIPELINED = 32
@@ -280,7 +280,7 @@ class GatewayProtocol(HttpToolsProtocol):
             lines += [
                 f"{name.lower()}: {value}\r\n".encode() for name, value in refusal.headers.items()
             ]
-            lines.append(b"x-request-id: %b\r\n" % new_request_id().encode("ascii"))
+            lines.append(b"x-request-id: %b\r\n" % name_request().encode("ascii"))
             lines.append(b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body))
             self.transport.write(b"".join(lines) + body)
         self._disconnect_active()

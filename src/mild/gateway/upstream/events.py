@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from mild.endpoints.errors import ExpertError
+
+if TYPE_CHECKING:
+    from mild.endpoints.client import EndpointResponse
 
 MAX_EVENT_BYTES = 8_000_000
 
 _END = re.compile(rb"\r?\n\r?\n|\r\r")
 _BOM = b"\xef\xbb\xbf"
-
-
-class _Source(Protocol):
-    async def read(self) -> bytes: ...
 
 
 class EventReader:
@@ -29,7 +28,7 @@ class EventReader:
 
     __slots__ = ("_buffer", "_searched", "_source", "_started", "left_over")
 
-    def __init__(self, source: _Source) -> None:
+    def __init__(self, source: EndpointResponse) -> None:
         self._source = source
         self._buffer = bytearray()
         self._searched = 0
