@@ -1,5 +1,6 @@
 """Fixtures of several packages, and a summary of what was skipped."""
 
+import os
 import re
 import signal
 from collections import Counter
@@ -14,6 +15,9 @@ from browser import browser  # noqa: F401
 # On a busy machine an example may take its time.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+# Ray's workers have a low priority by default, and would wait for the tests of all other processes.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 # A shell that starts us in the background has us ignore Ctrl-C, and with us all that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
