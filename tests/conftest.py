@@ -43,12 +43,15 @@ REMEDIES = {
 
 
 def pytest_collection_modifyitems(items):
-    """Files with slow tests first, so that none is left for the end; their tests are not traced."""
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    for item in slow:
-        # Tracing lines makes a test take twice as long.
-        item.add_marker("no_cover")
-    files = {item.path for item in slow}
+    """Files with slow tests first, so that none is left for the end.
+
+    Tracing lines makes a test take twice as long, so tests that are slow, or that repeat themselves
+    with many examples, are not traced.
+    """
+    for item in items:
+        if item.get_closest_marker("slow") or item.get_closest_marker("hypothesis"):
+            item.add_marker("no_cover")
+    files = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in files)
 
 
