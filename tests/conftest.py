@@ -45,8 +45,7 @@ REMEDIES = {
 def pytest_collection_modifyitems(items):
     """Files with slow tests first, so that none is left for the end.
 
-    Tracing lines makes a test take twice as long, so tests that are slow, or that repeat themselves
-    with many examples, are not traced.
+    Tracing lines makes a test take twice as long: those that are slow or have many examples go without.
     """
     for item in items:
         if item.get_closest_marker("slow") or item.get_closest_marker("hypothesis"):
