@@ -42,6 +42,8 @@ REMEDIES = {
 }
 
 
+# Last, because Hypothesis marks its tests in the same hook.
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
     """Files with slow tests first, so that none is left for the end.
 
