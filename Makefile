@@ -81,8 +81,9 @@ layers: $(VENV)/.test
 docs: $(VENV)/.test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+# With bytecode: workers collect every file, and many tests start processes of mild.
 unit: $(VENV)/.test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder --cov=mild --cov-report=
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder --cov=mild --cov-report=
 	@echo "Lines of src/mild that the tests reach, the slow ones aside: $$($(BIN)/python -m coverage report --format=total) %"
 
 # Build the wheel, install it into a clean environment, and use it from another folder.

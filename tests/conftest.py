@@ -1,5 +1,6 @@
 """Fixtures of several packages, and a summary of what was skipped."""
 
+import os
 import re
 import signal
 from collections import Counter
@@ -14,6 +15,9 @@ from browser import browser  # noqa: F401
 # On a busy machine an example may take its time.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+# Ray's workers have a low priority by default, and would wait for the tests of all other processes.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 # A shell that starts us in the background has us ignore Ctrl-C, and with us all that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -38,13 +42,17 @@ REMEDIES = {
 }
 
 
+# Last, because Hypothesis marks its tests in the same hook.
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
-    """Files with slow tests first, so that none is left for the end; their tests are not traced."""
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    for item in slow:
-        # Tracing lines makes a test take twice as long.
-        item.add_marker("no_cover")
-    files = {item.path for item in slow}
+    """Files with slow tests first, so that none is left for the end.
+
+    Tracing lines makes a test take twice as long: those that are slow or have many examples go without.
+    """
+    for item in items:
+        if item.get_closest_marker("slow") or item.get_closest_marker("hypothesis"):
+            item.add_marker("no_cover")
+    files = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in files)
 
 

@@ -13,6 +13,7 @@ from outcome_cases import make_columns
 NAMES = ["linear", "argmax", "regression", "knn", "priced", "stack", "constant"]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", NAMES)
 def test_decisions_are_those_of_the_router(folders, name):
     router = load(folders(name))

@@ -28,6 +28,7 @@ def test_help_names_every_verb():
         assert f"\n  {verb} " in done.stdout
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_explains_itself_with_an_example_and_takes_json(verb, mild):
     done = mild(verb, "--help")

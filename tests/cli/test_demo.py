@@ -22,6 +22,7 @@ def no_gateway(monkeypatch):
     monkeypatch.setattr(module, "_ask_gateway", lambda steps: None)
 
 
+@pytest.mark.no_cover
 def test_every_step_is_a_command_whose_result_is_kept(mild, quick, no_gateway, tmp_path):
     found = mild("demo", "--json").json()
     verbs = [step["command"].split()[1] for step in found["steps"]]

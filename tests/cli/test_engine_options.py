@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from mild.cli.options import EngineOptions
@@ -31,29 +29,3 @@ def test_an_address_that_does_not_answer_is_refused(mild, logs, verb):
     assert done.code == 1
     assert "no Ray cluster answers at 127.0.0.1:1" in done.err
     assert not (logs.folder / "never").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
-@pytest.mark.slow
-def test_a_comparison_on_ray_is_that_of_one_machine(mild, logs):
-    pytest.importorskip("ray", reason="ray is not installed")
-    words = [
-        "compare",
-        logs.log,
-        "--splits",
-        2,
-        "--method",
-        "mild",
-        "--method",
-        "ce",
-        "--cv",
-        2,
-        "--json",
-    ]
-    far = mild(*words, "--engine", "ray", "--jobs", 2).json()
-    near = mild(*words, "--jobs", 1).json()
-    for result in (far, near):
-        for row in result["methods"] if "methods" in result else result["rows"]:
-            row.pop("seconds", None)
-    assert json.dumps(far, sort_keys=True) == json.dumps(near, sort_keys=True)

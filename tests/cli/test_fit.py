@@ -48,6 +48,7 @@ def test_every_format_gives_the_same_router(mild, tables, suffix):
     )
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
@@ -149,6 +150,7 @@ def test_a_router_that_exists_is_replaced_only_on_request(mild, tables, fitted):
     assert load(fitted).metadata["estimator"]["class"] == "KNNRouter"
 
 
+@pytest.mark.no_cover
 def test_the_place_is_checked_before_the_fit(mild, tables, fitted, monkeypatch):
     from mild.routers.linear import LinearRouter
 

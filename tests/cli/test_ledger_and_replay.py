@@ -121,6 +121,7 @@ def test_replay_takes_queries_from_a_table(mild, saved, tmp_path):
     assert json.loads(done.out)["rows"] == 800
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("form", "file"), [("vw", "log.vw"), ("obp", "log.csv")])
 def test_an_exported_log_gives_the_estimates_of_its_ledger(mild, saved, tmp_path, form, file):
     done = mild("ledger", "export", saved / "l.db", "--out", tmp_path / file, "--format", form)

@@ -84,17 +84,3 @@ def test_a_busy_cluster_is_described(free, waits):
 
 def test_there_is_a_core():
     assert cores() >= 1
-
-
-@pytest.mark.slow
-def test_a_ray_of_our_own_is_shut_down_and_one_that_was_there_stays():
-    ray = pytest.importorskip("ray", reason="ray is not installed")
-    with connect(workers=1) as outer:
-        assert outer is ray
-        assert ray.cluster_resources()["CPU"] == 1
-        with connect(workers=3) as inner:
-            assert inner is ray
-        assert ray.is_initialized()
-        with pytest.raises(InvalidInputError, match="connected to a Ray already"):
-            refuse(ray.get_runtime_context().gcs_address)
-    assert not ray.is_initialized()

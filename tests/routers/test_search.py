@@ -55,6 +55,7 @@ def test_a_problem_worth_routing_is_found_to_pay() -> None:
     assert deferral_loss(costs, search.predict(X)) < 0.25
 
 
+@pytest.mark.no_cover
 def test_useless_features_are_not_found_to_pay_and_safe_routes_as_the_constant() -> None:
     X, costs = useless_features()
     search = RouterCV(safe=True, **FEW).fit(X, costs)
@@ -66,6 +67,7 @@ def test_useless_features_are_not_found_to_pay_and_safe_routes_as_the_constant()
     assert free.decides_as_constant_ is False
 
 
+@pytest.mark.no_cover
 def test_by_default_a_winner_that_is_not_better_than_the_constant_is_not_used() -> None:
     X, costs = useless_features()
     search = RouterCV(**FEW).fit(X, costs)
@@ -77,6 +79,7 @@ def test_by_default_a_winner_that_is_not_better_than_the_constant_is_not_used() 
     assert RouterCV(**FEW).fit(X, costs).decides_as_constant_ is False
 
 
+@pytest.mark.no_cover
 def test_the_search_says_why_its_winner_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     X, costs = specialists()
     lowest = RouterCV(one_standard_error=False, **FEW).fit(X, costs)
@@ -92,6 +95,7 @@ def test_the_search_says_why_its_winner_was_taken(monkeypatch: pytest.MonkeyPatc
     assert (stack.best_family_, stack.choice_) == ("stack", "stack")
 
 
+@pytest.mark.no_cover
 def test_safe_keeps_the_router_when_routing_pays() -> None:
     X, costs = specialists()
     assert RouterCV(safe=True, **FEW).fit(X, costs).policy_.kind == "linear"
@@ -163,6 +167,7 @@ def test_a_bias_is_found_judged_on_other_folds_and_part_of_the_intercepts() -> N
     assert deferral_loss(costs, router.predict(X)) <= deferral_loss(costs, plain.predict(X))
 
 
+@pytest.mark.no_cover
 def test_search_costs_equal_those_of_plain_cold_fits() -> None:
     X, costs = specialists(300)
     search = RouterCV(alphas=(1e-2,), cv=3, search_tol=1e-10, bias=False).fit(X, costs)
@@ -187,6 +192,7 @@ def test_many_rows_start_from_a_sample_and_reach_the_same_solution(monkeypatch) 
     assert search.verdict_.pays is True
 
 
+@pytest.mark.no_cover
 def test_parallel_search_finds_what_sequential_search_finds() -> None:
     X, costs = specialists(200)
     one = RouterCV(**FEW).fit(X, costs)
@@ -198,6 +204,7 @@ def test_parallel_search_finds_what_sequential_search_finds() -> None:
     assert one.cv_results_["mean_cost"] == two.cv_results_["mean_cost"]
 
 
+@pytest.mark.no_cover
 def test_one_standard_error_prefers_the_simpler_candidate() -> None:
     X, costs = specialists(200, noise=0.3)
     simple = RouterCV(**FEW).fit(X, costs)
@@ -208,6 +215,7 @@ def test_one_standard_error_prefers_the_simpler_candidate() -> None:
     assert means[simple.best_index_] > means[best.best_index_]
 
 
+@pytest.mark.no_cover
 def test_the_papers_grid_drops_margins_that_are_not_positive_and_says_so() -> None:
     X, costs = specialists(150)
     search = RouterCV(
@@ -248,6 +256,7 @@ def test_by_default_the_network_is_not_searched() -> None:
     assert parse_families("all")[0] == [*taken[:-1], "mlp", "stack"]
 
 
+@pytest.mark.no_cover
 def test_with_a_stack_margins_are_moved_at_the_best_strengths_alone() -> None:
     X, costs = specialists(150)
     options = {"alphas": (1e-3, 1e-2, 1e-1, 1.0), "cv": 3, "bias": False, "max_margins": 5}
@@ -348,6 +357,7 @@ def test_missing_costs_are_searched_with() -> None:
     assert search.verdict_.pays is True
 
 
+@pytest.mark.no_cover
 @pytest.mark.filterwarnings("ignore:in no row do two experts")
 @pytest.mark.parametrize("known", [0.5, None])
 def test_the_verdict_is_not_biased_by_missing_costs(known) -> None:
@@ -389,6 +399,7 @@ def test_rows_that_no_fold_judges_have_no_choice() -> None:
     assert (search.held_out_constants_[:100] == -1).all()
 
 
+@pytest.mark.no_cover
 def test_the_verdict_weighs_rows_as_the_search_does() -> None:
     X, costs = specialists(300)
     weight = np.where(X[:, 0] > 0, 5.0, 0.1)
@@ -513,6 +524,7 @@ def test_few_rows_are_no_ground_for_a_verdict() -> None:
     assert "24 rows are too few to judge by" in verdict.sentence
 
 
+@pytest.mark.no_cover
 def test_the_stack_of_a_search_is_that_of_a_fit_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     X, costs = specialists(120)
     monkeypatch.setattr(RouterCV, "_beats_stack", lambda *arguments: False)
@@ -524,6 +536,7 @@ def test_the_stack_of_a_search_is_that_of_a_fit_by_itself(monkeypatch: pytest.Mo
     np.testing.assert_array_equal(alone.held_out_, stack.held_out_)
 
 
+@pytest.mark.no_cover
 def test_with_strata_every_stratum_counts_alike() -> None:
     X, costs = specialists(300)
     strata = np.where(np.arange(300) % 10 == 0, "rare", "usual")

@@ -30,6 +30,7 @@ def command(monkeypatch, small_results):
     return call
 
 
+@pytest.mark.no_cover
 def test_tables_go_to_stdout_and_files_to_the_folder(command, tmp_path):
     result = command("--out", str(tmp_path / "o"))
     assert result.exit_code == 0, result.output

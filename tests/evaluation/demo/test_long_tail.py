@@ -29,6 +29,7 @@ def test_domains_have_the_shares_and_skills_they_should():
         domains(0)
 
 
+@pytest.mark.no_cover
 def test_every_method_has_its_figures_in_every_draw(rows):
     assert [row["label"] for row in rows] == [label for label, _, _ in METHODS]
     for row in rows:

@@ -44,6 +44,7 @@ def test_labels_say_nothing_in_the_region_case_and_inputs_much(small_results):
     assert row_of(block, "mild_tuned_stationary")["mean"] < 0.5 * row_of(block, "label")["mean"]
 
 
+@pytest.mark.no_cover
 def test_progress_ends_with_all_and_numbers_do_not_depend_on_the_number_of_jobs():
     steps = []
     settings = DemoSettings(

@@ -102,6 +102,7 @@ def test_a_known_key_is_its_callers(place):
     run(test)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "authorization",
     [
@@ -205,6 +206,7 @@ def test_requests_per_minute_are_counted_by_the_second(file_place):
     run(test)
 
 
+@pytest.mark.no_cover
 def test_requests_per_minute_hold_over_two_workers_and_all_can_be_used(place):
     key = place.add_key("alice", rpm=50)
 
@@ -223,6 +225,7 @@ def test_requests_per_minute_hold_over_two_workers_and_all_can_be_used(place):
     run(test)
 
 
+@pytest.mark.no_cover
 def test_with_an_ample_budget_nothing_is_refused(place):
     """Many requests at once on two workers, each of which reserves far more than it costs."""
     key = place.add_key("alice", day=1000, month=1000, rpm=100_000)

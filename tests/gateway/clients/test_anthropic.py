@@ -4,8 +4,6 @@ import pytest
 
 from gateway.clients.serving import served
 
-anthropic = pytest.importorskip("anthropic")
-
 # Of the client's own machinery.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 TOOL = {"name": "weather", "description": "Weather", "input_schema": {"type": "object"}}
@@ -24,7 +22,13 @@ def gateway(request):
 
 
 @pytest.fixture(scope="module")
-def client(gateway):
+def anthropic():
+    """The package, which takes seconds to import and is not when tests are collected."""
+    return pytest.importorskip("anthropic")
+
+
+@pytest.fixture(scope="module")
+def client(anthropic, gateway):
     with anthropic.Anthropic(base_url=gateway.url, api_key="none", max_retries=0) as client:
         yield client
 
@@ -82,7 +86,7 @@ def test_streamed_tools(client):
     assert answer.stop_reason == "tool_use"
 
 
-def test_errors_are_the_clients_own(client, gateway):
+def test_errors_are_the_clients_own(anthropic, client, gateway):
     with pytest.raises(anthropic.NotFoundError) as found:
         client.messages.create(**asking(model="gpt"))
     assert found.value.body["error"]["type"] == "not_found_error"
@@ -93,7 +97,7 @@ def test_errors_are_the_clients_own(client, gateway):
 
 
 @pytest.mark.parametrize("fault", ["cut", "cut_clean", "error_middle", "cut_event"])
-def test_a_broken_stream_raises(fault, client, gateway):
+def test_a_broken_stream_raises(fault, anthropic, client, gateway):
     gateway.up.script.append(fault)
     seen = []
     with pytest.raises(anthropic.APIStatusError, match="in the middle"):

@@ -6,8 +6,6 @@ from pydantic import BaseModel
 from gateway.clients.serving import served
 from gateway.fake_upstream import CALL
 
-openai = pytest.importorskip("openai")
-
 # Of the client's own machinery.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 USER = [{"role": "user", "content": "What is 2 + 2?"}]
@@ -27,7 +25,13 @@ def gateway(request):
 
 
 @pytest.fixture(scope="module")
-def client(gateway):
+def openai():
+    """The package, which takes seconds to import and is not when tests are collected."""
+    return pytest.importorskip("openai")
+
+
+@pytest.fixture(scope="module")
+def client(openai, gateway):
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client:
         yield client
 
@@ -117,7 +121,7 @@ def test_streamed_responses(client):
     assert call.arguments == CALL["function"]["arguments"]
 
 
-def test_embeddings(client, gateway):
+def test_embeddings(openai, client, gateway):
     if gateway.api == "anthropic":
         with pytest.raises(openai.BadRequestError) as refused:
             client.embeddings.create(model="mild", input=["a", "b"])
@@ -128,7 +132,7 @@ def test_embeddings(client, gateway):
     assert found.data[0].embedding == [0.25, -0.5]
 
 
-def test_errors_are_the_clients_own(client, gateway):
+def test_errors_are_the_clients_own(openai, client, gateway):
     with pytest.raises(openai.NotFoundError, match="Valid names: mild"):
         client.chat.completions.create(model="gpt", messages=USER)
     gateway.up.script += ["500", "500"]
@@ -142,7 +146,7 @@ def test_errors_are_the_clients_own(client, gateway):
 
 
 @pytest.mark.parametrize("fault", ["cut", "cut_clean", "error_middle", "cut_event"])
-def test_a_broken_stream_raises(fault, client, gateway):
+def test_a_broken_stream_raises(fault, openai, client, gateway):
     gateway.up.script += [fault, fault]
     stream = client.chat.completions.create(model="mild", messages=USER, stream=True)
     with pytest.raises(openai.APIError, match="in the middle"):

@@ -102,6 +102,7 @@ def test_the_same_expert_is_tried_again_first(fault, streamed):
     assert asked_two == 0
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("fault", "status", "code", "streamed"),
     [
@@ -213,6 +214,7 @@ def test_a_long_wait_is_told_to_the_client():
     assert asked == 1
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("fault", "charged"),
     [

@@ -24,6 +24,7 @@ def fetch(document, path="/v1/chat/completions", method="POST", *, parts=None, *
     return asyncio.run(run())
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("document", "path", "method"),
     [

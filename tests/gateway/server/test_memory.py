@@ -9,6 +9,7 @@ from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, chat, expert, gateway
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "document",
     [chat(), chat(stream=True), chat(model="one"), chat(model="nobody"), b"{"],

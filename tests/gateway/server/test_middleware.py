@@ -41,6 +41,7 @@ GUARDED = [
 ]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("path", "method"), GUARDED)
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 def test_pages_of_other_sites_are_refused(path, method, site):
@@ -51,6 +52,7 @@ def test_pages_of_other_sites_are_refused(path, method, site):
     assert (asked, records) == (0, [])
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("path", "method"), [*GUARDED, ("/", "GET")])
 @pytest.mark.parametrize(
     "host",
@@ -70,6 +72,7 @@ def test_a_name_that_was_given_our_address_is_refused(path, method, host):
     assert asked == 0
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("site", ["same-origin", "none"])
 @pytest.mark.parametrize(
     "host",

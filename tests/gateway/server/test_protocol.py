@@ -109,6 +109,7 @@ def test_a_reset_connection_leaves_nothing_behind():
     assert asyncio.run(run()) == (0, 0)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "data",
     [

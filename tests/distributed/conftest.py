@@ -1,6 +1,8 @@
-"""Small datasets of vectors, routers on disk, and a Ray."""
+"""Small datasets of vectors, routers on disk, and folders of shards."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as parquet
@@ -9,9 +11,9 @@ import pytest
 from batch_cases import NAMES, make_vectors, write_file
 from mild.artifact import load, save
 from mild.distributed.batch import BatchOptions, route_dataset
-from mild.distributed.ray_connection import connect
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter
 from mild.routers.linear import LinearRouter
+from shard_cases import cut, write
 
 
 @pytest.fixture(scope="session")
@@ -70,14 +72,6 @@ def routed(routers, dataset, tmp_path):
     return run
 
 
-@pytest.fixture(scope="module")
-def ray():
-    """A Ray of two workers for all tests of a file."""
-    pytest.importorskip("ray", reason="ray is not installed")
-    with connect(workers=2) as module:
-        yield module
-
-
 @pytest.fixture(scope="session")
 def slow_job(tmp_path_factory):
     """A router and a dataset of 24 partitions, each of which takes a while."""
@@ -101,3 +95,19 @@ def slow_job(tmp_path_factory):
 
     run(folder / "wanted")
     return run, parquet.read_table(folder / "wanted"), folder
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """Write columns as ``shards/*.parquet`` and as ``whole.parquet``."""
+
+    def make(columns, count=3, group=400):
+        folder = tmp_path / "shards"
+        folder.mkdir()
+        n = len(next(iter(columns.values())))
+        for number, rows in enumerate(np.array_split(np.arange(n), count)):
+            write(cut(columns, rows), folder / f"{number}.parquet", row_group_size=group)
+        whole = write(columns, tmp_path / "whole.parquet")
+        return SimpleNamespace(folder=folder, whole=whole, out=tmp_path / "router")
+
+    return make
