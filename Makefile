@@ -83,7 +83,7 @@ docs: $(VENV)/.test
 
 # With bytecode: workers collect every file, and many tests start processes of mild.
 unit: $(VENV)/.test
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder --cov=mild --cov-report=
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder --cov=mild --cov-report=
 	@echo "Lines of src/mild that the tests reach, the slow ones aside: $$($(BIN)/python -m coverage report --format=total) %"
 
 # Build the wheel, install it into a clean environment, and use it from another folder.

@@ -42,6 +42,20 @@ REMEDIES = {
 }
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session):
+    """Every worker imports everything; it is enough that the first one is traced meanwhile."""
+    worker = getattr(session.config, "workerinput", {"workerid": "gw0"})["workerid"]
+    coverage = session.config.pluginmanager.get_plugin("_cov")
+    controller = getattr(coverage, "cov_controller", None) if worker != "gw0" else None
+    if controller is not None:
+        controller.pause()
+    collected = yield
+    if controller is not None:
+        controller.resume()
+    return collected
+
+
 # Last, because Hypothesis marks its tests in the same hook.
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
