@@ -232,8 +232,8 @@ def warn_if_degenerate(
     idle = [] if labels is None else np.flatnonzero(labels == 0).tolist()
     if idle:
         warnings.warn(
-            f"expert(s) {', '.join(map(str, idle))} are never cheapest: a label-based loss learns "
-            f"nothing about them.",
+            f"a label-based loss learns nothing about experts that are never cheapest: "
+            f"{', '.join(map(str, idle))}.",
             DegenerateDataWarning,
             stacklevel=stacklevel,
         )

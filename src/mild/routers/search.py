@@ -18,7 +18,7 @@ from sklearn.model_selection import KFold, check_cv
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray, float_vector, invalid
 from mild.core.decisions import argmax_last
-from mild.errors import TuningInterruptedWarning
+from mild.errors import TuningInterruptedWarning, counted
 from mild.metrics import (
     clustered_rows,
     common_constant,
@@ -102,7 +102,6 @@ class Verdict:
 
         ``unit`` is "row", "query" or "group", ``dollars`` the mean price of the router less the constant's.
         """
-        several = "" if self.n_candidates == 1 else "s"
         stated = state(
             "the router",
             constant,
@@ -111,7 +110,7 @@ class Verdict:
             units=self.n_units,
             unit=unit,
             confidence=self.confidence,
-            notes=(f"{self.n_candidates} candidate{several}",),
+            notes=(counted(self.n_candidates, "candidate"),),
             dollars=dollars,
         )
         names = ("pays", "sentence", "rows_needed", "dollars_per_1000")
@@ -388,8 +387,8 @@ class RouterCV(BaseRouter):
         }
         if interrupted:
             warnings.warn(
-                f"the search was stopped: {len(candidates)} candidate(s) were judged on every fold and "
-                f"the best of them is kept.",
+                f"the search was stopped: {counted(len(candidates), 'candidate')} judged on every fold, "
+                f"and the best of them is kept.",
                 TuningInterruptedWarning,
                 stacklevel=3,
             )
