@@ -30,7 +30,7 @@ from mild.metrics import (
 )
 from mild.metrics.rows import merged_strata
 from mild.policies import ConstantPolicy, Policy, believed_costs
-from mild.routers.base import BaseRouter
+from mild.routers.base import BaseRouter, check_groups
 from mild.routers.baselines import mean_costs
 from mild.routers.candidates import (
     Candidate,
@@ -40,7 +40,7 @@ from mild.routers.candidates import (
     parse_families,
 )
 from mild.routers.cost_models import KNNRouter
-from mild.routers.groups import check_groups, fit_member
+from mild.routers.groups import fit_member
 from mild.routers.linear import LinearRouter
 from mild.routers.objective import LABEL_LOSSES
 from mild.routers.solver import LinearPath
@@ -203,10 +203,7 @@ class RouterCV(BaseRouter):
         (scikit-learn's ``compute_sample_weight("balanced", groups)``) and ``strata=groups``: intervals then
         count the spread within groups alone.
         """
-        inputs, costs, weight = self._check_fit(X, y, sample_weight)
-        labels = None if strata is None else check_groups(strata, len(costs), "strata")
-        self.policy_ = self._fit(inputs, costs, weight, labels)
-        return self
+        return self._fit_labelled(X, y, sample_weight, strata=strata)
 
     def _fit(
         self,
