@@ -164,6 +164,15 @@ def listed(names: Sequence[str], most: int = 12) -> str:
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "row"), counted(2263, "query", "queries")
+    ('1 row', '2,263 queries')
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
 def install_hint(extra: str) -> str:
     """The command that installs an extra from where mild itself was installed, such as a checkout."""
     import json

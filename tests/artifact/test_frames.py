@@ -94,6 +94,15 @@ def test_texts_of_pandas_without_an_index_are_routed_to_a_frame(kind):
     assert frame.to_dict("list") == router.route_table(TEXTS)
 
 
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_column_of_any_library_is_routed_to_names(library):
+    router = priced_router()
+    column = column_of(library, TEXTS)
+    assert router.route(column) == router.route(TEXTS)
+    np.testing.assert_array_equal(router.predict_texts(column), router.predict_texts(TEXTS))
+    np.testing.assert_array_equal(router.features(column), router.features(TEXTS))
+
+
 @pytest.mark.parametrize("method", ["route", "predict_texts", "route_table", "features"])
 @pytest.mark.parametrize("library", [*LIBRARIES, "dict", "numpy"])
 def test_a_table_is_no_column_of_texts(library, method):

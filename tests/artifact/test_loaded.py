@@ -60,7 +60,7 @@ def test_lists_integers_and_booleans_are_numbers(router):
     [
         (np.zeros(4), r"X must have shape .*got 1 dimension.*X\.reshape\(1, -1\)"),
         (np.zeros((1, 2, 4)), "got 3 dimension"),
-        (np.zeros((2, 3)), r"X must have the 4 feature\(s\) .*; got 3"),
+        (np.zeros((2, 3)), r"X must have 4 features, .*; got 3"),
         ([["a", "b", "c", "d"]], "X must hold numbers; got <U1 such as np.str_"),
         (np.array([["x", 1, 2, 3]], object), "X must hold numbers; got could not convert"),
         (np.zeros((1, 4), complex), "X must hold numbers; got complex128"),

@@ -160,7 +160,7 @@ MANIFEST_CHANGES = [
     ("estimator", {"class": "LinearRouter"}, "estimator must have the keys class and params"),
     ("n_features", 0, "n_features must be a positive integer; got 0"),
     ("n_features", 5, "tensor 'coef' must have shape (n_experts = 3, n_features = 5); got (3, 4)"),
-    ("expert_names", ["a", "b"], "expert_names must have 3 name(s), one each; got 2"),
+    ("expert_names", ["a", "b"], "expert_names must have 3 names, one each; got 2"),
     (
         "expert_names",
         ["a", "b", "a"],
@@ -168,7 +168,7 @@ MANIFEST_CHANGES = [
     ),
     ("expert_names", ["a", "b", 3], "expert_names must be a list of non-empty strings"),
     ("expert_names", "abc", "expert_names must be a list of non-empty strings"),
-    ("feature_names", ["x"], "feature_names must have 4 name(s), one each; got 1"),
+    ("feature_names", ["x"], "feature_names must have 4 names, one each; got 1"),
     ("data", {"rows": 3}, "data must be null or have fingerprint and rows"),
     ("data", {"rows": 3, "fingerprint": "x"}, "data.fingerprint must be 64 hexadecimal digits"),
     ("data", {"rows": -1, "fingerprint": "0" * 64}, "data.rows must be a positive integer"),

@@ -44,7 +44,7 @@ SETTING_CHANGES = [
     ("cascade", "columns", [0, 1, 9], "setting columns must give each of 3 experts a feature"),
     ("cascade", "columns", [0, 1], "setting columns must give each of 3 experts a feature"),
     ("cascade", "n_features", 7, "setting n_features must be 4; got 7"),
-    ("standardized", "parts", [], "setting parts must list 1 router(s)"),
+    ("standardized", "parts", [], "setting parts must list 1 router"),
     ("standardized", "parts", [{"kind": "linear"}], "setting parts must list routers, each with"),
     (
         "standardized",
@@ -64,7 +64,7 @@ SETTING_CHANGES = [
         [{"kind": "linear", "settings": []}],
         "settings of a linear router must be an object",
     ),
-    ("stack", "parts", [], "setting parts must list at least 2 router(s)"),
+    ("stack", "parts", [], "setting parts must list at least 2 routers"),
 ]
 
 

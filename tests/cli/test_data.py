@@ -116,7 +116,7 @@ def test_what_cannot_be_done_is_one_sentence(mild, log, words, sentence):
             b"task,correct__a\nx,1\n",
             "name its column with --query, or one of vectors with --vectors",
         ),
-        (b"prompt,correct__a\nx,1\ny,1,1\n", "line 3 has 3 column(s) where the header has 2"),
+        (b"prompt,correct__a\nx,1\ny,1,1\n", "line 3 has 3 columns where the header has 2"),
         (b"prompt,correct__a\ncaf\xe9,1\n", "line 2 is not UTF-8"),
         (b"prompt,score__a\nx,85\n", "scores must lie in [0, 1]; 1 cell does not"),
         (b"prompt,a,b\nx,1,0\n", "no shape fits"),

@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from ledger_cases import record, write_all
-from mild.artifact import save
+from mild.artifact import load, save
 from mild.cli.app import build_group
 from mild.cli.console import MildCommand
 from mild.cli.gateway import ledger as ledger_commands
@@ -94,6 +94,21 @@ def test_replay_prints_estimates_and_a_sentence(mild, saved):
     for words in ("as logged", "doubly robust", "inverse propensity", "effective number of draws"):
         assert words in done.out
     assert done.out.strip().splitlines()[-1].startswith("Dollars only")
+
+
+def test_the_trade_off_of_a_target_is_what_a_dollar_is_worth(mild, saved, tmp_path):
+    loaded = load(saved / "router")
+    target = {"t": 7.0, "sentence": "Target max_dollars 2: trade-off t = 7."}
+    notes = {"target": target, "cost": {"price_weight": 3.0}}
+    save(loaded, tmp_path / "router", text=loaded.text, notes=notes)
+    words = ["replay", saved / "l.db", "--router", tmp_path / "router", "--json"]
+    words += ["--feedback", saved / "feedback.jsonl"]
+    found = json.loads(mild(*words).out)
+    assert found["cost"] == "error + 7 * dollars"
+    assert found["target"] == target["sentence"]
+    assert json.loads(mild(*words, "--price-weight", "5").out)["cost"] == "error + 5 * dollars"
+    without = ["replay", saved / "l.db", "--router", saved / "router", "--json"]
+    assert json.loads(mild(*without).out)["target"] is None
 
 
 def test_replay_with_feedback_as_json(mild, saved):

@@ -239,7 +239,7 @@ BAD = {
     ),
     "ragged rows": (
         b"prompt,correct__a,correct__b\nx,1,0\ny,1\n",
-        "line 3 has 2 column(s) where the header has 3",
+        "line 3 has 2 columns where the header has 3",
     ),
     "mixed encodings": (
         "prompt,correct__a,correct__b\nnaïve,1,0\n".encode() + b"caf\xe9,1,0\n",

@@ -100,7 +100,7 @@ def test_the_first_are_taken_with_their_columns(tmp_path):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"answer": "1"}, "there must be a column query or prompt or question"),
+        ({"answer": "1"}, "there must be a column prompt or question or query"),
         ({"query": "1"}, "there must be a column answer or target or gold"),
         ({"query": "", "answer": "1"}, "every query must be text; row 0 has none"),
         ({"query": "?", "answer": None}, "row 0: there must be an answer"),

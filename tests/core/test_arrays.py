@@ -62,7 +62,7 @@ def test_an_float_vector_is_float64_one_number_per_expert() -> None:
         (lambda: float_vector("prices", ["a", 1], 2), r"prices must be numbers; got \['a', 1\]"),
         (lambda: check_costs(np.zeros((128, 3)), 64), r"= \(64, 3\); got \(128, 3\)"),
         (lambda: check_costs([[1.0], [2.0, 3.0]]), r"costs must hold numbers"),
-        (lambda: check_costs(np.zeros((2, 2, 2))), r"got 3 dimension\(s\), shape \(2, 2, 2\)"),
+        (lambda: check_costs(np.zeros((2, 2, 2))), r"got 3 dimensions, shape \(2, 2, 2\)"),
         (
             lambda: check_scores([[0.0, np.nan]]),
             r"scores must be finite; got nan in row 0, expert 1",

@@ -178,7 +178,7 @@ def csv(tmp_path, text):
 
 def test_a_row_with_too_few_cells_is_refused(tmp_path):
     message = refusal(csv(tmp_path, "x,cost__a\n1,2\n3\n"))
-    assert "line 3 has 1 column(s) where the header has 2" in message
+    assert "line 3 has 1 column where the header has 2" in message
 
 
 def test_a_header_alone_has_no_rows(tmp_path):

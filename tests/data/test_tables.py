@@ -98,14 +98,14 @@ def test_a_column_of_tokens_named_input_is_no_query(tmp_path):
 
 def test_a_ragged_row_is_refused_with_its_line_and_columns(tmp_path):
     message = refusal(csv(tmp_path, 'prompt,correct__x\n"a\nb",1\n\nc,1,2\n'))
-    assert "line 5 has 3 column(s) where the header has 2" in message
+    assert "line 5 has 3 columns where the header has 2" in message
     message = refusal(csv(tmp_path, "prompt,correct__x\na,1\nc\n"))
-    assert "line 3 has 1 column(s) where the header has 2" in message
+    assert "line 3 has 1 column where the header has 2" in message
 
 
 def test_a_long_query_does_not_hide_a_ragged_row(tmp_path):
     message = refusal(csv(tmp_path, f"prompt,correct__x\n{LONG},1\nb,1,1\n"))
-    assert "line 3 has 3 column(s)" in message
+    assert "line 3 has 3 columns" in message
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,8 @@ def test_vectors_follow_the_rows_that_are_kept():
 @pytest.mark.parametrize(
     ("column", "sentence"),
     [
-        ([[1.0], [2.0, 3.0], None], "2 row(s) of column 'v' do not, such as row 2 with 2 where"),
-        ([[1.0], [float("nan")], [2.0]], "vectors must be finite; 1 row(s) of column 'v'"),
+        ([[1.0], [2.0, 3.0], None], "2 rows of column 'v', such as row 2 with 2 where"),
+        ([[1.0], [float("nan")], [2.0]], "vectors must be finite; 1 row of column 'v'"),
         (
             [1.0, 2.0, 3.0],
             "lists of numbers, or float32 as fixed-size binary; column 'v' holds double",
@@ -59,11 +59,11 @@ def test_vectors_follow_the_rows_that_are_kept():
         ),
         (
             pa.array([bytes(8), None, bytes(8)], pa.binary(8)),
-            "1 row(s) of column 'v' do not, such as row 2 with 0 where row 1 has 2",
+            "1 row of column 'v', such as row 2 with 0 where row 1 has 2",
         ),
         (
             pa.array([bytes(4), b"\xff" * 4, bytes(4)], pa.binary(4)),
-            "finite; 1 row(s) of column 'v'",
+            "finite; 1 row of column 'v'",
         ),
         (["[1]", "[", "[2]"], "column 'v' holds '[' in row 2"),
         (["[1]", '["a"]', "[2]"], "column 'v' holds other things"),

@@ -254,7 +254,7 @@ def test_a_target_can_be_chosen_after_fitting_as_if_it_had_been_solved(task, fit
 def test_the_curve_has_the_means_of_the_frontier():
     held = graded(300, units=np.r_[np.zeros(200, int), np.arange(1, 101)])
     curve = measure_curve(held)
-    frontier = measure(held, trade_off_weights(held)).curve()
+    frontier = measure(held, trade_off_weights(held)).curve
     for name, values in vars(frontier).items():
         np.testing.assert_allclose(getattr(curve, name), values, err_msg=name)
 

@@ -124,7 +124,7 @@ def test_a_tokenizer_that_cannot_be_read_is_refused(content):
 
 def test_a_tokenizer_with_more_tokens_than_the_table_is_refused(static_folder):
     content = (static_folder / "tokenizer.json").read_bytes()
-    with pytest.raises(DataFileError, match=r"at most the 3 token\(s\) of the table"):
+    with pytest.raises(DataFileError, match=r"at most 3 tokens of the table"):
         read_tokenizer(content, 3)
 
 

@@ -71,7 +71,7 @@ def test_prices_per_expert_equal_the_same_prices_in_every_row(seed):
 
 def test_what_was_never_asked_is_refused_or_skipped():
     guess, happened = [[0.0, 1.0], [0.0, 1.0]], [[NAN, 0.0], [0.5, 0.0]]
-    with pytest.raises(InvalidInputError, match=r"1 of 2 row\(s\)"):
+    with pytest.raises(InvalidInputError, match=r"1 of 2 rows"):
         frontier(guess, [4.0, 1.0], happened, [4.0, 1.0], [0])
     (point,) = frontier(guess, [4.0, 1.0], happened, [4.0, 1.0], [0], missing="skip")
     assert (point.error, point.price) == (0.5, 4.0)

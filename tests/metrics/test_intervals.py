@@ -141,7 +141,7 @@ def test_a_million_pairs_take_little_memory():
     ("arguments", "message"),
     [
         ({"b": [1.0, 2.0]}, r"b must have shape \(n_samples,\) = \(3,\); got \(2,\)"),
-        ({"a": [1.0, np.nan, 2.0]}, r"a must be finite; got nan in row 1 \(1 such row\(s\)\)"),
+        ({"a": [1.0, np.nan, 2.0]}, r"a must be finite; got nan in row 1 \(1 such row\)"),
         ({"a": [1.0], "b": [0.0]}, "at least two entries to resample; got 1"),
         ({"a": [], "b": []}, "at least two entries to resample; got 0"),
         ({"clusters": [0, 0, 0]}, "clusters must name at least two entries"),

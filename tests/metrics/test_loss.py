@@ -125,7 +125,7 @@ def test_the_balanced_loss_leaves_out_what_is_not_known():
 
 def test_a_choice_never_asked_is_refused_or_skipped():
     costs, chosen = [[1.0, NAN], [2.0, 4.0], [3.0, 6.0]], [1, 1, 0]
-    with pytest.raises(InvalidInputError, match=r"1 of 3 row\(s\)"):
+    with pytest.raises(InvalidInputError, match=r"1 of 3 rows"):
         deferral_loss(costs, chosen)
     assert deferral_loss(costs, chosen, missing="skip") == 3.5
     assert deferral_loss(costs, chosen, [5, 3, 1], missing="skip") == 3.75

@@ -77,7 +77,7 @@ def test_rounding_is_not_headroom(n):
 
 def test_missing_costs_are_refused_or_skipped_and_counted():
     costs, chosen = [[NAN, 1.0], [0.5, 1.0], [0.0, 2.0]], [0, 0, 1]
-    with pytest.raises(InvalidInputError, match=r"1 of 3 row\(s\)"):
+    with pytest.raises(InvalidInputError, match=r"1 of 3 rows"):
         summary(costs, chosen)
     result = summary(costs, chosen, missing="skip")
     assert (result.n_samples, result.n_known, result.loss) == (3, 2, 1.25)

@@ -65,7 +65,7 @@ def test_number_vector_refuses_a_matrix():
 
 def test_missing_rows_are_counted_skipped_or_refused():
     values = np.array([1.0, NAN, 3.0, NAN])
-    with pytest.raises(InvalidInputError, match=r"2 of 4 row\(s\).*missing='skip'"):
+    with pytest.raises(InvalidInputError, match=r"2 of 4 rows.*missing='skip'"):
         known_rows(values, "error")
     np.testing.assert_array_equal(values[known_rows(values, "skip")], [1.0, 3.0])
     with pytest.raises(InvalidInputError, match="at least one row"):

@@ -272,7 +272,7 @@ def test_many_rows_start_from_a_sample_and_end_at_the_same_optimum(container):
 def test_a_label_loss_names_the_experts_it_learns_nothing_about():
     X, costs = problem()
     costs[:, 1] = costs.max(axis=1) + 1
-    with pytest.warns(DegenerateDataWarning, match=r"expert\(s\) 1 are never cheapest"):
+    with pytest.warns(DegenerateDataWarning, match="never cheapest: 1"):
         LinearRouter("ce").fit(X, costs)
     # A reward-based loss learns from their costs: no warning.
     LinearRouter().fit(X, costs)

@@ -331,7 +331,7 @@ def test_an_interrupt_keeps_what_was_found(monkeypatch) -> None:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(search_module, "BLOCK", 4)
-    with pytest.warns(TuningInterruptedWarning, match="candidate\\(s\\) were judged"):
+    with pytest.warns(TuningInterruptedWarning, match="4 candidates judged"):
         search = RouterCV(progress=stop, **FEW).fit(X, costs)
     assert search.interrupted_
     assert len(search.cv_results_["params"]) == 4
@@ -455,6 +455,29 @@ def test_unchecked_neighbours_are_close_to_their_optimum(monkeypatch) -> None:
         value = loss.sum() + alpha * np.square(policy.coef).sum()
         learnable = np.log(3) - best.objective_
         assert value - best.objective_ < 0.03 * learnable
+
+
+def test_a_label_based_loss_near_0_is_solved_to_a_share_of_what_there_is_to_learn() -> None:
+    X, costs = specialists(200, noise=0.0)
+    path = LinearPath(X, np.ones(len(X)))
+    for alpha in (1e-2, 1e-3, 1e-4):
+        best = LinearRouter("ce", alpha=alpha, tol=1e-10).fit(X, costs)
+        router = LinearRouter("ce", alpha=alpha)
+        router._fit_from(X, costs, None, path=path, search_tol=5e-3)
+        above = router.objective_ - best.objective_
+        assert above < 5e-3 * (np.log(3) - best.objective_)
+    assert best.objective_ < 0.2
+    assert above > 1e-6 * best.objective_  # a final fit would go on
+
+
+def test_candidates_keep_their_places_whatever_they_start_from() -> None:
+    X, costs = specialists(200)
+    search = RouterCV(LinearRouter("ce"), alphas=(1e-3, 1e2, 1e-1), cv=3).fit(X, costs)
+    assert [params["alpha"] for params in search.cv_results_["params"]] == [1e-3, 1e2, 1e-1]
+    for alpha, cost in zip((1e-3, 1e2, 1e-1), search.cv_results_["mean_cost"], strict=True):
+        alone = RouterCV(LinearRouter("ce"), alphas=(alpha,), cv=3).fit(X, costs)
+        assert cost == pytest.approx(alone.cv_results_["mean_cost"][0], abs=0.01)
+    assert np.ptp(search.cv_results_["mean_cost"]) > 0.03
 
 
 def test_one_expert_and_equal_costs_are_answered() -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mild.artifact.deciding import Decisions, decide_all
 from mild.artifact.novelty import Novelty
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
-from mild.errors import UnsupportedError
+from mild.errors import UnsupportedError, counted
 from mild.features import TextFeatures
 from mild.features.base import is_table
 from mild.policies import Policy, ScorePolicy, TradeoffPolicy
@@ -113,7 +113,7 @@ class LoadedRouter:
 
     def features(self, texts: Iterable[str]) -> FloatArray:
         """Features (n_texts, n_features) of texts, for the methods that take X."""
-        return self._text_step().transform(texts)
+        return self._text_step().transform(texts if is_table(texts) else _plain(texts))
 
     def predict_texts(self, texts: Iterable[str]) -> IntArray:
         """Index of the chosen expert for each text.
@@ -123,7 +123,7 @@ class LoadedRouter:
         step = self._text_step()
         if isinstance(texts, (str, bytes)) or is_table(texts):
             return self.predict(step.transform(texts))  # refuses it, unless it is for vectors
-        rest, chosen = iter(texts), [np.empty(0, np.intp)]
+        rest, chosen = iter(_plain(texts)), [np.empty(0, np.intp)]
         while block := list(islice(rest, TEXT_BLOCK)):
             chosen.append(self.predict(step.transform(block)))
         return np.concatenate(chosen)
@@ -141,9 +141,7 @@ class LoadedRouter:
         from mild.artifact.frames import as_frame
 
         step = self._text_step()
-        column = hasattr(texts, "to_pylist") and not is_table(texts)
-        known = texts.to_pylist() if column else texts
-        found = self.decide(step.transform(known))
+        found = self.decide(step.transform(texts if is_table(texts) else _plain(texts)))
         names = self.expert_names
         columns = {"expert": [names[k] for k in found.chosen.tolist()]}
         for prefix, values in {"p__": found.probabilities, "expected_cost__": found.costs}.items():
@@ -259,11 +257,11 @@ class LoadedRouter:
             example = "" if inputs.size == 0 else f" such as {np.ravel(inputs)[0]!r}"
             raise invalid("X", f"must hold numbers; got {inputs.dtype}{example}.")
         if inputs.ndim != 2:
-            got = f"{inputs.ndim} dimension(s), shape {inputs.shape}"
+            got = f"{counted(inputs.ndim, 'dimension')}, shape {inputs.shape}"
             rule = f"must have shape (n_samples, n_features) = (n_samples, {self.n_features})"
             raise invalid("X", f"{rule}; got {got}. For one input use X.reshape(1, -1).")
         if inputs.shape[1] != self.n_features:
-            rule = f"must have the {self.n_features} feature(s) that the router was fitted with"
+            rule = f"must have {counted(self.n_features, 'feature')}, as many as the router was fitted with"
             raise invalid("X", f"{rule}; got {inputs.shape[1]}.")
         if inputs.dtype not in (np.float32, np.float64):
             try:
@@ -286,3 +284,8 @@ class LoadedRouter:
         name = "" if self.feature_names is None else f" ({self.feature_names[column]!r})"
         place = f"row {first_row + row}, column {column}{name}"
         raise invalid("X", f"must be finite; got {dense[row, column]} in {place}.")
+
+
+def _plain(texts: Any) -> Any:
+    """A column of pyarrow as a list; other texts as they are."""
+    return texts.to_pylist() if hasattr(texts, "to_pylist") else texts

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mild.artifact.schemas import Rule, check_values, digest, rule, text
-from mild.errors import ArtifactError
+from mild.errors import ArtifactError, counted
 
 FORMAT = "mild-router"
 # The oldest schema that fits is written: 2 where there are text features or notes, else 1.
@@ -91,7 +91,7 @@ def names_problem(what: str, names: object, count: int) -> str | None:
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         return f"{what} must be a list of non-empty strings; got {names!r}."
     if len(names) != count:
-        return f"{what} must have {count} name(s), one each; got {len(names)}."
+        return f"{what} must have {counted(count, 'name')}, one each; got {len(names)}."
     twice = [name for i, name in enumerate(names) if name in names[:i]]
     return f"{what} must differ from each other; {twice[0]!r} appears twice." if twice else None
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mild.core.decisions import DECISIONS
-from mild.errors import ArtifactError
+from mild.errors import ArtifactError, counted
 from mild.features import OnnxFeatures
 from mild.features.encoder import POOLINGS
 from mild.features.hashing import LIMITS, VERSION
@@ -232,8 +232,8 @@ def check_policy(
             states.append((part, inner, f"{prefix}{number}."))
     if schema.parts and not schema.parts[0] <= len(states) <= schema.parts[1]:
         least, most = schema.parts
-        count = f"{least}" if least == most else f"at least {least}"
-        raise ArtifactError(f"setting {prefix}parts must list {count} router(s); got {parts!r}.")
+        count = ("" if least == most else "at least ") + counted(least, "router")
+        raise ArtifactError(f"setting {prefix}parts must list {count}; got {parts!r}.")
     schema.check(settings, tensors, sizes, prefix, n_parts=len(states))
     width = 0
     for number, (part, inner, place) in enumerate(states):

@@ -29,7 +29,7 @@ from mild.artifact.schemas import (
     check_text,
 )
 from mild.artifact.sources import source_of
-from mild.errors import ArtifactError, InvalidInputError, OutputExistsError
+from mild.errors import ArtifactError, InvalidInputError, OutputExistsError, counted
 from mild.features import FEATURES, TextFeatures
 from mild.policies import Policy
 
@@ -204,8 +204,8 @@ def _text_state(
     settings, arrays = text.state()
     if text.n_features != policy.n_features:
         raise InvalidInputError(
-            f"text must give the {policy.n_features} feature(s) that the router was fitted with; these "
-            f"{text.kind} features are {text.n_features}.",
+            f"text must give {counted(policy.n_features, 'feature')}, as many as the router was "
+            f"fitted with; these {text.kind} features are {text.n_features}.",
             parameter="text",
         )
     own = {name: np.ascontiguousarray(array) for name, array in arrays.items()}

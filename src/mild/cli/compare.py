@@ -13,7 +13,7 @@ from mild.cli import options as o
 from mild.cli.console import INTERRUPTED, emit, fixed, note, percent, print_table, progress_bar, say
 from mild.cli.evaluate import TIES, print_baselines
 from mild.cli.outcomes import OutcomeSource, loss_line, note_folds
-from mild.errors import DataFileError
+from mild.errors import DataFileError, counted
 
 if TYPE_CHECKING:
     from mild.evaluation.comparison import Comparison
@@ -113,7 +113,7 @@ def compare(
         result["out"] = str(write_document(document, out))
     emit(result, as_json, lambda: _show(found, result))
     if found.interrupted:
-        done = "1 split" if found.n_splits == 1 else f"{found.n_splits} splits"
+        done = counted(found.n_splits, "split")
         note(f"the figures are those of the {done} that had finished.", "interrupted")
         raise typer.Exit(INTERRUPTED)
 
@@ -131,7 +131,6 @@ def _show(found: Comparison, result: Mapping[str, Any]) -> None:
     from mild.evaluation.tasks import minority_recall
 
     say(loss_line(result))
-    splits = "1 split" if found.n_splits == 1 else f"{found.n_splits} splits"
     rows, names = found.rows, [row.label for row in found.rows]
     methods = [
         {
@@ -151,8 +150,8 @@ def _show(found: Comparison, result: Mapping[str, Any]) -> None:
         if line["key"] != "router"
     ]
     print_baselines(
-        f"{found.n_rows:,} rows, {splits}: {found.n_train:,.0f} to fit on, {found.n_test:,.0f} to judge "
-        f"by; means over splits",
+        f"{found.n_rows:,} rows, {counted(found.n_splits, 'split')}: "
+        f"{found.n_train:,.0f} to fit on, {found.n_test:,.0f} to judge by; means over splits",
         "method",
         against,
         methods,
@@ -176,7 +175,7 @@ def _show(found: Comparison, result: Mapping[str, Any]) -> None:
     further = {
         "method": names,
         "same mix at random": [fixed(row.control) for row in rows],
-        "balanced loss": [fixed(row.balanced) for row in rows],
+        "balanced cost": [fixed(row.balanced) for row in rows],
         "seconds to fit": [fixed(row.seconds, 1) for row in rows],
     }
     if found.n_splits > 1:

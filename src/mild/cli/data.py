@@ -131,7 +131,7 @@ def convert(
 
 def _show(report: Mapping[str, Any]) -> None:
     """Print the tables and sentences of ``mild data describe``."""
-    from mild.data.data_quality import counted
+    from mild.errors import counted
     from mild.metrics.money import amount
 
     say(f"{report['file']}: {report['explanation']}")

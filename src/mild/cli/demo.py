@@ -21,7 +21,7 @@ from typer import Option
 from mild.cli import options as o
 from mild.cli.console import emit, fixed, note, percent, print_table, progress_bar, say
 from mild.cli.evaluate import print_baselines
-from mild.errors import install_hint
+from mild.errors import counted, install_hint
 
 # What the router of the demo should reach, as options of tune: a dollar per 1,000 queries.
 GOAL = ("--max-dollars", "1")
@@ -303,7 +303,7 @@ def _compare_on_digits(
         results = run_demo(settings, progress)
     written = write_results(results, out, figures)
     for sentence, cells in results.document["warnings"].items():
-        note(f"in {cells} cell(s): {sentence}", "warning")
+        note(f"in {counted(cells, 'cell')}: {sentence}", "warning")
 
     def show() -> None:
         from rich.console import Console
@@ -312,9 +312,8 @@ def _compare_on_digits(
         for part in render(results, console.width):
             console.print(part)
         names = ", ".join(path.name for path in written)
-        say(
-            f"\nSaved in {out}: {names}. {results.document['seconds']:.0f} s with {settings.jobs} job(s)."
-        )
+        seconds, jobs = results.document["seconds"], counted(settings.jobs, "job")
+        say(f"\nSaved in {out}: {names}. {seconds:.0f} s with {jobs}.")
 
     emit(results.document, as_json, show)
 

@@ -39,8 +39,7 @@ def predict(
     """
     from mild.artifact import load
     from mild.data import check_output, read_matrices, write_columns, write_csv
-    from mild.data.data_quality import counted
-    from mild.errors import UnsupportedError
+    from mild.errors import UnsupportedError, counted
     from mild.metrics import expert_shares
 
     if out is not None:

@@ -167,8 +167,8 @@ def _route_lines(
     router: Any, opened: Any, options: LineOptions, jobs: int | None, shared: Any, unit: str
 ) -> int:
     """Route lines, or the rows of a table, to stdout; the number of those that cannot be read."""
-    from mild.data.data_quality import counted
     from mild.distributed.streaming import route_stream
+    from mild.errors import counted
 
     bad: list[int] = []
 
@@ -212,8 +212,8 @@ def _route_dataset(
     as_json: bool,
 ) -> int:
     """Route a dataset of Parquet; the number of rows that cannot be routed."""
-    from mild.data.data_quality import counted
     from mild.distributed.batch import BatchOptions, route_dataset
+    from mild.errors import counted
 
     kept = [name.strip() for part in options.keep or () for name in part.split(",")]
     batch = BatchOptions(

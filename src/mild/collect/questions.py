@@ -12,12 +12,12 @@ from typing import Any
 
 from mild.collect.number_parsing import is_number
 from mild.collect.prompts import LETTERS
+from mild.data.queries import QUERY_NAMES
 from mild.data.tables import check_file, naming, peek_schema, read_table
 from mild.errors import DataFileError, listed
 
 SUFFIXES = (".parquet", ".csv", ".jsonl")
 KINDS = ("choice", "numeric", "exact", "contains", "command")
-QUERY_NAMES = ("query", "prompt", "question")
 ANSWER_NAMES = ("answer", "target", "gold")
 OPTION_NAMES = ("options", "choices")
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mild.errors import InvalidInputError
+from mild.errors import InvalidInputError, counted
 
 FloatArray: TypeAlias = NDArray[np.floating[Any]]
 IntArray: TypeAlias = NDArray[np.intp]
@@ -37,7 +37,7 @@ def float_matrix(
     except (TypeError, ValueError) as error:
         raise invalid(name, f"must hold numbers; got {error}.") from error
     if array.ndim != 2:
-        got = f"{array.ndim} dimension(s), shape {array.shape}"
+        got = f"{counted(array.ndim, 'dimension')}, shape {array.shape}"
         raise invalid(name, f"must have shape (n_samples, n_experts); got {got}.")
     rule = tuple(
         got if size is None else size for got, size in zip(array.shape, shape, strict=True)
@@ -75,7 +75,7 @@ def check_costs(costs: ArrayLike, n_samples: int | None = None) -> FloatArray:
             raise invalid(
                 "costs",
                 f"must be known for at least one expert in every row; row {rows[0]} is "
-                f"all NaN ({rows.size} such row(s)). Remove these rows.",
+                f"all NaN ({counted(rows.size, 'such row')}). Remove these rows.",
             )
         experts = np.flatnonzero(unknown.all(axis=0))
         if experts.size:

@@ -9,9 +9,9 @@ import numpy as np
 from mild.artifact.expert_names import match_expert
 from mild.core.arrays import FloatArray, invalid
 from mild.core.costs import costs_from_correctness
-from mild.data.data_quality import ROW_ONE, counted
+from mild.data.data_quality import ROW_ONE
 from mild.data.outcomes import LARGEST, OutcomeTable
-from mild.errors import InvalidInputError
+from mild.errors import InvalidInputError, counted
 
 
 def outcome_costs(

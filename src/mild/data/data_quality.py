@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray
-from mild.errors import DataFileError, listed
+from mild.errors import DataFileError, counted, listed
 
 #: What to do about scores outside [0, 1].
 RESCALE = "Rescale them so that 1 is a perfect answer."
@@ -30,11 +30,6 @@ class Finding:
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         return asdict(self)
-
-
-def counted(count: int, one: str, many: str | None = None) -> str:
-    """A number with its noun, such as ``2,263 queries``."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def duplicate_groups(queries: Sequence[str]) -> IntArray:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from mild.core.arrays import BoolArray, FloatArray
-from mild.data.data_quality import Finding, counted
+from mild.data.data_quality import Finding
 from mild.data.outcomes import OutcomeTable
+from mild.errors import counted
 from mild.metrics import (
     best_constant,
     constant_losses,

@@ -19,7 +19,6 @@ from mild.data.data_quality import (
     RESCALE,
     Finding,
     check_range,
-    counted,
     examine,
     row_number,
     unasked_rows,
@@ -42,7 +41,7 @@ from mild.data.tables import (
     table_suffix,
 )
 from mild.data.vectors import find_vectors, read_vectors
-from mild.errors import DataFileError, listed
+from mild.errors import DataFileError, counted, listed
 
 #: Dollars, seconds and costs above this are refused: routers learn in single precision.
 LARGEST = 1e9

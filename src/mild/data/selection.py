@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from mild.core.arrays import BoolArray
-from mild.data.data_quality import counted
 from mild.data.tables import SOURCE_FILE, is_string
-from mild.errors import DataFileError, OptionError, listed
+from mild.errors import DataFileError, OptionError, counted, listed
 
 #: Columns that say which rows are for training.
 SPLIT_NAMES = ("split", "data_split", "partition", "fold", "subset")

@@ -30,7 +30,7 @@ import pyarrow.json as arrow_json
 import pyarrow.parquet as parquet
 from numpy.typing import NDArray
 
-from mild.errors import DataFileError, InvalidInputError, OptionError, listed
+from mild.errors import DataFileError, InvalidInputError, OptionError, counted, listed
 
 SUFFIXES = (".parquet", ".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 PICKLES = (".pkl", ".pickle")
@@ -128,12 +128,13 @@ def _is_table(file: Path) -> bool:
     return file.is_file() and file.name[0] not in "._" and table_suffix(file) in SUFFIXES
 
 
-def read_table(source: Any, texts: Collection[str] = ()) -> Any:
+def read_table(source: Any, texts: Collection[str] = (), any_name: bool = False) -> Any:
     """Arrow table with at least one row, of files or of a frame with ``__arrow_c_stream__``.
 
     A source is a file, a pipe, ``"-"`` for the standard input, a folder, a pattern, or several files
     separated by commas or in a list. The columns ``texts`` of a file are text whatever they look like: a
-    prompt ``007`` is not a number.
+    prompt ``007`` is not a number. With ``any_name`` a file may have any name, and its first bytes say what
+    it is.
     """
     if isinstance(source, (str, os.PathLike)):
         files = find_tables(source)
@@ -144,15 +145,16 @@ def read_table(source: Any, texts: Collection[str] = ()) -> Any:
     else:
         return _checked(_read_frame(source))
     if len(files) == 1:
-        return _read_file(files[0], texts)
+        return _read_file(files[0], texts, any_name)
     return _joined(files, texts)
 
 
-def _read_file(file: Path, texts: Collection[str]) -> Any:
+def _read_file(file: Path, texts: Collection[str], any_name: bool = False) -> Any:
     try:
         if str(file) == STDIN:
             return _checked(_read_content(sys.stdin.buffer.read(), texts))
-        suffix = check_file(file)
+        unknown = any_name and table_suffix(file) not in (*SUFFIXES, *PICKLES) and file.is_file()
+        suffix = "" if unknown else check_file(file)
         if not suffix:
             return _checked(_read_content(file.read_bytes(), texts))
         if file.suffix.lower() == ".gz":
@@ -370,9 +372,9 @@ def _check_rows(text: str, mark: str) -> None:
         for row in rows:
             if row and len(row) != len(header):
                 raise DataFileError(
-                    f"line {line} has {len(row)} column(s) where the header has {len(header)}; a text "
-                    f"with {'commas' if mark == ',' else 'tabs'}, quotes or line breaks must stand in "
-                    f"double quotes."
+                    f"line {line} has {counted(len(row), 'column')} where the header has {len(header)}; "
+                    f"a text with {'commas' if mark == ',' else 'tabs'}, quotes or line breaks must stand "
+                    f"in double quotes."
                 )
             line = rows.line_num + 1
     except csv.Error as error:

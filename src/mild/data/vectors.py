@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mild.core.arrays import FloatArray, IntArray
 from mild.data.data_quality import ROW_ONE, row_number
 from mild.data.tables import choose_columns, column_kind, is_list, is_string, short
-from mild.errors import DataFileError
+from mild.errors import DataFileError, counted
 
 VECTOR_NAMES = ("embedding", "embeddings", "vector", "vectors")
 
@@ -53,9 +53,9 @@ def read_vectors(table: Any, name: str, row_numbers: IntArray | None = None) -> 
     odd = np.flatnonzero((lengths != lengths[0]) | (lengths == 0))
     if odd.size:
         raise DataFileError(
-            f"vectors must all have the same length; {odd.size:,} row(s) of column {name!r} do not, such "
-            f"as row {row_number(odd[0], row_numbers)} with {lengths[odd[0]]} where row "
-            f"{row_number(0, row_numbers)} has {lengths[0]} ({ROW_ONE})."
+            f"vectors must all have the same length; this does not hold in {counted(odd.size, 'row')} of "
+            f"column {name!r}, such as row {row_number(odd[0], row_numbers)} with {lengths[odd[0]]} where "
+            f"row {row_number(0, row_numbers)} has {lengths[0]} ({ROW_ONE})."
         )
     # Copied, so that it can be written to.
     parts = [vector_matrix(chunk, int(lengths[0])) for chunk in column.chunks if len(chunk)]
@@ -63,7 +63,7 @@ def read_vectors(table: Any, name: str, row_numbers: IntArray | None = None) -> 
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if bad.size:
         raise DataFileError(
-            f"vectors must be finite; {bad.size:,} row(s) of column {name!r} are not, such as "
+            f"vectors must be finite; {counted(bad.size, 'row')} of column {name!r} not, such as "
             f"row {row_number(bad[0], row_numbers)} ({ROW_ONE})."
         )
     return vectors

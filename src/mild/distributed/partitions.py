@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from pyarrow import fs
 
-from mild.data.data_quality import counted
 from mild.data.tables import check_names, naming, reason, shown, unreadable
-from mild.errors import DataFileError
+from mild.errors import DataFileError, counted
 
 SUFFIXES = (".parquet", ".parq", ".pq")
 #: Files that are read in parallel: on an object store each takes a tenth of a second.

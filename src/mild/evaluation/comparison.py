@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from mild import metrics
 from mild.core.arrays import FloatArray, IntArray, check_costs, invalid
 from mild.data.splits import Split, folds
-from mild.errors import InvalidInputError, TuningInterruptedWarning, check_option
+from mild.errors import InvalidInputError, TuningInterruptedWarning, check_option, counted
 from mild.metrics.routing import FEWEST_UNITS
 from mild.metrics.rows import balanced_weights, merged_strata
 
@@ -738,7 +738,7 @@ def _statement(
         confidence=confidence,
         notes=(
             "one split" if n_splits == 1 else f"{n_splits} splits",
-            f"{n_methods} method{'' if n_methods == 1 else 's'} compared",
+            f"{counted(n_methods, 'method')} compared",
         ),
         dollars=dollars,
         identical=row.identical,

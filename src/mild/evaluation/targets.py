@@ -104,38 +104,20 @@ class HeldOut:
 
 @dataclass(frozen=True, eq=False)
 class Frontier:
-    """What m settings do on held-out rows: trade-offs t, and single experts.
+    """The trade-off curve of m settings with what each did on every unit.
 
     Attributes
     ----------
-    weights : (m,) trade-offs; NaN where the setting is a single expert
-    experts : (m,) that expert; -1 where the setting is a trade-off
+    curve : the settings and their means
     losses : (n_units, m) quality of the best expert minus that of the setting
     dollars : (n_units, m) dollars per query; None if there are none
     shares : (n_units, m) share of the best expert
-    quality : (m,) mean quality
-    best : the best expert
     """
 
-    weights: FloatArray
-    experts: IntArray
+    curve: TradeoffCurve
     losses: FloatArray
     dollars: FloatArray | None
     shares: FloatArray
-    quality: FloatArray
-    best: int
-
-    def dollars_per_1000(self) -> FloatArray:
-        """Mean dollars (m,) per 1,000 queries; 0 where there are none."""
-        if self.dollars is None:
-            return np.zeros(len(self.weights))
-        return 1000 * self.dollars.mean(axis=0)
-
-    def curve(self) -> TradeoffCurve:
-        """The means alone."""
-        dollars = None if self.dollars is None else self.dollars_per_1000()
-        shares = self.shares.mean(axis=0)
-        return TradeoffCurve(self.weights, self.experts, self.quality, dollars, shares, self.best)
 
 
 @dataclass(frozen=True)
@@ -283,16 +265,16 @@ def measure(held: HeldOut, weights: ArrayLike, reference: int | None = None) -> 
     dollars = None
     if held.dollars is not None:
         dollars = by_unit(held.dollars[rows, chosen].astype(np.float64))
-    losses = by_unit(held.quality[:, [best]] - quality)
-    return Frontier(
+    shares = by_unit((chosen == best).astype(np.float64))
+    curve = TradeoffCurve(
         np.concatenate([np.asarray(weights, float), np.full(p, np.nan)]),
         np.concatenate([np.full(np.size(weights), -1), np.arange(p)]),
-        losses,
-        dollars,
-        by_unit((chosen == best).astype(np.float64)),
         by_unit(quality).mean(axis=0),
+        None if dollars is None else 1000 * dollars.mean(axis=0),
+        shares.mean(axis=0),
         best,
     )
+    return Frontier(curve, by_unit(held.quality[:, [best]] - quality), dollars, shares)
 
 
 def measure_curve(held: HeldOut) -> TradeoffCurve:
@@ -338,7 +320,7 @@ def solve(
     held = held.comparable()
     target.check(held.quality.shape[1], held.dollars is not None)
     frontier = measure(held, trade_off_weights(held))
-    index, met = frontier.curve().choose(target)
+    index, met = frontier.curve.choose(target)
     return _solution(target, frontier, index, expert_names, confidence, seed, met, None)
 
 
@@ -372,8 +354,9 @@ def certify_loss(
     losses = frontier.losses[:, : len(weights) - safest]
     certificate = certify(rng.permutation(losses), limit, guarantee)
     allowed = [*range(certificate.n_certified), losses.shape[1] + reference]
-    dollars = frontier.dollars_per_1000()
-    index = min(allowed, key=lambda i: (dollars[i], -frontier.quality[i]))
+    curve = frontier.curve
+    dollars = np.zeros(len(curve.quality)) if curve.dollars is None else curve.dollars
+    index = min(allowed, key=lambda i: (dollars[i], -curve.quality[i]))
     found = _solution(target, frontier, index, expert_names, confidence, seed, True, certificate)
     return replace(found, met=bool(certificate.n_certified))
 
@@ -396,29 +379,30 @@ def _solution(
         three = (found.estimate[place], found.low[place], found.high[place])
         return Bounds(*(factor * float(value) for value in three))
 
-    best = int(np.flatnonzero(frontier.experts == frontier.best)[0])
-    expert = int(frontier.experts[index])
+    curve = frontier.curve
+    best = curve.best_index
+    expert = int(curve.experts[index])
     price = best_price = saved = None
-    if frontier.dollars is not None:
+    if frontier.dollars is not None and curve.dollars is not None:
         price = bounds(frontier.dollars, 1000.0)
-        best_price = float(frontier.dollars_per_1000()[best])
+        best_price = float(curve.dollars[best])
         saved = 1 - price.estimate / best_price if best_price else None
     needed = None
     if certificate is not None and certificate.rows_needed not in (None, math.inf):
         needed = int(certificate.rows_needed or 0)
     return Solution(
         target,
-        None if expert >= 0 else float(frontier.weights[index]),
+        None if expert >= 0 else float(curve.weights[index]),
         names[expert] if expert >= 0 else None,
         met,
         None if certificate is None else certificate.n_certified > 0,
-        float(frontier.quality[index]),
+        float(curve.quality[index]),
         bounds(frontier.losses),
         price,
         bounds(frontier.shares),
         saved,
-        names[frontier.best],
-        float(frontier.quality[best]),
+        names[curve.best],
+        float(curve.quality[best]),
         best_price,
         len(frontier.losses),
         confidence,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mild.errors import ArtifactError, InvalidInputError
+from mild.errors import ArtifactError, InvalidInputError, counted
 from mild.features.base import EmbeddingFeatures, Rows, Settings, Tensors
 from mild.features.pretrained import Ids, Tokens, batches_by_length, import_extra, padded
 from mild.policies.base import thread_count
@@ -107,7 +107,7 @@ class OnnxFeatures(EmbeddingFeatures):
         if not right or self.n_features not in (0, vectors.shape[1]):
             raise ArtifactError(
                 f"{ENCODER_FILE} must give {self.n_features or 'as many'} numbers per text; got shape "
-                f"{vectors.shape} for {len(ids)} text(s)."
+                f"{vectors.shape} for {counted(len(ids), 'text')}."
             )
         if not np.isfinite(vectors).all():
             raise ArtifactError(f"{ENCODER_FILE} must give finite numbers; it gave others.")
@@ -138,6 +138,6 @@ def _open_session(content: bytes) -> Any:
     if names != sorted(INPUTS) or len(session.get_outputs()) != 1:
         raise ArtifactError(
             f"{ENCODER_FILE} must have the inputs {' and '.join(INPUTS)} and one output; got "
-            f"{', '.join(names)} and {len(session.get_outputs())} output(s)."
+            f"{', '.join(names)} and {counted(len(session.get_outputs()), 'output')}."
         )
     return session

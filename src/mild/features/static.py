@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load as unpack
 
-from mild.errors import ArtifactError, DataFileError, MissingExtraError
+from mild.errors import ArtifactError, DataFileError, MissingExtraError, counted
 from mild.features.base import EmbeddingFeatures, Rows, Settings, Tensors
 from mild.features.pretrained import (
     file_digest,
@@ -185,7 +185,7 @@ def read_tokenizer(content: bytes, n_tokens: int) -> tuple[Any, int | None]:
     tokenizer = open_tokenizer(content, "static features", "text")
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
     if largest >= n_tokens:
-        rule = f"the tokenizer must have at most the {n_tokens} token(s) of the table"
+        rule = f"the tokenizer must have at most {counted(n_tokens, 'token')} of the table"
         raise DataFileError(f"{rule}; got token {largest}.")
     unknown = json.loads(content).get("model", {}).get("unk_token")
     return tokenizer, tokenizer.token_to_id(unknown) if isinstance(unknown, str) else None

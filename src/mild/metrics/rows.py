@@ -14,7 +14,7 @@ from mild.core.arrays import (
     float_matrix,
     invalid,
 )
-from mild.errors import check_option
+from mild.errors import check_option, counted
 
 
 def evaluated_costs(costs: ArrayLike) -> FloatArray:
@@ -90,7 +90,7 @@ def number_vector(name: str, values: ArrayLike, n_samples: int | None = None) ->
     if bad.size:
         raise invalid(
             name,
-            f"must be finite; got {array[bad[0]]} in row {bad[0]} ({bad.size} such row(s)). "
+            f"must be finite; got {array[bad[0]]} in row {bad[0]} ({counted(bad.size, 'such row')}). "
             f"Remove these rows.",
         )
     return array
@@ -104,9 +104,9 @@ def known_rows(chosen_values: FloatArray, missing: str) -> BoolArray:
     if count and missing == "error":
         raise invalid(
             "costs",
-            f"must be known for the chosen expert of every row; {count} of {len(known)} "
-            f"row(s) chose an expert that was never asked there. Ask it, or pass missing='skip' to "
-            f"average over the other rows.",
+            f"must be known for the chosen expert of every row; {count} of "
+            f"{counted(len(known), 'row')} chose an expert that was never asked there. Ask it, or pass "
+            f"missing='skip' to average over the other rows.",
         )
     if not known.any():
         raise invalid(

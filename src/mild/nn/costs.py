@@ -10,7 +10,7 @@ from torch import Tensor
 from mild.core import margins
 from mild.core.arrays import check_strength, invalid
 from mild.core.costs import ALL_REWARDS, STRENGTHS
-from mild.errors import check_option
+from mild.errors import check_option, counted
 from mild.nn.tensors import (
     Vector,
     check_labels,
@@ -140,8 +140,8 @@ def deferral_loss(costs: Tensor, chosen: Tensor) -> Tensor:
     if unknown:
         raise invalid(
             "costs",
-            f"must be known for the chosen expert of every row; {unknown} of {len(values)} "
-            f"row(s) chose an expert that was never asked there.",
+            f"must be known for the chosen expert of every row; {unknown} of "
+            f"{counted(len(values), 'row')} chose an expert that was never asked there.",
         )
     return values.mean()
 

@@ -52,6 +52,16 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         self.policy_ = self._fit(inputs, matrix, weight)
         return self
 
+    def _fit_labelled(self, X: Any, y: Any, sample_weight: Any, **labels: Any) -> Self:
+        """Learn from rows with labels (n_samples,); ``_fit`` gets the number of each row's group."""
+        inputs, costs, weight = self._check_fit(X, y, sample_weight)
+        numbers = {
+            name: None if given is None else check_groups(given, len(costs), name)
+            for name, given in labels.items()
+        }
+        self.policy_ = self._fit(inputs, costs, weight, **numbers)
+        return self
+
     @abstractmethod
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
         """Learn a policy from validated arrays."""
@@ -232,8 +242,16 @@ def warn_if_degenerate(
     idle = [] if labels is None else np.flatnonzero(labels == 0).tolist()
     if idle:
         warnings.warn(
-            f"expert(s) {', '.join(map(str, idle))} are never cheapest: a label-based loss learns "
-            f"nothing about them.",
+            f"a label-based loss learns nothing about experts that are never cheapest: "
+            f"{', '.join(map(str, idle))}.",
             DegenerateDataWarning,
             stacklevel=stacklevel,
         )
+
+
+def check_groups(groups: Any, n_rows: int, name: str = "groups") -> IntArray:
+    """Number (n_rows,) of each row's group, from labels."""
+    labels = np.asarray(groups)
+    if labels.shape != (n_rows,):
+        raise invalid(name, f"must have shape (n_samples,) = ({n_rows},); got {labels.shape}.")
+    return np.unique(labels, return_inverse=True)[1]

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 
-from mild.core.arrays import FloatArray, IntArray, invalid
+from mild.core.arrays import FloatArray, IntArray
 from mild.policies import GroupPolicy, Policy
 from mild.routers.base import BaseRouter, from_policy
 from mild.routers.baselines import mean_costs
@@ -60,9 +60,7 @@ class GroupRouter(BaseRouter):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Learn from inputs X, costs y and, if there are any, labels ``groups`` (n_samples,)."""
-        inputs, costs, weight = self._check_fit(X, y, sample_weight)
-        self.policy_ = self._fit(inputs, costs, weight, groups)
-        return self
+        return self._fit_labelled(X, y, sample_weight, groups=groups)
 
     def _fit(
         self, X: Any, costs: FloatArray, sample_weight: FloatArray | None, groups: Any = None
@@ -70,7 +68,7 @@ class GroupRouter(BaseRouter):
         dense = np.asarray(X.toarray() if hasattr(X, "toarray") else X, np.float64)
         weight = np.ones(len(dense)) if sample_weight is None else sample_weight
         given = groups is not None
-        labels = check_groups(groups, len(dense)) if given else self._clusters(dense, weight)
+        labels = groups if given else self._clusters(dense, weight)
         # Groups of rows without weight are not known.
         labels = np.unique(
             np.where(weight > 0, labels, labels[weight > 0][0]), return_inverse=True
@@ -113,14 +111,6 @@ class GroupRouter(BaseRouter):
         coef = np.linalg.solve(covariance, centres.T).T
         intercept = np.log(mass / mass.sum()) - 0.5 * (coef * centres).sum(axis=1)
         return coef / self.temperature, intercept / self.temperature
-
-
-def check_groups(groups: Any, n_rows: int, name: str = "groups") -> IntArray:
-    """Number (n_rows,) of each row's group, from labels."""
-    labels = np.asarray(groups)
-    if labels.shape != (n_rows,):
-        raise invalid(name, f"must have shape (n_samples,) = ({n_rows},); got {labels.shape}.")
-    return np.unique(labels, return_inverse=True)[1]
 
 
 def fit_member(router: Any, X: Any, costs: FloatArray, weight: Any, groups: Any = None) -> Any:

@@ -18,7 +18,7 @@ from sklearn.model_selection import KFold, check_cv
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray, float_vector, invalid
 from mild.core.decisions import argmax_last
-from mild.errors import TuningInterruptedWarning
+from mild.errors import TuningInterruptedWarning, counted
 from mild.metrics import (
     clustered_rows,
     common_constant,
@@ -30,7 +30,7 @@ from mild.metrics import (
 )
 from mild.metrics.rows import merged_strata
 from mild.policies import ConstantPolicy, Policy, believed_costs
-from mild.routers.base import BaseRouter
+from mild.routers.base import BaseRouter, check_groups
 from mild.routers.baselines import mean_costs
 from mild.routers.candidates import (
     Candidate,
@@ -40,8 +40,9 @@ from mild.routers.candidates import (
     parse_families,
 )
 from mild.routers.cost_models import KNNRouter
-from mild.routers.groups import check_groups, fit_member
+from mild.routers.groups import fit_member
 from mild.routers.linear import LinearRouter
+from mild.routers.objective import LABEL_LOSSES
 from mild.routers.solver import LinearPath
 from mild.routers.stack import StackRouter, explained, products
 
@@ -101,7 +102,6 @@ class Verdict:
 
         ``unit`` is "row", "query" or "group", ``dollars`` the mean price of the router less the constant's.
         """
-        several = "" if self.n_candidates == 1 else "s"
         stated = state(
             "the router",
             constant,
@@ -110,7 +110,7 @@ class Verdict:
             units=self.n_units,
             unit=unit,
             confidence=self.confidence,
-            notes=(f"{self.n_candidates} candidate{several}",),
+            notes=(counted(self.n_candidates, "candidate"),),
             dollars=dollars,
         )
         names = ("pays", "sentence", "rows_needed", "dollars_per_1000")
@@ -154,7 +154,8 @@ class RouterCV(BaseRouter):
     safe : decide as the best constant unless the winner beats it by more than its interval
     confidence : of that interval, which holds for all candidates at once
     search_tol : how well candidates are solved among many rows, as a share of what there is to learn;
-        with few rows it is 1e-5 of the value, and the final fit uses the estimator's own tolerance
+        with few rows it is 1e-5 of the value, or 1e-4 of what there is to learn if that is more. The final
+        fit uses the estimator's own tolerance
     n_jobs : joblib workers, on any joblib backend
     progress : callable(done, total, message) or None
     random_state : int
@@ -202,10 +203,7 @@ class RouterCV(BaseRouter):
         (scikit-learn's ``compute_sample_weight("balanced", groups)``) and ``strata=groups``: intervals then
         count the spread within groups alone.
         """
-        inputs, costs, weight = self._check_fit(X, y, sample_weight)
-        labels = None if strata is None else check_groups(strata, len(costs), "strata")
-        self.policy_ = self._fit(inputs, costs, weight, labels)
-        return self
+        return self._fit_labelled(X, y, sample_weight, strata=strata)
 
     def _fit(
         self,
@@ -386,8 +384,8 @@ class RouterCV(BaseRouter):
         }
         if interrupted:
             warnings.warn(
-                f"the search was stopped: {len(candidates)} candidate(s) were judged on every fold and "
-                f"the best of them is kept.",
+                f"the search was stopped: {counted(len(candidates), 'candidate')} judged on every fold, "
+                f"and the best of them is kept.",
                 TuningInterruptedWarning,
                 stacklevel=3,
             )
@@ -504,7 +502,7 @@ class Judged:
     """What a candidate did on held-out rows."""
 
     chosen: IntArray  # (n,) experts
-    fit: FloatArray  # ``products`` of its expected costs
+    fit: FloatArray | None  # ``products`` of its expected costs, where a search may ask for them
     scores: FloatArray | None  # (n, p), where they are kept
     costs: FloatArray | None  # (n, p) expected costs, where they are kept
 
@@ -589,8 +587,8 @@ class Search:
             if judged[index] < len(data.folds):
                 made[:, index] = -1
             elif self.known is not None:
-                kept = self.scores.get(index), self.costs.get(index)
-                self.known[numbered[index].key] = Judged(made[:, index], self.fits[index], *kept)
+                kept = self.fits.get(index), self.scores.get(index), self.costs.get(index)
+                self.known[numbered[index].key] = Judged(made[:, index], *kept)
 
     def _recall(self, index: int) -> bool:
         """Take over what an earlier search found; False if it has not judged this candidate."""
@@ -599,7 +597,8 @@ class Search:
         if found is None or (candidate.keeps_scores and found.scores is None):
             return False
         self.made[:, index] = found.chosen
-        self.fits[index] = found.fit
+        if found.fit is not None:
+            self.fits[index] = found.fit
         if candidate.keeps_scores and found.scores is not None:
             self.scores[index] = found.scores
         if found.costs is not None:
@@ -627,7 +626,8 @@ def _judge_block(
 ) -> tuple[int, list[int], IntArray, dict[int, FloatArray], dict[int, FloatArray]]:
     """Choices (n_test, len(block)) on one fold's held-out rows, the scores to keep, and expected costs.
 
-    Expected costs are those of candidates that estimate costs, or with ``every_cost`` of all.
+    Expected costs are those of candidates that estimate costs, with ``every_cost`` also of those that do so
+    in another search.
     """
     train, test = data.folds[fold]
     X, costs = data.X[train], data.costs[train]
@@ -639,10 +639,11 @@ def _judge_block(
         chosen = np.column_stack([argmax_last(-found) for found in nearest])
         return fold, block, chosen, {}, dict(zip(block, nearest, strict=True))
     path = None
-    columns = []
+    chosen = np.empty((len(test), len(block)), dtype=np.intp)
     kept, expected = {}, {}
     groups = None if data.groups is None else data.groups[train]
-    for index, candidate in zip(block, candidates, strict=True):
+    for place in _walk(candidates):
+        index, candidate = block[place], candidates[place]
         if isinstance(candidate.router, LinearRouter):
             router = copy.copy(candidate.router)
             if path is None:
@@ -650,12 +651,30 @@ def _judge_block(
             policy: Policy = router._fit_from(X, costs, weight, path=path, search_tol=tol)
         else:
             policy = fit_member(candidate.router, X, costs, weight, groups).policy_
-        columns.append(policy.predict(held_out))
+        chosen[:, place] = policy.predict(held_out)
         if candidate.keeps_scores:
             kept[index] = policy.decision_function(held_out)
-        if every_cost or candidate.estimates_costs:
+        if candidate.estimates_costs or (every_cost and _loss(candidate) != "mild"):
             expected[index] = believed_costs(policy, held_out)
-    return fold, block, np.column_stack(columns), kept, expected
+    return fold, block, chosen, kept, expected
+
+
+def _walk(candidates: list[Candidate]) -> list[int]:
+    """The order in which candidates start from each other: label-based losses last, strong penalties first.
+
+    With a weak penalty a label-based loss is hard to solve from far away.
+    """
+
+    def place(index: int) -> tuple[str, float]:
+        loss = _loss(candidates[index])
+        return (loss, -candidates[index].params["alpha"]) if loss in LABEL_LOSSES else ("", 0.0)
+
+    return sorted(range(len(candidates)), key=place)
+
+
+def _loss(candidate: Candidate) -> str:
+    """The loss of a linear candidate; "" for others."""
+    return candidate.router.loss if isinstance(candidate.router, LinearRouter) else ""
 
 
 def _nearest_costs(routers: list[Any], X: Any, costs: FloatArray, held_out: Any) -> FloatArray:

@@ -42,8 +42,10 @@ MANY_TOL = 1e-5
 # Rows, and rows times pairs of experts, from which the curvature is estimated.
 LEAST_ROWS, MOST_ROWS = 64, 256
 PAIRS = 2**17
-# Tolerance of a search among few rows, where evaluations are cheap.
+# Tolerances of a search among few rows, where evaluations are cheap: of the value, and of what there is to
+# learn. The value of a label-based loss can be near 0, and its last digits decide nothing.
 FINE = 1e-5
+FINE_LEARNED = 1e-4
 # Starts that a search accepts unchecked after one that was four times better than required.
 TRUST = 3
 # Options that are equal for candidates that differ in margins alone.
@@ -158,10 +160,12 @@ def minimise(
     tol: float,
     max_iter: int,
     reference: float = 0.0,
+    value_tol: float = 0.0,
 ) -> Solution:
     """L-BFGS in the preconditioned variables until the estimated relative suboptimality is below ``tol``.
 
-    Relative to the value, or to its distance from ``reference``, such as the value at zero weights.
+    Relative to the value, or to its distance from ``reference``, such as the value at zero weights. With
+    ``value_tol``, a suboptimality below that share of the value is enough as well.
     The first trial step is 1, which fits the preconditioner: a good start costs one evaluation. The weak
     Wolfe line search also works at the kinks of the hinge.
     """
@@ -181,6 +185,7 @@ def minimise(
     for iteration in range(max_iter + 1):
         gap = 0.5 * float(gradient @ gradient)
         level = tol * max(abs(value - reference), 1e-9 * abs(value), 1e-12)
+        level = max(level, value_tol * abs(value))
         if gap <= level or (len(values) == PATIENCE and values[0] - value <= level * 0.1):
             converged = True
             break
@@ -360,17 +365,20 @@ class LinearPath:
         known = known if start is None else start
         few, whole = part or every, part is None
         begin = make_beginning(few, preconditioner, self.moments, known, max_iter, whole)
-        if search_tol is None or part is None:
-            if search_tol is not None:
-                tol = max(tol, min(search_tol, FINE))
+        if search_tol is None:
             if start is None:
                 start = self._start(part, begin, begin.sample_tol, max_iter)
             solution = begin.solve(every, start, tol, max_iter)
             self._trust = 0
+        elif part is None:
+            value_tol = max(tol, min(search_tol, FINE))
+            learned_tol = max(tol, min(search_tol, FINE_LEARNED))
+            solution = begin.solve(
+                every, begin.W, learned_tol, max_iter, self._value_at_zero(few), value_tol
+            )
+            self._trust = 0
         else:
-            if self._zero_value is None:
-                self._zero_value = part(np.zeros(part.shape))[0]
-            zero_value = self._zero_value
+            zero_value = self._value_at_zero(few)
             moved = self.solution is not None
             start = self._start(part, begin, search_tol / 10, max_iter, zero_value)
             if self._trust > 0:
@@ -383,6 +391,12 @@ class LinearPath:
                 self._trust = TRUST if moved and solution.gap <= search_tol / 4 else 0
         self.solution = solution.W
         return solution
+
+    def _value_at_zero(self, few: LinearObjective) -> float:
+        """The value at zero weights, which problems with the same rewards share."""
+        if self._zero_value is None:
+            self._zero_value = few(np.zeros(few.shape))[0]
+        return self._zero_value
 
     def _sample_objective(self, loss: RowLoss, every: LinearObjective) -> LinearObjective | None:
         """The objective on the sample; None if there is no sample, or it has no rewards."""
@@ -439,9 +453,12 @@ class Beginning:
         """Tolerance on the sample before a single fit."""
         return SAMPLE_TOL if self.preconditioner.between is None else MANY_TOL
 
-    def solve(self, every: Objective, start: FloatArray, tol: float, max_iter: int) -> Solution:
+    def solve(
+        self, every: Objective, start: FloatArray, tol: float, max_iter: int, *tolerance: float
+    ) -> Solution:
         """Minimise over all rows from ``start``; ``spent`` counts as iterations."""
-        solution = minimise(every, self.preconditioner, start, tol, max_iter - self.spent)
+        left = max_iter - self.spent
+        solution = minimise(every, self.preconditioner, start, tol, left, *tolerance)
         return replace(solution, n_iter=solution.n_iter + self.spent)
 
 

@@ -22,7 +22,7 @@ from mild.policies import BlendPolicy, ConstantPolicy, Policy, StackPolicy, beli
 from mild.routers.base import BaseRouter
 from mild.routers.baselines import mean_costs
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter
-from mild.routers.groups import check_groups, fit_member
+from mild.routers.groups import fit_member
 from mild.routers.linear import LinearRouter
 
 
@@ -87,10 +87,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Learn from inputs X and costs y; labels ``groups`` (n_samples,) go to members that use them."""
-        inputs, costs, weight = self._check_fit(X, y, sample_weight)
-        labels = None if groups is None else check_groups(groups, len(costs))
-        self.policy_ = self._fit(inputs, costs, weight, labels)
-        return self
+        return self._fit_labelled(X, y, sample_weight, groups=groups)
 
     def _fit(
         self,

@@ -91,8 +91,11 @@ def test_lines_of_experts_without_a_name_are_in_the_order_of_the_router(tmp_path
     assert found == [("y", 1.0, 3), ("x", 2.0, 3)]
 
 
-def test_the_names_of_a_feedback_dictionary_of_obp_are_known(tmp_path):
-    path = tmp_path / "log.csv"
+@pytest.mark.parametrize("name", ["log.csv", "log", "log.2026-11-16", "log.txt"])
+def test_the_names_of_a_feedback_dictionary_of_obp_are_known_whatever_the_file_is_called(
+    tmp_path, name
+):
+    path = tmp_path / name
     path.write_text("action,reward,pscore,prompt\n1,0.5,0.25,hello\n0,1,0.5,you\n")
     found = read(
         path, "obp", ["x", "y"], columns=("request_id", "chosen", "propensity", "price", "text")

@@ -299,7 +299,7 @@ def test_one_expert_needs_no_training():
 def test_warns_of_experts_that_labels_never_name():
     X, costs = three_experts()
     costs[:, 1] = 100
-    with pytest.warns(DegenerateDataWarning, match=r"expert\(s\) 1 are never cheapest"):
+    with pytest.warns(DegenerateDataWarning, match="never cheapest: 1"):
         quick(loss="ce").fit(X, costs)
 
 

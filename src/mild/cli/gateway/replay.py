@@ -60,7 +60,7 @@ def replay(
         Option(
             metavar="W",
             help="Cost of one dollar, in errors, for the decisions of a priced router and, with "
-            "--feedback, for the estimates. Default: the router's.",
+            "--feedback, for the estimates. Default: the router's, or the trade-off of its target.",
         ),
     ] = None,
     explore: Annotated[
@@ -99,9 +99,15 @@ def replay(
     found_form = ENDINGS.get(Path(ledger).suffix.lower(), "ledger") if form is None else form
     check_option("format", found_form, ("ledger", *FORMATS))
     loaded = load(router)
-    cost = (loaded.metadata.get("notes") or {}).get("cost") or {}
+    notes = loaded.metadata.get("notes") or {}
+    target = notes.get("target") or {}
+    # At a trade-off that meets a target, that is what a dollar is worth to the router.
+    usual = (
+        (notes.get("cost") or {}).get("price_weight") if target.get("t") is None else target["t"]
+    )
     if price_weight is not None and is_priced(loaded):
         loaded = new_prices(loaded, None, price_weight).on(loaded)
+        target = {}
     now = time.time()
     is_ledger = found_form == "ledger"
     if is_ledger:
@@ -118,7 +124,7 @@ def replay(
         loaded,
         texts=None if queries is None else read_texts(queries, text_column, id_column),
         errors=None if feedback is None else read_errors(feedback, id_column),
-        price_weight=cost.get("price_weight") if price_weight is None else price_weight,
+        price_weight=usual if price_weight is None else price_weight,
         explore=explore,
         since=moment("since", since, now),
         until=moment("until", until, now),
@@ -126,6 +132,7 @@ def replay(
         seed=seed,
         is_ledger=is_ledger,
     )
+    found["target"] = target.get("sentence")
     emit(found, as_json, lambda: _print(found))
 
 
@@ -180,4 +187,6 @@ def _print(found: Mapping[str, Any]) -> None:
         }
         print_facts("overlap with the log", "quantity", facts)
     note_left_out(found["left_out"])
+    if found["target"] is not None:
+        say(f"The new router as it was tuned. {found['target']}")
     say(found["verdict"]["sentence"])

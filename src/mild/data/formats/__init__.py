@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mild.data.data_quality import Finding, counted
+from mild.data.data_quality import Finding
 from mild.data.formats.base import (
     CORRECT,
     PRICE,
@@ -30,7 +30,7 @@ from mild.data.formats.tokens import add_prices, is_price_file
 from mild.data.formats.wide import WIDE
 from mild.data.queries import usual_query
 from mild.data.tables import is_string
-from mild.errors import DataFileError, check_option, listed
+from mild.errors import DataFileError, check_option, counted, listed
 
 DETECTED = (WIDE, ROUTERBENCH, ROUTELLM, LLMROUTER, NESTED)
 # Columns that the caller names.

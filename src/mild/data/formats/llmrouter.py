@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from mild.core.arrays import FloatArray, IntArray
-from mild.data.data_quality import RESCALE, Finding, check_range, counted
+from mild.data.data_quality import RESCALE, Finding, check_range
 from mild.data.formats.base import (
     LATENCY,
     PRICE,
@@ -25,7 +25,7 @@ from mild.data.formats.base import (
 from mild.data.formats.tokens import is_price_file
 from mild.data.queries import choose_query
 from mild.data.tables import choose_columns, is_numeric, is_string, numbers, parse_numbers
-from mild.errors import DataFileError, listed
+from mild.errors import DataFileError, counted, listed
 
 MODEL = "model_name"
 PERFORMANCE = "performance"

@@ -25,7 +25,6 @@ from mild.artifact import LoadedRouter, load
 from mild.artifact.deciding import decide_all
 from mild.artifact.prices import Prices
 from mild.core.decisions import DECISIONS
-from mild.data.data_quality import counted
 from mild.data.tables import choose_columns, column_kind, naming, reason, shown
 from mild.distributed.batch.inputs import Inputs, RowError, choose_inputs
 from mild.distributed.batch.output import (
@@ -51,7 +50,14 @@ from mild.distributed.partitions import (
     read_footers,
 )
 from mild.distributed.ray_connection import ENGINES, check_ray, connect, ray_pool, waiting_message
-from mild.errors import DataFileError, InvalidInputError, MildError, UnsupportedError, check_option
+from mild.errors import (
+    DataFileError,
+    InvalidInputError,
+    MildError,
+    UnsupportedError,
+    check_option,
+    counted,
+)
 from mild.policies import Policy, ScorePolicy, StandardizedPolicy, TradeoffPolicy
 
 # Bytes of output that make a row group.

@@ -30,10 +30,9 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from mild.core.arrays import invalid
-from mild.data.data_quality import counted
 from mild.data.queries import QUERY_NAMES
 from mild.data.tables import is_numeric, naming, numbers, read_table, short
-from mild.errors import DataFileError, check_option, listed
+from mild.errors import DataFileError, check_option, counted, listed
 from mild.evaluation.replay.log import ROUTED_NAME, LogReader
 
 #: Formats by name.
@@ -258,7 +257,7 @@ def _read_obp(
     path: Path, names: list[str], text_column: str | None, needs_query: bool
 ) -> Iterator[tuple[float, dict[str, Any]]]:
     with naming(path):
-        table = read_table(path, (*OWN_COLUMNS, *QUERY_NAMES))
+        table = read_table(path, (*OWN_COLUMNS, *QUERY_NAMES), any_name=True)
     known = [name for name in table.column_names if name]
 
     def column(name: str) -> Any:

@@ -11,8 +11,7 @@ import numpy as np
 
 from mild.artifact import LoadedRouter
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
-from mild.data.data_quality import counted
-from mild.errors import listed
+from mild.errors import counted, listed
 from mild.evaluation.replay.estimates import (
     Episodes,
     Estimate,
