@@ -90,7 +90,10 @@ def test_rows_can_be_taken_where_there_are_no_other_columns():
     ("change", "said"),
     [
         ({"cost__x": [1.0, 1.0, 1.0, -1.0]}, "-1 in row 4 of column 'cost__x'"),
-        ({"embedding": [[0.0], [1.0], [1.0], [np.nan]]}, "are not, such as row 4"),
+        (
+            {"embedding": [[0.0], [1.0], [1.0], [np.nan]]},
+            "in 1 row of column 'embedding', such as row 4",
+        ),
         (
             {"embedding": [[0.0], [1.0], [1.0], [1.0, 2.0]]},
             "such as row 4 with 2 where row 1 has 1",

@@ -42,7 +42,10 @@ def test_vectors_follow_the_rows_that_are_kept():
     ("column", "sentence"),
     [
         ([[1.0], [2.0, 3.0], None], "2 rows of column 'v', such as row 2 with 2 where"),
-        ([[1.0], [float("nan")], [2.0]], "vectors must be finite; 1 row of column 'v'"),
+        (
+            [[1.0], [float("nan")], [2.0]],
+            "vectors must be finite; this does not hold in 1 row of column 'v'",
+        ),
         (
             [1.0, 2.0, 3.0],
             "lists of numbers, or float32 as fixed-size binary; column 'v' holds double",
@@ -63,7 +66,7 @@ def test_vectors_follow_the_rows_that_are_kept():
         ),
         (
             pa.array([bytes(4), b"\xff" * 4, bytes(4)], pa.binary(4)),
-            "finite; 1 row of column 'v'",
+            "finite; this does not hold in 1 row of column 'v'",
         ),
         (["[1]", "[", "[2]"], "column 'v' holds '[' in row 2"),
         (["[1]", '["a"]', "[2]"], "column 'v' holds other things"),

@@ -63,8 +63,8 @@ def read_vectors(table: Any, name: str, row_numbers: IntArray | None = None) -> 
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if bad.size:
         raise DataFileError(
-            f"vectors must be finite; {counted(bad.size, 'row')} of column {name!r} not, such as "
-            f"row {row_number(bad[0], row_numbers)} ({ROW_ONE})."
+            f"vectors must be finite; this does not hold in {counted(bad.size, 'row')} of column "
+            f"{name!r}, such as row {row_number(bad[0], row_numbers)} ({ROW_ONE})."
         )
     return vectors
 

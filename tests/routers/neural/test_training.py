@@ -98,6 +98,8 @@ def test_every_optimizer_lowers_the_loss(optimizer):
 def test_weight_decay_shrinks_matrices_and_spares_biases(optimizer):
     X, _ = two_experts(20)
     module = nn.Linear(1, 2)
+    # Far enough from 0 that no step goes past it.
+    nn.init.constant_(module.weight, 1.0)
     router = on_cpu(
         module, optimizer=optimizer, weight_decay=0.1, lr=0.1, epochs=3, validation_fraction=0,
         rewards="contrast",
