@@ -63,6 +63,13 @@ def cut(columns, rows):
     return {name: [values[i] for i in rows] for name, values in columns.items()}
 
 
+def damage_pages(file):
+    """Overwrite pages of a file of 1,000 rows of 30 numbers; its end, which tells the schema, stays."""
+    content = bytearray(file.read_bytes())
+    content[2000:60000] = bytes(58000)
+    file.write_bytes(bytes(content))
+
+
 def in_memory(file, router, terms=None, scaled=True, text=None):
     """The fit of one table, as ``mild fit`` does it."""
     from sklearn.pipeline import make_pipeline

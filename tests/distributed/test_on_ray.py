@@ -36,7 +36,7 @@ from mild.errors import DataFileError, InvalidInputError, TuningInterruptedWarni
 from mild.evaluation.tasks import CostTerms
 from mild.routers.search import RouterCV
 from outcome_cases import make_columns, write_outcomes
-from shard_cases import make_rows, make_texts, sharded
+from shard_cases import damage_pages, make_rows, make_texts, sharded
 
 pytest.importorskip("ray", reason="ray is not installed")
 # What Ray leaves open is not ours.
@@ -351,10 +351,7 @@ def test_a_worker_that_is_killed_is_replaced_and_changes_no_bit(ray, shards):
 
 def test_a_broken_shard_is_named_from_afar(ray, shards):
     data = shards(make_rows(3000, d=30))
-    file = data.folder / "2.parquet"
-    content = bytearray(file.read_bytes())
-    content[2000:60000] = bytes(58000)
-    file.write_bytes(bytes(content))
+    damage_pages(data.folder / "2.parquet")
     with pytest.raises(DataFileError, match=r"2\.parquet: "):
         sharded(data.folder, open_workers=partial(hire, workers=1))
 

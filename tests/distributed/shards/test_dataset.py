@@ -12,7 +12,7 @@ from mild.distributed.shards import dataset as module
 from mild.distributed.shards.dataset import concatenate, open_dataset
 from mild.errors import DataFileError, MildError
 from mild.evaluation.tasks import CostTerms, make_task
-from shard_cases import ASIS, as_bytes, cut, make_rows, make_texts, sharded, write
+from shard_cases import ASIS, as_bytes, cut, damage_pages, make_rows, make_texts, sharded, write
 
 
 def all_rows(dataset):
@@ -78,10 +78,7 @@ def test_a_shard_that_is_cut_off_is_named(shards):
 
 def test_a_shard_with_damaged_pages_is_named(shards):
     data = shards(make_rows(3000, d=30))
-    file = data.folder / "2.parquet"
-    content = bytearray(file.read_bytes())
-    content[2000:60000] = bytes(58000)
-    file.write_bytes(bytes(content))
+    damage_pages(data.folder / "2.parquet")
     with pytest.raises(DataFileError, match=r"2\.parquet: "):
         sharded(data.folder)
 
