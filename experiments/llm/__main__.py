@@ -78,6 +78,9 @@ def experiment(
     skew: Annotated[float, Option(help="Share of the first expert, for extreme.")] = 0.95,
     alpha: Annotated[float | None, Option(help="One strength for all methods.")] = None,
     jobs: Annotated[int | None, Option(help="Parallel workers; -1 for all cores.")] = None,
+    validation: Annotated[
+        bool, Option("--validation", help="Judge on a held-out fifth of the training rows.")
+    ] = False,
     label: Annotated[str | None, Option(help="What results call the table.")] = None,
     results: Annotated[Path, Option(help="Results file.")] = Path("results/llm.jsonl"),
     transformer: TransformerOptions,
@@ -113,6 +116,7 @@ def experiment(
         (alpha,) if alpha else ALPHAS,
         trained,
         jobs,
+        validation,
     )
     with progress_bar(name) as progress:
         records = run(request, progress)

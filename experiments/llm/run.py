@@ -8,7 +8,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,9 @@ class Request:
     """An experiment on a table of outcomes of three experts, from strong to tiny, every score known.
 
     ``skew`` is the share of the rows on which the first expert is to be cheapest, for "extreme"; ``alphas``
-    are strengths of the penalty to choose from by cross-validation; the command's options explain the rest.
+    are strengths of the penalty to choose from by cross-validation; with ``validation`` a fifth of the
+    training rows of each split is judged on in place of its test rows; the command's options explain the
+    rest.
     """
 
     experiment: str
@@ -111,6 +113,7 @@ class Request:
     alphas: tuple[float, ...] = ALPHAS
     transformer: dict[str, Any] = field(default_factory=dict)
     jobs: int | None = None
+    validation: bool = False
 
     def __post_init__(self) -> None:
         check_option("experiment", self.experiment, EXPERIMENTS)
@@ -174,6 +177,11 @@ class _Runner:
         some = any(query.strip() for query in queries)
         self.groups = bundles(duplicate_groups(queries)) if some else np.arange(len(queries))
         self.splits = random_splits(self.groups, request.seeds, request.test_share)
+        if request.validation:
+            for seed, split in enumerate(self.splits):
+                fitted, held = folds(self.groups[split.train], FOLDS, seed)[0]
+                train, test = split.train[fitted], split.train[held]
+                self.splits[seed] = replace(split, train=train, test=test)
         self.prices: Floats = np.tile(request.beta, (len(self.errors), 1))
         self.added: float | None = None
         if request.experiment == "extreme":
@@ -230,6 +238,7 @@ class _Runner:
         if self.added is not None and cost == "cost":
             skew = {"share": request.skew, "added": round(self.added, 6)}
         return {
+            **({"validation": True} if request.validation else {}),
             "table": request.experiment,
             "dataset": request.name,
             "data": request.table.fingerprint()[:16],
