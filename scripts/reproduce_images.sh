@@ -40,8 +40,16 @@ run table1 $hundred --setup II --cost error --seeds 1 --validation --method tdef
     --method mild:rewards=contrast,total=mean1 --method uniform:total=mean0.3 --method mild --method mild:total=mean3 \
     --method mild:total=mean10 --method mild:total=mean30 --results "$results/margins.jsonl"
 run table1 $hundred --cost error $mean1 --method mild:total=mean10 --seeds 3 --results "$results/table1.jsonl"
-run severe $hundred --experts synthetic $mean1 --seeds 1 --results "$results/severe.jsonl"
+run severe $hundred --experts synthetic $mean1 --method mild:total=mean10 --seeds 3 --results "$results/severe.jsonl"
+for setup in "I --seeds 3" "II --seeds 2"; do
+    run table1 $hundred --cost cost --method tdef --method mild:total=mean10 --setup $setup --results "$results/table1.jsonl"
+done
 run table1 --dataset cifar100 --setup I --cost error $mean1 --seeds 1 --results "$results/table1.jsonl"
+# Experts that are trained: with errors, with costs, severe; the size of MILD's margins on held-out training rows.
+run table2 --epochs 25 $mean1 --seeds 3 --results "$results/table2.jsonl"
+run severe --epochs 25 --experts real $mean1 --seeds 3 --results "$results/severe.jsonl"
+run table2 --epochs 25 --setup II --cost error --validation $mean1 --method mild:total=mean3 --method mild:total=mean10 \
+    --method mild:total=mean30 --seeds 1 --results "$results/margins.jsonl"
 # One cell by the paper's words.
 $one --protocol paper --decay decoupled --method tdef --method mild --seeds 1 --results "$results/table1.jsonl"
 run severe --experts synthetic $mean1 --method ldam --seeds 3 --results "$results/severe.jsonl"
