@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib.util
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import ArrayLike
 
 from mild import metrics
@@ -516,12 +517,10 @@ def compare(
     # Of whole splits: a row that can be compared is tested as often as one that cannot.
     ratio = float(np.mean([len(split.test) / len(split.train) for split in splits]))
     splits, not_compared = _comparable_splits(array, splits)
-    total = len(splits) * len(methods)
     report = progress or (lambda done, of, text: None)
-    report(0, total, "features")
-    results: list[SplitResult] = []
-    interrupted = False
-    for number, split in enumerate(splits):
+    report(0, len(splits) * len(methods), "features")
+    contexts = []
+    for split in splits:
         inner = folds(units[split.train], n_folds, seed)
         if min(len(fitted) for fitted, _ in inner) < 2:
             raise InvalidInputError(
@@ -531,22 +530,18 @@ def compare(
             )
         subjects = None if topics is None else np.asarray(topics)[split.train]
         parts = None if strata is None else strata[split.train]
-        context = Context(inner, largest, seed, jobs, parts, subjects)
-        choices: dict[str, Choices] = {}
-        try:
-            X_train, X_test = inputs.features(split.train, split.test)
-            for method in methods:
-                known = array[split.train]
-                choices[method.key] = run_method(method, context, X_train, known, X_test)
-                done = number * len(methods) + len(choices)
-                report(done, total, f"split {number + 1}, {method.label}")
-        except KeyboardInterrupt:
-            if not results:
-                raise
-            interrupted = True
-            break
-        tested_strata = None if strata is None else strata[split.test]
-        results.append(SplitResult(array[split.test], units[split.test], choices, tested_strata))
+        contexts.append(Context(inner, largest, seed, jobs, parts, subjects))
+    results: list[SplitResult] = []
+    interrupted = False
+    try:
+        for choices in _run_splits(inputs, array, splits, methods, contexts, report):
+            test = splits[len(results)].test
+            tested_strata = None if strata is None else strata[test]
+            results.append(SplitResult(array[test], units[test], choices, tested_strata))
+    except KeyboardInterrupt:
+        if not results:
+            raise
+        interrupted = True
     splits = splits[: len(results)]
     outcomes = Outcomes(array, scores, prices, latencies, strata)
     tested = [outcomes.take(split.test) for split in splits]
@@ -584,6 +579,79 @@ def compare(
         not_compared=not_compared,
         interrupted=interrupted,
     )
+
+
+def _run_splits(
+    inputs: Inputs,
+    costs: FloatArray,
+    splits: Sequence[Split],
+    methods: Sequence[Method],
+    contexts: Sequence[Context],
+    report: Progress,
+) -> Iterator[dict[str, Choices]]:
+    """What every method chooses in one split after the other.
+
+    With several workers and splits, workers take whole splits: a search alone keeps two of them busy for
+    four fifths of the time. Methods that need another package share no candidates with the others and are
+    taken by themselves.
+    """
+    total = len(splits) * len(methods)
+    if len(splits) == 1 or effective_n_jobs(contexts[0].jobs) == 1:
+        for number, (split, context) in enumerate(zip(splits, contexts, strict=True)):
+
+            def done(count: int, method: Method, before: int = number) -> None:
+                text = f"split {before + 1}, {method.label}"
+                report(before * len(methods) + count, total, text)
+
+            yield _run_split(inputs, costs, split, methods, context, done)
+        return
+    parts = [
+        [method for method in methods if method.needs == needs]
+        for needs in dict.fromkeys(method.needs for method in methods)
+    ]
+    stream = Parallel(n_jobs=contexts[0].jobs, return_as="generator")(
+        delayed(_in_worker)(inputs, costs, split, part, replace(context, jobs=None))
+        for split, context in zip(splits, contexts, strict=True)
+        for part in parts
+    )
+    try:
+        for number in range(len(splits)):
+            choices: dict[str, Choices] = {}
+            for part, (chosen, warned) in zip(parts, stream, strict=False):
+                choices |= chosen
+                for warning in warned:
+                    warnings.warn(warning, stacklevel=4)
+                text = f"split {number + 1}, {part[-1].label}"
+                report(number * len(methods) + len(choices), total, text)
+            yield choices
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of tasks that are given up
+            stream.close()
+
+
+def _in_worker(*arguments: Any) -> tuple[dict[str, Choices], list[Warning | str]]:
+    """``_run_split`` and its warnings, which the console of another process knows nothing of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        choices = _run_split(*arguments)
+    return choices, [warning.message for warning in caught]
+
+
+def _run_split(
+    inputs: Inputs,
+    costs: FloatArray,
+    split: Split,
+    methods: Sequence[Method],
+    context: Context,
+    done: Callable[[int, Method], None] = lambda count, method: None,
+) -> dict[str, Choices]:
+    X_train, X_test = inputs.features(split.train, split.test)
+    choices: dict[str, Choices] = {}
+    for method in methods:
+        choices[method.key] = run_method(method, context, X_train, costs[split.train], X_test)
+        done(len(choices), method)
+    return choices
 
 
 def _mean_baselines(
