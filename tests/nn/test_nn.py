@@ -24,6 +24,7 @@ from mild.errors import (  # noqa: E402
     OptionError,
     UnsupportedError,
 )
+from mild.nn import losses as nn_losses  # noqa: E402
 from tolerances import rounding  # noqa: E402
 
 SURROGATES = list(oracles.FORMS)
@@ -216,13 +217,21 @@ class Recorder(TorchDispatchMode):
 
 
 @every_surrogate
-def test_no_tensor_of_pairs_is_made_forward_or_backward(surrogate: object) -> None:
-    n, p = 7, 40
+def test_tensors_of_pairs_are_made_for_a_bounded_number_of_rows(
+    surrogate: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n, p = 70, 40
     scores, rewards, rho = draw(9, n, p)
     f, w = tensor(scores).requires_grad_(True), tensor(rewards)
+    whole = nn.mild_loss(f, w, rho, surrogate)
+    slope = torch.autograd.grad(whole.sum(), f)[0]
+    monkeypatch.setattr(nn_losses, "CHUNK", p * p)
     with Recorder() as recorder:
-        nn.mild_loss(f, w, rho, surrogate).sum().backward()
+        parts = nn.mild_loss(f, w, rho, surrogate)
+        parts.sum().backward()
     assert 0 < recorder.largest <= n * p
+    torch.testing.assert_close(parts, whole)
+    torch.testing.assert_close(f.grad, slope)
 
 
 def test_autograd_keeps_only_the_inputs_however_many_margins_differ() -> None:
@@ -240,11 +249,13 @@ def test_autograd_keeps_only_the_inputs_however_many_margins_differ() -> None:
     assert sum(kept) <= 2 * n * p
 
 
-def test_experts_sharing_a_margin_share_one_log_sum_exp() -> None:
+@pytest.mark.parametrize("rho", [2.0, [1.0, 1.0, 2.0, 2.0, 2.0, 1.0]])
+def test_one_log_sum_exp_serves_all_experts(rho: object) -> None:
     scores, rewards, _ = draw(11, 5, 6)
     with Recorder() as recorder:
-        nn.mild_loss(tensor(scores), tensor(rewards), [1.0, 1.0, 2.0, 2.0, 2.0, 1.0])
-    assert recorder.calls["logsumexp"] == 2
+        nn.mild_loss(tensor(scores), tensor(rewards), rho)
+    assert recorder.calls["logsumexp"] == 1
+    assert recorder.largest == (30 if isinstance(rho, float) else 180)
 
 
 @pytest.mark.no_cover

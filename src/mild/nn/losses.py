@@ -1,10 +1,10 @@
 """The losses of ``mild.core.losses`` as tensors.
 
 MILD is an autograd function. With ``ell_k = log sum_k' exp((f_k' - f_k) / rho_k)`` every comp-sum member is
-``Phi_tau = expm1((1 - tau) * ell_k) / (1 - tau)``, ``ell_k`` itself at tau = 1. Experts that share a margin
-share one log-sum-exp. The backward pass computes the gradient by its formula instead of replaying the
-forward one: memory stays at a few (n, p) tensors however many margins differ, and terms that overflow
-separately are subtracted as logarithms, so that no NaN arises.
+``Phi_tau = expm1((1 - tau) * ell_k) / (1 - tau)``, ``ell_k`` itself at tau = 1. The backward pass computes the
+gradient by its formula instead of replaying the forward one: memory stays at a few (n, p) tensors, and a
+bounded number of rows at a time for margins that differ, and terms that overflow separately are subtracted
+as logarithms, so that no NaN arises.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ from mild.nn.tensors import (
     check_vector,
     float_matrix,
 )
+
+#: How many scores over margins are computed at a time.
+CHUNK = 2**20
 
 
 def mild_loss(
@@ -160,9 +163,18 @@ def _gradient(shifted: Tensor, rewards: Tensor, margins: Margins, kind: Surrogat
 
 
 def _log_sums(shifted: Tensor, margins: Margins) -> Tensor:
-    """(n, p): ``ell_k = log sum_k' exp((f_k' - f_k) / rho_k)``, one log-sum-exp per margin."""
-    sums = [torch.logsumexp(shifted / margin, dim=1) for margin in margins.distinct]
-    return torch.stack(sums, dim=1)[:, margins.group_of] - shifted / margins.per_expert
+    """(n, p): ``ell_k = log sum_k' exp((f_k' - f_k) / rho_k)``."""
+    rho = margins.per_expert
+    if len(margins.distinct) == 1:
+        scaled = shifted / rho
+        return scaled.logsumexp(dim=1, keepdim=True) - scaled
+    sums = [(part[:, None] / rho[:, None]).logsumexp(dim=2) for part in shifted.split(_rows(rho))]
+    return torch.cat(sums) - shifted / rho
+
+
+def _rows(rho: Tensor) -> int:
+    """How many rows are computed at a time, where each has (p, p) scores over margins."""
+    return max(1, CHUNK // len(rho) ** 2)
 
 
 def _phi(log_one_plus_u: Tensor, tau: float) -> Tensor:
@@ -173,12 +185,16 @@ def _phi(log_one_plus_u: Tensor, tau: float) -> Tensor:
 
 def _logistic_gradient(shifted: Tensor, rewards: Tensor, margins: Margins) -> Tensor:
     """``sum_k c̄_k / rho_k * softmax(f / rho_k)``, minus ``c̄ / rho``."""
-    pull = rewards / margins.per_expert
-    gradient = -pull
-    for g, margin in enumerate(margins.distinct):
-        weight = torch.where(margins.group_of == g, pull, torch.zeros_like(pull))
-        gradient = gradient + weight.sum(dim=1, keepdim=True) * torch.softmax(shifted / margin, 1)
-    return gradient
+    rho = margins.per_expert
+    pull = rewards / rho
+    if len(margins.distinct) == 1:
+        return pull.sum(dim=1, keepdim=True) * torch.softmax(shifted / rho, 1) - pull
+    size = _rows(rho)
+    pushes = [
+        torch.bmm(weight[:, None], torch.softmax(part[:, None] / rho[:, None], 2))[:, 0]
+        for part, weight in zip(shifted.split(size), pull.split(size), strict=True)
+    ]
+    return torch.cat(pushes) - pull
 
 
 def _comp_sum_gradient(shifted: Tensor, rewards: Tensor, margins: Margins, tau: float) -> Tensor:
