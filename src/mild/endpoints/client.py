@@ -18,6 +18,7 @@ import aiohttp
 from yarl import URL
 
 from mild import __version__
+from mild.endpoints.deadline import Deadline
 from mild.endpoints.errors import ExpertError
 from mild.endpoints.expert import Expert, is_loopback
 
@@ -60,26 +61,40 @@ class _Connector(aiohttp.TCPConnector):
 class EndpointResponse:
     """A response whose head was received. ``close`` returns its connection to the pool."""
 
-    __slots__ = ("_expert", "_response", "_tasks", "headers", "status")
+    __slots__ = ("_end", "_expert", "_response", "_tasks", "headers", "status")
 
     def __init__(
-        self, response: aiohttp.ClientResponse, expert: Expert, tasks: set[asyncio.Task[None]]
+        self,
+        response: aiohttp.ClientResponse,
+        expert: Expert,
+        tasks: set[asyncio.Task[None]],
+        end: float,
     ) -> None:
         self._response = response
         self._expert = expert
         self._tasks = tasks
+        # By the clock of the event loop.
+        self._end = end
         self.status = response.status
         self.headers = response.headers
 
     async def read(self) -> bytes:
         """The next piece of the body; empty at its end. Raises ExpertError where it breaks off."""
+        content = self._response.content
         try:
-            return await self._response.content.readany()
+            if content.is_eof():
+                return await content.readany()
+            with Deadline(self._end - asyncio.get_running_loop().time()):
+                return await content.readany()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _classify(error, self._expert, "nothing more came") from None
 
     async def read_all(self) -> bytes:
         """The whole body."""
+        content = self._response.content
+        if content.is_eof() and content.total_bytes <= MAX_BODY_BYTES:
+            # It came with its head, as most do.
+            return await self.read()
         body = bytearray()
         while piece := await self.read():
             body += piece
@@ -143,6 +158,7 @@ class EndpointClient:
             url = self._urls[path] = URL(self._expert.base_url + path, encoded=True)
         clock = asyncio.get_running_loop().time
         acquisition, start = SimpleNamespace(reused=False), clock()
+        end = start + self._expert.total_seconds
         _acquisition.set(acquisition)
         try:
             response = await self._post(session, url, body, headers)
@@ -157,7 +173,7 @@ class EndpointClient:
         if response.headers.get("Content-Encoding", "identity").lower() != "identity":
             response.close()
             raise ExpertError("garbled", "an encoded body, though none was asked for")
-        return EndpointResponse(response, self._expert, self._tasks)
+        return EndpointResponse(response, self._expert, self._tasks, end)
 
     async def _post(
         self,
@@ -166,11 +182,12 @@ class EndpointClient:
         body: bytes,
         headers: Mapping[str, str] | None,
     ) -> aiohttp.ClientResponse:
-        seconds = self._expert.connect_seconds + self._expert.first_byte_seconds
+        expert = self._expert
+        seconds = expert.connect_seconds + expert.first_byte_seconds
         # Neither a head in small pieces nor interim responses without end take longer.
-        head = asyncio.timeout(seconds + len(body) / MIN_BYTES_PER_SECOND)
+        head = Deadline(min(seconds + len(body) / MIN_BYTES_PER_SECOND, expert.total_seconds))
         try:
-            async with head:
+            with head:
                 return await session.post(
                     url,
                     data=body if len(body) < _LARGE_BODY else io.BytesIO(body),
@@ -179,9 +196,9 @@ class EndpointClient:
                     proxy=self._proxy,
                 )
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            if head.expired():
+            if head.expired:
                 raise ExpertError("timeout", "no head came in time") from None
-            raise _classify(error, self._expert, "no first byte came") from None
+            raise _classify(error, expert, "no first byte came") from None
 
     async def close(self) -> None:
         """Close every connection."""
@@ -201,10 +218,9 @@ class EndpointClient:
         self._session = aiohttp.ClientSession(
             headers=self._headers,
             connector=_Connector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, ssl=tls),
+            # The time for everything is ours to keep: aiohttp takes much longer to do that.
             timeout=aiohttp.ClientTimeout(
-                total=expert.total_seconds,
-                connect=expert.connect_seconds,
-                sock_read=expert.first_byte_seconds,
+                total=None, connect=expert.connect_seconds, sock_read=expert.first_byte_seconds
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from mild.endpoints.deadline import Deadline
 from mild.endpoints.errors import ExpertError, rate_limit_headers
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import Usage, UsageMeter, charged_tokens, max_tokens
@@ -309,7 +310,7 @@ class CompletionHandler:
         """Serve within the time of the whole request: reservations end soon after it."""
         seconds = self.context.settings.longest_request
         try:
-            async with asyncio.timeout(seconds):
+            with Deadline(seconds):
                 await self._serve()
         except TimeoutError:
             if self._started:
