@@ -1,4 +1,4 @@
-"""A deadline ends its block with TimeoutError, and never takes a cancellation of somebody else for its own."""
+"""A deadline ends its block with TimeoutError, and takes no cancellation of others for its own."""
 
 from __future__ import annotations
 
