@@ -107,7 +107,10 @@ class EndpointResponse:
 
         With ``finished``, all that matters was read, and the rest may arrive in the background.
         """
-        if finished and not self._response.content.is_eof() and not self._response.closed:
+        if self._response.closed:
+            # The connection went back with the last byte.
+            return
+        if finished and not self._response.content.is_eof():
             task = asyncio.get_running_loop().create_task(self._drain())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -190,7 +193,7 @@ class EndpointClient:
             with head:
                 return await session.post(
                     url,
-                    data=body if len(body) < _LARGE_BODY else io.BytesIO(body),
+                    data=_payload(body),
                     headers=headers,
                     allow_redirects=False,
                     proxy=self._proxy,
@@ -226,6 +229,11 @@ class EndpointClient:
             auto_decompress=False,
         )
         return self._session
+
+
+def _payload(body: bytes) -> Any:
+    """A body for aiohttp, which looks for the kind of plain bytes every time."""
+    return aiohttp.BytesPayload(body) if len(body) < _LARGE_BODY else io.BytesIO(body)
 
 
 def _classify(error: Exception, expert: Expert, missing: str) -> ExpertError:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mild.endpoints.deadline import Deadline
 from mild.endpoints.errors import ExpertError, rate_limit_headers
 from mild.endpoints.expert import Expert
-from mild.endpoints.prices import Usage, UsageMeter, charged_tokens, max_tokens
+from mild.endpoints.prices import Usage, UsageMeter, asked_answers, asked_tokens, charged_tokens
 from mild.endpoints.translation import (
     CHAT,
     COMPLETIONS,
@@ -69,7 +69,6 @@ _PASSED_ON = (
 )
 _USAGE = b'"stream_options":{"include_usage":true},'
 _MAX_SESSION_CHARACTERS = 512
-_LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens", "n", "best_of")
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -109,7 +108,7 @@ class CompletionRequest:
         self.streamed = bool(stream)
         self.text = request_text(document, which)
         self.bytes_in = text_bytes(document, body)
-        self._limits = _token_limits(document)
+        self._asked_tokens, self._answers = asked_tokens(document), asked_answers(document)
         self.number = os.urandom(12)
         self.request_id = name_request(self.number)
         self.session: Session | None = None
@@ -158,7 +157,9 @@ class CompletionRequest:
 
     def max_tokens(self, expert: Expert) -> int:
         """Tokens that the answer may have at most."""
-        return 0 if self.endpoint == EMBEDDINGS else max_tokens(self._limits, expert.max_tokens)
+        if self.endpoint == EMBEDDINGS:
+            return 0
+        return (self._asked_tokens or expert.max_tokens) * self._answers
 
     def able(self, clients: Sequence[ExpertClient]) -> list[ExpertClient]:
         """Those of the experts whose API can say this request; Refusal 400 if there is none."""
@@ -518,21 +519,6 @@ async def run_until_disconnect(handler: CompletionHandler, scope: Scope, receive
             scope[ON_DISCONNECT] = None
         else:
             watcher.cancel()
-
-
-def _token_limits(document: dict[str, Any]) -> dict[str, Any]:
-    """The fields that say how much may be answered, without the texts among them."""
-    limits = {
-        name: document[name]
-        for name in _LIMITS
-        if name in document and not isinstance(document[name], list | dict)
-    }
-    prompts = document.get("prompt")
-    if isinstance(prompts, list):
-        # Their number counts, and whether they are numbers of tokens.
-        tokens = bool(prompts) and isinstance(prompts[0], int)
-        limits["prompt"] = [0] if tokens else [""] * len(prompts)
-    return limits
 
 
 @lru_cache(maxsize=256)
