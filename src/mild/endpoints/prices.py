@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from mild.endpoints.translation.answers import chat_usage
 
@@ -21,8 +21,7 @@ TEMPLATE_TOKENS = 64
 _MAX_COUNT = 10_000_000
 
 
-@dataclass(frozen=True)
-class Usage:
+class Usage(NamedTuple):
     """Tokens of one answer; ``estimated`` where the expert did not say.
 
     ``cached_in`` of the tokens in were read from the expert's prompt cache.

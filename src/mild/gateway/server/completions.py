@@ -59,13 +59,15 @@ if TYPE_CHECKING:
     from mild.gateway.server.app import AppContext, Serving
 
 # Headers of the client that are passed on; its key never is.
-_PASSED_ON = (
-    b"traceparent",
-    b"tracestate",
-    b"openai-beta",
-    b"anthropic-beta",
-    b"anthropic-version",
-    b"idempotency-key",
+_PASSED_ON = frozenset(
+    (
+        b"traceparent",
+        b"tracestate",
+        b"openai-beta",
+        b"anthropic-beta",
+        b"anthropic-version",
+        b"idempotency-key",
+    )
 )
 _USAGE = b'"stream_options":{"include_usage":true},'
 _MAX_SESSION_CHARACTERS = 512
