@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import os
 import ssl
 import urllib.request
 from collections.abc import Mapping
 from contextvars import ContextVar
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
@@ -216,8 +218,7 @@ class EndpointClient:
         expert = self._expert
         tls: ssl.SSLContext | bool = True
         if expert.base_url.startswith("https"):
-            tls = ssl.create_default_context()
-            tls.set_alpn_protocols(["http/1.1"])
+            tls = _tls_context(*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
         self._session = aiohttp.ClientSession(
             headers=self._headers,
             connector=_Connector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, ssl=tls),
@@ -229,6 +230,14 @@ class EndpointClient:
             auto_decompress=False,
         )
         return self._session
+
+
+@lru_cache(maxsize=8)
+def _tls_context(file: str | None, folder: str | None) -> ssl.SSLContext:
+    """TLS with the certificates that the environment names; reading them takes long, so it is shared."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
 def _payload(body: bytes) -> Any:
