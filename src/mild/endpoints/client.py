@@ -188,9 +188,10 @@ class EndpointClient:
         headers: Mapping[str, str] | None,
     ) -> aiohttp.ClientResponse:
         expert = self._expert
-        seconds = expert.connect_seconds + expert.first_byte_seconds
         # Neither a head in small pieces nor interim responses without end take longer.
-        head = Deadline(min(seconds + len(body) / MIN_BYTES_PER_SECOND, expert.total_seconds))
+        seconds = expert.connect_seconds + expert.first_byte_seconds
+        seconds += len(body) / MIN_BYTES_PER_SECOND
+        head = Deadline(min(seconds, expert.total_seconds))
         try:
             with head:
                 return await session.post(
@@ -202,7 +203,10 @@ class EndpointClient:
                 )
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             if head.expired:
-                raise ExpertError("timeout", "no head came in time") from None
+                late = "no head came in time"
+                if expert.total_seconds <= seconds:
+                    late = _no_reply(expert)
+                raise ExpertError("timeout", late) from None
             raise _classify(error, expert, "no first byte came") from None
 
     async def close(self) -> None:
@@ -245,6 +249,10 @@ def _payload(body: bytes) -> Any:
     return aiohttp.BytesPayload(body) if len(body) < _LARGE_BODY else io.BytesIO(body)
 
 
+def _no_reply(expert: Expert) -> str:
+    return f"no reply within {expert.total_seconds:g} s"
+
+
 def _classify(error: Exception, expert: Expert, missing: str) -> ExpertError:
     """The kind of a failure of the HTTP client."""
     if isinstance(error, aiohttp.ConnectionTimeoutError):
@@ -252,7 +260,7 @@ def _classify(error: Exception, expert: Expert, missing: str) -> ExpertError:
     if isinstance(error, aiohttp.SocketTimeoutError):
         return ExpertError("timeout", f"{missing} in time")
     if isinstance(error, TimeoutError):
-        return ExpertError("timeout", f"no reply within {expert.total_seconds:g} s")
+        return ExpertError("timeout", _no_reply(expert))
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return ExpertError("connect", f"no connection: {error}", permanent=True)
     if isinstance(error, aiohttp.ClientConnectorError):
