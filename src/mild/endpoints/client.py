@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import os
 import ssl
 import urllib.request
 from collections.abc import Mapping
 from contextvars import ContextVar
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,6 +20,7 @@ import aiohttp
 from yarl import URL
 
 from mild import __version__
+from mild.endpoints.deadline import Deadline
 from mild.endpoints.errors import ExpertError
 from mild.endpoints.expert import Expert, is_loopback
 
@@ -60,26 +63,40 @@ class _Connector(aiohttp.TCPConnector):
 class EndpointResponse:
     """A response whose head was received. ``close`` returns its connection to the pool."""
 
-    __slots__ = ("_expert", "_response", "_tasks", "headers", "status")
+    __slots__ = ("_end", "_expert", "_response", "_tasks", "headers", "status")
 
     def __init__(
-        self, response: aiohttp.ClientResponse, expert: Expert, tasks: set[asyncio.Task[None]]
+        self,
+        response: aiohttp.ClientResponse,
+        expert: Expert,
+        tasks: set[asyncio.Task[None]],
+        end: float,
     ) -> None:
         self._response = response
         self._expert = expert
         self._tasks = tasks
+        # By the clock of the event loop.
+        self._end = end
         self.status = response.status
         self.headers = response.headers
 
     async def read(self) -> bytes:
         """The next piece of the body; empty at its end. Raises ExpertError where it breaks off."""
+        content = self._response.content
         try:
-            return await self._response.content.readany()
+            if content.is_eof():
+                return await content.readany()
+            with Deadline(self._end - asyncio.get_running_loop().time()):
+                return await content.readany()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _classify(error, self._expert, "nothing more came") from None
 
     async def read_all(self) -> bytes:
         """The whole body."""
+        content = self._response.content
+        if content.is_eof() and content.total_bytes <= MAX_BODY_BYTES:
+            # It came with its head, as most do.
+            return await self.read()
         body = bytearray()
         while piece := await self.read():
             body += piece
@@ -92,7 +109,10 @@ class EndpointResponse:
 
         With ``finished``, all that matters was read, and the rest may arrive in the background.
         """
-        if finished and not self._response.content.is_eof() and not self._response.closed:
+        if self._response.closed:
+            # The connection went back with the last byte.
+            return
+        if finished and not self._response.content.is_eof():
             task = asyncio.get_running_loop().create_task(self._drain())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -143,6 +163,7 @@ class EndpointClient:
             url = self._urls[path] = URL(self._expert.base_url + path, encoded=True)
         clock = asyncio.get_running_loop().time
         acquisition, start = SimpleNamespace(reused=False), clock()
+        end = start + self._expert.total_seconds
         _acquisition.set(acquisition)
         try:
             response = await self._post(session, url, body, headers)
@@ -157,7 +178,7 @@ class EndpointClient:
         if response.headers.get("Content-Encoding", "identity").lower() != "identity":
             response.close()
             raise ExpertError("garbled", "an encoded body, though none was asked for")
-        return EndpointResponse(response, self._expert, self._tasks)
+        return EndpointResponse(response, self._expert, self._tasks, end)
 
     async def _post(
         self,
@@ -166,22 +187,27 @@ class EndpointClient:
         body: bytes,
         headers: Mapping[str, str] | None,
     ) -> aiohttp.ClientResponse:
-        seconds = self._expert.connect_seconds + self._expert.first_byte_seconds
+        expert = self._expert
         # Neither a head in small pieces nor interim responses without end take longer.
-        head = asyncio.timeout(seconds + len(body) / MIN_BYTES_PER_SECOND)
+        seconds = expert.connect_seconds + expert.first_byte_seconds
+        seconds += len(body) / MIN_BYTES_PER_SECOND
+        head = Deadline(min(seconds, expert.total_seconds))
         try:
-            async with head:
+            with head:
                 return await session.post(
                     url,
-                    data=body if len(body) < _LARGE_BODY else io.BytesIO(body),
+                    data=_payload(body),
                     headers=headers,
                     allow_redirects=False,
                     proxy=self._proxy,
                 )
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            if head.expired():
-                raise ExpertError("timeout", "no head came in time") from None
-            raise _classify(error, self._expert, "no first byte came") from None
+            if head.expired:
+                late = "no head came in time"
+                if expert.total_seconds <= seconds:
+                    late = _no_reply(expert)
+                raise ExpertError("timeout", late) from None
+            raise _classify(error, expert, "no first byte came") from None
 
     async def close(self) -> None:
         """Close every connection."""
@@ -196,20 +222,35 @@ class EndpointClient:
         expert = self._expert
         tls: ssl.SSLContext | bool = True
         if expert.base_url.startswith("https"):
-            tls = ssl.create_default_context()
-            tls.set_alpn_protocols(["http/1.1"])
+            tls = _tls_context(*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
         self._session = aiohttp.ClientSession(
             headers=self._headers,
             connector=_Connector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, ssl=tls),
+            # The time for everything is ours to keep: aiohttp takes much longer to do that.
             timeout=aiohttp.ClientTimeout(
-                total=expert.total_seconds,
-                connect=expert.connect_seconds,
-                sock_read=expert.first_byte_seconds,
+                total=None, connect=expert.connect_seconds, sock_read=expert.first_byte_seconds
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
         )
         return self._session
+
+
+@lru_cache(maxsize=8)
+def _tls_context(file: str | None, folder: str | None) -> ssl.SSLContext:
+    """TLS with the certificates that the environment names; reading them takes long, so it is shared."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _payload(body: bytes) -> Any:
+    """A body for aiohttp, which looks for the kind of plain bytes every time."""
+    return aiohttp.BytesPayload(body) if len(body) < _LARGE_BODY else io.BytesIO(body)
+
+
+def _no_reply(expert: Expert) -> str:
+    return f"no reply within {expert.total_seconds:g} s"
 
 
 def _classify(error: Exception, expert: Expert, missing: str) -> ExpertError:
@@ -219,7 +260,7 @@ def _classify(error: Exception, expert: Expert, missing: str) -> ExpertError:
     if isinstance(error, aiohttp.SocketTimeoutError):
         return ExpertError("timeout", f"{missing} in time")
     if isinstance(error, TimeoutError):
-        return ExpertError("timeout", f"no reply within {expert.total_seconds:g} s")
+        return ExpertError("timeout", _no_reply(expert))
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return ExpertError("connect", f"no connection: {error}", permanent=True)
     if isinstance(error, aiohttp.ClientConnectorError):

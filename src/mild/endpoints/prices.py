@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from mild.endpoints.translation.answers import chat_usage
 
@@ -21,8 +21,7 @@ TEMPLATE_TOKENS = 64
 _MAX_COUNT = 10_000_000
 
 
-@dataclass(frozen=True)
-class Usage:
+class Usage(NamedTuple):
     """Tokens of one answer; ``estimated`` where the expert did not say.
 
     ``cached_in`` of the tokens in were read from the expert's prompt cache.
@@ -158,8 +157,25 @@ def asked_tokens(document: Mapping[str, Any]) -> int:
     (20, 0)
     """
     # Endpoints differ in which of them they obey.
-    names = ("max_completion_tokens", "max_tokens", "max_output_tokens")
-    return max(_count(document.get(name)) for name in names)
+    return max(
+        _count(document.get("max_completion_tokens")),
+        _count(document.get("max_tokens")),
+        _count(document.get("max_output_tokens")),
+    )
+
+
+def asked_answers(document: Mapping[str, Any]) -> int:
+    """Answers that a request asks for.
+
+    >>> asked_answers({"n": 3}), asked_answers({"prompt": ["one", "two"]}), asked_answers({})
+    (3, 2, 1)
+    """
+    answers = max(_count(document.get("n")), _count(document.get("best_of")), 1)
+    prompts = document.get("prompt")
+    # A list of numbers is one prompt, in tokens.
+    if isinstance(prompts, list) and prompts and not isinstance(prompts[0], int):
+        answers *= len(prompts)
+    return answers
 
 
 def max_tokens(document: Mapping[str, Any], default: int) -> int:
@@ -170,11 +186,7 @@ def max_tokens(document: Mapping[str, Any], default: int) -> int:
     >>> max_tokens({"max_tokens": 20, "n": 3}, 100), max_tokens({}, 100)
     (60, 100)
     """
-    answers = max(_count(document.get("n")), _count(document.get("best_of")), 1)
-    prompts = document.get("prompt")
-    if isinstance(prompts, list) and prompts and not isinstance(prompts[0], int):
-        answers *= len(prompts)
-    return (asked_tokens(document) or default) * answers
+    return (asked_tokens(document) or default) * asked_answers(document)
 
 
 def is_count(value: Any) -> TypeGuard[int]:
@@ -184,6 +196,8 @@ def is_count(value: Any) -> TypeGuard[int]:
 
 def _count(value: Any) -> int:
     """A count that makes sense, else 0; endpoints take "20" and 20.0 for 20, too."""
+    if value is None:
+        return 0
     if isinstance(value, str | float):
         try:
             value = int(float(value))

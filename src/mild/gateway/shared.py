@@ -21,7 +21,7 @@ class Counters:
 
     def total(self, column: int) -> float:
         """Sum of a column over the workers."""
-        return sum(row[column] for row in self.rows)
+        return sum([row[column] for row in self.rows])
 
 
 class SharedMemory:

@@ -627,3 +627,33 @@ def test_a_slow_disk_leaves_the_file_to_the_thread(file_place, monkeypatch):
             refused(caught, 402, "insufficient_quota")
 
     run(test)
+
+
+def test_settlements_wait_for_a_claim_however_long_others_have_waited(file_place, monkeypatch):
+    monkeypatch.setattr(writer_module, "SETTLE_SECONDS", 0.4)
+    # The thread, which writes what it finds, stays away.
+    monkeypatch.setattr(writer_module, "REFRESH_SECONDS", 30.0)
+    written = []
+    apply = AccessStore.apply
+
+    def noted(store, batch, seconds):
+        written.append((len(batch.claims), len(batch.settlements)))
+        return apply(store, batch, seconds)
+
+    monkeypatch.setattr(AccessStore, "apply", noted)
+
+    async def test():
+        access = file_place.access(budget_day=5.0)
+        await access.start()
+        for _ in range(10):
+            reservation = await access.reserve(access.identify(None), 0.1, alone=True)
+            access.settle(reservation, 0.01)
+            await asyncio.sleep(0.06)
+        before = list(written)
+        # The last of them finds no claim, and is written alone.
+        await until(lambda: len(written) > len(before))
+        await access.close()
+        return before
+
+    assert run(test) == [(1, 0), *[(1, 1)] * 9]
+    assert written[10:] == [(0, 1)]

@@ -70,8 +70,7 @@ INSERT = Statement(
 )
 CHANGE = Statement(
     "UPDATE accounts SET spent = spent + ?3, held = held + ?4, lost = lost + ?5 "
-    "WHERE scope = ?1 AND period = ?2 AND spent + held + ?3 + ?4 <= ?6 "
-    "RETURNING scope, period, spent, held, lost",
+    "WHERE scope = ?1 AND period = ?2 AND spent + held + ?3 + ?4 <= ?6",
     changes_all=True,
 )
 APPLY = Statement(

@@ -81,6 +81,8 @@ class StoreWriter:
         self._rests_until = 0.0
         self._claims: list[Waiting] = []
         self._settlements: list[Settlement] = []
+        # When the first of them came, by the clock of the event loop.
+        self._settles_since = 0.0
         # Spent and released by settlements that are not written yet.
         self._pending: dict[Account, tuple[int, int]] = {}
         # Claims of the transaction under way.
@@ -154,6 +156,8 @@ class StoreWriter:
         """Write a settlement soon; nobody waits for it."""
         self._count_pending([settlement], 1)
         with self._changed:
+            if not self._settlements:
+                self._settles_since = self._loop.time()
             self._settlements.append(settlement)
             if not self._store.is_quick:
                 self._changed.notify()
@@ -162,6 +166,11 @@ class StoreWriter:
             self._loop.call_later(SETTLE_SECONDS, self._write_later)
 
     def _write_later(self) -> None:
+        left = self._settles_since + SETTLE_SECONDS - self._loop.time()
+        if self._settlements and left > 0:
+            # Those of before shared a transaction with claims; these have time to find one, too.
+            self._loop.call_later(left, self._write_later)
+            return
         self._writes_later = False
         self._write_now()
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from mild.endpoints.deadline import Deadline
 from mild.endpoints.errors import ExpertError, rate_limit_headers
 from mild.endpoints.expert import Expert
-from mild.endpoints.prices import Usage, UsageMeter, charged_tokens, max_tokens
+from mild.endpoints.prices import Usage, UsageMeter, asked_answers, asked_tokens, charged_tokens
 from mild.endpoints.translation import (
     CHAT,
     COMPLETIONS,
@@ -58,17 +59,18 @@ if TYPE_CHECKING:
     from mild.gateway.server.app import AppContext, Serving
 
 # Headers of the client that are passed on; its key never is.
-_PASSED_ON = (
-    b"traceparent",
-    b"tracestate",
-    b"openai-beta",
-    b"anthropic-beta",
-    b"anthropic-version",
-    b"idempotency-key",
+_PASSED_ON = frozenset(
+    (
+        b"traceparent",
+        b"tracestate",
+        b"openai-beta",
+        b"anthropic-beta",
+        b"anthropic-version",
+        b"idempotency-key",
+    )
 )
 _USAGE = b'"stream_options":{"include_usage":true},'
 _MAX_SESSION_CHARACTERS = 512
-_LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens", "n", "best_of")
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -108,7 +110,7 @@ class CompletionRequest:
         self.streamed = bool(stream)
         self.text = request_text(document, which)
         self.bytes_in = text_bytes(document, body)
-        self._limits = _token_limits(document)
+        self._asked_tokens, self._answers = asked_tokens(document), asked_answers(document)
         self.number = os.urandom(12)
         self.request_id = name_request(self.number)
         self.session: Session | None = None
@@ -157,7 +159,9 @@ class CompletionRequest:
 
     def max_tokens(self, expert: Expert) -> int:
         """Tokens that the answer may have at most."""
-        return 0 if self.endpoint == EMBEDDINGS else max_tokens(self._limits, expert.max_tokens)
+        if self.endpoint == EMBEDDINGS:
+            return 0
+        return (self._asked_tokens or expert.max_tokens) * self._answers
 
     def able(self, clients: Sequence[ExpertClient]) -> list[ExpertClient]:
         """Those of the experts whose API can say this request; Refusal 400 if there is none."""
@@ -309,7 +313,7 @@ class CompletionHandler:
         """Serve within the time of the whole request: reservations end soon after it."""
         seconds = self.context.settings.longest_request
         try:
-            async with asyncio.timeout(seconds):
+            with Deadline(seconds):
                 await self._serve()
         except TimeoutError:
             if self._started:
@@ -517,21 +521,6 @@ async def run_until_disconnect(handler: CompletionHandler, scope: Scope, receive
             scope[ON_DISCONNECT] = None
         else:
             watcher.cancel()
-
-
-def _token_limits(document: dict[str, Any]) -> dict[str, Any]:
-    """The fields that say how much may be answered, without the texts among them."""
-    limits = {
-        name: document[name]
-        for name in _LIMITS
-        if name in document and not isinstance(document[name], list | dict)
-    }
-    prompts = document.get("prompt")
-    if isinstance(prompts, list):
-        # Their number counts, and whether they are numbers of tokens.
-        tokens = bool(prompts) and isinstance(prompts[0], int)
-        limits["prompt"] = [0] if tokens else [""] * len(prompts)
-    return limits
 
 
 @lru_cache(maxsize=256)

@@ -127,13 +127,13 @@ async def ask_experts(
     patience = MAX_WAIT
     while True:
         for client in clients:
-            tries = 0
+            tries, path = 0, _path(client, request)
             while tries <= client.expert.retries and request.attempts < request.max_attempts:
-                permit = client.acquire(_path(client, request))
+                permit = client.acquire(path)
                 if permit is None:
                     break
                 tries += 1
-                found = await _attempt(client, permit, request, reserve, report)
+                found = await _attempt(client, path, permit, request, reserve, report)
                 if isinstance(found, UpstreamResponse):
                     return found
                 last = (client, found)
@@ -151,6 +151,7 @@ async def ask_experts(
 
 async def _attempt(
     client: ExpertClient,
+    path: str,
     permit: Permit,
     request: UpstreamRequest,
     reserve: Callable[[Expert], Awaitable[None]],
@@ -169,7 +170,7 @@ async def _attempt(
             headers = request.trace.start_attempt(client.expert, headers)
         start = time.perf_counter()
         try:
-            response = await client.http.post(_path(client, request), body, headers)
+            response = await client.http.post(path, body, headers)
             found = await _open(client, permit, response, request)
         finally:
             request.waited += time.perf_counter() - start
