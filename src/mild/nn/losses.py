@@ -1,10 +1,10 @@
 """The losses of ``mild.core.losses`` as tensors.
 
 MILD is an autograd function. With ``ell_k = log sum_k' exp((f_k' - f_k) / rho_k)`` every comp-sum member is
-``Phi_tau = expm1((1 - tau) * ell_k) / (1 - tau)``, ``ell_k`` itself at tau = 1. The backward pass computes the
-gradient by its formula instead of replaying the forward one: memory stays at a few (n, p) tensors, and a
-bounded number of rows at a time for margins that differ, and terms that overflow separately are subtracted
-as logarithms, so that no NaN arises.
+``Phi_tau = expm1((1 - tau) * ell_k) / (1 - tau)``, ``ell_k`` itself at tau = 1. The backward pass computes
+the gradient by its formula instead of replaying the forward one. Memory stays at a few (n, p) tensors: where
+margins differ, pairs of experts are computed for a bounded number of rows at a time. Terms that overflow
+separately are subtracted as logarithms, so that no NaN arises.
 """
 
 from __future__ import annotations
@@ -168,7 +168,9 @@ def _log_sums(shifted: Tensor, margins: Margins) -> Tensor:
     if len(margins.distinct) == 1:
         scaled = shifted / rho
         return scaled.logsumexp(dim=1, keepdim=True) - scaled
-    sums = [(part[:, None] / rho[:, None]).logsumexp(dim=2) for part in shifted.split(_rows(rho))]
+    sums = [
+        (part[:, None] / rho[:, None]).logsumexp(dim=2) for part in torch.split(shifted, _rows(rho))
+    ]
     return torch.cat(sums) - shifted / rho
 
 
@@ -192,7 +194,7 @@ def _logistic_gradient(shifted: Tensor, rewards: Tensor, margins: Margins) -> Te
     size = _rows(rho)
     pushes = [
         torch.bmm(weight[:, None], torch.softmax(part[:, None] / rho[:, None], 2))[:, 0]
-        for part, weight in zip(shifted.split(size), pull.split(size), strict=True)
+        for part, weight in zip(torch.split(shifted, size), torch.split(pull, size), strict=True)
     ]
     return torch.cat(pushes) - pull
 
