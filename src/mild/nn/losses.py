@@ -2,7 +2,7 @@
 
 MILD is an autograd function. With ``ell_k = log sum_k' exp((f_k' - f_k) / rho_k)`` every comp-sum member is
 ``Phi_tau = expm1((1 - tau) * ell_k) / (1 - tau)``, ``ell_k`` itself at tau = 1. The backward pass computes
-the gradient by its formula instead of replaying the forward one. Memory stays at a few (n, p) tensors: where
+the gradient by its formula instead of replaying the forward one. Memory stays at a few (n, p) tensors: if
 margins differ, pairs of experts are computed for a bounded number of rows at a time. Terms that overflow
 separately are subtracted as logarithms, so that no NaN arises.
 """
