@@ -44,9 +44,9 @@ test-real: $(VENV)/.test $(VENV)/.real
 	$(BIN)/python -m pytest -q tests/collect/test_real_model.py tests/gateway/test_real_model.py
 
 # Clients pin versions of each other, so they have an environment of their own; those for node need npm.
-$(CLIENTS)/.installed: pyproject.toml constraints.txt tests/clients/requirements.txt tests/clients/package.json
+$(CLIENTS)/.installed: pyproject.toml tests/clients/requirements.txt tests/clients/package.json
 	$(PYTHON) -m venv $(CLIENTS)
-	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check \
 		--editable ".[gateway,litellm]" --requirement tests/clients/requirements.txt
 	mkdir -p $(CLIENTS)/node
 	cp tests/clients/package.json $(CLIENTS)/node/
