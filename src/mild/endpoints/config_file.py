@@ -142,7 +142,7 @@ def read_toml(path: Path) -> ConfigFile:
             raw = file.read(MAX_BYTES + 1)
         if len(raw) > MAX_BYTES:
             raise DataFileError(f"{path}: it must have at most {MAX_BYTES:,} bytes.")
-        text = raw.decode("utf-8").replace("\r\n", "\n")
+        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
         # The parser's time grows with the square of the depth.
         if _DEEP_KEY.search(text):
             raise RecursionError
@@ -153,8 +153,8 @@ def read_toml(path: Path) -> ConfigFile:
         raise DataFileError(
             f"{path}: a TOML file must be UTF-8; byte {error.start} is not."
         ) from error
-    except tomllib.TOMLDecodeError as error:
-        # The parser names line and column, and quotes no value.
+    except ValueError as error:
+        # The parser names line and column, or a number that is too long, and quotes no value.
         raise DataFileError(f"{path}: it is not TOML: {error}.") from None
     except RecursionError:
         raise DataFileError(f"{path}: it is not TOML: it is nested too deeply.") from None
