@@ -43,6 +43,8 @@ def problems(tmp_path, text):
         ("on = 1", "on must be true or false; got 1."),
         ("count = true", "count must be a whole number of at least 1; got True."),
         ("count = 1.0", "count must be a whole number of at least 1; got 1.0."),
+        ("count = 9999999999999999", "count must be at most 1e+15; got 9999999999999999."),
+        ("seconds = 1e300", "seconds must be at most 1e+15; got 1e+300."),
         ("price = nan", "price must be a number at least 0; got nan."),
         ("price = true", "price must be a number at least 0; got True."),
         (f'price = "{SECRET}"', "price must be a number at least 0; got text."),

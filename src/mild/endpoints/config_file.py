@@ -30,6 +30,8 @@ CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 # Larger than any configuration; longer keys are no keys of ours.
 MAX_BYTES = 250_000
 _DEEP_KEY = re.compile(r"(?<![A-Za-z0-9_.-])(?:[\"']?[A-Za-z0-9_-]++[\"']?\s*+\.\s*+){50}")
+# Larger numbers leave the range of a database's, or of a clock.
+MAX_NUMBER = 1e15
 # Problems that are told at a time.
 MAX_PROBLEMS = 20
 #: Values keep their type: 1 is no flag, and "1" no number.
@@ -51,6 +53,8 @@ class Rule:
 
         def validate(value: Any, inner: core_schema.ValidatorFunctionWrapHandler) -> Any:
             good = isinstance(value, accepted) and (source is bool or not isinstance(value, bool))
+            if good and source in (int, float) and MAX_NUMBER < value < math.inf:
+                problem(f"must be at most {MAX_NUMBER:g}; got {shown(value)}")
             try:
                 result = inner(value) if good else None
             except ValidationError:
