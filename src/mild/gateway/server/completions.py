@@ -190,10 +190,10 @@ class CompletionRequest:
             return body[:place] + _USAGE + body[place:]
         return replace_values(body.decode(), {"stream_options": self._options}).encode()
 
-    def echo(self, expert: Expert) -> dict[str, Any]:
+    def echo(self) -> dict[str, Any]:
         """Fields that an answer in another API depends on, or repeats; parsed again, and not kept."""
-        if self.is_native(expert):
-            return {}
+        if self.endpoint != RESPONSES:
+            return {"stream_options": {"include_usage": self._wants_usage}}
         document = self.document
         return {name: document[name] for name in ECHOED if name in document}
 
@@ -202,7 +202,7 @@ class CompletionRequest:
         if self.is_native(expert):
             return replace_model(content, _as_json(expert.name)) if "model" in answer else content
         try:
-            found = translate_answer(self.endpoint, answer, expert.api, self.echo(expert))
+            found = translate_answer(self.endpoint, answer, expert.api, self.echo())
             changed = {**found, "model": expert.name}
             return json.dumps(changed, allow_nan=False).encode("ascii")
         except (ValueError, RecursionError) as error:
@@ -224,7 +224,7 @@ class CompletionRequest:
                 self._translated[key] = json.dumps(document, allow_nan=False).encode("ascii")
                 if self.endpoint == RESPONSES:
                     # Its answer repeats these, and the expert would be blamed for them.
-                    json.dumps(self.echo(expert), allow_nan=False)
+                    json.dumps(self.echo(), allow_nan=False)
             except TranslationError as error:
                 param = error.parameter
                 raise Refusal(400, str(error), code=error.code, param=param) from None
@@ -357,7 +357,7 @@ class CompletionHandler:
         if response.events is not None:
             expert = response.client.expert
             strip = request.adds_usage(expert)
-            self._translator = stream_translator(request.endpoint, expert, request.echo(expert))
+            self._translator = stream_translator(request.endpoint, expert, request.echo())
             relay = StreamRelay(
                 response, name, self._usage, strip, context.redact, self._translator
             )
