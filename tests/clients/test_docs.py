@@ -16,9 +16,9 @@ def test_the_recipe_runs(code, package, gateway, capsys):
     code = code.replace("http://localhost:6060", gateway.url).replace("mild-...", "none")
     exec(code, {"__name__": "recipe"})
     said = capsys.readouterr().out
-    # The first recipe prints who answered, the others the answer, too.
+    # The first two recipes print who answered, the others the answer, too.
     assert "rules" in said or said == "391391\n"
 
 
 def test_the_recipes_are_found():
-    assert [name for _, name in BLOCKS] == ["openai", "langchain_openai", "openai"]
+    assert [name for _, name in BLOCKS] == ["openai", "anthropic", "langchain_openai", "openai"]

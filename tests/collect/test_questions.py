@@ -126,6 +126,9 @@ def test_unreadable_files_are_refused(tmp_path):
     (tmp_path / "q.jsonl").write_text("[1]\n")
     with pytest.raises(DataFileError, match="line 1 must be an object"):
         read_questions(tmp_path / "q.jsonl")
+    (tmp_path / "q.jsonl").write_text('{"query": "a \\ud83d", "answer": "1"}\n')
+    with pytest.raises(DataFileError, match=r"line 1 is not JSON: .* surrogates not allowed"):
+        read_questions(tmp_path / "q.jsonl")
     (tmp_path / "q.jsonl").write_bytes(b'{"query": "\xff"}\n')
     with pytest.raises(DataFileError, match="line 1 is not JSON"):
         read_questions(tmp_path / "q.jsonl")

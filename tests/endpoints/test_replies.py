@@ -38,6 +38,13 @@ def test_parts_are_joined_and_a_refusal_is_an_answer_without_words():
     assert read_reply(200, {}, completion(None)).text == ""
 
 
+def test_half_a_surrogate_pair_is_left_out():
+    """A model that is cut off within an emoji ends in one; no database takes it."""
+    assert read_reply(200, {}, completion("Bern \ud83d")) == Reply("Bern ?", None, "stop")
+    whole = "Bern \N{GRINNING FACE}"
+    assert read_reply(200, {}, completion(whole)).text == whole
+
+
 @pytest.mark.parametrize(
     "usage",
     [None, {}, [], {"prompt_tokens": -1, "completion_tokens": 1}, {"prompt_tokens": "3"},

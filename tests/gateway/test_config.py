@@ -201,6 +201,10 @@ def test_the_store_is_known_without_any_secret(place):
             ", line 1: port must be a whole number from 0 to 65535; got 70000.",
         ),
         ("workers = 0\n" + LEAST, ", line 1: workers must be a whole number from 1 to 256; got 0."),
+        (
+            LEAST + "[routing]\nmax_sessions = 1000000000000\n",
+            ", line 5: routing.max_sessions must be a whole number from 1 to 100000000; got 1",
+        ),
         ('host = "a b"\n' + LEAST, ", line 1: host must be an address such as 127.0.0.1, or"),
         (
             'store = "mysql://u:p@h/d"\n' + LEAST,

@@ -94,6 +94,8 @@ def _read(file: Path) -> Columns:
                 continue
             try:
                 row = json.loads(line)
+                # Neither the ledger nor a table can store half a surrogate pair.
+                json.dumps(row, ensure_ascii=False).encode("utf-8")
             except (ValueError, RecursionError) as error:
                 raise DataFileError(f"line {number} is not JSON: {error}.") from error
             if not isinstance(row, dict):

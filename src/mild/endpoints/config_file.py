@@ -30,6 +30,8 @@ CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 # Larger than any configuration; longer keys are no keys of ours.
 MAX_BYTES = 250_000
 _DEEP_KEY = re.compile(r"(?<![A-Za-z0-9_.-])(?:[\"']?[A-Za-z0-9_-]++[\"']?\s*+\.\s*+){50}")
+# Larger numbers leave the range of a database's, or of a clock.
+MAX_NUMBER = 1e15
 # Problems that are told at a time.
 MAX_PROBLEMS = 20
 #: Values keep their type: 1 is no flag, and "1" no number.
@@ -51,6 +53,8 @@ class Rule:
 
         def validate(value: Any, inner: core_schema.ValidatorFunctionWrapHandler) -> Any:
             good = isinstance(value, accepted) and (source is bool or not isinstance(value, bool))
+            if good and source in (int, float) and MAX_NUMBER < value < math.inf:
+                problem(f"must be at most {MAX_NUMBER:g}; got {shown(value)}")
             try:
                 result = inner(value) if good else None
             except ValidationError:
@@ -142,7 +146,7 @@ def read_toml(path: Path) -> ConfigFile:
             raw = file.read(MAX_BYTES + 1)
         if len(raw) > MAX_BYTES:
             raise DataFileError(f"{path}: it must have at most {MAX_BYTES:,} bytes.")
-        text = raw.decode("utf-8").replace("\r\n", "\n")
+        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
         # The parser's time grows with the square of the depth.
         if _DEEP_KEY.search(text):
             raise RecursionError
@@ -153,8 +157,8 @@ def read_toml(path: Path) -> ConfigFile:
         raise DataFileError(
             f"{path}: a TOML file must be UTF-8; byte {error.start} is not."
         ) from error
-    except tomllib.TOMLDecodeError as error:
-        # The parser names line and column, and quotes no value.
+    except ValueError as error:
+        # The parser names line and column, or a number that is too long, and quotes no value.
         raise DataFileError(f"{path}: it is not TOML: {error}.") from None
     except RecursionError:
         raise DataFileError(f"{path}: it is not TOML: it is nested too deeply.") from None

@@ -92,4 +92,9 @@ def _answer(content: Any) -> Reply | None:
     if not isinstance(said, str):
         return None
     usage = read_usage(content.get("usage"), needs_out=True)
-    return Reply(said, usage, finish if isinstance(finish, str) else None)
+    return Reply(_storable(said), usage, _storable(finish) if isinstance(finish, str) else None)
+
+
+def _storable(text: str) -> str:
+    """Text without halves of surrogate pairs, which a model that is cut off may end in."""
+    return text.encode("utf-8", "replace").decode("utf-8")

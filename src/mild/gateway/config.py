@@ -93,7 +93,7 @@ class RoutingSettings:
     text: Literal["last", "all"] = "last"
     pin_sessions: Annotated[bool | Literal["soft"], PlainValidator(_flag_or("soft"))] = True
     session_seconds: Positive = 3600.0
-    max_sessions: Annotated[int, whole(1)] = 10_000
+    max_sessions: Annotated[int, whole(1, 100_000_000)] = 10_000
     fallback: Flag = True
     max_attempts: Annotated[int, whole(1, 20)] = 3
     session_from_content: Flag = False

@@ -75,7 +75,8 @@ def test_what_was_understood_fits_one_screen(place):
         "Router   ./router, trained on small, large",
         "Listens  http://127.0.0.1:6060, 1 worker",
         "Access   no key is required, $20 per day, 60 requests per minute and key",
-        "Store    ./mild.sqlite",
+        "Store    ./mild.sqlite; while it is unavailable, known keys are served, and each worker spends "
+        "at most $0 of budgets per day",
         "Ledger   ./ledger.sqlite, 30 days",
     ):
         assert words in done.out

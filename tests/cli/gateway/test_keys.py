@@ -97,6 +97,12 @@ def test_a_name_that_is_taken_or_unknown_is_refused(place):
     assert place.run("revoke", "alice").out == "alice is revoked.\n"
 
 
+def test_a_limit_that_no_store_can_hold_is_refused(place):
+    done = place.run("add", "alice", "--rpm", 10**20)
+    assert done.code == 2
+    assert "--rpm" in done.err
+
+
 def test_the_store_is_named_by_itself_or_by_the_file(place):
     assert place.run("add", "a", "--store", place.folder / "other.sqlite").code == 0
     assert (place.folder / "other.sqlite").exists()

@@ -657,3 +657,26 @@ def test_settlements_wait_for_a_claim_however_long_others_have_waited(file_place
 
     assert run(test) == [(1, 0), *[(1, 1)] * 9]
     assert written[10:] == [(0, 1)]
+
+
+def test_who_leaves_waits_for_others_that_write(file_place, monkeypatch, caplog):
+    """Workers that stop together meet at the store's lock; nothing is unknown because of that."""
+    monkeypatch.setattr(writer_module, "REFRESH_SECONDS", 60.0)
+    bearer = file_place.add_key("alice", day=1.0)
+
+    async def test():
+        access = file_place.access()
+        await access.start()
+        reservation = await access.reserve(access.identify(bearer), 0.5, alone=True)
+        access.settle(reservation, 0.25)
+        await asyncio.sleep(0.1)
+        other = sqlite3.connect(file_place.path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        asyncio.get_running_loop().call_later(0.3, other.rollback)
+        await access.close()
+        (left,) = other.execute("SELECT count(*) FROM reservations").fetchone()
+        other.close()
+        return left
+
+    assert run(test) == 0
+    assert not caplog.records

@@ -150,6 +150,22 @@ def test_a_value_that_does_not_fit_costs_only_its_own_record(ledger_place):
     assert ids(path) == [0, 1, 3, 5, 7, 9]
 
 
+def test_an_error_that_nobody_has_thought_of_does_not_end_the_thread(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("mild.gateway.ledger.writer.REST", 0.01)
+
+    def fail(*_):
+        raise OverflowError("too large")
+
+    with writing(tmp_path / "l.db") as writer:
+        with monkeypatch.context() as patch:
+            patch.setattr(type(writer._retention), "sweep", fail)
+            assert eventually(lambda: writer.trouble == "too large")
+        assert "too large" in caplog.text
+        writer.write(record(1))
+        assert writer.flush()
+        assert ids(tmp_path / "l.db") == [1]
+
+
 def test_the_folder_must_exist(tmp_path):
     writer = LedgerWriter(Keep(tmp_path / "no" / "l.db"), EXPERTS)
     with pytest.raises(DataFileError, match="there is no folder"):

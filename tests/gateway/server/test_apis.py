@@ -184,6 +184,10 @@ def test_a_field_that_an_expert_cannot_be_told_leaves_the_others():
         (RESPONSES, {"vendor": 1}, "unknown_field"),
         (MESSAGES, {"top_k": 5}, "unsupported_field"),
         (MESSAGES, {"messages": 7}, "invalid_type"),
+        # The answer repeats it, or the expert is told: neither can be written as JSON.
+        (RESPONSES, {"metadata": {"a": float("inf")}}, "invalid_body"),
+        (RESPONSES, {"metadata": {"a": float("nan")}, "stream": True}, "invalid_body"),
+        (MESSAGES, {"temperature": float("inf")}, "invalid_body"),
     ],
 )
 def test_what_cannot_be_translated_is_refused(path, more, code):

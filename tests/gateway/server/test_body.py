@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 import tracemalloc
 
 import pytest
@@ -14,6 +15,7 @@ from mild.gateway.refusals import Refusal
 from mild.gateway.server import body as body_module
 from mild.gateway.server.body import MAX_CONTAINERS, MAX_DEPTH, MAX_VALUES, BodyMemory, parse_body
 from mild.gateway.server.completions import CompletionRequest
+from mild.gateway.server.middleware import LimitedBody
 
 
 def lists(count):
@@ -91,17 +93,36 @@ def test_the_parsed_document_is_dropped_once_the_expert_is_chosen(monkeypatch):
 
     async def run():
         async with FakeUpstream(delay=0.2) as up, gateway([expert("one", up)]) as g:
-            task = asyncio.create_task(ask(g.port, chat("Hello", max_tokens=7)))
+            task = asyncio.create_task(ask(g.port, document))
             while not up.in_flight:
                 await asyncio.sleep(0.005)
             ((request, had, text),) = requests
             found = request._document, request.text, request.max_tokens(g.settings.experts[0])
+            # No part of it is kept, either.
+            kept = [one for one in vars(request).values() if isinstance(one, dict) and one]
             # Who asks for it later gets it anew.
-            assert request.document == chat("Hello", max_tokens=7)
+            assert request.document == document
             await task
-            return had, text, found
+            return had, text, found, kept
 
-    assert asyncio.run(run()) == (True, "Hello", (None, "", 7))
+    document = chat("Hello", max_tokens=7, tools=[{"type": "function"}], metadata={"a": "b"})
+    assert asyncio.run(run()) == (True, "Hello", (None, "", 7), [{"max_tokens": 7}])
+
+
+def test_a_long_body_in_small_pieces_is_put_together_once():
+    """One client that adds a byte at a time to megabytes must not stall the others."""
+    pieces = [b"x" * 9_000_000] + [b"y"] * 3000
+
+    async def receive():
+        piece = pieces.pop(0)
+        return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
+
+    body = LimitedBody(receive, 10_000_000, BodyMemory(10_000_000))
+    start = time.process_time()
+    found = asyncio.run(body.read())
+    # Copied for every piece, it took three seconds.
+    assert time.process_time() - start < 0.5
+    assert (len(found), found[-3001:]) == (9_003_000, b"x" + b"y" * 3000)
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,24 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import TEXTS, ask, chat, expert, gateway, knowing, priced_router
+from gateway.gateway_cases import (
+    TEXTS,
+    ask,
+    chat,
+    expert,
+    gateway,
+    knowing,
+    priced_router,
+    scored_router,
+)
+from mild.artifact import explanation
+from mild.artifact.explanation import explain
 from mild.endpoints.expert import BreakerSettings
 from mild.gateway.config import AccessSettings
 
@@ -91,6 +104,22 @@ def test_a_decision_is_explained_and_nobody_is_asked():
     assert json.loads(empty.body)["error"]["code"] == "missing_required_parameter"
     assert asked == 0
     assert records == []
+
+
+def test_a_decision_about_half_a_surrogate_pair_is_explained(monkeypatch):
+    def quoting(router, text):
+        """Routers that leave out words, one after the other, quote them."""
+        found = explain(router, text)
+        return replace(found, evidence=(replace(found.evidence[0], part=text),))
+
+    monkeypatch.setattr(explanation, "explain", quoting)
+    plain = scored_router(("one", "two"))
+    weights = np.arange(2 * plain.text.n_features, dtype=np.float32).reshape(2, -1)
+    router = replace(plain, policy=replace(plain.policy, coef=weights))
+    body = b'{"messages": [{"role": "user", "content": "x\\ud800"}]}'
+    (found,) = fetch((body, "/v1/route"), experts=("one", "two"), router=router)
+    assert found.status == 200
+    assert json.loads(found.body)["why"]["evidence"][0]["part"] == "x\ud800"
 
 
 def test_a_decision_says_how_novel_the_request_is():

@@ -2,11 +2,13 @@
 
 import asyncio
 import gc
+import weakref
 
 import pytest
 
 from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import Client, chat, expert, gateway
+from gateway.gateway_cases import Client, ask, chat, expert, gateway
+from mild.gateway.server.completions import CompletionRequest
 
 
 @pytest.mark.no_cover
@@ -41,3 +43,49 @@ def test_a_request_leaves_nothing_to_the_collector(document, monkeypatch):
 
     # Less than one thing for each request: the loop of the test has a few of its own.
     assert asyncio.run(run()) < 20
+
+
+RESPONSES, MESSAGES = "/v1/responses", "/v1/messages"
+TURNS = chat()["messages"]
+
+
+@pytest.mark.parametrize(
+    ("path", "document", "step"),
+    [
+        (RESPONSES, {"model": "mild", "input": "x", "tools": ["no tool"]}, "ok"),
+        (RESPONSES, {"model": "mild", "input": "x", "vendor": 1}, "ok"),
+        (MESSAGES, {"model": "mild", "max_tokens": 5, "messages": TURNS, "top_k": 5}, "ok"),
+        (RESPONSES, {"model": "mild", "input": "x", "stream": True}, "error_middle"),
+        ("/v1/chat/completions", chat(stream=True), "error_middle"),
+        ("/v1/chat/completions", chat(stream=True), "cut"),
+        ("/v1/chat/completions", chat(), "500"),
+    ],
+)
+def test_a_request_that_failed_does_not_wait_for_the_collector(path, document, step, monkeypatch):
+    """Its body may have megabytes, and the collector counts objects, not bytes."""
+    alive = weakref.WeakSet()
+    start = CompletionRequest.__init__
+
+    def note(request, *arguments):
+        alive.add(request)
+        start(request, *arguments)
+
+    monkeypatch.setattr(CompletionRequest, "__init__", note)
+
+    async def run():
+        async with FakeUpstream() as up, gateway([expert("one", up, retries=0)]) as g:
+            gc.disable()
+            try:
+                for _ in range(3):
+                    up.script = [step]
+                    await ask(g.port, document, path)
+                g.ledger.records.clear()
+                for _ in range(100):
+                    if not alive:
+                        break
+                    await asyncio.sleep(0.01)
+                return len(alive)
+            finally:
+                gc.enable()
+
+    assert asyncio.run(run()) == 0

@@ -17,7 +17,7 @@ from mild.gateway.server.protocol import _ResponseTransport
 def test_a_query_string_changes_nothing():
     async def run():
         async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
-            return await ask(g.port, chat(), "/v1/chat/completions?path=../x#y"), up.heads[0][0]
+            return await ask(g.port, chat(), "/v1/chat/completions?path=../x%23y"), up.heads[0][0]
 
     found, line = asyncio.run(run())
     assert found.status == 200

@@ -144,7 +144,10 @@ def _show(result: dict[str, Any], settings: Settings) -> None:
     workers = "1 worker" if settings.workers == 1 else f"{settings.workers} workers"
     typer.echo(f"Listens  {result['listens']}, {workers}")
     typer.echo(f"Access   {_access(settings)}")
-    lost = "requests are refused" if settings.sheds else "reserved budgets are spent"
+    lost = "requests are refused"
+    if not settings.sheds:
+        allowed = f"${settings.access.lost_allowance:g} of budgets per day"
+        lost = f"known keys are served, and each worker spends at most {allowed}"
     typer.echo(f"Store    {settings.store}; while it is unavailable, {lost}")
     kept = f"{result['ledger']}, {settings.ledger.keep_days:g} days"
     typer.echo(f"Ledger   {kept if result['ledger'] else 'none'}")

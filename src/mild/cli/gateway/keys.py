@@ -51,7 +51,8 @@ def add(
         float | None, Option(min=0.0, help="Dollars per month (UTC). Default: no limit.")
     ] = None,
     requests_per_minute: Annotated[
-        int | None, Option("--requests-per-minute", "--rpm", min=1, help="Default: as in CONFIG.")
+        int | None,
+        Option("--requests-per-minute", "--rpm", min=1, max=10**9, help="Default: as in CONFIG."),
     ] = None,
     admin: Annotated[
         bool,

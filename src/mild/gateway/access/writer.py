@@ -295,6 +295,8 @@ class StoreWriter:
             self._wait_again(batch)
 
     def _leave(self) -> None:
+        # Other workers leave at the same moment.
+        self._store.waits = True
         try:
             self._store.leave(self._name, self._last)
         except (StoreError, CommitUnknownError) as error:

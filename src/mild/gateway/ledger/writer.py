@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from mild.errors import DataFileError
 from mild.gateway.config import LedgerSettings
 from mild.gateway.database import DatabaseError, InvalidRowError
 from mild.gateway.database.engine import shown
@@ -153,7 +152,8 @@ class LedgerWriter:
                 if told:
                     told = False
                     logger.warning("the ledger is written again.")
-            except (DatabaseError, DataFileError, OSError) as error:
+            except Exception as error:
+                # Whatever it is: without this thread no row would ever be written again.
                 self.trouble = str(error)
                 if not told and not self._closing:
                     told = True

@@ -22,6 +22,7 @@ from mild.endpoints.translation import (
     EMBEDDINGS,
     MESSAGES,
     REQUIRED,
+    RESPONSES,
     TranslationError,
     is_native,
     translate_answer,
@@ -92,7 +93,6 @@ class CompletionRequest:
     text : for the router
     bytes_in : of the text that an expert may count
     session : of the request, set by whoever knows the caller
-    echo : fields that an answer in another API repeats
     """
 
     def __init__(
@@ -134,7 +134,6 @@ class CompletionRequest:
         self._options: str | None = None
         if not self._wants_usage and "stream_options" in document:
             self._options = json.dumps({**(options or {}), "include_usage": True})
-        self.echo = {name: document[name] for name in ECHOED if name in document}
         # Bodies for experts of the other API, by all that they depend on but the model.
         self._translated: dict[tuple[Any, ...], bytes] = {}
 
@@ -175,9 +174,13 @@ class CompletionRequest:
             except Refusal as error:
                 # Without its frames, which hold it in turn.
                 refusal = refusal or error.with_traceback(None)
-        if not found and refusal is not None:
-            raise refusal
-        return found
+        try:
+            if not found and refusal is not None:
+                raise refusal
+            return found
+        finally:
+            # Its frames would hold it in turn, and this request with it.
+            del refusal
 
     def body_for(self, expert: Expert) -> bytes:
         """The body as it came, with the expert's name for the model; or in the expert's API."""
@@ -191,12 +194,19 @@ class CompletionRequest:
             return body[:place] + _USAGE + body[place:]
         return replace_values(body.decode(), {"stream_options": self._options}).encode()
 
+    def echo(self) -> dict[str, Any]:
+        """Fields that an answer in another API depends on, or repeats; parsed again, and not kept."""
+        if self.endpoint != RESPONSES:
+            return {"stream_options": {"include_usage": self._wants_usage}}
+        document = self.document
+        return {name: document[name] for name in ECHOED if name in document}
+
     def read_answer(self, expert: Expert, answer: dict[str, Any], content: bytes) -> bytes:
         """A plain answer in the client's API, with the expert's name for the model."""
         if self.is_native(expert):
             return replace_model(content, _as_json(expert.name)) if "model" in answer else content
         try:
-            found = translate_answer(self.endpoint, answer, expert.api, self.echo)
+            found = translate_answer(self.endpoint, answer, expert.api, self.echo())
             changed = {**found, "model": expert.name}
             return json.dumps(changed, allow_nan=False).encode("ascii")
         except (ValueError, RecursionError) as error:
@@ -215,12 +225,17 @@ class CompletionRequest:
                         document[expert.max_tokens_field] = document.pop("max_tokens")
                     if self.streamed and expert.stream_usage:
                         document["stream_options"] = {"include_usage": True}
-                self._translated[key] = json.dumps(document).encode("ascii")
+                self._translated[key] = json.dumps(document, allow_nan=False).encode("ascii")
+                if self.endpoint == RESPONSES:
+                    # Its answer repeats these, and the expert would be blamed for them.
+                    json.dumps(self.echo(), allow_nan=False)
             except TranslationError as error:
                 param = error.parameter
                 raise Refusal(400, str(error), code=error.code, param=param) from None
-            except RecursionError:
-                message = "The body cannot be read: it is nested too deeply."
+            except (RecursionError, ValueError) as error:
+                deep = isinstance(error, RecursionError)
+                said = "it is nested too deeply" if deep else "it has a number that is not finite"
+                message = f"The body cannot be read: {said}."
                 raise Refusal(400, message, code="invalid_body") from None
         return self._translated[key]
 
@@ -346,7 +361,7 @@ class CompletionHandler:
         if response.events is not None:
             expert = response.client.expert
             strip = request.adds_usage(expert)
-            self._translator = stream_translator(request.endpoint, expert, request.echo)
+            self._translator = stream_translator(request.endpoint, expert, request.echo())
             relay = StreamRelay(
                 response, name, self._usage, strip, context.redact, self._translator
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,13 @@ _PAGE_HEADERS = {
     "x-content-type-options": "nosniff",
     "cache-control": "no-store",
 }
+
+
+class AsciiResponse(JSONResponse):
+    """JSON in ASCII: half a surrogate pair, which a request may hold, cannot be written as UTF-8."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, allow_nan=False).encode("ascii")
 
 
 class Completions:
@@ -155,7 +163,7 @@ class Endpoints:
         costs = None
         if found.expected_costs is not None:
             costs = [found.expected_costs[name] for name in names]
-        return JSONResponse(
+        return AsciiResponse(
             {
                 "expert": names[scores.best],
                 "order": [names[k] for k in scores.order],
@@ -239,7 +247,7 @@ class Endpoints:
     async def _status(self, request: Request) -> Response:
         assert self._context.board is not None
         self._check_page(request)
-        return JSONResponse(await self._context.board.document())
+        return AsciiResponse(await self._context.board.document())
 
     def _check_page(self, request: Request) -> None:
         settings = self._context.settings

@@ -182,15 +182,15 @@ class LimitedBody:
 
     async def read(self) -> bytes:
         """The whole body."""
-        body, more = b"", True
+        pieces, more = [], True
         while more:
             message = await self()
             if message["type"] == "http.disconnect":
                 raise ClientDisconnect
-            piece = message.get("body", b"")
-            body = body + piece if body else piece
+            pieces.append(message.get("body", b""))
             more = message.get("more_body", False)
-        return body
+        # Once: a long body may come in many small pieces.
+        return b"".join(pieces)
 
     def release(self) -> None:
         """The request has ended."""

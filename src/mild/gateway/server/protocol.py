@@ -83,7 +83,11 @@ class GatewayProtocol(HttpToolsProtocol):
         except httptools.HttpParserError as error:
             found = error.__context__
             if not isinstance(found, Refusal):
-                found = Refusal(400, "The request is not valid HTTP/1.1.", code="invalid_http")
+                message = "The request is not valid HTTP/1.1."
+                found = Refusal(400, message, code="invalid_http")
+                # The parser's own words name the header.
+                if any(name in str(error) for name in ("Content-Length", "Transfer-Encoding")):
+                    found = Refusal(400, message, code="invalid_framing")
             # Without its frames: they would keep this connection until the garbage collector runs.
             self._refuse(found.with_traceback(None))
             return
@@ -149,7 +153,8 @@ class GatewayProtocol(HttpToolsProtocol):
             self._head_without_upgrade = self._without_upgrade()
             return
         self._check_framing()
-        if not self.url.startswith(b"/"):
+        # A proxy may take "/metrics#" for another path than we do.
+        if not self.url.startswith(b"/") or b"#" in self.url:
             raise Refusal(400, "The target of a request must be a path.", code="invalid_target")
         if len(self.pipeline) >= MAX_PIPELINED:
             raise Refusal(431, "Too many requests wait on this connection.", code="pipeline_full")
@@ -234,10 +239,11 @@ class GatewayProtocol(HttpToolsProtocol):
         """Refuse heads from which another reader might read another length of the body."""
         lengths = [value for name, value in self.headers if name == b"content-length"]
         codings = [value for name, value in self.headers if name == b"transfer-encoding"]
-        if codings and (lengths or [one.strip().lower() for one in codings] != [b"chunked"]):
+        chunked = [one.strip().lower() for one in codings] == [b"chunked"]
+        if codings and (lengths or not chunked or self.parser.get_http_version() == "1.0"):
             raise Refusal(
                 400,
-                "Transfer-Encoding must be chunked, and Content-Length must not stand beside it.",
+                "Transfer-Encoding must be chunked, in HTTP/1.1, and without Content-Length.",
                 code="invalid_framing",
             )
         if len(lengths) > 1 or any(len(one) > _MAX_DIGITS or not one.isdigit() for one in lengths):

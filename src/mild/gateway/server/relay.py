@@ -93,7 +93,8 @@ class StreamRelay:
         self._redact = redact
         self._finished = False
         self._done = False
-        self._error: ExpertError | None = None
+        # Its arguments: an error that is kept here would keep itself, by its frames.
+        self._error: tuple[str, str] | None = None
 
     async def run(
         self, write: Callable[[bytes, bool], Awaitable[None]], started: Callable[[], None]
@@ -118,7 +119,7 @@ class StreamRelay:
             if size:
                 await write(self._redact(b"".join(parts)), True)
             if self._error is not None:
-                raise self._error
+                raise ExpertError(*self._error)
             if first and size:
                 first = False
                 started()
@@ -145,7 +146,7 @@ class StreamRelay:
             return event if self._translator is None else b""
         if is_error(event, data):
             # What came before it goes out first.
-            self._error = ExpertError("server", "an error within the stream")
+            self._error = ("server", "an error within the stream")
             return b""
         self._usage.pieces_out += 1
         if self._translator is not None:
@@ -161,7 +162,7 @@ class StreamRelay:
         try:
             changed = translator.feed(parse_object(data), event)
         except (TranslationError, ValueError) as error:
-            self._error = ExpertError("garbled", str(error))
+            self._error = ("garbled", str(error))
             return b""
         if translator.usage is not None:
             self._usage.read({"usage": translator.usage})
