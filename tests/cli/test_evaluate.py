@@ -8,6 +8,7 @@ import pytest
 from mild.artifact import load
 from mild.data import read_matrices
 from mild.metrics import best_constant, deferral_loss
+from outcome_cases import make_columns, write_outcomes
 
 
 def test_the_figures_are_those_of_the_metrics(mild, tables, fitted):
@@ -147,3 +148,33 @@ def test_an_evaluation_on_numbers_is_saved_for_the_report(mild, tables, fitted):
     page = tables.folder / "report.html"
     assert mild("report", fitted, "--out", page).code == 0
     assert "Routing pays" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("unpriced", ["poet", "cook"])
+def test_an_expert_without_prices_leaves_the_dollars_of_a_router_unknown(
+    mild, logs, readers, tmp_path, unpriced
+):
+    columns = make_columns(90, 1, prices=True)
+    columns.pop(f"cost__{unpriced}")
+    file = write_outcomes(columns, tmp_path / "new.csv")
+    done = mild("evaluate", file, "--router", readers(), "--beta", "cook=0")
+    assert done.code == 0, done.err
+    assert "In dollars" not in done.out
+    report = mild("evaluate", file, "--router", readers(), "--beta", "cook=0", "--json").json()
+    assert min(report["summary"]["shares"]) > 0.1
+    router = next(row for row in report["baselines"] if row["key"] == "router")
+    assert router["dollars_per_1000"] is None
+    assert report["dollars_per_1000"]["router"] is None
+    assert report["verdict"]["dollars_per_1000"] is None
+
+
+@pytest.mark.parametrize("unpriced", ["adder", "cook"])
+def test_a_search_says_no_dollars_where_an_expert_has_no_price(mild, tmp_path, unpriced):
+    columns = make_columns(90, 1, prices=True)
+    columns.pop(f"cost__{unpriced}")
+    file = write_outcomes(columns, tmp_path / "new.csv")
+    words = ["--out", tmp_path / "r", "--families", "linear", "--alphas", "0.1"]
+    done = mild("tune", file, *words)
+    assert done.code == 0, done.err
+    assert "Routing pays" in done.out
+    assert "In dollars" not in done.out

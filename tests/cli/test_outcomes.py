@@ -288,6 +288,19 @@ def test_unknown_prices_are_refused_where_they_are_weighed(mild, tmp_path):
     assert mild("fit", file, "--out", tmp_path / "r").code == 0
 
 
+@pytest.mark.parametrize("words", [["tune"], ["tune", "--max-dollars", "1"], ["compare"]])
+def test_two_rows_are_too_few_for_a_search_in_one_sentence(mild, tmp_path, words):
+    columns = {"prompt": ["a b", "c d"], "correct__x": [0, 1], "correct__y": [1, 0]}
+    columns |= {"cost__x": [0.1, 0.1], "cost__y": [0.2, 0.2]}
+    file = write_outcomes(columns, tmp_path / "log.parquet")
+    out = [] if words == ["compare"] else ["--out", tmp_path / "r"]
+    done = mild(words[0], file, *out, *words[1:])
+    assert done.code == 1
+    assert "rows to fit on in every" in done.err
+    assert "of 2 rows leaves 1. Add rows." in done.err
+    assert not (tmp_path / "r").exists()
+
+
 @pytest.mark.no_cover
 def test_a_million_characters_in_one_prompt_do_no_harm(mild, tmp_path):
     columns = make_columns(60)

@@ -294,3 +294,18 @@ def test_a_table_without_prices_gets_no_heads(task, fitted):
     aimed = keep_apart(fitted, bare, tasks.search_folds(task, 3))
     assert aimed.fitted is fitted
     assert aimed.notes == {}
+
+
+def test_a_target_that_is_not_finite_is_refused_as_such():
+    with pytest.raises(ValueError, match="must be at least 0 and finite; got inf"):
+        Target(max_dollars=float("inf"))
+
+
+def test_a_target_names_the_expert_that_has_no_price(task, fitted):
+    from dataclasses import replace
+
+    prices = task.table.prices.copy()
+    prices[:, 1] = np.nan
+    bare = replace(task, table=replace(task.table, prices=prices))
+    with pytest.raises(ValueError, match=r"'poet' has none. Fill them in, or leave the expert out"):
+        keep_apart(fitted, bare, tasks.search_folds(task, 3), Target(max_dollars=1.0))

@@ -65,9 +65,8 @@ class Target:
                 raise invalid(name, f"must be a number; got {value!r}.")
             inside = low <= value <= high if closed else low < value < high
             if not (math.isfinite(value) and inside):
-                top = (
-                    "" if math.isinf(high) else f" and {'at most' if closed else 'below'} {high:g}"
-                )
+                bound = f"{'at most' if closed else 'below'} {high:g}"
+                top = " and finite" if math.isinf(high) else f" and {bound}"
                 least = "at least" if closed else "above"
                 raise invalid(name, f"must be {least} {low:g}{top}; got {value:g}.")
         if self.guarantee is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -178,7 +179,9 @@ def print_evaluation(report: Mapping[str, Any], title: str) -> None:
     }
     dollars = report.get("dollars_per_1000")
     if dollars is not None:
-        columns["$ per 1,000"] = [amount(value) for value in dollars["experts"]]
+        columns["$ per 1,000"] = [
+            "–" if math.isnan(value) else amount(value) for value in dollars["experts"]
+        ]
     print_table("experts", columns)
     if dollars is not None:
         say(TIES)

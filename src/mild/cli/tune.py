@@ -148,7 +148,7 @@ def tune(
     from mild.artifact.writing import check_target
     from mild.evaluation import tasks
     from mild.evaluation.comparison import TUNED
-    from mild.evaluation.targets import keep_apart
+    from mild.evaluation.targets import check_prices, keep_apart
     from mild.routers import RouterCV
 
     execution.check()
@@ -177,6 +177,8 @@ def tune(
         calibration = None
         if target is not None:
             target.check(len(task.table.expert_names), task.table.prices is not None)
+            if task.table.prices is not None:
+                check_prices(task.table.expert_names, task.table.prices)
             if target.guarantee is not None:
                 task, calibration = _calibration_split(whole, aims.calibration_share, time, seed)
         if task.settled is not None and target is None:
@@ -322,16 +324,21 @@ def describe_tuning(
 def _dollars(
     search: Any, prices: FloatArray | None, weight: FloatArray | None = None
 ) -> float | None:
-    """Mean price of the router's choices minus that of the constant, where both are known."""
+    """Mean price of the router's choices minus that of the constant, where both are known.
+
+    None where an expert that the router chooses has no price at all.
+    """
     import numpy as np
 
-    from mild.evaluation.comparison import mean_known
+    from mild.evaluation.comparison import all_priced, mean_known
 
     if prices is None:
         return None
     router, constant = search.held_out_, search.held_out_constants_
     rows, judged = np.arange(len(prices)), (router >= 0) & (constant >= 0)
     difference = (prices[rows, router] - prices[rows, constant])[judged]
+    if not all_priced(difference, router[judged]):
+        return None
     return mean_known(difference, None if weight is None else weight[judged])
 
 

@@ -61,9 +61,17 @@ class Outcomes(Stratified):
         return metrics.oracle_choices(self.costs, self.prices, errors)
 
     def means(self, chosen: IntArray) -> dict[str, float | None]:
-        """Mean loss, accuracy, dollars per 1,000 inputs and seconds of these choices."""
+        """Mean loss, accuracy, dollars per 1,000 inputs and seconds of these choices.
+
+        Dollars and seconds are None where an expert that is chosen has none that are known: the mean of
+        the others would not be that of these choices.
+        """
         rows, weight = np.arange(len(chosen)), self.weight
-        return self._figures(lambda values: mean_known(values[rows, chosen], weight))
+        found = self._figures(lambda values: mean_known(values[rows, chosen], weight))
+        for name, values in (("dollars_per_1000", self.prices), ("seconds", self.latencies)):
+            if values is not None and not all_priced(values[rows, chosen], chosen):
+                found[name] = None
+        return found
 
     def mixture(self, shares: FloatArray) -> dict[str, float | None]:
         """The same, expected of experts that are drawn at random with these shares."""
@@ -94,6 +102,15 @@ def mean_known(values: FloatArray, weight: FloatArray | None = None) -> float | 
     if not known.any():
         return None
     return float(np.average(values[known], weights=None if weight is None else weight[known]))
+
+
+def all_priced(paid: FloatArray, chosen: IntArray) -> bool:
+    """Whether every expert that is chosen has a known price, or time, in some of the rows it is chosen for.
+
+    >>> all_priced(np.array([0.1, np.nan, np.nan]), np.array([0, 0, 1]))
+    False
+    """
+    return np.setdiff1d(chosen, chosen[~np.isnan(paid)]).size == 0
 
 
 def baselines(

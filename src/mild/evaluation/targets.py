@@ -440,6 +440,16 @@ def can_trade(task: Task, folds: Sequence[tuple[IntArray, IntArray]]) -> bool:
     return all(part[train].any(axis=0).all() for part in known for train, _ in folds)
 
 
+def check_prices(expert_names: Sequence[str], prices: FloatArray) -> None:
+    """Refuse to trade quality for dollars where the price of an expert is not known in any row."""
+    unknown = np.flatnonzero(np.isnan(prices).all(axis=0))
+    if unknown.size:
+        names = ", ".join(repr(expert_names[k]) for k in unknown)
+        rule = "a target needs known prices of every expert"
+        remedy = "Fill them in, or leave the expert out (--experts)"
+        raise InvalidInputError(f"{rule}; {names} has none. {remedy}.", parameter="prices")
+
+
 def fit_tradeoff(
     task: Task,
     fitted: Fitted,
@@ -454,7 +464,9 @@ def fit_tradeoff(
     scaler = fitted.model[0] if hasattr(fitted.model, "steps") else None
     X = fitted.features if scaler is None else scaler.transform(fitted.features)
     prices = table.prices
-    if prices is None:
+    if prices is not None:
+        check_prices(table.expert_names, prices)
+    else:
         strong = int(np.argmax(np.nanmean(table.scores, axis=0)))
         prices = np.broadcast_to(np.eye(table.scores.shape[1])[strong], table.scores.shape)
     weight = float(task.terms.price_weight or 0.0)

@@ -25,6 +25,7 @@ from mild.evaluation.comparison import (
     Inputs,
     Outcomes,
     Stratified,
+    all_priced,
     balanced_fit,
     baselines,
     matrix_inputs,
@@ -352,10 +353,13 @@ def search_folds(
         raise invalid("cv", f"must be at least 2 folds; got {n_folds}.")
     check_rows(task)
     if time is None:
-        return folds(task.bundle, n_folds, seed)
-    share = n_folds / (n_folds + 1)
-    parts = time_splits(time_values(task.table, time), task.bundle, n_folds, share)
-    return [(part.train, part.test) for part in parts]
+        found = folds(task.bundle, n_folds, seed)
+    else:
+        share = n_folds / (n_folds + 1)
+        parts = time_splits(time_values(task.table, time), task.bundle, n_folds, share)
+        found = [(part.train, part.test) for part in parts]
+    _check_training(task, min(len(train) for train, _ in found), "every fold of a search")
+    return found
 
 
 def task_splits(
@@ -368,8 +372,20 @@ def task_splits(
     """Splits to compare methods on: 5 random ones, or with ``time`` 1 that trains on the past."""
     check_rows(task)
     if time is None:
-        return random_splits(task.bundle, n_splits or 5, test_share, seed)
-    return time_splits(time_values(task.table, time), task.bundle, n_splits or 1, test_share)
+        found = random_splits(task.bundle, n_splits or 5, test_share, seed)
+    else:
+        values = time_values(task.table, time)
+        found = time_splits(values, task.bundle, n_splits or 1, test_share)
+    _check_training(task, min(len(split.train) for split in found), "every split", 3)
+    return found
+
+
+def _check_training(task: Task, rows: int, where: str, least: int = 2) -> None:
+    """Refuse folds or splits that leave too few ``rows`` to fit on."""
+    if rows < least:
+        rule = f"a table must leave at least {least} rows to fit on in {where}"
+        got = f"this one of {task.table.rows} rows leaves {rows}"
+        raise InvalidInputError(f"{rule}; {got}. Add rows.", parameter="table")
 
 
 def time_values(table: OutcomeTable, name: str) -> np.ndarray[Any, Any]:
@@ -714,7 +730,8 @@ def evaluate_outcomes(
             )
         paid = np.column_stack([prices[np.arange(len(prices)), chosen[rows]], prices[:, expert]])
         both = ~np.isnan(paid).any(axis=1)
-        if both.any():
+        # Rows of which the price is known say nothing of an expert that has no price.
+        if both.any() and all_priced(paid.sum(axis=1), known_choices):
             paid_weight = None if weight is None else weight[both]
             means = np.average(paid[both], axis=0, weights=paid_weight)
             router_price, constant_price = (1000 * means).tolist()
