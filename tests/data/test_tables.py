@@ -140,6 +140,18 @@ def test_another_separator_is_guessed_in_the_message(tmp_path, separator):
     assert f"is the separator {separator!r}?" in message
 
 
+@pytest.mark.parametrize("row", ["a;1;0,5", "a, b, and c;1;2"])
+def test_another_separator_is_guessed_where_rows_have_commas(tmp_path, row):
+    message = refusal(csv(tmp_path, f"prompt;correct__x;cost__x\n{row}\n"))
+    assert "is the separator ';'? Save it with commas" in message
+
+
+@pytest.mark.parametrize("cell", ["yes", "$0.5", "50 %"])
+def test_a_text_in_place_of_a_number_says_what_to_write(tmp_path, cell):
+    message = refusal(csv(tmp_path, f"prompt,correct__x\na,{cell}\n"))
+    assert f"must hold numbers; it holds text such as {cell!r}. Write numbers alone" in message
+
+
 def test_a_query_of_a_million_characters_is_read_and_counted(tmp_path):
     table = read_outcomes(csv(tmp_path, f"prompt,correct__x\n{LONG},1\nb,0\n"))
     assert len(table.queries[0]) == 1_250_000

@@ -333,16 +333,25 @@ def _read_csv(source: Path | bytes, texts: Collection[str], mark: str = ",") -> 
         table = arrow_csv.read_csv(_arrow_input(source), options, _parse_options(mark), types)
         names = table.column_names
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        _check_rows(_decode(source), mark)
+        text = _decode(source)
+        # Before the rows: commas in them, such as those of decimals, are not what is wrong.
+        _check_separator(next(iter(text.splitlines()), "").split(","), mark)
+        _check_rows(text, mark)
         raise unreadable(".csv" if mark == "," else ".tsv", error) from error
     if any(pa.types.is_binary(kind) for kind in table.schema.types):
         # Arrow reads text that is not UTF-8 as bytes.
         _decode(source)
+    _check_separator(names, mark)
+    return table
+
+
+def _check_separator(names: Sequence[str], mark: str) -> None:
+    """Refuse a header without commas that has another separator."""
     separator = next((other for other in (";", "\t", "|") if other in names[0]), None)
     if len(names) == 1 and separator and mark == ",":
         found = f"one column {names[0]!r}: is the separator {separator!r}?"
-        raise DataFileError(f"columns must be separated by commas; found {found}")
-    return table
+        remedy = "Name the file .tsv" if separator == "\t" else "Save it with commas, 0.5 for 0,5"
+        raise DataFileError(f"columns must be separated by commas; found {found} {remedy}.")
 
 
 def _decode(source: Path | bytes) -> str:
@@ -565,7 +574,8 @@ def numbers(name: str, column: Any) -> Any:
         example = first_text(column)
         shown = "" if example is None else f" such as {short(example)}"
         kind = "text" if is_string(column.type) else column.type
-        raise DataFileError(f"column {name!r} must hold numbers; it holds {kind}{shown}.")
+        remedy = "" if example is None else " Write numbers alone, such as 0.5 or 1."
+        raise DataFileError(f"column {name!r} must hold numbers; it holds {kind}{shown}.{remedy}")
     kind = pa.float32() if column.type == pa.float32() else pa.float64()
     # to_numpy imports pandas, and a cast the functions of Arrow, which takes longer than most tables.
     types = pa.types
