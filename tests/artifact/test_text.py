@@ -448,3 +448,8 @@ class TestEncoder:
         change.manifest["text"]["settings"][key] = value
         change.write()
         assert sentence in refusal(referring)
+
+
+def test_texts_in_place_of_features_are_sent_to_the_right_method(folder):
+    with pytest.raises(ValueError, match="For texts use route or predict_texts"):
+        load(folder).predict(["What is 17 * 23?"])

@@ -255,7 +255,8 @@ class LoadedRouter:
         inputs = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
         if inputs.dtype.kind not in "fiubO":
             example = "" if inputs.size == 0 else f" such as {np.ravel(inputs)[0]!r}"
-            raise invalid("X", f"must hold numbers; got {inputs.dtype}{example}.")
+            remedy = "" if self.text is None else " For texts use route or predict_texts."
+            raise invalid("X", f"must hold numbers; got {inputs.dtype}{example}.{remedy}")
         if inputs.ndim != 2:
             got = f"{counted(inputs.ndim, 'dimension')}, shape {inputs.shape}"
             rule = f"must have shape (n_samples, n_features) = (n_samples, {self.n_features})"
