@@ -442,9 +442,9 @@ def can_trade(task: Task, folds: Sequence[tuple[IntArray, IntArray]]) -> bool:
 
 def check_prices(expert_names: Sequence[str], prices: FloatArray) -> None:
     """Refuse to trade quality for dollars where the price of an expert is not known in any row."""
-    unknown = np.flatnonzero(np.isnan(prices).all(axis=0))
-    if unknown.size:
-        names = ", ".join(repr(expert_names[k]) for k in unknown)
+    bare = [name for k, name in enumerate(expert_names) if np.isnan(prices[:, k]).all()]
+    if bare:
+        names = ", ".join(map(repr, bare))
         rule = "a target needs known prices of every expert"
         remedy = "Fill them in, or leave the expert out (--experts)"
         raise InvalidInputError(f"{rule}; {names} has none. {remedy}.", parameter="prices")
