@@ -106,7 +106,7 @@ def test_the_parsed_document_is_dropped_once_the_expert_is_chosen(monkeypatch):
             return had, text, found, kept
 
     document = chat("Hello", max_tokens=7, tools=[{"type": "function"}], metadata={"a": "b"})
-    assert asyncio.run(run()) == (True, "Hello", (None, "", 7), [{"max_tokens": 7}])
+    assert asyncio.run(run()) == (True, "Hello", (None, "", 7), [])
 
 
 def test_a_long_body_in_small_pieces_is_put_together_once():
