@@ -1,13 +1,13 @@
 """Claim: the router that `mild tune` returns is not worse than a constant or any single method.
 
-``python -m benchmarks.routing FOLDER [CASE ...]`` compares on ten fixed splits of the public tables that it
-finds in the folder and keeps what it found in ``results/routing/``, one file per case; a case that is
-there is not run again. ``--encoder MODEL`` sees queries as a sentence encoder's vectors in place of hashed
-n-grams. Every split is kept in ``build/routing/`` once it is done, so that a killed run goes on, and
-``--jobs N`` works on N of them at a time. ``--tune`` runs the tuned router alone again, on the same splits,
-and leaves the other methods of a case as they are kept. Without a folder it prints what is kept, and the
-table of docs/llm.md; ``--recompute`` makes the kept intervals of partial tables again from the costs of the
-splits.
+``python -m benchmarks.routing FOLDER [CASE ...]`` compares on ten fixed splits of the public tables that
+it finds in the folder and keeps what it found in ``results/routing/``, one file per case; a case that is
+there is not run again. ``--encoder MODEL`` sees queries as a sentence encoder's vectors in place of
+hashed n-grams, and ``--text hashing+encoder`` as both. Every split is kept in ``build/routing/`` once it
+is done, so that a killed run goes on, and ``--jobs N`` works on N of them at a time. ``--tune`` runs the
+tuned router alone again, on the same splits, and leaves the other methods of a case as they are kept.
+Without a folder it prints what is kept, and the table of docs/llm.md; ``--recompute`` makes the kept
+intervals of partial tables again from the costs of the splits.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ KEPT = Path(__file__).parent.parent / "results" / "routing"
 PARTS = Path(__file__).parent.parent / "build" / "routing"
 PEERS = ("constant", "ce", "tdef", "mild", "regression", "knn", "mlp")
 METHODS = ("ce", "tdef", "mild", "regression", "knn", "mlp", "tune")
+SUFFIXES = {"hashing": "", "encoder": "-minilm", "hashing+encoder": "-both"}
 SPLITS = 10
 TEST_SHARE = 0.3
 
@@ -80,17 +81,18 @@ CASES = (
 
 @dataclass(frozen=True)
 class Job:
-    """One case, and how its queries are seen: by hashing, or by an encoder."""
+    """One case, and how its queries are seen: by hashing, by an encoder, or by both."""
 
     case: Case
     folder: Path
+    text: str = "hashing"
     encoder: str | None = None
     methods: tuple[str, ...] = METHODS
 
     @property
     def name(self) -> str:
         """Of its files."""
-        return self.case.name + ("-minilm" if self.encoder else "")
+        return self.case.name + SUFFIXES[self.text]
 
     @property
     def file(self) -> Path:
@@ -162,7 +164,7 @@ def run_split(job: Job, number: int) -> str:
     start = time.perf_counter()
     task = job.task()
     options = {"source": job.encoder} if job.encoder else None
-    inputs, kind = comparison_inputs(task, "encoder" if job.encoder else None, options)
+    inputs, kind = comparison_inputs(task, job.text, options)
     notes: dict[str, dict[str, Any]] = {}
 
     def watched(method: Method) -> Method:
@@ -252,12 +254,19 @@ def _replace(file: Path, content: dict[str, Any]) -> None:
 
 
 def measure(
-    folder: Path, names: list[str], encoder: str | None = None, jobs: int = 1, tune: bool = False
+    folder: Path,
+    names: list[str],
+    text: str,
+    encoder: str | None = None,
+    jobs: int = 1,
+    tune: bool = False,
 ) -> None:
     """Compare what is not kept yet, or ``tune`` alone again; the largest tables begin."""
     methods = ("tune",) if tune else METHODS
     wanted = [
-        Job(case, folder, encoder, methods) for case in CASES if not names or case.name in names
+        Job(case, folder, text, encoder, methods)
+        for case in CASES
+        if not names or case.name in names
     ]
     wanted = [
         job for job in wanted if job.file.exists() and (KEPT / f"{job.name}.json").exists() is tune
@@ -340,9 +349,9 @@ def run() -> Report:
     report = Report("The tuned router against a constant and single methods")
     report.notes = [
         f"Mean cost on {SPLITS} fixed splits, {TEST_SHARE:.0%} of the rows held out; hashing "
-        f"features, or MiniLM's vectors where the name says so; every method searches its own strength "
-        f"on the training rows. In brackets the 95 % interval of the tuned router's cost minus the peer's, "
-        f"corrected for the splits' overlap."
+        f"features, MiniLM's vectors or both, where the name says so; every method searches its own "
+        f"strength on the training rows. In brackets the 95 % interval of the tuned router's cost minus "
+        f"the peer's, corrected for the splits' overlap."
     ]
     for result in results:
         means = {row["method"]: row["mean_cost"] for row in result["methods"]}
@@ -366,6 +375,7 @@ if __name__ == "__main__":
     asked.add_argument("folder", nargs="?", type=Path)
     asked.add_argument("cases", nargs="*")
     asked.add_argument("--encoder", help="folder or name of a sentence encoder")
+    asked.add_argument("--text", choices=tuple(SUFFIXES), help="default: encoder, if one is named")
     asked.add_argument("--jobs", type=int, default=1, help="splits at a time")
     asked.add_argument("--tune", action="store_true", help="the tuned router of kept cases again")
     asked.add_argument("--recompute", action="store_true", help="intervals, from kept costs")
@@ -376,9 +386,10 @@ if __name__ == "__main__":
             if result["not_compared"] is not None:
                 _replace(file, recompute(result))
     if given.folder is not None:
-        measure(given.folder, given.cases, given.encoder, given.jobs, given.tune)
+        text = given.text or ("encoder" if given.encoder else "hashing")
+        measure(given.folder, given.cases, text, given.encoder, given.jobs, given.tune)
     print(run().markdown())
-    names = [name for case in CASES for name in (case.name, f"{case.name}-minilm")]
+    names = [case.name + suffix for case in CASES for suffix in SUFFIXES.values()]
     files = [KEPT / f"{name}.json" for name in names]
     kept = [file.read_text(encoding="utf-8") for file in files if file.exists()]
     print("\n".join(line(json.loads(text)) for text in kept))

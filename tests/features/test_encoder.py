@@ -8,9 +8,18 @@ import shutil
 import numpy as np
 import pytest
 
-from mild.errors import ArtifactError, DataFileError, InvalidInputError, MissingExtraError
-from mild.features import EncoderFeatures
+from mild.artifact import LoadedRouter, load, save
+from mild.artifact.schemas import check_text
+from mild.errors import (
+    ArtifactError,
+    DataFileError,
+    InvalidInputError,
+    MissingExtraError,
+    OptionError,
+)
+from mild.features import CombinedFeatures, EncoderFeatures, HashingFeatures, make_features
 from mild.features.encoder import RunningEncoder, find_encoder
+from mild.policies import LinearCostPolicy
 from text_cases import make_texts
 
 torch = pytest.importorskip("torch")
@@ -232,3 +241,87 @@ def test_minilm_features_tell_like_from_unlike(tmp_path):
     kitten, cat, money = features.transform(["my small kitten", "a young cat", "interest rates"])
     assert features.n_features == 384
     assert kitten @ cat > kitten @ money
+
+
+@pytest.fixture
+def combined(folder, texts):
+    encoder = EncoderFeatures(folder, cache=False)
+    return CombinedFeatures(HashingFeatures(dimensions=5), encoder).fit(texts)
+
+
+def test_combined_features_are_those_of_both_side_by_side(folder, texts, combined):
+    hashing = HashingFeatures(dimensions=5).fit(texts)
+    encoder = EncoderFeatures(folder, cache=False).fit(texts)
+    assert combined.n_features == hashing.n_features + encoder.n_features == 14 + 12
+    expected = np.hstack([hashing.transform(texts), encoder.transform(texts)])
+    np.testing.assert_array_equal(combined.transform(texts), expected)
+    np.testing.assert_allclose(combined.transform_one(texts[3]), expected[3], atol=1e-5)
+    strange = ["xyzzy plugh", texts[0]]
+    shares = hashing.unseen_shares(strange)
+    np.testing.assert_array_equal(combined.unseen_shares(strange), shares)
+    assert shares[0] > shares[1]
+
+
+def test_combined_features_are_made_by_name_and_must_be_fitted(folder):
+    features = make_features("hashing+encoder", source=str(folder), cache=False)
+    assert (features.encoder.source, features.encoder.cache) == (str(folder), False)
+    assert features.n_features == 0
+    with pytest.raises(InvalidInputError, match=r"hashing\+encoder features must be fitted"):
+        features.transform(["a text"])
+    with pytest.raises(OptionError, match=r"encoder features take source, .*; got 'dimensions'"):
+        make_features("hashing+encoder", dimensions=3)
+
+
+@pytest.fixture
+def saved(combined, tmp_path):
+    rng = np.random.default_rng(0)
+    policy = LinearCostPolicy(rng.normal(size=(3, combined.n_features)), rng.normal(size=3))
+    return save(LoadedRouter(policy, ["a", "b", "c"], text=combined), tmp_path / "router")
+
+
+def test_a_router_with_combined_features_decides_alike_when_it_is_loaded(saved, combined, texts):
+    loaded = load(saved)
+    assert type(loaded.text) is CombinedFeatures
+    np.testing.assert_array_equal(loaded.features(texts), combined.transform(texts))
+    assert len(set(loaded.predict_texts(texts))) > 1
+    again = load(save(loaded, saved.with_name("again")))
+    np.testing.assert_array_equal(again.predict_texts(texts), loaded.predict_texts(texts))
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (
+            lambda settings: settings.pop("encoder"),
+            r"setting text.encoder is missing|does not belong",
+        ),
+        (
+            lambda settings: settings.update(encoder=3),
+            "setting text.encoder must be an object|belong",
+        ),
+        (
+            lambda settings: settings["encoder"].update(pooling="max"),
+            "text.encoder.pooling must be one",
+        ),
+        (
+            lambda settings: settings["hashing"].update(bits=99),
+            "text.hashing.bits must be an integer",
+        ),
+        (lambda settings: settings.update(static={}), "setting text.static is not known"),
+    ],
+)
+def test_damaged_combined_features_are_refused(saved, damage, words):
+    manifest = json.loads((saved / "router.json").read_text())
+    damage(manifest["text"]["settings"])
+    (saved / "router.json").write_text(json.dumps(manifest))
+    with pytest.raises(ArtifactError, match=words):
+        load(saved)
+
+
+def test_combined_features_must_be_as_wide_as_the_router_says(combined):
+    settings, tensors = combined.state()
+    with pytest.raises(ArtifactError, match=r"text.encoder.centre' must have shape"):
+        check_text("hashing+encoder", settings, tensors, combined.n_features + 1)
+    del tensors["hashing.centre"]
+    with pytest.raises(ArtifactError, match=r"text.hashing.centre' is missing"):
+        check_text("hashing+encoder", settings, tensors, combined.n_features)

@@ -12,7 +12,7 @@ from mild.features import FEATURES, HashingFeatures, make_features
 
 
 def test_every_kind_is_registered_under_its_own_name():
-    assert list(FEATURES) == ["hashing", "static", "encoder", "vectors", "onnx"]
+    assert list(FEATURES) == ["hashing", "static", "encoder", "hashing+encoder", "vectors", "onnx"]
     assert all(features.kind == name for name, features in FEATURES.items())
 
 

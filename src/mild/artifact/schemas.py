@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mild.core.decisions import DECISIONS
 from mild.errors import ArtifactError, counted
-from mild.features import OnnxFeatures
+from mild.features import CombinedFeatures, OnnxFeatures
 from mild.features.encoder import POOLINGS
 from mild.features.hashing import LIMITS, VERSION
 from mild.features.terms import NUMBER_NAMES
@@ -103,6 +103,7 @@ flag = rule("be true or false", lambda value: type(value) is bool)
 amount = rule("be finite and non-negative", is_amount)
 text = rule("be a string", lambda value: isinstance(value, str))
 text_or_null = rule("be a string or null", lambda value: value is None or isinstance(value, str))
+settings_object = rule("be an object", lambda value: isinstance(value, dict))
 is_part_list = rule(
     "list routers, each with kind and settings",
     lambda parts: (
@@ -252,23 +253,39 @@ def check_policy(
 
 
 def check_text(
-    kind: object, settings: dict[str, Any], tensors: Mapping[str, NDArray[Any]], n_features: int
+    kind: object,
+    settings: dict[str, Any],
+    tensors: Mapping[str, NDArray[Any]],
+    n_features: int,
+    prefix: str = TEXT_PREFIX,
 ) -> None:
     """Refuse a state from which text features of this kind and width could not be built."""
     schema = _schema("text.kind", kind, TEXT_SCHEMAS)
+    if kind == CombinedFeatures.kind:
+        left, width = n_features, 0
+        for name in schema.settings:
+            own, tensors = split(tensors, f"{name}.")
+            inner = settings.get(name)
+            if isinstance(inner, dict):
+                # The last of them has the columns that are left.
+                width = own["centre"].size if name == "hashing" and "centre" in own else left
+                check_text(name, inner, own, width, f"{prefix}{name}.")
+                left -= width
+        schema.check(settings, tensors, {}, prefix)
+        return
     numbers = len(NUMBER_NAMES)
     if kind == "hashing" and n_features < numbers:
         raise ArtifactError(
             f"a router with hashing features must have at least {numbers} features; got {n_features}."
         )
     sizes = {"n_features": n_features}
-    schema.check(settings, tensors, sizes, TEXT_PREFIX, n_projected=n_features - numbers)
+    schema.check(settings, tensors, sizes, prefix, n_projected=n_features - numbers)
     if kind == "hashing":
         terms, bits = tensors["terms"], settings["bits"]
         inside = terms.size == 0 or (terms[0] >= 0 and terms[-1] < 1 << bits)
         if not inside or not (terms[1:] > terms[:-1]).all():
             raise ArtifactError(
-                f"tensor '{TEXT_PREFIX}terms' must hold ascending buckets in [0, 2**{bits})."
+                f"tensor '{prefix}terms' must hold ascending buckets in [0, 2**{bits})."
             )
 
 
@@ -402,6 +419,7 @@ TEXT_SCHEMAS = {
         | {"pooling": choice(POOLINGS), "max_length": LENGTH},
         SCALED,
     ),
+    CombinedFeatures.kind: Schema(dict.fromkeys(("hashing", "encoder"), settings_object)),
     "onnx": Schema(
         dict.fromkeys(OnnxFeatures.FILES.values(), digest)
         | {"max_length": LENGTH, "pad": integer(0, 1 << 31)},

@@ -260,7 +260,8 @@ class TextOptions:
         str | None,
         Option(
             metavar="NAME",
-            help="Text features: hashing (default), static, encoder; vectors for the table's own.",
+            help="Text features: hashing (default), encoder, hashing+encoder, static; vectors for the "
+            "table's own.",
         ),
     ] = None
     model: Annotated[
@@ -270,10 +271,12 @@ class TextOptions:
 
     def arguments(self, progress: Callable[[int, int, str], None] | None = None) -> dict[str, Any]:
         """Options of the feature step."""
-        if self.model is not None and self.text not in ("static", "encoder"):
-            raise OptionError("--model is for --text static or --text encoder.", parameter="model")
+        encoder = self.text in ("encoder", "hashing+encoder")
+        if self.model is not None and not encoder and self.text != "static":
+            rule = "--model is for --text encoder, hashing+encoder or static."
+            raise OptionError(rule, parameter="model")
         options: dict[str, Any] = {} if self.model is None else {"source": self.model}
-        if self.text == "encoder":
+        if encoder:
             options["progress"] = progress
         return options
 

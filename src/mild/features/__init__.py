@@ -11,6 +11,7 @@ from typing import Any
 from mild.core.arrays import invalid
 from mild.errors import OptionError, check_option
 from mild.features.base import TextFeatures
+from mild.features.combined import CombinedFeatures
 from mild.features.encoder import EncoderFeatures
 from mild.features.hashing import HashingFeatures
 from mild.features.onnx import OnnxFeatures
@@ -19,6 +20,7 @@ from mild.features.vectors import VectorFeatures
 
 __all__ = [
     "FEATURES",
+    "CombinedFeatures",
     "EncoderFeatures",
     "HashingFeatures",
     "OnnxFeatures",
@@ -29,22 +31,33 @@ __all__ = [
     "make_features",
 ]
 
-_CLASSES = (HashingFeatures, StaticFeatures, EncoderFeatures, VectorFeatures, OnnxFeatures)
+_CLASSES = (
+    *(HashingFeatures, StaticFeatures, EncoderFeatures, CombinedFeatures, VectorFeatures),
+    OnnxFeatures,
+)
 FEATURES: dict[str, type[TextFeatures]] = {features.kind: features for features in _CLASSES}
 
 
 def make_features(name: str = "hashing", **options: Any) -> TextFeatures:
-    """Unfitted features: ``name`` is one of FEATURES, ``options`` are parameters of the class."""
+    """Unfitted features: ``name`` is one of FEATURES, ``options`` are parameters of the class,
+    or of the encoder in hashing+encoder."""
     # Those of an ONNX file come with a trained encoder, and are not offered for others.
     offered = FEATURES if name in FEATURES else [kind for kind in FEATURES if kind != "onnx"]
     features = FEATURES[check_option("text", name, offered)]
+    if features is CombinedFeatures:
+        return CombinedFeatures(encoder=EncoderFeatures(**_checked("encoder", options)))
+    return features(**_checked(name, options))
+
+
+def _checked(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    features = FEATURES[name]
     known = inspect.signature(features).parameters
     for option in options:
         if option not in known:
             raise OptionError(
                 f"{name} features take {', '.join(known) or 'no options'}; got {option!r}."
             )
-    return features(**options)
+    return options
 
 
 def check_input(step: TextFeatures, queries: bool, vectors: bool) -> None:

@@ -33,6 +33,11 @@ class TextFeatures(ABC):
     ] = {}  # file saved beside the router -> setting of its SHA-256
     n_features: int = 0  # 0 before fit
 
+    @property
+    def parts(self) -> tuple[TextFeatures, ...]:
+        """Features that stand side by side: these alone, unless they are combined."""
+        return (self,)
+
     @abstractmethod
     def fit(self, texts: Iterable[str]) -> Self:
         """Learn from the training texts."""

@@ -77,6 +77,8 @@ class EncoderFeatures(EmbeddingFeatures):
 
     def state(self) -> tuple[Settings, Tensors]:
         tensors = self._scale_tensors()
+        if self._expected is not None:  # of a loaded router: its name alone may not find the folder
+            return dict(self._expected), tensors
         files = self._found()
         local = Path(self.source).expanduser().is_dir()
         return {

@@ -121,7 +121,7 @@ def fit_shards(
     while True:
         with open_workers(dataset) as workers:
             report(0, 2, "reading the costs")
-            hashing = step if isinstance(step, HashingFeatures) else None
+            hashing = next((p for p in step.parts if isinstance(p, HashingFeatures)), None)
             found, counts = workers.call("survey", hashing)
             stats: CostStats = reduce(add, [own for own, _ in found])
             if stats.rows < 2:
@@ -157,14 +157,15 @@ def _fit_step(step: TextFeatures, workers: Workers, rows: Mapping[int, int], cou
         found, _ = workers.call("take", _by_partition(numbers, rows))
         return concatenate([table for tables in found for table in tables])
 
-    if isinstance(step, HashingFeatures):
-        sampled = step.sample_rows(n)
-        step.fit_counts(counts, take(np.arange(n) if sampled is None else sampled).queries)
-    elif step.kind == "vectors":
-        vectors = take(np.arange(1)).vectors
-        step.fit([] if vectors is None else vectors)
-    else:
-        step.fit(take(scale_rows(n)).queries)
+    for part in step.parts:
+        if isinstance(part, HashingFeatures):
+            sampled = part.sample_rows(n)
+            part.fit_counts(counts, take(np.arange(n) if sampled is None else sampled).queries)
+        elif part.kind == "vectors":
+            vectors = take(np.arange(1)).vectors
+            part.fit([] if vectors is None else vectors)
+        else:
+            part.fit(take(scale_rows(n)).queries)
 
 
 def _fit(

@@ -1,0 +1,77 @@
+"""Hashed n-grams and a sentence encoder's vector side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mild.features.base import Rows, Settings, Tensors, TextFeatures, check_texts
+from mild.features.encoder import EncoderFeatures
+from mild.features.hashing import HashingFeatures
+
+
+@dataclass(eq=False, repr=False)
+class CombinedFeatures(TextFeatures):
+    """Both kinds of features of a text, those of ``hashing`` first, each scaled by itself.
+
+    Hashed n-grams know the words and the form of the training texts, an encoder knows which texts mean the
+    same. The encoder's files must be there when a saved router is served.
+    """
+
+    kind = "hashing+encoder"
+
+    hashing: HashingFeatures = field(default_factory=HashingFeatures)
+    encoder: EncoderFeatures = field(default_factory=EncoderFeatures)
+
+    @property
+    def parts(self) -> tuple[TextFeatures, ...]:
+        return self.hashing, self.encoder
+
+    @property
+    def n_features(self) -> int:  # type: ignore[override]
+        """Number of columns; 0 before fit."""
+        widths = [part.n_features for part in self.parts]
+        return sum(widths) if all(widths) else 0
+
+    def fit(self, texts: Iterable[str]) -> Self:
+        known = check_texts(texts)
+        for part in self.parts:
+            part.fit(known)
+        return self
+
+    def transform(self, texts: Iterable[str]) -> Rows:
+        self._check_fitted()
+        known = check_texts(texts)
+        return np.hstack([part.transform(known) for part in self.parts])
+
+    def unseen_shares(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        return self.hashing.unseen_shares(texts)
+
+    def held_out_shares(self, seen: Sequence[str], texts: Sequence[str]) -> NDArray[np.float64]:
+        return self.hashing.held_out_shares(seen, texts)
+
+    def state(self) -> tuple[Settings, Tensors]:
+        self._check_fitted()
+        settings: Settings = {}
+        tensors: Tensors = {}
+        for part in self.parts:
+            settings[part.kind], own = part.state()
+            tensors |= {f"{part.kind}.{name}": array for name, array in own.items()}
+        return settings, tensors
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Self:
+        def part(kind: type[TextFeatures]) -> Any:
+            prefix = f"{kind.kind}."
+            own = {
+                name.removeprefix(prefix): array
+                for name, array in tensors.items()
+                if name.startswith(prefix)
+            }
+            return kind.from_state(settings[kind.kind], own)
+
+        return cls(part(HashingFeatures), part(EncoderFeatures))
