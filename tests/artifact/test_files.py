@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -54,3 +55,15 @@ def test_places_that_are_taken_are_refused(tmp_path):
         check_free(tmp_path, overwrite=True)
     with pytest.raises(DataFileError, match="is not a writable folder"):
         check_free(tmp_path / "none" / "a", overwrite=False)
+
+
+def test_places_where_no_file_can_be_made_are_refused_before_any_work(tmp_path):
+    """Permissions do not say it: root may write to /proc, where nothing can be made."""
+    for place in (tmp_path / ("x" * 300), tmp_path / ("x" * 250), tmp_path / ("x" * 300) / "a"):
+        with pytest.raises(DataFileError, match="cannot write to"):
+            check_free(place, overwrite=True)
+    if os.path.isdir("/proc/self"):
+        with pytest.raises(DataFileError, match="cannot write to"):
+            check_free(Path("/proc/mild.json"), overwrite=True)
+    assert check_free(tmp_path / "a", overwrite=False) == tmp_path / "a"
+    assert list(tmp_path.iterdir()) == []

@@ -159,6 +159,17 @@ def test_a_parent_without_permission_is_one_clear_sentence(router, tmp_path):
         save(router, tmp_path / "locked" / "router")
 
 
+def test_a_place_where_no_folder_can_be_made_is_refused_before_any_work(tmp_path):
+    places = [tmp_path / ("x" * 300), tmp_path / ("x" * 250)]
+    places += ["/proc/router", "/proc/no/router"] if os.path.isdir("/proc/self") else []
+    for place in places:
+        with pytest.raises(ArtifactError, match="cannot write to"):
+            writing.check_target(place, overwrite=False)
+    writing.check_target(tmp_path / "router", overwrite=False)
+    writing.check_target(tmp_path / "a" / "router", overwrite=False)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_write_that_fails_leaves_nothing_and_says_why(router, tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(28, "No space left on device")

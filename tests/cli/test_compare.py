@@ -161,7 +161,8 @@ def test_progress_counts_every_method_of_every_split(mild, logs, monkeypatch):
     [
         (["--method", "svm"], "method must be one of"),
         (["--out", "results.csv"], "results must end in .json"),
-        (["--out", "nowhere/results.json"], "is not a folder"),
+        (["--out", "nowhere/results.json"], "is not a writable folder"),
+        (["--out", f"{'x' * 300}.json"], "cannot write to"),
         (["--group", "topic"], "there must be a column 'topic'"),
         (["--time", "prompt"], "column 'prompt' holds the queries"),
         (["--time", "subject"], "must hold numbers or dates"),

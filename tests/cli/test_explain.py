@@ -40,6 +40,14 @@ def test_what_has_no_effect_supports_neither(mild, readers):
     assert all("neither" in line and "+0.0000" in line for line in without)
 
 
+def test_an_empty_query_is_explained_with_a_warning(mild, readers):
+    for query in ("", " \n"):
+        done = mild("explain", readers(), query)
+        assert done.code == 0
+        assert "warning: the query is empty" in done.err
+    assert "empty" not in mild("explain", readers(), QUERY).err
+
+
 def test_expected_costs_are_shown_where_they_were_learned(mild, readers):
     out = mild("explain", readers("regression"), QUERY).out
     assert "expected loss" in out

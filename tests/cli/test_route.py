@@ -187,6 +187,20 @@ def test_blank_lines_are_counted(readers):
     assert "2 blank lines were passed over and have no answer." in done.err
 
 
+def test_empty_queries_are_routed_with_a_warning(readers):
+    done = route(readers(), lines='{"prompt": ""}\n" \\t"\n{"prompt": "boil"}\n')
+    assert done.code == 0
+    assert len(done.answers) == 3
+    assert "warning: 2 queries are empty" in done.err
+    assert "empty" not in route(readers(), lines="add\n\nboil\n").err
+
+
+def test_an_empty_name_of_a_file_is_refused(readers):
+    done = route(readers(), "")
+    assert done.code == 1
+    assert "got an empty name" in done.err
+
+
 # Tables
 
 

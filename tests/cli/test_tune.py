@@ -411,6 +411,7 @@ def test_a_tuned_router_with_expected_costs_explains_its_choices(
         (["--guarantee", "0.9"], "--guarantee must come with"),
         (["--strong-share", "0.3"], "--strong-share is for two experts; got 3"),
         (["--keep-quality", "0"], "--keep-quality must be above 0"),
+        (["--keep-quality", "95"], "--keep-quality must be a share"),
     ],
 )
 def test_targets_that_make_no_sense_are_refused(mild, priced, tmp_path, given, message):

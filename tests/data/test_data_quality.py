@@ -75,6 +75,25 @@ def test_unknown_prices_are_kept_and_counted_where_an_answer_is():
     assert findings["unknown_prices"].count == 1
 
 
+def test_experts_whose_prices_are_known_in_part_are_named():
+    findings = found(
+        prompt=["a", "b", "c"],
+        correct__some=[1, 0, 1],
+        correct__all=[1, 0, 1],
+        correct__none=[1, 0, 1],
+        correct__asked=[None, 0, 1],
+        cost__some=[0.5, None, None],
+        cost__all=[0.5, 0.5, 0.5],
+        cost__none=[None, None, None],
+        cost__asked=[None, 0.5, 0.5],
+    )
+    finding = findings["unknown_prices"]
+    assert finding.count == 5
+    assert "Dollars of some (2 of 3 unknown) are means" in finding.sentence
+    bare = found(prompt=["a", "b"], correct__x=[1, 0], correct__y=[0, 1], cost__y=[0.5, 0.25])
+    assert "means" not in getattr(bare.get("unknown_prices"), "sentence", "")
+
+
 def test_findings_are_ready_for_json():
     findings = found(prompt=["a", "a"], correct__x=[1, 0])
     assert findings["duplicates"].as_dict() == {

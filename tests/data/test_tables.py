@@ -206,6 +206,8 @@ def test_a_query_that_looks_like_a_date_is_text(tmp_path):
         ),
         ('{"prompt": "\\ud800", "correct__x": 1}', "line 2 holds half a character"),
         ("x" * 500, "line 2 must be one JSON object"),
+        ('{"prompt": "b", "correct__x": 1, "correct__x": 0}', "line 2: the keys of an object"),
+        ('{"prompt": "b", "extra": [{"a": 1, "a": 2}]}', "line 2: the keys of an object"),
     ],
 )
 def test_a_broken_line_is_refused_with_its_number(tmp_path, line, sentence):
@@ -213,6 +215,23 @@ def test_a_broken_line_is_refused_with_its_number(tmp_path, line, sentence):
     message = refusal(path)
     assert sentence in message
     assert len(message) < 400
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"prompt": "a", "correct__x": 1, "correct__x": 0}]',
+        '{"prompt": ["a"], "correct__x": [1], "correct__x": [0]}',
+        '{"prompt": "a", "correct__x": 1}\n{"prompt": "a", "correct__x": 1, "correct__x": 0}',
+        '{"prompt": "a", "correct__x": 1, "correct__x": 0}\n{"prompt": "a", "correct__x": 1}',
+    ],
+)
+def test_a_key_twice_in_one_object_is_refused_whatever_the_shape_of_the_file(tmp_path, text):
+    path = tmp_path / "log.json"
+    path.write_text(text)
+    message = refusal(path)
+    assert "'correct__x' appears twice" in message
+    assert "Keep one" in message
 
 
 def test_an_array_is_not_json_lines(tmp_path):

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mild.endpoints.prices import Price, Usage, UsageMeter, estimate_tokens, max_tokens, most_tokens
+from mild.endpoints.prices import (
+    Price,
+    Usage,
+    UsageMeter,
+    asked_answers,
+    asked_tokens,
+    estimate_tokens,
+    most_tokens,
+)
 
 
 def test_tokens_and_queries_add_up():
@@ -27,30 +35,40 @@ def test_the_estimate_is_never_above_the_most(text):
 
 
 @pytest.mark.parametrize(
-    ("document", "most"),
+    ("document", "tokens"),
     [
-        ({}, 100),
+        ({}, 0),
         ({"max_tokens": 7}, 7),
         ({"max_completion_tokens": 1, "max_tokens": 5000}, 5000),
         ({"max_completion_tokens": 5000, "max_tokens": 1}, 5000),
         ({"max_output_tokens": 5000, "max_tokens": 1}, 5000),
         ({"max_tokens": "5000"}, 5000),
         ({"max_tokens": 5000.0}, 5000),
-        ({"max_tokens": None}, 100),
-        ({"max_tokens": True}, 100),
-        ({"max_tokens": "many"}, 100),
-        ({"max_tokens": float("inf")}, 100),
-        ({"max_tokens": float("nan")}, 100),
-        ({"max_tokens": -5}, 100),
-        ({"max_tokens": [5]}, 100),
-        ({"max_tokens": 10, "n": "3"}, 30),
-        ({"max_tokens": 10, "n": 2, "best_of": 4}, 40),
-        ({"max_tokens": 10, "prompt": ["a", "b"]}, 20),
-        ({"max_tokens": 10, "prompt": [1, 2, 3]}, 10),
+        ({"max_tokens": None}, 0),
+        ({"max_tokens": True}, 0),
+        ({"max_tokens": "many"}, 0),
+        ({"max_tokens": float("inf")}, 0),
+        ({"max_tokens": float("nan")}, 0),
+        ({"max_tokens": -5}, 0),
+        ({"max_tokens": [5]}, 0),
     ],
 )
-def test_no_more_is_charged_than_was_put_aside_however_it_is_written(document, most):
-    assert max_tokens(document, 100) == most
+def test_the_length_of_an_answer_is_put_aside_however_it_is_written(document, tokens):
+    assert asked_tokens(document) == tokens
+
+
+@pytest.mark.parametrize(
+    ("document", "answers"),
+    [
+        ({"n": "3"}, 3),
+        ({"n": 2, "best_of": 4}, 4),
+        ({"prompt": ["a", "b"]}, 2),
+        ({"prompt": ["a", "b"], "n": 3}, 6),
+        ({"prompt": [1, 2, 3]}, 1),
+    ],
+)
+def test_every_answer_that_is_asked_for_is_put_aside(document, answers):
+    assert asked_answers(document) == answers
 
 
 @pytest.mark.parametrize(

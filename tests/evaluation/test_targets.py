@@ -155,6 +155,7 @@ def test_targets_outside_their_range_are_refused(given, parameter):
     [
         ({"strong_share": 0.3}, 3, True, "strong_share"),
         ({"keep_quality": 0.9}, 2, False, "keep_quality"),
+        ({"keep_quality": 95}, 2, True, "keep_quality"),
         ({}, 2, True, "target"),
     ],
 )

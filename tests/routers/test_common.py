@@ -193,6 +193,21 @@ def test_expert_names_come_from_the_columns_of_the_costs(case):
     assert router.without("medium").expert_names_ == ["small", "large"]
 
 
+@all_cases(CASES)
+def test_two_experts_of_the_same_name_are_refused(case):
+    pandas = pytest.importorskip("pandas")
+    X, costs = problem()
+    frame = pandas.DataFrame(costs, columns=["small", "large", "small"])
+    # As texts, numbers and their texts are equal.
+    mixed = pandas.DataFrame(costs, columns=[1, "large", "1"])
+    table = pa.table(list(costs.T), names=["small", "large", "small"])
+    for named in (frame, mixed, table):
+        with pytest.raises(InvalidInputError) as caught:
+            fitted(case, X, named)
+        assert caught.value.parameter == "costs"
+        assert "appears twice" in str(caught.value)
+
+
 # --- weights and rows ------------------------------------------------------------------------------
 
 

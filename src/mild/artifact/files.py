@@ -16,15 +16,39 @@ from mild.errors import DataFileError, OutputExistsError
 
 def check_free(target: Path, overwrite: bool) -> Path:
     """Refuse, before any work, a file that cannot be written."""
-    if target.is_dir():
+    # A name that is too long is an error for Path.is_dir.
+    if os.path.isdir(target):
         raise OutputExistsError(f"{target} must be a file; a folder is there.")
-    if target.exists() and not overwrite:
+    if os.path.exists(target) and not overwrite:
         raise OutputExistsError(
             f"{target} exists; choose another file, or replace it (--overwrite, overwrite=True)."
         )
-    if not target.parent.is_dir() or not os.access(target.parent, os.W_OK | os.X_OK):
-        raise DataFileError(f"cannot write to {target}: {target.parent} is not a writable folder.")
+    problem = writing_problem(target.parent, target.name)
+    if problem is not None:
+        raise DataFileError(f"cannot write to {target}: {problem}.")
     return target
+
+
+def writing_problem(folder: Path, name: str) -> str | None:
+    """Why no file ``name`` can be made in a folder, as a part of a sentence; None if one can.
+
+    A file is made and deleted, because permissions alone do not say it: those of /proc allow root what no
+    one can do, and a name may be too long.
+    """
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
+        return f"{folder} is not a writable folder"
+    fresh = _fresh(folder / name)
+    try:
+        fresh.touch(exist_ok=False)
+        fresh.unlink()
+    except OSError as error:
+        return f"no file can be made there ({error.strerror or error}); choose another place"
+    return None
+
+
+def _fresh(path: Path) -> Path:
+    """A name for a new file or folder beside its place."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
 
 
 @contextmanager
@@ -34,7 +58,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     On an error the old file stays and the temporary one is deleted. The new file has the mode of the old
     one. Raises OSError.
     """
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
+    fresh = _fresh(path)
     try:
         with open(fresh, "xb") as file:
             yield file

@@ -20,6 +20,8 @@ from mild.errors import ArtifactError, InvalidInputError, UnsupportedError
 from mild.policies import ConstantPolicy, Policy, TradeoffPolicy
 
 QUALITY_TARGETS = ("keep_quality", "max_quality_loss")
+# From here on a share of quality must be a percentage.
+_PERCENT = 10
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,11 @@ class Target:
         """Refuse targets that make no sense for so many experts, or without prices."""
         if not self.wanted:
             raise invalid("target", "must state at least one target; got none.")
+        # A router may be better than the best expert, but 95 is meant as 95 %.
+        if self.keep_quality is not None and self.keep_quality >= _PERCENT:
+            rule = f"must be a share of the best expert's quality, below {_PERCENT}; got "
+            rule += f"{self.keep_quality:g}. Write {self.keep_quality / 100:g} for {self.keep_quality:g} %."
+            raise invalid("keep_quality", rule)
         if self.strong_share is not None and n_experts != 2:
             raise invalid("strong_share", f"is for two experts; got {n_experts}.")
         for name in self.wanted:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save as to_safetensors
 
-from mild.artifact.files import sync_folder
+from mild.artifact.files import sync_folder, writing_problem
 from mild.artifact.fingerprints import fingerprint
 from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE, manifest_json, names_problem
 from mild.artifact.reading import HASHES_TENSOR, check_query_hashes, described_tensor
@@ -156,9 +156,6 @@ def check_target(folder: str | os.PathLike[str], overwrite: bool) -> Path:
         raise OutputExistsError(
             f"{target} exists; choose another folder, or replace it (--overwrite, overwrite=True)."
         )
-    parent = next(parent for parent in target.parents if os.path.lexists(parent))
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise ArtifactError(f"cannot write to {target}: {parent} is not a writable folder.")
     beside = {name for features in FEATURES.values() for name in features.FILES}
     foreign = sorted(present - {MANIFEST_FILE, TENSORS_FILE, *beside, *COMPANIONS})
     if foreign:
@@ -166,6 +163,10 @@ def check_target(folder: str | os.PathLike[str], overwrite: bool) -> Path:
             f"{target} holds more than a router ({foreign[0]!r}), and replacing it would delete "
             f"that; choose another folder."
         )
+    parent = next(parent for parent in target.parents if os.path.lexists(parent))
+    problem = writing_problem(parent, target.name if parent == target.parent else "router")
+    if problem is not None:
+        raise ArtifactError(f"cannot write to {target}: {problem}.")
     return target
 
 

@@ -120,10 +120,11 @@ def compare(
 
 def _check_results(out: Path) -> None:
     """Refuse, before any work, a file that could not be written at the end."""
+    from mild.artifact.files import check_free
+
     if out.suffix.lower() != ".json":
         raise DataFileError(f"{out}: results must end in .json; got {out.suffix!r}.")
-    if out.is_dir() or not out.absolute().parent.is_dir():
-        raise DataFileError(f"cannot write to {out}: {out.absolute().parent} is not a folder.")
+    check_free(out, overwrite=True)
 
 
 def _show(found: Comparison, result: Mapping[str, Any]) -> None:

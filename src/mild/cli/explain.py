@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, fixed, print_table, say
+from mild.cli.console import emit, fixed, note, print_table, say
 from mild.errors import OptionError
 
 
@@ -41,6 +41,8 @@ def explain(
     text = sys.stdin.read() if query == "-" else query
     vectors = router.text is not None and router.text.kind == "vectors"
     found = explained(router, _vector(text) if vectors else text, most).as_dict()
+    if not vectors and not text.strip():
+        note("the query is empty: there is nothing to route by.", "warning")
     # Under other prices the router does not decide by its target.
     changed = prices.betas() is not None or prices.price_weight is not None
     target = None if changed else (router.metadata.get("notes") or {}).get("target")

@@ -127,6 +127,11 @@ def route(
     from mild.artifact import load
     from mild.artifact.prices import new_prices
 
+    if not file:
+        raise OptionError(
+            "FILE must be the name of a file with queries, or - for the standard input; got an empty "
+            "name. One query is routed by echo QUERY | mild route DIR."
+        )
     if out is None:
         _refuse(dataset, "needs --out FOLDER and a parquet dataset")
         if file != "-" and Path(file).is_dir():
@@ -196,6 +201,9 @@ def _route_lines(
         were = counted(routed.blank, "blank line was", "blank lines were")
         text += f". {were} passed over and {'has' if routed.blank == 1 else 'have'} no answer"
     note(f"{text}.", "routed")
+    if routed.empty:
+        were = counted(routed.empty, "query is", "queries are")
+        note(f"{were} empty: there is nothing to route by, and the choice is a guess.", "warning")
     if routed.bad:
         holds = counted(routed.bad, f"{unit} holds", f"{unit}s hold")
         note(f"{holds} no query that can be read.", "warning")

@@ -169,10 +169,25 @@ def examine(
         )
         found.append(Finding("long_queries", long, f"{words}{lengths.max(initial=0):,}."))
     found += ScoreCounts.of(scores).findings(expert_names)
-    unknown = 0 if prices is None else int((np.isnan(prices) & ~np.isnan(scores)).sum())
-    words = (
-        f"{counted(unknown, 'answer has', 'answers have')} no price: a price weight cannot be used before "
-        f"{'it is' if unknown == 1 else 'they are'} filled in, or the rows or experts left out."
-    )
-    found.append(Finding("unknown_prices", unknown, words))
+    if prices is not None:
+        found.append(_unknown_prices(expert_names, scores, prices))
     return [finding for finding in found if finding.count]
+
+
+def _unknown_prices(expert_names: Sequence[str], scores: FloatArray, prices: FloatArray) -> Finding:
+    """Answers without a price, and the experts whose dollars are therefore means over the known ones."""
+    answers = (~np.isnan(scores)).sum(axis=0)
+    unknown = (np.isnan(prices) & ~np.isnan(scores)).sum(axis=0)
+    count = int(unknown.sum())
+    words = (
+        f"{counted(count, 'answer has', 'answers have')} no price: a price weight cannot be used before "
+        f"{'it is' if count == 1 else 'they are'} filled in, or the rows or experts left out."
+    )
+    partly = [
+        f"{name} ({lacking:,} of {asked:,} unknown)"
+        for name, lacking, asked in zip(expert_names, unknown, answers, strict=True)
+        if 0 < lacking < asked
+    ]
+    if partly:
+        words += f" Dollars of {listed(partly, 6)} are means over the known ones."
+    return Finding("unknown_prices", count, words)

@@ -17,7 +17,7 @@ import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -399,9 +399,11 @@ def _read_json(source: Path | bytes, texts: Collection[str]) -> Any:
     """
     text = _decode(source)
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=unique_keys)
     except RecursionError as error:
         raise unreadable(".json", error) from error
+    except DataFileError:
+        raise
     except ValueError as error:
         if "\n" in text.strip() and text.lstrip()[:1] == "{" and "Extra data" in str(error):
             return _read_json_lines(source, texts)
@@ -459,7 +461,8 @@ def _read_json_lines(source: Path | bytes, texts: Collection[str]) -> Any:
         table.validate(full=True)
         return table
     except (pa.ArrowException, TypeError, ValueError):
-        # Numbers among booleans, or a broken line: Python reads the former and names the latter.
+        # Numbers among booleans, or a broken line or a key twice: Python reads the former and names the
+        # latter.
         text = _decode(source)
     return _table_of(
         [_parse(i, line) for i, line in enumerate(text.split("\n"), start=1) if line.strip()]
@@ -469,10 +472,12 @@ def _read_json_lines(source: Path | bytes, texts: Collection[str]) -> Any:
 def _parse(number: int, line: str) -> dict[str, Any]:
     reason = ""
     try:
-        found = json.loads(line)
+        found = json.loads(line, object_pairs_hook=unique_keys)
         if isinstance(found, dict):
             json.dumps(found, ensure_ascii=False).encode()
             return found
+    except DataFileError as error:
+        raise DataFileError(f"line {number}: {error}") from error
     except UnicodeEncodeError as error:
         raise DataFileError(f"line {number} holds half a character (a lone surrogate).") from error
     except (ValueError, RecursionError) as error:
@@ -480,6 +485,24 @@ def _parse(number: int, line: str) -> dict[str, Any]:
     raise DataFileError(
         f"line {number} must be one JSON object; it is {short(line.strip())}{reason}."
     )
+
+
+def unique_keys(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of keys and values, refused if it has a key twice: nobody knows which value is meant.
+
+    >>> unique_keys([("small", 1), ("large", 0)])
+    {'small': 1, 'large': 0}
+    """
+    pairs = list(pairs)
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        values = listed([short(value) for key, value in pairs if key == twice])
+        raise DataFileError(
+            f"the keys of an object must differ; {short(twice)} appears twice, with {values}. Keep one of "
+            f"them."
+        )
+    return found
 
 
 def infer_array(values: list[Any]) -> Any:

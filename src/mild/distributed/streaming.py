@@ -248,12 +248,16 @@ def _json(value: Any) -> str:
 
 @dataclass(frozen=True)
 class RoutedBlock:
-    """Answers to a block: JSON lines, queries per expert, (number, reason) of bad lines, blank lines."""
+    """Answers to a block: JSON lines, queries per expert, (number, reason) of bad lines, blank lines.
+
+    ``empty`` queries, such as ``{"prompt": ""}``, are answered.
+    """
 
     output: bytes
     counts: list[int]
     bad: list[tuple[int, str]]
     blank: int = 0
+    empty: int = 0
 
 
 class LineRouter:
@@ -297,7 +301,9 @@ class LineRouter:
             if not (self.skip_bad and isinstance(entry, tuple))
         )
         counts = [chosen.count(k) for k in range(self.router.n_experts)]
-        return RoutedBlock(output.encode(), counts, bad, len(block.lines) - len(entries))
+        texts = () if self.lines.vectors else (query.content for query in queries)
+        empty = sum(not text or text.isspace() for text in texts)
+        return RoutedBlock(output.encode(), counts, bad, len(block.lines) - len(entries), empty)
 
 
 @dataclass
@@ -307,6 +313,7 @@ class Routed:
     counts: dict[str, int]  # expert -> queries that were sent to it
     bad: int = 0  # lines without a query
     blank: int = 0
+    empty: int = 0  # queries without a letter, which are routed
     lines: LineFormat | None = None
 
     @property
@@ -361,6 +368,7 @@ def route_stream(
         for name, count in zip(names, block.counts, strict=True):
             routed.counts[name] += count
         routed.blank += block.blank
+        routed.empty += block.empty
         routed.bad += len(block.bad)
         for number, reason in block.bad:
             on_bad(number, reason)

@@ -178,17 +178,6 @@ def asked_answers(document: Mapping[str, Any]) -> int:
     return answers
 
 
-def max_tokens(document: Mapping[str, Any], default: int) -> int:
-    """Tokens that the answers to a request may have at most, all together.
-
-    ``default`` is the length of one answer where the request does not say.
-
-    >>> max_tokens({"max_tokens": 20, "n": 3}, 100), max_tokens({}, 100)
-    (60, 100)
-    """
-    return (asked_tokens(document) or default) * asked_answers(document)
-
-
 def is_count(value: Any) -> TypeGuard[int]:
     """Whether a value can be a number of tokens."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT

@@ -85,6 +85,10 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
                 f"Reshape your data with costs.reshape(-1, 1) if there is one expert.",
             )
         matrix = check_costs(raw, n_samples=inputs.shape[0])
+        twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+        if twice is not None:
+            rule = f"must have a column of its own for every expert; {twice!r} appears twice. Rename one."
+            raise invalid("costs", rule)
         self.n_experts_ = matrix.shape[1]
         self.expert_names_ = names or [f"expert_{k}" for k in range(self.n_experts_)]
         weight = None

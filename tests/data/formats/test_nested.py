@@ -49,6 +49,8 @@ def test_numbers_as_text_are_numbers_and_it_is_said():
     ("columns", "parameter"),
     [
         ({"llm_name_list": [["a", "b"]], "perf_list": [[1.0]]}, None),
+        ({"llm_name_list": [["a", "a"]], "perf_list": [[1.0, 0.0]]}, None),
+        ({"scores": ['{"a": 1, "a": 0}']}, None),
         ({"scores": ["good"]}, "form"),
     ],
 )

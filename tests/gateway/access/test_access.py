@@ -331,8 +331,8 @@ def test_money_that_is_only_held_is_a_matter_of_a_moment(place):
             assert refusal.headers["Retry-After"] == "1"
             access.settle(first, 0.05)
             second = await access.reserve(guest, 0.9)
-            access.release(second)
-            access.release(second)
+            access.settle(second, 0.0)
+            access.settle(second, 0.0)
             access.settle(second, 0.9)
             third = await access.reserve(guest, 0.95)
             access.settle(third, 0.9)
@@ -390,10 +390,10 @@ def test_what_one_worker_releases_another_can_reserve(place):
             with pytest.raises(Refusal) as caught:
                 await two.reserve(two.identify(None), 0.7)
             refused(caught, 429, "budget_held")
-            one.release(first)
+            one.settle(first, 0.0)
             for _ in range(200):
                 try:
-                    two.release(await two.reserve(two.identify(None), 1.0))
+                    two.settle(await two.reserve(two.identify(None), 1.0), 0.0)
                     break
                 except Refusal:
                     await asyncio.sleep(0.02)
@@ -416,8 +416,8 @@ def test_a_request_that_is_given_up_while_it_waits_holds_nothing(place):
                 task.cancel()
                 done = (await asyncio.gather(task, return_exceptions=True))[0]
                 if not isinstance(done, BaseException):
-                    access.release(done)
-            access.release(await access.reserve(guest, 1.0))
+                    access.settle(done, 0.0)
+            access.settle(await access.reserve(guest, 1.0), 0.0)
 
     run(test)
 
@@ -566,7 +566,7 @@ def test_a_free_request_that_becomes_dear_after_midnight_is_counted(place):
             place.now += 86_400
             await asyncio.sleep(0.2)
             access.settle(late, 0.25)
-            access.release(await access.reserve(guest, 1.0))
+            access.settle(await access.reserve(guest, 1.0), 0.0)
         store = place.store()
         spent = store.totals(["2027-01-15", "2027-01-16"])
         assert spent["*", "2027-01-15"].spent == 500_000_000
@@ -588,7 +588,7 @@ def test_a_file_is_written_without_the_thread_and_a_claim_alone_without_a_round(
                     access.reserve(guest, 0.75, alone=True).send(None)
             assert access.spend()["all"]["day"]["spent"] == 0.25
             assert access.spend()["all"]["day"]["held"] == 0.75
-            access.release(done.value.value)
+            access.settle(done.value.value, 0.0)
 
     run(test)
 
@@ -604,7 +604,7 @@ def test_a_locked_file_holds_up_those_who_need_it_and_not_the_loop(file_place):
             assert not waiting.done()
             other.execute("ROLLBACK")
             other.close()
-            access.release(await waiting)
+            access.settle(await waiting, 0.0)
 
     run(test)
 

@@ -67,7 +67,7 @@ def test_requests_per_minute_hold_over_gateways_with_different_clocks(postgres, 
                 guest = access.identify(None)
                 try:
                     await access.admit(guest)
-                    access.release(await access.reserve(guest, 0.0))
+                    access.settle(await access.reserve(guest, 0.0), 0.0)
                     served[place] += 1
                 except Refusal as refusal:
                     codes.add(refusal.code)

@@ -105,7 +105,7 @@ def test_with_serve_money_needs_the_store_and_what_is_under_way_ends(postgres, s
         await access.admit(guest)
         access.settle(first, 0.01)
         assert await refused(access.reserve(guest, 0.01)) == LOST
-        access.release(await access.reserve(guest, 0.0))
+        access.settle(await access.reserve(guest, 0.0), 0.0)
         await start(server, access)
         access.settle(await access.reserve(guest, 0.01), 0.01)
         await access.close()
@@ -177,7 +177,7 @@ def test_each_worker_keeps_to_its_share_of_the_minute(postgres, server):
         await stop(server, *both)
         for access, caller in zip(both, callers, strict=True):
             for _ in range(5):
-                access.release(await access.reserve(caller, 0.0))
+                access.settle(await access.reserve(caller, 0.0), 0.0)
             assert (await refused(access.reserve(caller, 0.0))) == (429, "rate_limit_exceeded")
         await start(server, *both)
         for access in both:

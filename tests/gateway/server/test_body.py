@@ -10,7 +10,6 @@ import pytest
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, ask, chat, expert, gateway, request_bytes
 from mild.endpoints.expert import Expert
-from mild.endpoints.prices import max_tokens
 from mild.gateway.refusals import Refusal
 from mild.gateway.server import body as body_module
 from mild.gateway.server.body import MAX_CONTAINERS, MAX_DEPTH, MAX_VALUES, BodyMemory, parse_body
@@ -126,23 +125,24 @@ def test_a_long_body_in_small_pieces_is_put_together_once():
 
 
 @pytest.mark.parametrize(
-    "more",
+    ("more", "most"),
     [
-        {},
-        {"max_tokens": 7, "n": 3},
-        {"max_tokens": [7], "max_completion_tokens": "9", "best_of": {}},
-        {"prompt": []},
-        {"prompt": ["x"] * 5, "max_tokens": 2},
-        {"prompt": [[1, 2], [3]], "max_tokens": 2},
-        {"prompt": [1, 2, 3], "max_tokens": 2},
+        ({}, 100),
+        ({"n": 3}, 300),
+        ({"max_tokens": 7, "n": 3}, 21),
+        ({"max_tokens": [7], "max_completion_tokens": "9", "best_of": {}}, 9),
+        ({"prompt": []}, 100),
+        ({"prompt": ["x"] * 5, "max_tokens": 2}, 10),
+        ({"prompt": [[1, 2], [3]], "max_tokens": 2}, 4),
+        ({"prompt": [1, 2, 3], "max_tokens": 2}, 2),
     ],
 )
-def test_the_limit_of_tokens_outlives_the_document(more):
+def test_the_limit_of_tokens_outlives_the_document(more, most):
     expert = Expert("small", "http://x/v1", "m", max_tokens=100)
     document = {"model": "mild", "prompt": "x", **more}
     request = CompletionRequest([], "/completions", json.dumps(document).encode(), "last")
     request.forget(keep_text=False)
-    assert request.max_tokens(expert) == max_tokens(document, expert.max_tokens)
+    assert request.max_tokens(expert) == most
 
 
 def test_bytes_are_held_up_to_the_limit():

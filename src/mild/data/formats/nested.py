@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from mild.data.formats.base import (
     Layout,
     ReadOptions,
 )
-from mild.data.tables import infer_array, is_list, is_numeric, is_string
+from mild.data.tables import infer_array, is_list, is_numeric, is_string, unique_keys
 from mild.errors import DataFileError
 
 #: Columns that hold an object of models -> the prefix of their columns in the wide format.
@@ -44,7 +45,7 @@ def parse_objects(table: Any) -> Any:
     for name in table.column_names:
         usual = name in OBJECTS or name in (MODEL_LIST, SCORE_LIST)
         if usual and is_string(table.schema.field(name).type):
-            parsed = _parse(table[name].to_pylist())
+            parsed = _parse(name, table[name].to_pylist())
             if parsed is not None:
                 table = table.set_column(table.column_names.index(name), name, parsed)
     if not {MODEL_LIST, SCORE_LIST} <= set(table.column_names) or "scores" in table.column_names:
@@ -59,18 +60,24 @@ def parse_objects(table: Any) -> Any:
                 f"{MODEL_LIST!r} and {SCORE_LIST!r} must be equally long; in row {row} they have "
                 f"{len(models or ())} and {len(scores or ())} entries."
             )
-        objects.append(dict(zip(models or (), scores or (), strict=True)))
+        try:
+            objects.append(unique_keys(zip(models or (), scores or (), strict=True)))
+        except DataFileError as error:
+            raise DataFileError(f"row {row} of {MODEL_LIST!r}: {error}") from error
     return table.drop_columns([MODEL_LIST, SCORE_LIST]).append_column("scores", pa.array(objects))
 
 
-def _parse(values: list[str | None]) -> Any:
+def _parse(name: str, values: list[str | None]) -> Any:
     """Objects or lists of texts that are JSON, or Python as pandas writes it; None if one is not."""
     found: list[Any] = []
-    for text in values:
+    for row, text in enumerate(values, start=1):
         plain = (text or "").strip()
         if plain and plain[0] not in "{[":
             return None
-        found.append(_value(plain) if plain else None)
+        try:
+            found.append(_value(plain) if plain else None)
+        except DataFileError as error:
+            raise DataFileError(f"row {row} of {name!r}: {error}") from error
         if plain and not isinstance(found[-1], dict | list):
             return None
     if not all(isinstance(value, dict | None) for value in found):
@@ -83,11 +90,13 @@ def _parse(values: list[str | None]) -> Any:
 def _value(text: str) -> Any:
     # pandas writes a missing number as nan, which is no Python.
     for read, written in (
-        (json.loads, text),
+        (partial(json.loads, object_pairs_hook=unique_keys), text),
         (ast.literal_eval, re.sub(r": nan(?=[,}])", ": None", text)),
     ):
         try:
             return read(written)
+        except DataFileError:
+            raise
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             continue
     return None

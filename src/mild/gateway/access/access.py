@@ -211,10 +211,6 @@ class Access:
         if reservation.parts or amount:
             self._writer.settle(Settlement(tuple(reservation.parts), reservation.accounts, amount))
 
-    def release(self, reservation: Reservation) -> None:
-        """End a reservation of a request that cost nothing."""
-        self.settle(reservation, 0.0)
-
     def spend(self) -> dict[str, Any]:
         """Spent, held and allowed, in dollars: for all together and each key, day and month.
 
