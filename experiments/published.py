@@ -39,9 +39,14 @@ def tuned(
     topics: Sequence[str] | None = None,
     families: Any = "auto",
     seed: int = 0,
+    encoder: str | None = None,
 ) -> Callable[[Sequence[str]], Floats]:
-    """What ``mild tune`` learns from texts and costs: a function from texts to expected costs (n, p)."""
-    step = make_features("hashing").fit(texts)
+    """What ``mild tune`` learns from texts and costs: a function from texts to expected costs (n, p).
+
+    With an ``encoder``, texts become its vectors beside hashed n-grams.
+    """
+    step = make_features("hashing+encoder", source=encoder) if encoder else make_features()
+    step.fit(texts)
     groups = None if topics is None else np.asarray(topics)
     # The ranking is measured, also where the best constant would decide as well.
     search = RouterCV(
