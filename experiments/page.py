@@ -33,8 +33,14 @@ NAMES = {
     "mild others uniform mean0.3": "`others`, equal margins of 0.3",
     "mild contrast theory": "`contrast`, theory margins of mean 1",
     "mild contrast uniform": "`contrast`, equal margins",
-    "mild baseline uniform 0.25": "baseline 0.25, equal margins",
-    "mild baseline uniform 0.5": "baseline 0.5, equal margins",
+    **{
+        f"mild baseline uniform {strength}": f"baseline {strength}, equal margins"
+        for strength in (0.02, 0.05, 0.1, 0.25, 0.5)
+    },
+    **{
+        f"mild baseline uniform {strength} mean10": f"baseline {strength}, equal margins of 10"
+        for strength in (0.02, 0.05, 0.1)
+    },
     "tdef-smoothed": "TDEF, smoothed targets",
     "tdef-smoothed-half": "TDEF, smoothed, ambiguous rows at half weight",
     "tdef-dropped": "TDEF, ambiguous rows dropped",
@@ -42,18 +48,17 @@ NAMES = {
     "ldam": "LDAM",
 }
 MILD = "mild others theory"
-#: The protocol of the published figures, where it is not `adamw` as it stands.
-USUAL = dict.fromkeys(("svhn5000", "cifar100", "cifar10 trained"), "adamw, changed")
 
 
 def load() -> pd.DataFrame:
-    """One row per training with test curves; experts that were trained are part of the data set's name."""
+    """One row per training with test curves; the data set's name says which experts are not synthetic."""
     rows = []
     for record in read_records(ROOT / "results"):
         cell, protocol = record["cell"], record["cell"]["protocol"]
         if "curve" not in record:
             continue
-        dataset = cell["dataset"] + (" trained" if cell["experts"] == "real" else "")
+        experts = {"real": " trained", "people": " people"}.get(cell["experts"], "")
+        dataset = cell["dataset"] + (" holdout" if cell["holdout"] else experts)
         method = cell["method"]
         size = None if method["total"] == "mean1" else method["total"]
         words = (method["name"], method["rewards"], method["margins"], method.get("strength"), size)
@@ -70,10 +75,14 @@ def load() -> pd.DataFrame:
                 "decay": protocol.get("decay", "coupled"),
                 "strength": protocol["weight_decay"],
                 "protocol": protocol["name"],
-                "usual": protocol["name"] == USUAL.get(dataset, "adamw"),
+                # The protocol of the published figures.
+                "usual": protocol["name"]
+                == ("adamw" if dataset == "cifar10" else "adamw, changed"),
                 "ambiguous": cell.get("ambiguous"),
                 "validation": cell.get("validation", False),
                 "argmax": outcomes["argmax"]["loss"],
+                "constant": record["reference"]["constant"],
+                "oracle": record["reference"]["oracle"],
                 "loss": best["loss"],
                 "shares": best["shares"],
                 "curve": record["curve"][rule],
@@ -104,7 +113,7 @@ def spread(values: pd.Series) -> str:
 
 
 def printed(table: str, dataset: str, setup: str, cost: str, method: str) -> str:
-    dataset = dataset.removesuffix(" trained")
+    dataset = dataset.removesuffix(" trained")  # the paper has no other experts
     figure = lookup(table, STAND_INS.get(dataset, dataset), setup, cost, method)
     return "" if figure is None else f"{figure.loss:.4f} ± {figure.std:.4f}"
 
@@ -120,26 +129,32 @@ def reported(data: pd.DataFrame, setup: str) -> pd.DataFrame:
     return data[data.usual & ~data.validation & data.ambiguous.isna() & (data.setup == setup)]
 
 
-def main_table(data: pd.DataFrame, setups: list[str], table: str, mild: str = MILD) -> str:
+def main_table(data: pd.DataFrame, setups: list[str], table: str = "", mild: str = MILD) -> str:
+    """TDEF and MILD; without a table of the paper, the best single expert and the oracle beside them."""
     rows = []
     for setup in setups:
         part = reported(data, setup)
         losses = {name: part[part.method == name] for name in ("tdef", mild)}
         shares = np.mean(losses[mild].shares.tolist(), axis=0)
         cell = (table, part.dataset.iloc[0], setup, part.cost.iloc[0])
+        name = setup if setup != "people" else "error" if cell[3] == "error" else "error + price"
+        beside = [printed(*cell, "tdef"), printed(*cell, "mild")]
+        if not table:
+            beside = [f"{part[column].mean():.4f}" for column in ("constant", "oracle")]
         rows.append(
             [
-                f"{setup} ({len(losses[mild])} seed{'s'[: len(losses[mild]) > 1]})",
+                f"{name} ({len(losses[mild])} seed{'s'[: len(losses[mild]) > 1]})",
                 spread(losses["tdef"].loss),
-                printed(*cell, "tdef"),
+                beside[0],
                 spread(losses[mild].argmax),
                 spread(losses[mild].loss),
-                printed(*cell, "mild"),
+                beside[1],
                 paired(part, mild),
                 " ".join(f"{100 * share:.1f}" for share in shares),
             ]
         )
-    head = "setup | TDEF | paper | MILD, argmax | MILD, stationary | paper"
+    first, second = ("paper", "paper") if table else ("best single expert", "oracle")
+    head = f"setup | TDEF | {first} | MILD, argmax | MILD, stationary | {second}"
     head += " | stationary minus TDEF | MILD asks, %"
     return markdown(head, rows)
 
@@ -164,14 +179,54 @@ def words_table(data: pd.DataFrame) -> str:
     part = data[data.protocol == "paper, changed"]
     rows = [
         [
-            NAMES[row.method],
+            f"{NAMES[row.method]}, seed {row.seed}",
             f"{row.argmax:.4f}",
             f"{row.loss:.4f}",
             f"{np.mean(row.curve[-10:]):.4f}",
         ]
-        for row in part.itertuples()
+        for row in part.sort_values(["method", "seed"], ascending=[False, True]).itertuples()
     ]
     return markdown("method | argmax | stationary | mean of the last ten epochs", rows)
+
+
+def search_table() -> str:
+    """Fine-tuned language-model routers: mean losses on held-out training rows, and of the chosen ones."""
+    found = []
+    for record in read_records(ROOT / "results" / "llm_search.jsonl"):
+        cell, outcomes = record["cell"], record["outcomes"]
+        protocol, method = cell["protocol"], cell["method"]
+        found.append(
+            {
+                "cost": {"error": "(a) error", "cost": "(b) error + cost"}[cell["cost"]],
+                "setting": tuple(protocol[name] for name in ("epochs", "weight_decay", "dropout")),
+                "method": method["name"] + (" literal" if method["total"] == "1" else ""),
+                "validation": cell.get("validation", False),
+                "loss": outcomes.get("stationary", outcomes["argmax"])["loss"],
+                "constant": record["reference"]["constant"],
+            }
+        )
+    frame = pd.DataFrame(found)
+    names = {"tdef": "TDEF", "mild": "MILD, mean 1", "mild literal": "MILD, literal"}
+    settings = sorted(set(frame.setting))
+    rows = []
+    for cost in sorted(set(frame.cost)):
+        for method, name in names.items():
+            part = frame[(frame.cost == cost) & (frame.method == method)]
+            held_out = part[part.validation].groupby("setting").loss.mean()
+            tested = part[~part.validation]
+            rows.append(
+                [
+                    f"{cost}, {name}",
+                    *(f"{held_out[s]:.4f}" if s in held_out else "" for s in settings),
+                    "{}, {:g}, {:g}".format(*tested.setting.iloc[0]),
+                    spread(tested.loss),
+                    f"{tested.constant.mean():.4f}",
+                ]
+            )
+    head = [f"{epochs}, {decay:g}, {dropout:g}" for epochs, decay, dropout in settings]
+    return markdown(
+        " | ".join(["epochs, decay, dropout:", *head, "chosen", "test", "best constant"]), rows
+    )
 
 
 def held_out_table(data: pd.DataFrame) -> str:
@@ -284,6 +339,7 @@ def fill(page: str, data: pd.DataFrame) -> str:
     cells = dict(list(data.groupby(["dataset", "cost"])))
     errors, costs = cells["cifar10", "error"], cells["cifar10", "cost"]
     hundred, trained = cells["cifar100", "error"], cells["cifar10 trained", "error"]
+    margins = trained[trained.strength == trained.strength.max()]
     setups = ["I", "II", "III"]
     tables = {
         "table1": main_table(errors, setups, "table1"),
@@ -305,16 +361,23 @@ def fill(page: str, data: pd.DataFrame) -> str:
         "cifar100-decay": decay_table(hundred[hundred.setup == "I"]),
         "cifar100-margins": held_out_table(hundred[hundred.setup == "II"]),
         "cifar100-severe-mean10": main_table(hundred, ["severe"], "severe", f"{MILD} mean10"),
-        "cifar100-costs": main_table(
-            cells["cifar100", "cost"], setups[:2], "table1", f"{MILD} mean10"
-        ),
+        "cifar100-baseline": main_table(hundred, setups, "table1", "mild baseline uniform 0.1"),
+        "cifar100-costs": main_table(cells["cifar100", "cost"], setups, "table1", f"{MILD} mean10"),
         "trained": main_table(trained, setups, "table2"),
         "trained-costs": main_table(cells["cifar10 trained", "cost"], setups, "table2"),
         "trained-severe": main_table(trained, ["severe"], "severe"),
-        "trained-margins": held_out_table(trained),
+        "trained-margins": held_out_table(margins),
+        "trained-decay": decay_table(trained),
+        "holdout": main_table(cells["cifar10 holdout", "error"], setups),
+        "holdout-costs": main_table(cells["cifar10 holdout", "cost"], setups),
+        "llm-search": search_table(),
         "words": words_table(errors),
     }
     tables |= {f"costs-{setup}": methods_table(costs, setup) for setup in setups}
+    for dataset in ("cifar10", "cifar100"):
+        people = [cells[f"{dataset} people", cost] for cost in ("error", "cost")]
+        error, cost = (main_table(part, ["people"]) for part in people)
+        tables[f"people-{dataset}"] = error + "\n" + cost.splitlines()[-1]
 
     def put(match: re.Match[str]) -> str:
         return f"{match[1]}\n{tables[match[2]]}\n{match[3]}"

@@ -61,6 +61,8 @@ def lookup(table: str, dataset: str, setup: str, cost: str, method: str) -> Pape
 def paper_figure(cell: Mapping[str, Any], method: Mapping[str, Any]) -> PaperFigure | None:
     """The figure that a record stands beside; every reading of MILD stands beside the paper's MILD."""
     table, name, setup = cell["table"], method["name"], cell["setup"]
+    if cell.get("validation") or cell.get("holdout"):
+        return None
     if cell["experts"] == "language models":
         if setup != "qwen2.5" or (cell["cost"] == "cost" and tuple(cell["beta"]) != BETA):
             return None
@@ -73,7 +75,7 @@ def paper_figure(cell: Mapping[str, Any], method: Mapping[str, Any]) -> PaperFig
             else:
                 table = "llm"
         return lookup(table, "mmlu", setup, cell["cost"], name)
-    if cell["experts"] == "people" or cell.get("ambiguous") is not None or cell.get("validation"):
+    if cell["experts"] == "people" or cell.get("ambiguous") is not None:
         return None
     if table == "readings":
         table = "table2" if cell["experts"] == "real" else "table1"

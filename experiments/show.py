@@ -194,6 +194,11 @@ def block_title(cell: Mapping[str, Any]) -> str:
         router = f"{protocol['name']} on {features['kind']}{model}"
         if len(protocol.get("alphas", ())) == 1:
             router += f", alpha {protocol['alphas'][0]:g}"
+        if "dropout" in protocol:
+            decay, dropout = protocol["weight_decay"], protocol["dropout"]
+            router += f", epochs {protocol['epochs']}, decay {decay:g}, dropout {dropout:g}"
+        if cell.get("validation"):
+            router += " · judged on held-out training rows"
         return " · ".join([cell["dataset"], ", ".join(cell["models"]), cost, router])
     coverage = "-".join(f"{100 * part:.3g}" for part in cell["coverage"])
     dataset = DATASETS[cell["dataset"]].title if cell["dataset"] in DATASETS else cell["dataset"]

@@ -27,9 +27,10 @@ costs="run table1 --setup I --cost cost"
 $costs --method tdef --method uniform --method uniform:rewards=contrast --method uniform:rewards=baseline,strength=0.25 \
     --method uniform:rewards=baseline,strength=0.5 --seeds 1 --validation --results "$results/strength.jsonl"
 run table1 --cost cost $mean1 --method ldam --method uniform:rewards=baseline,strength=0.5 --seeds 3 --results "$results/table1.jsonl"
-svhn="--dataset svhn5000 --batch-size 256 --epochs 100 --seeds 3"
-run table1 $svhn $mean1 --results "$results/table1.jsonl"
-run severe $svhn --experts synthetic $mean1 --results "$results/severe.jsonl"
+svhn="--dataset svhn5000 --batch-size 256 --epochs 100"
+run table1 $svhn --cost error --seeds 8 $mean1 --results "$results/table1.jsonl"
+run table1 $svhn --cost cost --seeds 3 $mean1 --results "$results/table1.jsonl"
+run severe $svhn --seeds 3 --experts synthetic $mean1 --results "$results/severe.jsonl"
 # CIFAR-100: weight decay for TDEF, then the size of MILD's margins, both on held-out training rows.
 hundred="--dataset cifar100 --epochs 25"
 for decay in 0.5 2 8; do
@@ -39,19 +40,28 @@ hundred="$hundred --weight-decay 2"
 run table1 $hundred --setup II --cost error --seeds 1 --validation --method tdef --method uniform:rewards=contrast \
     --method mild:rewards=contrast,total=mean1 --method uniform:total=mean0.3 --method mild --method mild:total=mean3 \
     --method mild:total=mean10 --method mild:total=mean30 --results "$results/margins.jsonl"
-run table1 $hundred --cost error $mean1 --method mild:total=mean10 --seeds 3 --results "$results/table1.jsonl"
-run severe $hundred --experts synthetic $mean1 --method mild:total=mean10 --seeds 3 --results "$results/severe.jsonl"
-for setup in "I --seeds 3" "II --seeds 2"; do
-    run table1 $hundred --cost cost --method tdef --method mild:total=mean10 --setup $setup --results "$results/table1.jsonl"
+for strength in 0.02 0.05 0.1; do
+    baseline=uniform:rewards=baseline,strength=$strength
+    run table1 $hundred --setup II --cost error --seeds 1 --validation --method $baseline,total=mean10 --method $baseline \
+        --results "$results/margins.jsonl"
 done
+run table1 $hundred --cost error $mean1 --method mild:total=mean10 --method $baseline --seeds 3 --results "$results/table1.jsonl"
+run severe $hundred --experts synthetic $mean1 --method mild:total=mean10 --seeds 3 --results "$results/severe.jsonl"
+run table1 $hundred --cost cost --method tdef --method mild:total=mean10 --seeds 3 --results "$results/table1.jsonl"
 run table1 --dataset cifar100 --setup I --cost error $mean1 --seeds 1 --results "$results/table1.jsonl"
 # Experts that are trained: with errors, with costs, severe; the size of MILD's margins on held-out training rows.
 run table2 --epochs 25 $mean1 --seeds 3 --results "$results/table2.jsonl"
 run severe --epochs 25 --experts real $mean1 --seeds 3 --results "$results/severe.jsonl"
 run table2 --epochs 25 --setup II --cost error --validation $mean1 --method mild:total=mean3 --method mild:total=mean10 \
     --method mild:total=mean30 --seeds 1 --results "$results/margins.jsonl"
+run table2 --epochs 25 --setup II --cost error --validation $mean1 --seeds 1 --weight-decay 0.5 --results "$results/margins.jsonl"
+run table2 --epochs 25 --holdout $mean1 --seeds 3 --results "$results/table2.jsonl"
+# People.
+annotated="run people --people $people --epochs 25 $mean1 --seeds 3 --results $results/people.jsonl"
+$annotated --dataset cifar10
+$annotated --dataset cifar100 --weight-decay 2
 # One cell by the paper's words.
-$one --protocol paper --decay decoupled --method tdef --method mild --seeds 1 --results "$results/table1.jsonl"
+$one --protocol paper --decay decoupled --method tdef --method mild --seeds 2 --results "$results/table1.jsonl"
 run severe --experts synthetic $mean1 --method ldam --seeds 3 --results "$results/severe.jsonl"
 # The gain at every strength of decoupled decay, and at coupled ones.
 for decay in 0 0.001 0.1 0.5 1; do

@@ -18,7 +18,8 @@ from experiments.images.experts import Setup
 from experiments.images.methods import Method
 from experiments.images.run import Request, cell_entry, plan
 from experiments.images.training import PROTOCOLS, Protocol
-from experiments.paper import lookup, paper_figure, paper_figures
+from experiments.llm import __main__ as llm_command
+from experiments.paper import QWEN, lookup, paper_figure, paper_figures
 from experiments.records import ResultsFile, cell_key, read_records
 from mild.errors import DataFileError, InvalidInputError, MildWarning
 
@@ -189,14 +190,14 @@ def test_committed_classifiers_carry_the_keys_of_their_cells():
     assert [record["key"] for record in found] == [cell_key(r["cell"]) for r in found]
 
 
-def commands(folder):
+def commands(folder, script=SCRIPT, *arguments):
     """The arguments of every call of python in the script."""
     python, log = folder / "python", folder / "log"
     python.write_text('#!/bin/sh\nprintf "%s\\037" "$@" >> "$LOG"; echo >> "$LOG"\n')
     python.chmod(0o755)
     known = {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "LOG": str(log)}
     known |= {"RESULTS": "mine", "DATA": str(folder)}
-    subprocess.run(["bash", str(SCRIPT)], env=known, check=True, cwd=folder)
+    subprocess.run(["bash", str(script), *arguments], env=known, check=True, cwd=folder)
     return [line.split("\037")[:-1] for line in log.read_text().splitlines()]
 
 
@@ -244,6 +245,34 @@ def test_the_script_asks_for_every_published_training_and_no_other(tmp_path, mon
     assert asked == found
     classifiers = json.loads((RESULTS / "classifier.json").read_text())
     assert sorted(map(str, protocols)) == sorted(str(r["cell"]["protocol"]) for r in classifiers)
+
+
+def test_the_script_of_language_models_asks_for_every_published_training_and_no_other(
+    tmp_path, monkeypatch
+):
+    table = tmp_path / "outcomes.csv"
+    table.write_text("query," + ",".join(f"correct__{name}" for name in QWEN) + "\n2 + 2,1,0,1\n")
+    asked = Counter()
+
+    def stop(request, progress):
+        trained = sorted(request.transformer.items())
+        for seed, cost, _, method in request.cells:
+            asked[cost, method.text, seed, request.validation, str(trained)] += 1
+        raise StopError
+
+    monkeypatch.setattr(llm_command, "run", stop)
+    for words in commands(tmp_path, SCRIPT.with_name("reproduce_llm.sh"), str(table), "minilm"):
+        result = CliRunner().invoke(llm_command.app, words[2:])
+        assert isinstance(result.exception, StopError), result.output
+    found = Counter()
+    for record in read_records(RESULTS / "llm_search.jsonl"):
+        cell, protocol = record["cell"], record["cell"]["protocol"]
+        assert record["key"] == cell_key(cell)
+        names = ("dropout", "epochs", "precision", "weight_decay")
+        trained = str([(name, protocol[name]) for name in names])
+        method = Method(**cell["method"]).text
+        found[cell["cost"], method, cell["seed"], cell.get("validation", False), trained] += 1
+    assert asked == found
 
 
 def test_the_tables_of_the_page_are_those_of_the_results():
