@@ -284,10 +284,18 @@ def measure(
         _replace(KEPT / f"{job.name}.json", renewed(job) if tune else gather(job))
 
 
-def against(result: dict[str, Any], peer: str, method: str = "tune") -> tuple[float, float, float]:
-    """A method's mean cost minus a peer's, with its interval over the splits."""
-    costs = {row["method"]: np.array(row["costs"]) for row in result["methods"]}
-    found = resampled_intervals((costs[method] - costs[peer])[:, None], _ratio(result))
+def against(
+    result: dict[str, Any], peer: str, other: dict[str, Any] | None = None
+) -> tuple[float, float, float]:
+    """The tuned router's mean cost minus a peer's, with its interval over the splits.
+
+    ``other`` is what is kept of the same case with other features, and has the peer.
+    """
+    ours, theirs = (
+        {row["method"]: np.array(row["costs"]) for row in each["methods"]}
+        for each in (result, other or result)
+    )
+    found = resampled_intervals((ours["tune"] - theirs[peer])[:, None], _ratio(result))
     return float(found.estimate[0]), float(found.low[0]), float(found.high[0])
 
 
@@ -364,6 +372,12 @@ def run() -> Report:
             verdict = "better" if high < 0 else "worse" if low > 0 else "level"
             figure = f"{means[peer]:.4f} [{low:+.4f}, {high:+.4f}] {verdict}"
             report.add(f"against {peer}", figure, "not worse", verdict != "worse")
+        if result["case"].endswith(SUFFIXES["hashing+encoder"]):
+            name = result["case"].removesuffix(SUFFIXES["hashing+encoder"])
+            other = json.loads((KEPT / f"{name}.json").read_text(encoding="utf-8"))
+            for peer in (*PEERS, "tune"):
+                middle, low, high = against(result, peer, other)
+                report.add(f"minus {peer} by hashing", f"{middle:+.4f} [{low:+.4f}, {high:+.4f}]")
     beaten = sum(all(against(result, peer)[2] < 0 for peer in PEERS) for result in results)
     report.add("cases in which it is better than each of them", str(beaten), "≥ 3", beaten >= 3)
     return report

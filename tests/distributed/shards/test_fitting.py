@@ -17,6 +17,7 @@ from mild.errors import (
     UnsupportedError,
 )
 from mild.evaluation.tasks import CostTerms
+from mild.features import EncoderFeatures
 from mild.routers import KNNRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.solver import MANY, SAMPLE
@@ -122,6 +123,21 @@ def test_texts_get_the_features_of_one_table(shards, standardize):
     assert ours.objective_ == pytest.approx(theirs.objective_, rel=CLOSE)
     # Few words make collinear features: rounding moves weights that the objective hardly sees.
     assert distance(ours.coef_, theirs.coef_) < 10 * CLOSE
+
+
+def test_combined_features_are_those_of_one_table(shards, monkeypatch):
+    def embed(self, texts):
+        return np.array(
+            [[len(text), text.count("a"), text.count("e")] for text in texts], np.float32
+        )
+
+    monkeypatch.setattr(EncoderFeatures, "_embed", embed)
+    data = shards(make_texts(3000), group=1100)
+    found = sharded(data.folder, LinearRouter(), text="hashing+encoder")
+    expected = in_memory(data.whole, LinearRouter(), scaled=False, text="hashing+encoder")
+    new = ["sum law", "poem"]
+    np.testing.assert_array_equal(found.step.transform(new), expected.step.transform(new))
+    assert found.model.objective_ == pytest.approx(expected.model.objective_, rel=CLOSE)
 
 
 def test_features_on_disk_give_the_same_bits(shards, tmp_path, monkeypatch):
