@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -17,7 +19,13 @@ from mild.errors import (
     MissingExtraError,
     OptionError,
 )
-from mild.features import CombinedFeatures, EncoderFeatures, HashingFeatures, make_features
+from mild.features import (
+    CombinedFeatures,
+    EncoderFeatures,
+    HashingFeatures,
+    encoder,
+    make_features,
+)
 from mild.features.encoder import RunningEncoder, find_encoder
 from mild.policies import LinearCostPolicy
 from text_cases import make_texts
@@ -178,7 +186,7 @@ def test_an_encoder_that_is_gone_is_looked_for_in_the_folder_of_models(
     rows = features.transform(texts)
     shutil.move(folder, tmp_path / "models" / "tiny-encoder")
     again = EncoderFeatures.from_state(settings, tensors)
-    with pytest.raises(DataFileError, match="found none"):
+    with pytest.raises(DataFileError, match=rf"was in {folder} .*MILD_MODELS"):
         again.transform(["text"])
     monkeypatch.setenv("MILD_MODELS", str(tmp_path / "models"))
     np.testing.assert_allclose(again.transform(texts), rows, atol=1e-5)
@@ -325,3 +333,18 @@ def test_combined_features_must_be_as_wide_as_the_router_says(combined):
     del tensors["hashing.centre"]
     with pytest.raises(ArtifactError, match=r"text.hashing.centre' is missing"):
         check_text("hashing+encoder", settings, tensors, combined.n_features)
+
+
+def test_threads_load_the_encoder_once(saved, monkeypatch):
+    loads = []
+
+    def slow(*given):
+        loads.append(given)
+        time.sleep(0.1)
+        return RunningEncoder(*given)
+
+    monkeypatch.setattr(encoder, "RunningEncoder", slow)
+    router = load(saved)
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(router.decide_text, ["a text"] * 4))) == 1
+    assert len(loads) == 1

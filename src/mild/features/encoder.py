@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
@@ -19,6 +20,7 @@ from mild.core.arrays import invalid
 from mild.errors import ArtifactError, DataFileError
 from mild.features.base import EmbeddingFeatures, Rows, Settings, Tensors
 from mild.features.pretrained import (
+    MODELS_VARIABLE,
     cut_texts,
     digest_files,
     hub_folder,
@@ -35,6 +37,8 @@ FILES = (
 )
 POOLINGS = ("mean", "cls")
 CACHE_VARIABLE = "MILD_CACHE"
+# Threads that share features load the encoder once.
+_LOADING = threading.Lock()
 
 Progress = Callable[[int, int, str], None]
 
@@ -129,8 +133,9 @@ class EncoderFeatures(EmbeddingFeatures):
         missing = [i for i in range(len(texts)) if i not in known]
         missing.sort(key=lambda i: -len(texts[i]))
         for start in range(0, len(missing), self.batch_size):
-            if self._running is None:
-                self._running = RunningEncoder(files, length, self.device)
+            with _LOADING:
+                if self._running is None:
+                    self._running = RunningEncoder(files, length, self.device)
             indices = missing[start : start + self.batch_size]
             batch = [texts[i] for i in indices]
             rows[indices] = vectors = self._running.encode(batch)
@@ -159,6 +164,11 @@ def find_encoder(name: str, hint: str | None = None, *, download: bool = False) 
     folder = model_folder(name, hint, "config.json") or hub_folder(
         name, [*FILES, "2_*/*"], download
     )
+    if folder is None and hint is not None:
+        raise DataFileError(
+            f"the router needs the encoder {name!r}, which was in {hint} when it was fitted; put the same "
+            f"files there, or in a folder {name!r} and name the folder that holds it in ${MODELS_VARIABLE}."
+        )
     if folder is None:
         raise DataFileError(
             f"the encoder {name!r} must be a folder with config.json and model.safetensors, a package that "
