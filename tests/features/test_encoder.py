@@ -301,11 +301,11 @@ def test_a_router_with_combined_features_decides_alike_when_it_is_loaded(saved, 
     [
         (
             lambda settings: settings.pop("encoder"),
-            r"setting text.encoder is missing|does not belong",
+            r"setting text.encoder is missing",
         ),
         (
             lambda settings: settings.update(encoder=3),
-            "setting text.encoder must be an object|belong",
+            "setting text.encoder must be an object",
         ),
         (
             lambda settings: settings["encoder"].update(pooling="max"),
