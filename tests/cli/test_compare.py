@@ -167,7 +167,7 @@ def test_progress_counts_every_method_of_every_split(mild, logs, monkeypatch):
         (["--time", "prompt"], "column 'prompt' holds the queries"),
         (["--time", "subject"], "must hold numbers or dates"),
         (["--test-share", "1.5"], "--test-share must lie between 0 and 1"),
-        (["--model", "x"], "--model is for --text static or --text encoder"),
+        (["--model", "x"], "--model is for --text encoder, hashing+encoder or static"),
         (["--text", "vectors"], "needs a column of vectors"),
         (["--text", "words"], "'words'"),
         (["--cv", "1"], "--cv must be at least 2"),
