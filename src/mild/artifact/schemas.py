@@ -262,16 +262,12 @@ def check_text(
     """Refuse a state from which text features of this kind and width could not be built."""
     schema = _schema("text.kind", kind, TEXT_SCHEMAS)
     if kind == CombinedFeatures.kind:
-        left, width = n_features, 0
-        for name in schema.settings:
-            own, tensors = split(tensors, f"{name}.")
-            inner = settings.get(name)
-            if isinstance(inner, dict):
-                # The last of them has the columns that are left.
-                width = own["centre"].size if name == "hashing" and "centre" in own else left
-                check_text(name, inner, own, width, f"{prefix}{name}.")
-                left -= width
+        hashing, tensors = split(tensors, "hashing.")
+        encoder, tensors = split(tensors, "encoder.")
         schema.check(settings, tensors, {}, prefix)
+        width = hashing["centre"].size if "centre" in hashing else n_features
+        check_text("hashing", settings["hashing"], hashing, width, f"{prefix}hashing.")
+        check_text("encoder", settings["encoder"], encoder, n_features - width, f"{prefix}encoder.")
         return
     numbers = len(NUMBER_NAMES)
     if kind == "hashing" and n_features < numbers:
