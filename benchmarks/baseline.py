@@ -16,12 +16,13 @@ from sklearn.preprocessing import StandardScaler
 
 from mild.core.arrays import FloatArray
 from mild.data import read_outcomes
+from mild.data.cost_terms import CostTerms
 from mild.data.datasets import COSTS, SETUPS, digits_scenario, outcomes_file
 from mild.errors import MildWarning
-from mild.evaluation.tasks import CostTerms, make_task
 from mild.features import HashingFeatures
 from mild.metrics import deferral_loss
 from mild.routers import LinearRouter, RouterCV
+from mild.tuning.tasks import make_task
 
 STRENGTHS = (0.0, 0.25, 0.5, 1.0, 2.0)
 PRICES = {"errors": CostTerms(), "errors + 0.1 per second": CostTerms(latency_weight=0.1)}

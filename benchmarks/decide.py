@@ -23,7 +23,7 @@ from benchmarks.measure import (
 from mild.routers import LinearRouter
 
 
-def one_decision(router: mild.artifact.LoadedRouter, x: np.ndarray, repeats: int) -> Timing:
+def one_decision(router: mild.artifact.Router, x: np.ndarray, repeats: int) -> Timing:
     """Seconds per call of the lean path."""
     taken = timeit.repeat(lambda: router.decide_one(x), number=2000, repeat=repeats)
     return Timing(tuple(value / 2000 for value in taken))

@@ -27,11 +27,18 @@ import numpy as np
 from benchmarks.measure import Report, environment
 from experiments.records import commit
 from mild.data import read_outcomes
+from mild.data.cost_terms import CostTerms
 from mild.errors import DegenerateDataWarning
-from mild.evaluation.comparison import Comparison, Method, chosen_methods, compare
-from mild.evaluation.tasks import CostTerms, Task, comparison_inputs, make_task, task_splits, topics
+from mild.evaluation.comparison import (
+    Comparison,
+    Method,
+    chosen_methods,
+    compare,
+    comparison_inputs,
+)
 from mild.metrics import resampled_intervals, state
 from mild.metrics.intervals import student_quantile
+from mild.tuning.tasks import Task, make_task, task_splits, topics
 
 KEPT = Path(__file__).parent.parent / "results" / "routing"
 PARTS = Path(__file__).parent.parent / "build" / "routing"

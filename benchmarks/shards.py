@@ -79,10 +79,10 @@ def child(engine: str, folder: str, scratch: str) -> dict[str, Any]:
         return _in_memory(router, folder)
     from contextlib import contextmanager
 
+    from mild.data.cost_terms import CostTerms
     from mild.distributed.shards.dataset import open_dataset
     from mild.distributed.shards.fitting import fit_shards
     from mild.distributed.shards.workers import local_workers, ray_workers
-    from mild.evaluation.tasks import CostTerms
 
     timed: list[Timed] = []
 

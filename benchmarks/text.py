@@ -25,7 +25,7 @@ from benchmarks.measure import (
     ratio_spread,
     seconds,
 )
-from mild.artifact import LoadedRouter
+from mild.artifact import Router
 from mild.features import HashingFeatures
 from mild.routers import LinearRouter
 
@@ -50,7 +50,7 @@ def queries(count: int, seed: int = 0) -> list[str]:
     ]
 
 
-def trained(texts: list[str]) -> LoadedRouter:
+def trained(texts: list[str]) -> Router:
     """A router for four experts, saved with its features and loaded again."""
     features = HashingFeatures()
     X = features.fit_transform(texts)
@@ -62,7 +62,7 @@ def trained(texts: list[str]) -> LoadedRouter:
         return mild.load(Path(folder) / "r")
 
 
-def one_by_one(router: LoadedRouter, texts: list[str]) -> float:
+def one_by_one(router: Router, texts: list[str]) -> float:
     """Median seconds from one text to its decision."""
     taken = []
     for text in texts:
@@ -82,7 +82,7 @@ def stream(texts: list[str], times: int) -> Iterator[str]:
     return chain.from_iterable(repeat(texts, times))
 
 
-def routing(router: LoadedRouter, texts: list[str], times: int, cores: int) -> float:
+def routing(router: Router, texts: list[str], times: int, cores: int) -> float:
     """Seconds to route a stream of texts."""
     threads(cores)
     return seconds(lambda: router.predict_texts(stream(texts, times)))

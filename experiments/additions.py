@@ -19,11 +19,12 @@ import typer
 from experiments.console import main, progress_bar
 from experiments.published import FOLDS, write_results
 from mild.data import read_outcomes
+from mild.data.cost_terms import CostTerms
 from mild.data.splits import folds
-from mild.evaluation.tasks import CostTerms, make_task, topics
 from mild.features import make_features
 from mild.routers import RouterCV
 from mild.routers.stack import explained, products
+from mild.tuning.tasks import make_task, topics
 
 app = typer.Typer(add_completion=False)
 

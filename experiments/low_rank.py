@@ -20,13 +20,14 @@ import typer
 from experiments.console import main, progress_bar
 from experiments.published import FOLDS, Floats, write_results
 from mild.data import read_outcomes
+from mild.data.cost_terms import CostTerms
 from mild.data.splits import folds
-from mild.evaluation.tasks import CostTerms, make_task
 from mild.features import make_features
 from mild.policies import believed_costs
 from mild.routers import KNNRouter
 from mild.routers.groups import GroupRouter
 from mild.routers.stack import blend, explained, products
+from mild.tuning.tasks import make_task
 
 app = typer.Typer(add_completion=False)
 

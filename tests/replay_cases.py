@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ledger_cases import record, write_all
-from mild.artifact import LoadedRouter
+from mild.artifact import Router
 from mild.features import HashingFeatures
 from mild.policies import LinearCostPolicy
 
@@ -42,7 +42,7 @@ def make_router(best=NEW, names=NAMES, **metadata):
     costs = np.array([[float(best[kind] != name) for name in names] for kind in kinds])
     slopes = np.linalg.lstsq(X, costs, rcond=None)[0]
     policy = LinearCostPolicy(slopes[:-1].T.copy(), slopes[-1].copy())
-    router = LoadedRouter(policy, names, text=features, metadata=metadata)
+    router = Router(policy, names, text=features, metadata=metadata)
     assert [names[k] for k in router.predict_texts(texts[:3])] == [best[kind] for kind in kinds[:3]]
     return router
 

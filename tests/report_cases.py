@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from mild.artifact import LoadedRouter
+from mild.artifact import Router
 from mild.data import outcome_costs, read_outcomes
-from mild.evaluation.report.sections import RoutedRows
+from mild.evaluation.sections import RoutedRows
 from mild.policies import LinearCostPolicy, PricedPolicy
 
 NAMES = ["small", "medium", "large"]
@@ -17,7 +17,7 @@ PRICES = (0.001, 0.004, 0.02)
 def cost_router(names=NAMES, metadata=None):
     """A router whose features are the costs it expects, so that its choices are what we like."""
     p = len(names)
-    return LoadedRouter(LinearCostPolicy(np.eye(p), np.zeros(p)), names, metadata=metadata)
+    return Router(LinearCostPolicy(np.eye(p), np.zeros(p)), names, metadata=metadata)
 
 
 def priced_router(names=NAMES, prices=PRICES, weight=0.0):
@@ -27,7 +27,7 @@ def priced_router(names=NAMES, prices=PRICES, weight=0.0):
     policy = PricedPolicy(
         np.eye(p), np.zeros(p), zero, np.zeros(p), np.array(prices), weight, "ridge"
     )
-    return LoadedRouter(policy, names)
+    return Router(policy, names)
 
 
 def make_table(scores, names=NAMES, prices=PRICES, **columns):

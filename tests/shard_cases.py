@@ -7,12 +7,13 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from mild.data import read_outcomes
+from mild.data.cost_terms import CostTerms
 from mild.data.formats.base import ReadOptions
 from mild.distributed.shards.dataset import open_dataset
 from mild.distributed.shards.fitting import fit_shards
 from mild.distributed.shards.workers import local_workers
-from mild.evaluation.tasks import CostTerms, fit_task, make_step, make_task
 from mild.routers.linear import LinearRouter
+from mild.tuning.tasks import fit_task, make_step, make_task
 
 EXPERTS = ["ant", "bee", "cat"]
 ASIS = ReadOptions(None, None, None, None, None, None, None, True)

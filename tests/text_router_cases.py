@@ -6,11 +6,12 @@ import pyarrow as pa
 import pytest
 
 from mild.data import read_outcomes
-from mild.evaluation.tasks import CostTerms, fit_task, make_step, make_task, save_task
+from mild.data.cost_terms import CostTerms
 from mild.routers.baselines import ConstantRouter
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.stack import StackRouter
+from mild.tuning.tasks import fit_task, make_step, make_task, save_task
 from outcome_cases import make_columns
 
 ROUTERS = {

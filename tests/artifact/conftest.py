@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load as unpack
 from safetensors.numpy import save as pack
 
-from mild.artifact import LoadedRouter, save
+from mild.artifact import Router, save
 from mild.policies import (
     BlendPolicy,
     CascadePolicy,
@@ -98,7 +98,7 @@ def inputs():
 @pytest.fixture
 def saved(tmp_path, policies):
     """Folder with a linear router."""
-    return save(LoadedRouter(policies["linear"], NAMES), tmp_path / "router")
+    return save(Router(policies["linear"], NAMES), tmp_path / "router")
 
 
 class Damage:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mild.artifact import LoadedRouter, load
+from mild.artifact import Router, load
 from mild.artifact.explanation import by_leaving_out, by_words, explain, slopes
 from mild.errors import UnsupportedError
 from mild.policies import ConstantPolicy
@@ -100,4 +100,4 @@ def test_vectors_have_figures_but_no_words(folders):
 
 def test_a_router_on_numbers_is_refused():
     with pytest.raises(UnsupportedError, match="columns of numbers"):
-        explain(LoadedRouter(ConstantPolicy(np.array([0.5, 0.2]), 1), ["a", "b"]), "x")
+        explain(Router(ConstantPolicy(np.array([0.5, 0.2]), 1), ["a", "b"]), "x")

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from mild.artifact import LoadedRouter, load, save
+from mild.artifact import Router, load, save
 from mild.errors import ArtifactError, OutputExistsError
 from mild.policies import Decoder, LinearPolicy
 from text_cases import make_texts
@@ -26,7 +26,7 @@ def router():
     rng = np.random.default_rng(0)
     decoder = Decoder(np.array([0.5, 1.0, 2.0]), "stationary", "logistic")
     policy = LinearPolicy(rng.normal(size=(3, WIDTH)), rng.normal(size=3), decoder)
-    return LoadedRouter(policy, NAMES, text=build_features().fit(TEXTS))
+    return Router(policy, NAMES, text=build_features().fit(TEXTS))
 
 
 @pytest.fixture

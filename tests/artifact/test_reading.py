@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from mild.artifact import LoadedRouter, load, save
+from mild.artifact import Router, load, save
 from mild.errors import ArtifactError
 from mild.policies import POLICIES, Decoder, PerceptronPolicy
 
@@ -21,7 +21,7 @@ NAMES = ["small", "medium", "large"]
 @pytest.mark.parametrize("kind", sorted(POLICIES))
 def test_every_kind_comes_back_bit_for_bit(kind, policies, inputs, tmp_path):
     policy = policies[kind]
-    router = load(save(LoadedRouter(policy, NAMES), tmp_path / "router"))
+    router = load(save(Router(policy, NAMES), tmp_path / "router"))
     assert type(router.policy) is type(policy)
     assert router.expert_names == NAMES
     np.testing.assert_array_equal(router.predict(inputs), policy.predict(inputs))
@@ -33,7 +33,7 @@ def test_every_kind_comes_back_bit_for_bit(kind, policies, inputs, tmp_path):
 
 
 def test_what_a_stack_without_an_expert_decides_comes_back(policies, inputs, tmp_path):
-    smaller = LoadedRouter(policies["stack"], NAMES).without("medium")
+    smaller = Router(policies["stack"], NAMES).without("medium")
     router = load(save(smaller, tmp_path / "router"))
     assert router.expert_names == ["small", "large"]
     np.testing.assert_array_equal(router.predict(inputs), smaller.predict(inputs))
@@ -47,7 +47,7 @@ def test_a_safetensors_header_that_begins_like_a_pickle_is_not_one(tmp_path):
         [rng.normal(size=size).astype(np.float32) for size in sizes[1:]],
         Decoder(np.ones(2), "argmax", "logistic"),
     )
-    folder = save(LoadedRouter(policy, ["a", "b"]), tmp_path / "router")
+    folder = save(Router(policy, ["a", "b"]), tmp_path / "router")
     assert (folder / "tensors.safetensors").read_bytes().startswith(b"\x80\x03")
     X = rng.normal(size=(10, 3)).astype(np.float32)
     np.testing.assert_array_equal(load(folder).predict(X), policy.predict(X))
@@ -131,7 +131,7 @@ def test_numbers_that_json_does_not_have_are_refused(saved):
 @pytest.mark.parametrize("digits", [401, 5001])
 @pytest.mark.parametrize("key", ["price_weight", "error_scale"])
 def test_a_huge_integer_is_refused(policies, tmp_path, key, digits):
-    folder = save(LoadedRouter(policies["priced"], NAMES), tmp_path / "router")
+    folder = save(Router(policies["priced"], NAMES), tmp_path / "router")
     content = json.loads((folder / "router.json").read_text())
     content["settings"][key] = "HERE"
     text = json.dumps(content).replace('"HERE"', "9" * digits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mild.artifact import LoadedRouter, load, save
+from mild.artifact import Router, load, save
 from mild.artifact.schemas import POLICY_SCHEMAS
 from mild.errors import ArtifactError
 from mild.policies import POLICIES, CascadePolicy, NearestPolicy, StandardizedPolicy
@@ -72,7 +72,7 @@ SETTING_CHANGES = [
 def test_a_setting_that_breaks_its_rule_is_named(
     kind, key, value, sentence, policies, damage, tmp_path
 ):
-    folder = save(LoadedRouter(policies[kind], NAMES), tmp_path / "router")
+    folder = save(Router(policies[kind], NAMES), tmp_path / "router")
     change = damage(folder)
     change.manifest["settings"][key] = value
     change.write()
@@ -106,7 +106,7 @@ TENSOR_CHANGES = [
 def test_a_tensor_that_breaks_its_rule_is_named(
     kind, name, array, sentence, policies, damage, tmp_path
 ):
-    folder = save(LoadedRouter(policies[kind], NAMES), tmp_path / "router")
+    folder = save(Router(policies[kind], NAMES), tmp_path / "router")
     change = damage(folder)
     change.tensors[name] = array
     change.write()
@@ -116,7 +116,7 @@ def test_a_tensor_that_breaks_its_rule_is_named(
 
 
 def test_an_empty_memory_of_neighbours_is_refused(policies, damage, tmp_path):
-    folder = save(LoadedRouter(policies["nearest"], NAMES), tmp_path / "router")
+    folder = save(Router(policies["nearest"], NAMES), tmp_path / "router")
     change = damage(folder)
     change.tensors |= {
         "inputs": np.zeros((0, 4)),
@@ -133,7 +133,7 @@ def test_endless_nesting_is_refused(policies, tmp_path):
     for _ in range(9):
         policy = StandardizedPolicy(np.zeros(4), np.ones(4), policy)
     with pytest.raises(ArtifactError, match="may be nested 6 deep"):
-        save(LoadedRouter(policy, NAMES), tmp_path / "router")
+        save(Router(policy, NAMES), tmp_path / "router")
 
 
 @pytest.mark.parametrize("n_experts", [1, 2, 5])
@@ -149,20 +149,20 @@ def test_a_cascade_by_columns_comes_back(n_experts, tmp_path):
         6,
     )
     names = [f"expert {k}" for k in range(n_experts)]
-    router = load(save(LoadedRouter(policy, names), tmp_path / "router"))
+    router = load(save(Router(policy, names), tmp_path / "router"))
     np.testing.assert_array_equal(router.predict(X), policy.predict(X))
 
 
 def test_neighbours_without_a_centre_come_back(policies, inputs, tmp_path):
     nearest = policies["nearest"]
     policy = NearestPolicy(nearest.inputs, nearest.costs, 3, nearest.weights)
-    router = load(save(LoadedRouter(policy, NAMES), tmp_path / "router"))
+    router = load(save(Router(policy, NAMES), tmp_path / "router"))
     np.testing.assert_array_equal(router.expected_costs(inputs), policy.expected_costs(inputs))
 
 
 @pytest.mark.parametrize("kind", sorted(POLICIES))
 def test_every_tensor_of_every_kind_is_needed(kind, policies, damage, tmp_path):
-    folder = save(LoadedRouter(policies[kind], NAMES), tmp_path / "router")
+    folder = save(Router(policies[kind], NAMES), tmp_path / "router")
     for name in list(damage(folder).tensors):
         if name == "centre":
             continue

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from mild.artifact import LoadedRouter, load, save
+from mild.artifact import Router, load, save
 from mild.artifact.schemas import TEXT_SCHEMAS
 from mild.errors import ArtifactError, InvalidInputError, UnsupportedError
 from mild.features import FEATURES, HashingFeatures, StaticFeatures, VectorFeatures
@@ -33,7 +33,7 @@ def hashing():
 
 @pytest.fixture
 def router(hashing):
-    return LoadedRouter(linear(hashing.n_features), NAMES, text=hashing)
+    return Router(linear(hashing.n_features), NAMES, text=hashing)
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_routing_texts_comes_back_bit_for_bit(router, folder):
     np.testing.assert_array_equal(loaded.features(texts), router.features(texts))
     np.testing.assert_array_equal(loaded.predict_texts(texts), router.predict_texts(texts))
     assert set(loaded.predict_texts(texts)) == {0, 1, 2}
-    assert repr(loaded).startswith("LoadedRouter(linear, 15 hashing features")
+    assert repr(loaded).startswith("Router(linear, 15 hashing features")
 
 
 def test_a_router_that_was_fitted_is_saved_with_its_features(tmp_path):
@@ -81,7 +81,7 @@ def test_one_text_is_decided_as_among_others(router):
 
 
 def test_a_stream_of_texts_is_routed_block_by_block(router, monkeypatch):
-    monkeypatch.setattr("mild.artifact.loaded.TEXT_BLOCK", 64)
+    monkeypatch.setattr("mild.artifact.router.TEXT_BLOCK", 64)
     seen = []
     whole = router.predict_texts(TEXTS)
     real = HashingFeatures.transform
@@ -126,7 +126,7 @@ def test_a_smaller_and_a_repriced_router_still_read_texts(hashing):
     width = hashing.n_features
     heads = [rng.normal(size=(3, width)), np.zeros(3), rng.normal(size=(3, width)), np.zeros(3)]
     policy = PricedPolicy(*heads, np.zeros(3), 1.0, "ridge", 1.0)
-    router = LoadedRouter(policy, NAMES, text=hashing)
+    router = Router(policy, NAMES, text=hashing)
     assert set(router.with_prices(betas=[0.0, 1e6, 1e6]).predict_texts(TEXTS)) == {0}
     assert set(router.without("small").predict_texts(TEXTS)) <= {0, 1}
 
@@ -174,14 +174,14 @@ def test_routing_texts_from_disk_needs_numpy_alone(folder):
 
 
 def test_features_of_another_width_are_refused(hashing, tmp_path):
-    router = LoadedRouter(linear(4), NAMES)
+    router = Router(linear(4), NAMES)
     with pytest.raises(InvalidInputError, match=r"give 4 features, .* hashing features are 15"):
         save(router, tmp_path / "router", text=hashing)
     assert not (tmp_path / "router").exists()
 
 
 def test_features_that_are_not_fitted_or_not_ours_are_refused(tmp_path):
-    router = LoadedRouter(linear(15), NAMES)
+    router = Router(linear(15), NAMES)
 
     class Strange(HashingFeatures):
         pass
@@ -197,7 +197,7 @@ def test_vectors_are_routed_and_texts_refused(tmp_path):
     vectors = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
     features = VectorFeatures(column="embedding").fit(vectors)
     policy = linear(4)
-    loaded = load(save(LoadedRouter(policy, NAMES), tmp_path / "router", text=features))
+    loaded = load(save(Router(policy, NAMES), tmp_path / "router", text=features))
     np.testing.assert_array_equal(loaded.predict_texts(vectors), policy.predict(vectors))
     assert loaded.decide_text(vectors[3]) == policy.predict(vectors)[3]
     with pytest.raises(UnsupportedError, match="vectors in column 'embedding'"):
@@ -314,7 +314,7 @@ def test_whole_numbers_are_for_features_only(folder, damage):
 
 
 def test_a_router_narrower_than_the_plain_numbers_is_refused(damage, tmp_path):
-    folder = save(LoadedRouter(linear(4), NAMES), tmp_path / "router")
+    folder = save(Router(linear(4), NAMES), tmp_path / "router")
     change = damage(folder)
     settings = {"version": 1, "bits": 20, "first": 1, "last": 1}
     change.manifest |= {"schema_version": 2, "text": {"kind": "hashing", "settings": settings}}
@@ -368,7 +368,7 @@ class TestStatic:
     @pytest.mark.parametrize("embed", [True, False])
     def test_routing_comes_back_bit_for_bit(self, static, tmp_path, embed):
         features = StaticFeatures(static, embed=embed).fit(TEXTS)
-        router = LoadedRouter(linear(5), NAMES, text=features)
+        router = Router(linear(5), NAMES, text=features)
         folder = save(router, tmp_path / "router")
         if embed:
             (static / "model.safetensors").unlink()
@@ -381,7 +381,7 @@ class TestStatic:
         self, static, tmp_path, damage, key, value, sentence
     ):
         features = StaticFeatures(static).fit(TEXTS)
-        folder = save(LoadedRouter(linear(5), NAMES, text=features), tmp_path / "router")
+        folder = save(Router(linear(5), NAMES, text=features), tmp_path / "router")
         change = damage(folder)
         change.manifest["text"]["settings"]["name"] = "elsewhere"
         change.manifest["text"]["settings"][key] = value
@@ -390,7 +390,7 @@ class TestStatic:
 
     def test_an_embedded_table_that_breaks_its_rule_is_named(self, static, tmp_path, damage):
         features = StaticFeatures(static, embed=True).fit(TEXTS)
-        folder = save(LoadedRouter(linear(5), NAMES, text=features), tmp_path / "router")
+        folder = save(Router(linear(5), NAMES, text=features), tmp_path / "router")
         rows = len(damage(folder).tensors["text.table"])
         for array, sentence in (
             (np.zeros((rows, 4), np.float16), "tensor 'text.table' must have shape"),
@@ -416,7 +416,7 @@ class TestEncoder:
     @pytest.fixture
     def referring(self, tmp_path, damage):
         """A router on an encoder that is not there: the reference alone can be loaded."""
-        folder = save(LoadedRouter(linear(4), NAMES), tmp_path / "router")
+        folder = save(Router(linear(4), NAMES), tmp_path / "router")
         change = damage(folder)
         settings = {
             "name": "no-such-encoder",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mild
-from mild.artifact import LoadedRouter, fingerprint, load, save, writing
+from mild.artifact import Router, fingerprint, load, save, writing
 from mild.errors import ArtifactError, InvalidInputError, OutputExistsError
 from mild.policies import LinearCostPolicy
 
@@ -19,7 +19,7 @@ NAMES = ["small", "medium", "large"]
 
 @pytest.fixture
 def router(policies):
-    return LoadedRouter(policies["linear"], NAMES)
+    return Router(policies["linear"], NAMES)
 
 
 def test_the_folder_holds_two_files_and_nothing_is_left_beside_it(router, tmp_path):
@@ -51,7 +51,7 @@ def test_the_manifest_says_what_the_router_is(router, tmp_path):
 
 def test_float32_stays_float32(tmp_path):
     policy = LinearCostPolicy(np.ones((2, 3), np.float32), np.ones(2, np.float32))
-    back = load(save(LoadedRouter(policy, ["a", "b"]), tmp_path / "router"))
+    back = load(save(Router(policy, ["a", "b"]), tmp_path / "router"))
     assert back.policy.coef.dtype == np.float32
     assert back.expected_costs(np.ones((1, 3), np.float32)).dtype == np.float32
 
@@ -227,5 +227,5 @@ def test_an_interrupt_leaves_nothing_behind(router, tmp_path, monkeypatch):
 def test_a_router_with_a_broken_tensor_is_not_written(tmp_path):
     policy = LinearCostPolicy(np.full((2, 3), np.nan), np.ones(2))
     with pytest.raises(ArtifactError, match="cannot be saved: tensor 'coef' must be finite"):
-        save(LoadedRouter(policy, ["a", "b"]), tmp_path / "router")
+        save(Router(policy, ["a", "b"]), tmp_path / "router")
     assert list(tmp_path.iterdir()) == []

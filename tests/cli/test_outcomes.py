@@ -95,7 +95,7 @@ def test_by_default_every_kind_of_router_is_tried(mild, logs, tmp_path):
 @pytest.mark.no_cover
 @pytest.mark.parametrize("words", [["--group", "subject"], ["--time", "day"]])
 def test_folds_keep_groups_whole_and_the_past_first(mild, logs, tmp_path, monkeypatch, words):
-    import mild.evaluation.tasks as tasks
+    import mild.tuning.tasks as tasks
 
     seen = []
     make = tasks.search_folds
@@ -117,7 +117,7 @@ def test_folds_keep_groups_whole_and_the_past_first(mild, logs, tmp_path, monkey
 
 @pytest.mark.no_cover
 def test_equal_queries_are_never_on_both_sides(mild, tmp_path, monkeypatch):
-    import mild.evaluation.tasks as tasks
+    import mild.tuning.tasks as tasks
 
     columns = make_columns(90)
     columns["prompt"][60:] = columns["prompt"][:30]

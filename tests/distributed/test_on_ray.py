@@ -27,13 +27,13 @@ from typer.testing import CliRunner
 
 from batch_cases import damage, make_vectors, running_tasks, write_file
 from mild.cli.app import build_app
+from mild.data.cost_terms import CostTerms
 from mild.distributed import ray_connection
 from mild.distributed.batch import route_dataset
 from mild.distributed.joblib_ray import joblib_on_ray
 from mild.distributed.ray_connection import connect
 from mild.distributed.shards.workers import ray_workers
 from mild.errors import DataFileError, InvalidInputError, TuningInterruptedWarning
-from mild.evaluation.tasks import CostTerms
 from mild.routers.search import RouterCV
 from outcome_cases import make_columns, write_outcomes
 from shard_cases import damage_pages, make_rows, make_texts, sharded

@@ -9,8 +9,9 @@ from typer.testing import CliRunner
 
 from experiments import additions, low_rank, open_bandit, published, routellm, routerdc
 from mild.data import read_outcomes
+from mild.data.cost_terms import CostTerms
 from mild.errors import DataFileError
-from mild.evaluation.tasks import CostTerms, make_task
+from mild.tuning.tasks import make_task
 
 FAMILIES = ["regression", "groups", "stack"]
 TOPICS = {"gsm8k": "Add numbers and apples", "humaneval": "def function(value): return"}

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from mild.artifact import LoadedRouter, load, save
+from mild.artifact import Router, load, save
 from mild.artifact.schemas import check_text
 from mild.errors import (
     ArtifactError,
@@ -284,7 +284,7 @@ def test_combined_features_are_made_by_name_and_must_be_fitted(folder):
 def saved(combined, tmp_path):
     rng = np.random.default_rng(0)
     policy = LinearCostPolicy(rng.normal(size=(3, combined.n_features)), rng.normal(size=3))
-    return save(LoadedRouter(policy, ["a", "b", "c"], text=combined), tmp_path / "router")
+    return save(Router(policy, ["a", "b", "c"], text=combined), tmp_path / "router")
 
 
 def test_a_router_with_combined_features_decides_alike_when_it_is_loaded(saved, combined, texts):

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from mild.artifact import LoadedRouter
+from mild.artifact import Router
 from mild.artifact.novelty import Novelty
 from mild.endpoints.expert import Expert
 from mild.features import HashingFeatures
@@ -44,7 +44,7 @@ def priced_router(names=("small", "large"), errors=(0.6, 0.1), prices=(0.001, 0.
         "ridge",
     )
     notes = {"cost": {"price_weight": 1.0}, "errors": list(errors)}
-    return LoadedRouter(policy, names, metadata={"notes": notes}, text=step)
+    return Router(policy, names, metadata={"notes": notes}, text=step)
 
 
 def trading_router(best=0.88):
@@ -76,7 +76,7 @@ def scored_router(names=("small", "large")):
     zero = np.zeros((len(names), step.n_features), np.float32)
     decoder = Decoder(np.ones(len(names)), "stationary", "logistic")
     intercept = np.arange(len(names), dtype=np.float32)
-    return LoadedRouter(LinearPolicy(zero, intercept, decoder), names, text=step)
+    return Router(LinearPolicy(zero, intercept, decoder), names, text=step)
 
 
 class KeptLedger:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gateway.gateway_cases import knowing, priced_router, trading_router
-from mild.artifact import LoadedRouter
+from mild.artifact import Router
 from mild.endpoints.expert import Expert
 from mild.endpoints.secrets import Secret
 from mild.errors import InvalidInputError
@@ -39,9 +39,7 @@ def expert(name, **more):
 
 def router(*names, text=True):
     step = HashingFeatures().fit(["a b", "b c"]) if text else None
-    return LoadedRouter(
-        ConstantPolicy(np.linspace(0.1, 0.2, len(names)), 1), list(names), text=step
-    )
+    return Router(ConstantPolicy(np.linspace(0.1, 0.2, len(names)), 1), list(names), text=step)
 
 
 def settings(*names, **more):

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from mild.artifact.deciding import decide_all
-from mild.artifact.loaded import LoadedRouter
 from mild.artifact.novelty import estimate
+from mild.artifact.router import Router
 from mild.core.arrays import FloatArray
 from mild.errors import UnsupportedError
 from mild.features import HashingFeatures, TextFeatures
@@ -84,7 +84,7 @@ class Explanation:
         return asdict(self)
 
 
-def explain(router: LoadedRouter, content: Any, most: int = 12) -> Explanation:
+def explain(router: Router, content: Any, most: int = 12) -> Explanation:
     """Explain the decision on a text, or a vector, with at most ``most`` pieces of evidence.
 
     For a linear router on hashed text the evidence is exact: the lead is a sum over terms. For any other

@@ -15,7 +15,7 @@ from mild.policies import Policy, StandardizedPolicy, TradeoffPolicy
 from mild.policies.base import blocks
 
 if TYPE_CHECKING:
-    from mild.artifact.loaded import LoadedRouter
+    from mild.artifact.router import Router
 
 # Shares of the held-out inputs at which the score is stored.
 LEVELS = np.linspace(0, 1, 201)
@@ -90,7 +90,7 @@ class Estimates:
     novel: BoolArray | None  # (n,) whether that share is above 99 %
 
 
-def estimate(router: LoadedRouter, contents: list[Any]) -> Estimates:
+def estimate(router: Router, contents: list[Any]) -> Estimates:
     """Estimates for texts, or vectors, by a router with a step from them to features."""
     assert router.text is not None
     X = router.features(contents)

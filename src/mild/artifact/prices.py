@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mild.artifact.expert_names import match_expert
-from mild.artifact.loaded import LoadedRouter
+from mild.artifact.router import Router
 from mild.core.arrays import invalid
 from mild.policies import PricedPolicy, StandardizedPolicy, TradeoffPolicy
 
@@ -18,14 +18,14 @@ class Prices:
     betas: tuple[float, ...] | None = None
     weight: float | None = None
 
-    def on(self, router: LoadedRouter) -> LoadedRouter:
+    def on(self, router: Router) -> Router:
         """The router under these prices."""
         if self.betas is None and self.weight is None:
             return router
         return router.with_prices(self.betas, self.weight)
 
 
-def is_priced(router: LoadedRouter) -> bool:
+def is_priced(router: Router) -> bool:
     """Whether a router has separate heads for errors and prices, so that prices can be changed."""
     policy = router.policy
     while isinstance(policy, (StandardizedPolicy, TradeoffPolicy)):
@@ -34,7 +34,7 @@ def is_priced(router: LoadedRouter) -> bool:
 
 
 def new_prices(
-    router: LoadedRouter, beta: Mapping[str, float] | None = None, price_weight: float | None = None
+    router: Router, beta: Mapping[str, float] | None = None, price_weight: float | None = None
 ) -> Prices:
     """Check new prices and bring them into the order of the router's experts.
 

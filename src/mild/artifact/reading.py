@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize
 
-from mild.artifact.loaded import LoadedRouter
 from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE, read_manifest
 from mild.artifact.novelty import Novelty
+from mild.artifact.router import Router
 from mild.artifact.schemas import (
     CALIBRATION_PREFIX,
     NOVELTY_PREFIX,
@@ -48,7 +48,7 @@ LARGE_BYTES = 1024**3
 _unpack: Callable[[bytes], list[tuple[str, dict[str, Any]]]] = deserialize
 
 
-def load(folder: str | os.PathLike[str]) -> LoadedRouter:
+def load(folder: str | os.PathLike[str]) -> Router:
     """Read a router that ``save`` wrote.
 
     Nothing in the folder is executed or unpickled. scikit-learn, scipy and torch are not imported. Models
@@ -66,7 +66,7 @@ def load(folder: str | os.PathLike[str]) -> LoadedRouter:
         raise ArtifactError(f"cannot load a router from {path}: {reason}") from error
 
 
-def _load(path: Path) -> LoadedRouter:
+def _load(path: Path) -> Router:
     if not path.exists():
         raise ArtifactError("there is no such folder.")
     if not path.is_dir():
@@ -100,7 +100,7 @@ def _load(path: Path) -> LoadedRouter:
     sizes = {name: manifest[name] for name in ("n_features", "n_experts")}
     check_policy(kind, settings, of_policy, dict(sizes))
     check_estimates(of_novelty, of_calibration, sizes)
-    return LoadedRouter(
+    return Router(
         POLICIES[kind].from_state(settings, of_policy),
         manifest["expert_names"],
         manifest["feature_names"],

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mild.artifact.loaded import LoadedRouter
+from mild.artifact.router import Router
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.policies import POLICIES, Policy, StandardizedPolicy
 
@@ -17,12 +17,12 @@ from mild.policies import POLICIES, Policy, StandardizedPolicy
 MOST_VALUES = 64
 
 
-def source_of(router: Any) -> LoadedRouter:
+def source_of(router: Any) -> Router:
     """The policy of any fitted router, with its names, its text features and its description.
 
     ``metadata["estimator"]`` holds the class and the parameters of what was fitted, JSON-ready.
     """
-    if isinstance(router, LoadedRouter):
+    if isinstance(router, Router):
         return router
     if hasattr(router, "steps"):
         return _pipeline_source(router)
@@ -60,10 +60,10 @@ def source_of(router: Any) -> LoadedRouter:
             described[key] = _plain(getattr(router, f"{key}_"))
     text = router.text_features() if hasattr(router, "text_features") else None
     names = _feature_names(router)
-    return LoadedRouter(policy, router.expert_names_, names, {"estimator": described}, text)
+    return Router(policy, router.expert_names_, names, {"estimator": described}, text)
 
 
-def _pipeline_source(pipeline: Any) -> LoadedRouter:
+def _pipeline_source(pipeline: Any) -> Router:
     *before, (_, last) = pipeline.steps
     source = source_of(last)
     policy = source.policy

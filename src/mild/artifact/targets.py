@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mild.artifact.loaded import LoadedRouter
+from mild.artifact.router import Router
 from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.errors import ArtifactError, InvalidInputError, UnsupportedError
 from mild.policies import ConstantPolicy, Policy, TradeoffPolicy
@@ -220,7 +220,7 @@ class TradeoffCurve:
         return curve
 
 
-def with_target(router: LoadedRouter, target: Target) -> LoadedRouter:
+def with_target(router: Router, target: Target) -> Router:
     """The router at the setting that meets a target on its held-out rows; it needs no refit.
 
     Raises

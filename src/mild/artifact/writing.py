@@ -57,7 +57,7 @@ def save(
 
     Parameters
     ----------
-    router : fitted router, Pipeline of StandardScaler steps and a router, RouterCV, LoadedRouter
+    router : fitted router, Pipeline of StandardScaler steps and a router, RouterCV, Router
     folder : target; must not exist or be empty, unless ``overwrite``
     expert_names : one name per expert; None for those of the router
     feature_names : one name per feature; None for those of the router, if any
@@ -79,7 +79,7 @@ def save(
     >>> router = LinearRouter().fit([[0.0], [1.0], [2.0]], [[0, 1], [0, 1], [1, 0]])
     >>> with tempfile.TemporaryDirectory() as parent:
     ...     load(save(router, parent + "/router", expert_names=["small", "large"]))
-    LoadedRouter(linear, 1 features, experts small, large)
+    Router(linear, 1 features, experts small, large)
     """
     source = source_of(router)
     policy = source.policy
@@ -111,7 +111,7 @@ def save(
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "kind": policy.kind,
         "settings": settings,
-        "estimator": source.metadata.get("estimator") or {"class": "LoadedRouter", "params": {}},
+        "estimator": source.metadata.get("estimator") or {"class": "Router", "params": {}},
         "expert_names": names or [],
         "feature_names": features,
         "n_features": policy.n_features,

@@ -63,10 +63,11 @@ def compare(
       mild compare outcomes.parquet --price-weight 50 --group subject --splits 10
       mild compare outcomes.parquet --method ce --method mild --method tune --out results.json
     """
-    from mild.evaluation.comparison import chosen_methods
+    from mild.evaluation.comparison import chosen_methods, comparison_inputs
     from mild.evaluation.comparison import compare as run
-    from mild.evaluation.report import comparison_document, write_document
-    from mild.evaluation.tasks import comparison_inputs, possible_folds, task_splits, topics
+    from mild.evaluation.document import comparison_document
+    from mild.report import write_document
+    from mild.tuning.tasks import possible_folds, task_splits, topics
 
     execution.check()
     methods, left_out = chosen_methods(method)
@@ -129,7 +130,7 @@ def _check_results(out: Path) -> None:
 
 def _show(found: Comparison, result: Mapping[str, Any]) -> None:
     """Print tables of methods and experts, and the verdict."""
-    from mild.evaluation.tasks import minority_recall
+    from mild.evaluation.evaluate import minority_recall
 
     say(loss_line(result))
     rows, names = found.rows, [row.label for row in found.rows]

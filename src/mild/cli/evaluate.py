@@ -14,9 +14,9 @@ from mild.cli.outcomes import OutcomeSource
 from mild.errors import OptionError
 
 if TYPE_CHECKING:
-    from mild.artifact import LoadedRouter
+    from mild.artifact import Router
     from mild.core.arrays import FloatArray
-    from mild.evaluation.tasks import Task
+    from mild.tuning.tasks import Task
 
 TIES = (
     "The oracle is perfect choice, known only afterwards; where experts tie in loss it takes the lower "
@@ -52,14 +52,10 @@ def evaluate(
       mild evaluate new.parquet --router router --group subject --save
     """
     from mild.artifact import load
-    from mild.evaluation.comparison import Outcomes
-    from mild.evaluation.report import EVALUATION_FILE, optimism, write_document
-    from mild.evaluation.tasks import (
-        constant_at_fit,
-        evaluate_choices,
-        evaluate_outcomes,
-        training_overlap,
-    )
+    from mild.evaluation.evaluate import evaluate_choices, evaluate_outcomes
+    from mild.metrics.outcomes import Outcomes
+    from mild.report import EVALUATION_FILE, optimism, write_document
+    from mild.tuning.tasks import constant_at_fit, training_overlap
 
     source = OutcomeSource(data, reading, cost, group=group, balance=balance)
     saved, task, costs, X = read_known(load(router), source, columns)
@@ -98,17 +94,17 @@ def evaluate(
 
 
 def read_known(
-    router: LoadedRouter,
+    router: Router,
     source: OutcomeSource,
     columns: o.MatrixOptions,
-) -> tuple[LoadedRouter, Task | None, FloatArray, Any]:
+) -> tuple[Router, Task | None, FloatArray, Any]:
     """Known outcomes to judge a router by: router, task (None for numbers), costs, features.
 
     Costs are counted as in the fit, unless options say otherwise; a priced router then decides by the new
     prices.
     """
     from mild.artifact.prices import is_priced, new_prices
-    from mild.evaluation.tasks import contents, make_task, terms_of
+    from mild.tuning.tasks import contents, make_task, terms_of
 
     if router.text is None:
         source.refuse("this router was fitted on features and costs")
@@ -130,7 +126,7 @@ def read_known(
 
 
 def known_document(
-    router: LoadedRouter,
+    router: Router,
     task: Task | None,
     costs: FloatArray,
     X: Any,
@@ -139,7 +135,7 @@ def known_document(
     **more: Any,
 ) -> dict[str, Any]:
     """The content of a report on known outcomes."""
-    from mild.evaluation.report import build_document
+    from mild.evaluation.document import build_document
 
     if task is None:
         return build_document(router, None, costs, X, **more)

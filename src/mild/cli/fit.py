@@ -20,7 +20,7 @@ from mild.errors import OptionError, check_option
 
 if TYPE_CHECKING:
     from mild.data import Matrices
-    from mild.evaluation.tasks import Task
+    from mild.tuning.tasks import Task
 
 ROUTERS = {
     "linear": "LinearRouter",
@@ -135,8 +135,8 @@ def fit(
     """
     from mild.artifact import load
     from mild.artifact.writing import check_target
-    from mild.evaluation.comparison import Outcomes
-    from mild.evaluation.tasks import evaluate_choices, evaluate_outcomes
+    from mild.evaluation.evaluate import evaluate_choices, evaluate_outcomes
+    from mild.metrics.outcomes import Outcomes
 
     shards.check()
     arguments = params.arguments()
@@ -236,8 +236,8 @@ def standardized(router: Any, scale: bool = True) -> Any:
 
 def fit_constant(task: Task) -> Any:
     """The constant of a task in which one expert costs least in every row; print why."""
-    from mild.evaluation.tasks import fit_task, make_step
     from mild.routers import ConstantRouter
+    from mild.tuning.tasks import fit_task, make_step
 
     note(task.settled_words or "")
     return fit_task(task, ConstantRouter(task.settled), make_step(task))
@@ -262,7 +262,7 @@ def save_matrices(model: Any, table: Matrices, out: str, overwrite: bool) -> Pat
 def _fit_outcomes(
     unfitted: Any, source: OutcomeSource, standardize: bool | None, out: str, overwrite: bool
 ) -> Saved:
-    from mild.evaluation.tasks import check_rows, fit_task, fit_texts, save_task
+    from mild.tuning.tasks import check_rows, fit_task, fit_texts, save_task
 
     task = source.task()
     check_rows(task)

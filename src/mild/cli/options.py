@@ -18,7 +18,7 @@ from typer import Argument, Option
 from mild.errors import OptionError, check_option
 
 if TYPE_CHECKING:
-    from mild.evaluation.tasks import CostTerms
+    from mild.data.cost_terms import CostTerms
 
 # From this many rows on, parallel workers are worth their start-up time.
 MANY_ROWS = 800
@@ -247,7 +247,7 @@ class CostOptions(PriceOptions):
 
     def terms(self) -> CostTerms:
         """The terms of the cost, as a task takes them."""
-        from mild.evaluation.tasks import CostTerms
+        from mild.data.cost_terms import CostTerms
 
         return CostTerms(self.betas(), self.price_weight, self.latency_weight)
 

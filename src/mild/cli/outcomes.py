@@ -13,7 +13,7 @@ from mild.errors import OptionError
 
 if TYPE_CHECKING:
     from mild.data import Matrices, OutcomeTable
-    from mild.evaluation.tasks import Task
+    from mild.tuning.tasks import Task
 
 # Features that are named; of the others the number is given.
 NAMED_FEATURES = 12
@@ -78,7 +78,7 @@ class OutcomeSource:
         table with a split column such a router is judged on the test rows; others are for training.
         """
         from mild.data import read_outcomes
-        from mild.evaluation.tasks import with_experts
+        from mild.tuning.tasks import with_experts
 
         given = asdict(self.reading) | {"part": "train" if experts is None else "test"}
         if self.file is None:
@@ -109,13 +109,13 @@ class OutcomeSource:
 
     def task(self) -> Task:
         """The table with its costs and groups."""
-        from mild.evaluation.tasks import make_task
+        from mild.tuning.tasks import make_task
 
         return make_task(self.read(), self.cost.terms(), self.group, self.balance)
 
     def step(self, task: Task, progress: Callable[[int, int, str], None] | None = None) -> Any:
         """An unfitted feature step for the task."""
-        from mild.evaluation.tasks import make_step
+        from mild.tuning.tasks import make_step
 
         return make_step(task, self.text.text, self.text.arguments(progress))
 

@@ -70,7 +70,7 @@ def report(
       mild compare log.parquet --out results.json && mild report results.json
     """
     from mild.artifact import load
-    from mild.evaluation.report import check_report, optimism, read_document, write_report
+    from mild.report import check_report, optimism, read_document, write_report
 
     target = check_report(out, overwrite)
     source = OutcomeSource(table, reading, cost, group=group)
@@ -112,7 +112,7 @@ def report(
 
 
 def _saved_evaluation(path: Path) -> Path:
-    from mild.evaluation.report import EVALUATION_FILE
+    from mild.report import EVALUATION_FILE
 
     if not path.exists():
         raise DataFileError(f"{path}: there is no such folder or file.")
@@ -126,7 +126,7 @@ def _saved_evaluation(path: Path) -> Path:
 
 
 def _comparison(file: str) -> dict[str, Any]:
-    from mild.evaluation.report import read_document
+    from mild.report import read_document
 
     found = read_document(file).get("comparison")
     if not isinstance(found, dict):

@@ -17,8 +17,8 @@ from mild.errors import OptionError
 
 if TYPE_CHECKING:
     from mild.core.arrays import FloatArray
-    from mild.evaluation.targets import Target
-    from mild.evaluation.tasks import Task
+    from mild.tuning.targets import Target
+    from mild.tuning.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class TargetOptions:
 
     def target(self) -> Target | None:
         """The target; None without one."""
-        from mild.evaluation.targets import Target
+        from mild.tuning.targets import Target
 
         given = {name: value for name, value in vars(self).items() if name != "calibration_share"}
         target = Target(**given)
@@ -146,10 +146,10 @@ def tune(
       mild tune outcomes.parquet --out router --max-quality-loss 0.02 --guarantee 0.9
     """
     from mild.artifact.writing import check_target
-    from mild.evaluation import tasks
     from mild.evaluation.comparison import TUNED
-    from mild.evaluation.targets import check_prices, keep_apart
     from mild.routers import RouterCV
+    from mild.tuning import tasks
+    from mild.tuning.targets import check_prices, keep_apart
 
     execution.check()
     params = options.arguments() | {"safe": safe, "random_state": seed}
@@ -267,7 +267,7 @@ def tune(
 
 def _calibration_split(task: Task, share: float, time: str | None, seed: int) -> tuple[Task, Task]:
     """The rows to fit on and the calibration rows of a task, queries and groups whole."""
-    from mild.evaluation.tasks import make_task, task_splits
+    from mild.tuning.tasks import make_task, task_splits
 
     if not 0 < share < 1:
         rule = f"must lie between 0 and 1; got {share:g}."
@@ -330,7 +330,7 @@ def _dollars(
     """
     import numpy as np
 
-    from mild.evaluation.comparison import all_priced, mean_known
+    from mild.metrics.outcomes import all_priced, mean_known
 
     if prices is None:
         return None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -125,3 +127,49 @@ def cost_formula(
     if latency_weight:
         parts.append(f"{latency_weight:g} × seconds")
     return " + ".join(parts)
+
+
+@dataclass(frozen=True)
+class CostTerms:
+    """``error + beta_k + price_weight * dollars + latency_weight * seconds``.
+
+    >>> CostTerms(price_weight=50.0).stated, CostTerms().stated
+    (True, False)
+    """
+
+    # expert -> what asking it costs, in wrong answers; None if asking costs nothing
+    beta: Mapping[str, float] | None = None
+    price_weight: float | None = None  # wrong answers that one dollar is worth, or None
+    latency_weight: float | None = None  # wrong answers that one second is worth, or None
+
+    def __post_init__(self) -> None:
+        check_terms(self.beta, self.price_weight, self.latency_weight)
+
+    @property
+    def stated(self) -> bool:
+        """Whether any term but the error was given."""
+        return self != CostTerms()
+
+    def costs(self, table: OutcomeTable) -> FloatArray:
+        """Cost (n_samples, n_experts) of every outcome, NaN where an expert was not asked."""
+        return outcome_costs(table, **self.as_dict())
+
+    def words(self, table: OutcomeTable) -> str:
+        """The cost as a formula for people."""
+        return cost_formula(table, **self.as_dict())
+
+    def spelled(self, table: OutcomeTable) -> CostTerms:
+        """The same with every expert by its full name."""
+        if self.beta is None:
+            return self
+        betas = expert_betas(table, self.beta).tolist()
+        return replace(self, beta=dict(zip(table.expert_names, betas, strict=True)))
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready fields."""
+        return {**asdict(self), "beta": None if self.beta is None else dict(self.beta)}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> CostTerms:
+        """From the result of ``as_dict``."""
+        return cls(fields["beta"], fields["price_weight"], fields["latency_weight"])

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
-from mild.artifact import LoadedRouter
+from mild.artifact import Router
 from mild.artifact.deciding import Decisions, decide_all
 from mild.artifact.prices import Prices
 from mild.data.queries import QUERY_NAMES, Recipe, RecipeError, type_name
@@ -264,7 +264,7 @@ class LineRouter:
     """A router with a text step that answers lines; for the parameters see ``route_stream``."""
 
     def __init__(
-        self, router: LoadedRouter, lines: LineFormat, echo: bool = False, skip_bad: bool = False
+        self, router: Router, lines: LineFormat, echo: bool = False, skip_bad: bool = False
     ) -> None:
         self.router = router
         self.lines = lines
@@ -323,7 +323,7 @@ class Routed:
 
 
 def route_stream(
-    router: LoadedRouter,
+    router: Router,
     source: Any,
     sink: BinaryIO,
     *,

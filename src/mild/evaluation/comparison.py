@@ -17,8 +17,10 @@ from mild import metrics
 from mild.core.arrays import FloatArray, IntArray, check_costs, invalid
 from mild.data.splits import Split, folds
 from mild.errors import InvalidInputError, TuningInterruptedWarning, check_option, counted
+from mild.metrics.outcomes import Outcomes, Stratified, baselines
 from mild.metrics.routing import FEWEST_UNITS
-from mild.metrics.rows import balanced_weights, merged_strata
+from mild.metrics.rows import merged_strata
+from mild.tuning.tasks import Task, balanced_fit, make_step
 
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 #: What ``mild tune`` searches by default: all families, the network on small tables alone.
@@ -26,116 +28,6 @@ TUNED = "auto"
 
 #: Called with fits done, fits in all, and what was just done.
 Progress: TypeAlias = Callable[[int, int, str], Any]
-
-
-class Stratified:
-    """Rows in groups that count alike, if ``strata`` says which."""
-
-    strata: IntArray | None
-
-    @property
-    def weight(self) -> FloatArray | None:
-        """Weights (n_samples,) of the rows; None for equal ones."""
-        return None if self.strata is None else balanced_weights(self.strata)
-
-
-@dataclass(frozen=True, eq=False)
-class Outcomes(Stratified):
-    """Known outcomes of every expert, each (n_samples, n_experts), NaN where an expert was not asked."""
-
-    costs: FloatArray  # the loss: what is minimised
-    scores: FloatArray | None = None  # 1 for a right answer
-    prices: FloatArray | None = None  # dollars
-    latencies: FloatArray | None = None  # seconds
-    # (n_samples,) labels: figures are means over these groups, which count alike. None: over rows
-    strata: IntArray | None = None
-
-    def take(self, rows: Any) -> Outcomes:
-        """Some of the rows."""
-        rest = (self.scores, self.prices, self.latencies, self.strata)
-        return Outcomes(self.costs[rows], *(None if part is None else part[rows] for part in rest))
-
-    def oracle(self) -> IntArray:
-        """Expert of least loss in every row; ties go to the lower price, then to the higher accuracy."""
-        errors = None if self.scores is None else -self.scores
-        return metrics.oracle_choices(self.costs, self.prices, errors)
-
-    def means(self, chosen: IntArray) -> dict[str, float | None]:
-        """Mean loss, accuracy, dollars per 1,000 inputs and seconds of these choices.
-
-        Dollars and seconds are None where an expert that is chosen has none that are known: the mean of
-        the others would not be that of these choices.
-        """
-        rows, weight = np.arange(len(chosen)), self.weight
-        found = self._figures(lambda values: mean_known(values[rows, chosen], weight))
-        for name, values in (("dollars_per_1000", self.prices), ("seconds", self.latencies)):
-            if values is not None and not all_priced(values[rows, chosen], chosen):
-                found[name] = None
-        return found
-
-    def mixture(self, shares: FloatArray) -> dict[str, float | None]:
-        """The same, expected of experts that are drawn at random with these shares."""
-
-        weight = self.weight
-
-        def mean(values: FloatArray) -> float | None:
-            means = [mean_known(column, weight) for column in values.T[shares > 0]]
-            if None in means:
-                return None
-            return float(shares[shares > 0] @ np.array(means, dtype=np.float64))
-
-        return self._figures(mean)
-
-    def _figures(self, mean: Callable[[FloatArray], float | None]) -> dict[str, float | None]:
-        parts = {
-            "loss": self.costs,
-            "accuracy": self.scores,
-            "dollars_per_1000": None if self.prices is None else 1000 * self.prices,
-            "seconds": self.latencies,
-        }
-        return {name: None if part is None else mean(part) for name, part in parts.items()}
-
-
-def mean_known(values: FloatArray, weight: FloatArray | None = None) -> float | None:
-    """Mean of the values that are known; None if there are none."""
-    known = ~np.isnan(values)
-    if not known.any():
-        return None
-    return float(np.average(values[known], weights=None if weight is None else weight[known]))
-
-
-def all_priced(paid: FloatArray, chosen: IntArray) -> bool:
-    """Whether every expert that is chosen has a known price, or time, in some of the rows it is chosen for.
-
-    >>> all_priced(np.array([0.1, np.nan, np.nan]), np.array([0, 0, 1]))
-    False
-    """
-    return np.setdiff1d(chosen, chosen[~np.isnan(paid)]).size == 0
-
-
-def baselines(
-    outcomes: Outcomes, chosen: IntArray, expert_names: Sequence[str], fitted: int | None = None
-) -> list[dict[str, Any]]:
-    """Choices beside what they are compared with: key, expert or None, and the figures of each.
-
-    These are always asking the best single expert of these rows, always asking the one that was best when
-    the router was fitted (``fitted``), the same shares at random, and perfect choice.
-    """
-    n, p = outcomes.costs.shape
-    best = metrics.best_constant(outcomes.costs, outcomes.weight).expert
-    shares = metrics.expert_shares(chosen, p, outcomes.weight)
-    found: list[tuple[str, int | None, dict[str, float | None]]] = [
-        ("router", None, outcomes.means(chosen)),
-        ("best_single", best, outcomes.means(np.full(n, best))),
-        ("same_mix", None, outcomes.mixture(shares)),
-        ("perfect", None, outcomes.means(outcomes.oracle())),
-    ]
-    if fitted is not None:
-        found.insert(2, ("fit_constant", fitted, outcomes.means(np.full(n, fitted))))
-    return [
-        {"key": key, "expert": None if k is None else expert_names[k], **figures}
-        for key, k, figures in found
-    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,16 +177,6 @@ def run_method(
     return Choices(chosen, found, time.perf_counter() - start)
 
 
-def balanced_fit(router: Any, strata: Any, prefix: str = "") -> dict[str, Any]:
-    """Arguments of ``fit`` with which strata (n_rows,) count alike; none without strata."""
-    from sklearn.utils.validation import has_fit_parameter
-
-    if strata is None:
-        return {}
-    given = {f"{prefix}sample_weight": balanced_weights(strata)}
-    return given | ({f"{prefix}strata": strata} if has_fit_parameter(router, "strata") else {})
-
-
 def _plain(value: Any) -> Any:
     """A parameter as JSON knows it."""
     if isinstance(value, (np.ndarray, tuple, list)):
@@ -348,6 +230,16 @@ def matrix_inputs(X: Any) -> Inputs:
     from sklearn.preprocessing import StandardScaler
 
     return Inputs(np.asarray(X, dtype=np.float32), StandardScaler)
+
+
+def comparison_inputs(
+    task: Task, text: str | None = None, options: Mapping[str, Any] | None = None
+) -> tuple[Inputs, str]:
+    """Rows for ``compare``, and the kind of their features."""
+    step = make_step(task, text, options)
+    if step.kind == "vectors":
+        return matrix_inputs(task.table.vectors), step.kind
+    return Inputs(task.table.queries, lambda: make_step(task, text, options)), step.kind
 
 
 @dataclass(frozen=True, eq=False)

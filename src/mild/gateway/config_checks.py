@@ -16,7 +16,7 @@ from mild.gateway.config import Settings
 from mild.gateway.database.address import Address
 
 if TYPE_CHECKING:
-    from mild.artifact import LoadedRouter
+    from mild.artifact import Router
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ _warning = partial(Finding, "warning")
 _note = partial(Finding, "note")
 
 
-def check_against(settings: Settings, router: LoadedRouter) -> list[Finding]:
+def check_against(settings: Settings, router: Router) -> list[Finding]:
     """What is worth knowing about settings and their router; InvalidInputError names every mismatch."""
     findings = findings_against(settings, router)
     errors = [finding.text for finding in findings if finding.kind == "error"]
@@ -41,7 +41,7 @@ def check_against(settings: Settings, router: LoadedRouter) -> list[Finding]:
     return findings
 
 
-def findings_against(settings: Settings, router: LoadedRouter) -> list[Finding]:
+def findings_against(settings: Settings, router: Router) -> list[Finding]:
     """Everything that is worth knowing about settings and their router, errors first."""
     findings = [
         *_names(settings, router),
@@ -66,7 +66,7 @@ def findings_in(settings: Settings) -> list[Finding]:
     ]
 
 
-def _names(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
+def _names(settings: Settings, router: Router) -> Iterator[Finding]:
     given = {expert.name: expert for expert in settings.experts}
     missing = [name for name in router.expert_names if name not in given]
     extra = [expert for name, expert in given.items() if name not in router.expert_names]
@@ -90,7 +90,7 @@ def _names(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
         )
 
 
-def _fallbacks(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
+def _fallbacks(settings: Settings, router: Router) -> Iterator[Finding]:
     names = [expert.name for expert in settings.experts if expert.role == "fallback"]
     if not names:
         return
@@ -112,7 +112,7 @@ def _fallbacks(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
         )
 
 
-def _novel(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
+def _novel(settings: Settings, router: Router) -> Iterator[Finding]:
     name = settings.routing.on_novel
     if name is None:
         return
@@ -128,7 +128,7 @@ def _novel(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
         )
 
 
-def _target(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
+def _target(settings: Settings, router: Router) -> Iterator[Finding]:
     """Whether the router meets the target, and at which trade-off."""
     place = settings.place("routing", "target")
     kept_back = [
@@ -158,7 +158,7 @@ def _target(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
         yield _note(f"{place}: {found.metadata['notes']['target']['sentence']}")
 
 
-def _abilities(settings: Settings, router: LoadedRouter) -> Iterator[Finding]:
+def _abilities(settings: Settings, router: Router) -> Iterator[Finding]:
     if router.text is None:
         yield _error(
             "the router must read texts, but it was fitted on numbers; save it with its text "

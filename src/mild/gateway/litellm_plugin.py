@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from starlette.exceptions import HTTPException
 
-from mild.artifact import LoadedRouter, load
+from mild.artifact import Router, load
 from mild.errors import InvalidInputError
 from mild.gateway.config import RoutingSettings
 from mild.gateway.refusals import Refusal
@@ -50,13 +50,13 @@ class MildPlugin(CustomLogger):  # type: ignore[misc]
 
     def __init__(
         self,
-        router: str | os.PathLike[str] | LoadedRouter,
+        router: str | os.PathLike[str] | Router,
         *,
         price_weight: float | None = None,
         text: Literal["last", "all"] = "last",
     ) -> None:
         super().__init__()
-        if not isinstance(router, LoadedRouter):
+        if not isinstance(router, Router):
             router = load(Path(router).expanduser())
         self._selector = ExpertSelector(router, RoutingSettings(price_weight, text=text))
         self._text = text

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from batch_cases import make_vectors
-from mild.artifact import LoadedRouter, load
+from mild.artifact import Router, load
 from mild.distributed.batch.run import BatchOptions, _without_bad_rows, prepare
 from mild.errors import OptionError, UnsupportedError
 from mild.policies import StandardizedPolicy
@@ -37,9 +37,7 @@ def test_large_numbers_are_not_bad():
 
 def test_another_decision_reaches_into_scaled_inputs(routers):
     router, X = load(routers("linear")), make_vectors(500)
-    scaled = LoadedRouter(
-        StandardizedPolicy(np.zeros(4), np.ones(4), router.policy), router.expert_names
-    )
+    scaled = Router(StandardizedPolicy(np.zeros(4), np.ones(4), router.policy), router.expert_names)
     by_score = router.decision_function(X).argmax(axis=1)
     changed = prepare(scaled, BatchOptions(decision="argmax"))
     np.testing.assert_array_equal(changed.predict(X), by_score)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mild.artifact import LoadedRouter
+from mild.artifact import Router
 from mild.data.queries import Recipe
 from mild.distributed.batch.inputs import choose_inputs
 from mild.errors import DataFileError, InvalidInputError
@@ -18,12 +18,12 @@ VECTORS = pa.list_(pa.float32(), 2)
 
 
 def numbers(names=None):
-    return LoadedRouter(POLICY, ["a", "b"], names)
+    return Router(POLICY, ["a", "b"], names)
 
 
 def on_vectors(column):
     notes = {"query": Recipe((), (), column).as_dict()}
-    return LoadedRouter(POLICY, ["a", "b"], None, {"notes": notes}, VectorFeatures(2, column))
+    return Router(POLICY, ["a", "b"], None, {"notes": notes}, VectorFeatures(2, column))
 
 
 def schema(**fields):

@@ -8,10 +8,11 @@ import pyarrow.parquet as parquet
 import pytest
 
 from mild.data import read_outcomes
+from mild.data.cost_terms import CostTerms
 from mild.distributed.shards import dataset as module
 from mild.distributed.shards.dataset import concatenate, open_dataset
 from mild.errors import DataFileError, MildError
-from mild.evaluation.tasks import CostTerms, make_task
+from mild.tuning.tasks import make_task
 from shard_cases import ASIS, as_bytes, cut, damage_pages, make_rows, make_texts, sharded, write
 
 

@@ -9,6 +9,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from mild.data import read_outcomes
+from mild.data.cost_terms import CostTerms
 from mild.distributed.shards import workers
 from mild.errors import (
     ConvergenceWarning,
@@ -16,7 +17,6 @@ from mild.errors import (
     InvalidInputError,
     UnsupportedError,
 )
-from mild.evaluation.tasks import CostTerms
 from mild.features import EncoderFeatures
 from mild.routers import KNNRouter
 from mild.routers.linear import LinearRouter
@@ -242,7 +242,7 @@ def test_what_is_odd_about_the_outcomes_is_that_of_one_table(shards):
 
 
 def test_marks_are_those_of_one_table(shards):
-    from mild.evaluation.tasks import TrainingQueryIndex
+    from mild.tuning.tasks import TrainingQueryIndex
 
     data = shards(make_texts(500))
     found, whole = sharded(data.folder).seen, TrainingQueryIndex.of(read_outcomes(data.whole))

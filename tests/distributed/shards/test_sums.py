@@ -8,8 +8,8 @@ from sklearn.preprocessing import StandardScaler
 
 from mild.distributed.shards import workers as module
 from mild.distributed.shards.workers import CostStats, Moments, TargetSums, merged_marks
-from mild.evaluation.tasks import TrainingQueryIndex
 from mild.routers.linear import LinearRouter
+from mild.tuning.tasks import TrainingQueryIndex
 from tolerances import rounding
 
 

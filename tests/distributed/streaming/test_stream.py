@@ -10,7 +10,7 @@ import threading
 import numpy as np
 import pytest
 
-from mild.artifact import LoadedRouter, load
+from mild.artifact import Router, load
 from mild.artifact.prices import new_prices
 from mild.distributed import streaming
 from mild.distributed.streaming import route_stream
@@ -109,6 +109,6 @@ def test_new_prices_change_whom_is_asked(folders):
 
 
 def test_a_router_on_numbers_is_refused():
-    router = LoadedRouter(ConstantPolicy(np.array([0.5, 0.2]), 1), ["a", "b"])
+    router = Router(ConstantPolicy(np.array([0.5, 0.2]), 1), ["a", "b"])
     with pytest.raises(UnsupportedError, match="columns of numbers"):
         route_stream(router, io.BytesIO(b"x"), io.BytesIO())

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from gateway.gateway_cases import TEXTS, features, priced_router, scored_router
-from mild.artifact import LoadedRouter
+from mild.artifact import Router
 from mild.errors import MildError
 from mild.gateway.config import RoutingSettings
 from mild.gateway.refusals import Refusal
@@ -64,7 +64,7 @@ def test_one_text_is_decided_as_the_policy_decides(kind, scaled):
             policy = StandardizedPolicy(mean, np.abs(scale) + 0.5, policy)
         names = [f"e{k}" for k in range(4)]
         notes = {"cost": {"price_weight": 1.0}}
-        router = LoadedRouter(policy, names, text=step, metadata={"notes": notes})
+        router = Router(policy, names, text=step, metadata={"notes": notes})
         selector = selector_of(router)
         for text in (*TEXTS, "", "é \ud800"):
             for weight in (None, 0.0, 3.0):
@@ -88,7 +88,7 @@ def test_one_text_is_decided_as_the_policy_decides(kind, scaled):
 def test_several_texts_are_decided_as_each_alone():
     rng = np.random.default_rng(4)
     policy, step = random_priced(rng, "logistic"), features()
-    router = LoadedRouter(policy, list("abcd"), text=step)
+    router = Router(policy, list("abcd"), text=step)
     for selector in (selector_of(router), selector_of(scored_router())):
         texts = [*TEXTS, "", "é \ud800", "x" * 20_000]
         found = selector.score_all(texts, [None] * len(texts))
@@ -115,10 +115,10 @@ def test_costs_of_zero_give_equal_shares():
 def test_other_policies_decide_by_their_own_way():
     step = features()
     costs = LinearCostPolicy(np.zeros((2, step.n_features)), np.array([0.3, 0.2]))
-    found = selector_of(LoadedRouter(costs, ["a", "b"], text=step)).score("x")
+    found = selector_of(Router(costs, ["a", "b"], text=step)).score("x")
     assert (found.best, found.order, found.costs) == (1, [1, 0], [0.3, 0.2])
     constant = ConstantPolicy(np.array([0.5, 0.2]), step.n_features)
-    assert selector_of(LoadedRouter(constant, ["a", "b"], text=step)).score("x").best == 1
+    assert selector_of(Router(constant, ["a", "b"], text=step)).score("x").best == 1
     scored = selector_of(scored_router()).score("x")
     assert (scored.best, scored.order, scored.costs) == (1, [1, 0], None)
 
@@ -134,7 +134,7 @@ def test_a_one_head_router_refuses_another_weight_with_the_reason():
 
 
 def test_a_router_on_numbers_cannot_serve_texts():
-    router = LoadedRouter(ConstantPolicy(np.array([0.5, 0.2]), 3), ["a", "b"])
+    router = Router(ConstantPolicy(np.array([0.5, 0.2]), 3), ["a", "b"])
     with pytest.raises(MildError, match="fitted on numbers"):
         selector_of(router)
 
@@ -144,9 +144,7 @@ def test_a_tuned_router_decides_by_its_heads_under_another_price_weight():
     names = ["a", "b", "c", "d"]
     constant = ConstantPolicy(np.ones(4, np.float32), heads.n_features, 2)
     notes = {"cost": {"price_weight": None}, "price_head": "dollars"}
-    router = LoadedRouter(
-        TradeoffPolicy(constant, heads), names, None, {"notes": notes}, features()
-    )
+    router = Router(TradeoffPolicy(constant, heads), names, None, {"notes": notes}, features())
     selector = selector_of(router)
     assert selector.fixed is None
     X = router.features(TEXTS)
@@ -156,5 +154,5 @@ def test_a_tuned_router_decides_by_its_heads_under_another_price_weight():
         assert [scores.best for scores in found] == wanted
     assert {scores.best for scores in selector.score_all(TEXTS, [None] * len(TEXTS))} == {2}
     mixed = {"cost": {"price_weight": None, "latency_weight": 1.0}, "price_head": "dollars"}
-    slow = LoadedRouter(router.policy, names, None, {"notes": mixed}, features())
+    slow = Router(router.policy, names, None, {"notes": mixed}, features())
     assert selector_of(slow).fixed is not None

@@ -44,7 +44,7 @@ def saved(router, tmp_path_factory):
 def test_a_saved_router_scores_and_decides_as_the_network_does(router, saved):
     loaded = load(saved)
     assert type(loaded.text) is OnnxFeatures
-    assert repr(loaded).startswith("LoadedRouter(linear, 16 onnx features")
+    assert repr(loaded).startswith("Router(linear, 16 onnx features")
     scores = loaded.decision_function(loaded.features(MIXED))
     np.testing.assert_allclose(scores, router.decision_function(MIXED), atol=1e-4)
     np.testing.assert_array_equal(loaded.predict_texts(MIXED), router.predict(MIXED))

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mild.artifact import LoadedRouter
+from mild.artifact import Router
 from mild.data.queries import Recipe, RecipeError, choose_query, query_texts
 from mild.data.tables import choose_columns, column_kind, is_numeric, is_text, number_matrix
 from mild.data.vectors import VECTOR_NAMES, no_vectors, vector_lengths, vector_matrix
@@ -62,7 +62,7 @@ class Inputs:
 
 
 def choose_inputs(
-    router: LoadedRouter,
+    router: Router,
     schema: Any,
     query: str | None = None,
     vectors: str | None = None,

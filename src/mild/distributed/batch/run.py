@@ -21,7 +21,7 @@ import pyarrow.parquet as parquet
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from mild.artifact import LoadedRouter, load
+from mild.artifact import Router, load
 from mild.artifact.deciding import decide_all
 from mild.artifact.prices import Prices
 from mild.core.decisions import DECISIONS
@@ -88,7 +88,7 @@ class BatchOptions:
 class Job:
     """Everything that routing a partition needs."""
 
-    router: LoadedRouter
+    router: Router
     source: str
     out: str
     unfinished: str  # folder for files that are not complete
@@ -303,7 +303,7 @@ def _route(
             yield result_of(future, f"part {part.number} ({part.path})", remedy)
 
 
-def prepare(router: LoadedRouter, options: BatchOptions) -> LoadedRouter:
+def prepare(router: Router, options: BatchOptions) -> Router:
     """The router under the prices and the decision of the options."""
     router = options.prices.on(router)
     if options.decision is None:
@@ -327,7 +327,7 @@ def _with_decision(policy: Policy, rule: str) -> Policy:
     return type(policy).from_state({**settings, "decision": rule}, tensors)
 
 
-def output_schema(router: LoadedRouter, schema: Any, options: BatchOptions) -> Any:
+def output_schema(router: Router, schema: Any, options: BatchOptions) -> Any:
     """Columns of the output: those that are kept, the expert, and the probabilities and costs."""
     fields = [pa.field(EXPERT, pa.dictionary(pa.int32(), pa.string()))]
     if options.probabilities:

@@ -24,6 +24,7 @@ from mild.artifact.sources import source_of
 from mild.core.arrays import FloatArray, IntArray
 from mild.core.losses import class_weights
 from mild.data import OutcomeTable
+from mild.data.cost_terms import CostTerms
 from mild.data.data_quality import Finding, ScoreCounts, unasked_rows
 from mild.distributed.locks import file_lock
 from mild.distributed.shards.dataset import Dataset, concatenate
@@ -34,14 +35,6 @@ from mild.errors import (
     InvalidInputError,
     OutputExistsError,
     UnsupportedError,
-)
-from mild.evaluation.tasks import (
-    CostTerms,
-    Task,
-    TrainingQueryIndex,
-    contents,
-    make_task,
-    task_notes,
 )
 from mild.features import TextFeatures, check_input, make_features
 from mild.features.base import scale_rows
@@ -70,6 +63,7 @@ from mild.routers.solver import (
     sample_rows,
     second_moments,
 )
+from mild.tuning.tasks import Task, TrainingQueryIndex, contents, make_task, task_notes
 
 Progress = Callable[[int, int, str], None]
 #: Dataset -> context of workers that hold it.

@@ -24,6 +24,7 @@ from mild.artifact import fingerprint
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.costs import cheapest_of
 from mild.data import OutcomeTable
+from mild.data.cost_terms import CostTerms
 from mild.data.data_quality import ROW_ONE, ScoreCounts
 from mild.data.tables import naming
 from mild.distributed.executors import cores, result_of
@@ -31,7 +32,6 @@ from mild.distributed.partitions import Partition, changed
 from mild.distributed.ray_connection import RETRIES, connect
 from mild.distributed.shards.dataset import PIECE_ROWS, Dataset
 from mild.errors import DataFileError, InvalidInputError
-from mild.evaluation.tasks import MAX_HASHES, CostTerms, TrainingQueryIndex
 from mild.features import TextFeatures
 from mild.features.hashing import HashingFeatures
 from mild.routers.objective import (
@@ -47,6 +47,7 @@ from mild.routers.objective import (
     row_targets,
     single_blas_thread,
 )
+from mild.tuning.tasks import MAX_HASHES, TrainingQueryIndex
 
 # Bytes up to which features stay in memory.
 IN_MEMORY = 256 << 20

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mild.artifact import LoadedRouter
+from mild.artifact import Router
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.errors import counted, listed
 from mild.evaluation.replay.estimates import (
@@ -36,7 +36,7 @@ ENOUGH_CHANGED = 30
 
 def replay(
     ledger: LogReader,
-    router: LoadedRouter,
+    router: Router,
     *,
     texts: Mapping[str, str] | None = None,
     errors: Mapping[str, float] | None = None,
@@ -234,7 +234,7 @@ class Rows:
         )
 
 
-def collect_rows(blocks: Iterable[list[LoggedRow]], router: LoadedRouter, seed: int = 0) -> Rows:
+def collect_rows(blocks: Iterable[list[LoggedRow]], router: Router, seed: int = 0) -> Rows:
     """Let the new router decide every row; texts are not kept."""
     places = {name: place for place, name in enumerate(router.expert_names)}
     project = None

@@ -20,7 +20,7 @@ from mild.gateway.ledger.summary import quantile
 from mild.gateway.upstream.breaker import STATES
 
 if TYPE_CHECKING:
-    from mild.artifact import LoadedRouter
+    from mild.artifact import Router
     from mild.gateway.config import Settings
     from mild.gateway.ledger.writer import LedgerWriter
 
@@ -55,7 +55,7 @@ class Dashboard:
     def __init__(
         self,
         settings: Settings,
-        router: LoadedRouter,
+        router: Router,
         spend: Callable[[], Mapping[str, Any]] | None = None,
         ledger: LedgerWriter | None = None,
         clock: Callable[[], float] = time.time,
@@ -69,7 +69,7 @@ class Dashboard:
         self._looked: float | None = None
         self.take(router)
 
-    def take(self, router: LoadedRouter) -> None:
+    def take(self, router: Router) -> None:
         """Another router serves from now on."""
         self._names: Sequence[str] = list(router.expert_names)
         routing = self._settings.routing

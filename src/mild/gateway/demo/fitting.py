@@ -19,10 +19,11 @@ def fit_demo_router(
                    fit_demo_router(Path('src/mild/gateway/demo/router'))"
     """
     from mild.data import read_outcomes
+    from mild.data.cost_terms import CostTerms
     from mild.data.datasets import outcomes_file
-    from mild.evaluation.tasks import CostTerms, fit_task, make_task, save_task
     from mild.features import HashingFeatures
     from mild.routers.cost_models import PricedRouter
+    from mild.tuning.tasks import fit_task, make_task, save_task
 
     task = make_task(read_outcomes(outcomes_file()), CostTerms(price_weight=PRICE_WEIGHT))
     features = HashingFeatures(dimensions=dimensions, max_terms=max_terms)

@@ -17,7 +17,7 @@ from mild.gateway.demo.answers import STAND_INS
 from mild.gateway.server.process import bind, serve_settings
 
 if TYPE_CHECKING:
-    from mild.artifact import LoadedRouter
+    from mild.artifact import Router
 
 BUDGET = 10.0
 # Dollars per million tokens in and out, and per question: those of the table that the router learned from.
@@ -28,7 +28,7 @@ PATIENCE = 300.0
 SECONDS = {"smollm2": 0.01, "gemma3": 0.03, "rules": 0.0}
 
 
-def demo_router() -> LoadedRouter:
+def demo_router() -> Router:
     """The router of the demo, as it travels with the package."""
     from mild.artifact import load
 

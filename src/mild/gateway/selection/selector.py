@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from mild.artifact import LoadedRouter
+from mild.artifact import Router
 from mild.artifact.deciding import decide_all
 from mild.artifact.expert_names import match_expert
 from mild.artifact.prices import new_prices
@@ -79,7 +79,7 @@ class ExpertSelector:
 
     def __init__(
         self,
-        router: LoadedRouter,
+        router: Router,
         routing: RoutingSettings,
         sessions: Sessions | None = None,
         seed: int | None = None,
@@ -282,7 +282,7 @@ class ExpertSelector:
             explored,
         )
 
-    def _at_weight(self, price_weight: float | None) -> LoadedRouter:
+    def _at_weight(self, price_weight: float | None) -> Router:
         """The router, perhaps under another price weight."""
         if price_weight is None:
             return self.router

@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from mild.artifact import LoadedRouter
+from mild.artifact import Router
 from mild.endpoints.redaction import redactor
 from mild.gateway.access import Access
 from mild.gateway.config import Settings
@@ -84,7 +84,7 @@ class AppContext:
     def __init__(
         self,
         settings: Settings,
-        router: LoadedRouter,
+        router: Router,
         access: Access,
         ledger: LedgerWriter,
         board: Dashboard | None = None,
@@ -163,7 +163,7 @@ class AppContext:
         if self.tracing is not None:
             await asyncio.to_thread(self.tracing.close)
 
-    async def reload(self, load: Callable[[], LoadedRouter]) -> str:
+    async def reload(self, load: Callable[[], Router]) -> str:
         """Load another router beside the one that serves, and swap them; the old one stays if that fails.
 
         Returns
@@ -186,7 +186,7 @@ class AppContext:
             self.metrics.add("mild_reloads_total", "ok")
             return serving.fingerprint
 
-    def _make_serving(self, router: LoadedRouter) -> Serving:
+    def _make_serving(self, router: Router) -> Serving:
         check_against(self.settings, router)
         routing = self.settings.routing
         sessions = self._sessions if routing.pin_sessions else None

@@ -36,7 +36,7 @@ from mild.gateway.server.middleware import (
 )
 
 if TYPE_CHECKING:
-    from mild.artifact import LoadedRouter
+    from mild.artifact import Router
     from mild.artifact.explanation import Explanation
     from mild.gateway.server.app import AppContext
 
@@ -180,7 +180,7 @@ class Endpoints:
             }
         )
 
-    async def _explain(self, router: LoadedRouter, text: str) -> tuple[dict[str, Any], Explanation]:
+    async def _explain(self, router: Router, text: str) -> tuple[dict[str, Any], Explanation]:
         """The evidence behind a decision and the whole explanation, found in a thread: it takes a while."""
         from mild.artifact.explanation import explain
 

@@ -32,7 +32,7 @@ from mild.gateway.config_checks import check_against
 from mild.gateway.server.state import StateFile
 
 if TYPE_CHECKING:
-    from mild.artifact import LoadedRouter
+    from mild.artifact import Router
     from mild.gateway.server.app import AppContext
 
 # Seconds for requests that were cancelled at the end to give back what they hold.
@@ -87,7 +87,7 @@ def _serve_config(options: dict[str, Any]) -> int:
             f"a router must be named, as `mild serve DIR --config {config}` or as router in the file."
         )
 
-    def load() -> LoadedRouter:
+    def load() -> Router:
         from mild.artifact import load as load_router
 
         return load_router(folder)
@@ -152,7 +152,7 @@ def raise_file_limit(limits: LimitSettings) -> None:
 
 def serve_settings(
     settings: Settings,
-    load: Callable[[], LoadedRouter],
+    load: Callable[[], Router],
     what: str,
     after: Callable[[str], str] = lambda url: "",
 ) -> int:
@@ -201,12 +201,12 @@ def serve_settings(
 
 def _build(
     settings: Settings,
-    load: Callable[[], LoadedRouter],
+    load: Callable[[], Router],
     shared: Any,
     worker: int,
     state: StateFile,
     announce: Callable[[], None] = lambda: None,
-    router: LoadedRouter | None = None,
+    router: Router | None = None,
 ) -> GatewayServer:
     """The server of one process; the router is read here, unless it has just been."""
     sys.setswitchinterval(_SWITCH_SECONDS)
@@ -348,7 +348,7 @@ class Supervisor(Multiprocess):
     def __init__(
         self,
         settings: Settings,
-        load: Callable[[], LoadedRouter],
+        load: Callable[[], Router],
         sock: socket.socket,
         state: StateFile,
         announce: Callable[[], None],

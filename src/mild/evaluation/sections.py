@@ -1,0 +1,592 @@
+"""The numbers of a report's sections: frontier, groups, calibration and regrets of a routing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from mild import metrics
+from mild.artifact.targets import Target
+from mild.core.arrays import BoolArray, FloatArray, IntArray
+from mild.core.costs import ALL_REWARDS, rewards
+from mild.core.decisions import argmax_last
+from mild.data import OutcomeTable, duplicate_groups
+from mild.errors import UnsupportedError, check_option
+from mild.metrics.outcomes import Outcomes, mean_known
+from mild.report.charts import AXES
+
+Point = Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class RoutedRows:
+    """Rows with known outcomes and a router's choices on them."""
+
+    expert_names: list[str]  # names of the experts, in the router's order
+    costs: FloatArray  # (n_samples, n_experts), NaN where an expert was not asked
+    chosen: IntArray  # (n_samples,) the router's choices
+    # (n_samples, n_experts) its estimate of each expert's share of the reward, or None
+    probabilities: FloatArray | None = None
+    queries: list[str] | None = None  # texts, or None
+    scores: FloatArray | None = None  # (n_samples, n_experts) as in an OutcomeTable, or None
+    prices: FloatArray | None = None
+    latencies: FloatArray | None = None
+    strata: IntArray | None = (
+        None  # (n_samples,) groups over which means are taken, or None for rows
+    )
+
+    @property
+    def asking(self) -> FloatArray | None:
+        """The cost without the error, (n_samples, n_experts); None if it is 0 everywhere."""
+        if self.scores is None:
+            return None
+        # Rounded, or 1.6 - 1 and 0.6 would differ.
+        asking: FloatArray = np.round(self.costs - (1 - self.scores), 12)
+        return asking if np.nan_to_num(asking).any() else None
+
+    @property
+    def outcomes(self) -> Outcomes:
+        """The outcomes alone."""
+        return Outcomes(self.costs, self.scores, self.prices, self.latencies, self.strata)
+
+    def with_table(self, table: OutcomeTable) -> RoutedRows:
+        """The same with the queries, scores, prices and latencies of a table."""
+        queries = table.queries if any(table.queries) else None
+        scores, prices, latencies = table.scores, table.prices, table.latencies
+        return replace(self, queries=queries, scores=scores, prices=prices, latencies=latencies)
+
+    def take(self, rows: BoolArray) -> RoutedRows:
+        """The rows of a mask."""
+        picked: dict[str, Any] = {
+            name: value[rows] for name, value in vars(self).items() if isinstance(value, np.ndarray)
+        }
+        if self.queries is not None:
+            picked["queries"] = [self.queries[i] for i in np.flatnonzero(rows)]
+        return replace(self, **picked)
+
+    def means(self, chosen: IntArray) -> dict[str, Any]:
+        """Mean cost, quality, dollars per 1,000 rows, seconds and asking cost of these choices."""
+
+        found, asking, weight = self.outcomes.means(chosen), self.asking, self.outcomes.weight
+        return {
+            "cost": found["loss"],
+            "quality": found["accuracy"],
+            "dollars": found["dollars_per_1000"],
+            "seconds": found["seconds"],
+            "asking": None
+            if asking is None
+            else mean_known(asking[np.arange(len(chosen)), chosen], weight),
+            "shares": metrics.expert_shares(chosen, len(self.expert_names), weight).tolist(),
+        }
+
+
+# Frontier: price against quality.
+
+# Price weights to try. Dollars: multiples of one wrong answer over the price of the most expensive
+# expert. Asking costs: multiples of the asking cost.
+DOLLAR_STEPS = 10.0 ** np.linspace(-2.5, 2.5, 26)
+ASKING_STEPS = 10.0 ** np.linspace(-1.0, 1.0, 21)
+
+
+def frontier(
+    rows: RoutedRows,
+    sweep: Sequence[tuple[str, IntArray]] = (),
+    methods: Sequence[Point] = (),
+    target: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Points of price and quality, which of them no other point beats in both, and the router's target."""
+    keys = ("cost", "quality", "dollars", "seconds", "asking", "shares")
+    found: list[tuple[str, str, Point]] = [
+        ("constant", name, rows.means(np.full(len(rows.costs), k)))
+        for k, name in enumerate(rows.expert_names)
+    ]
+    found += [("operating", name, rows.means(chosen)) for name, chosen in sweep]
+    found += [("method", str(method["name"]), method) for method in methods]
+    found.append(("router", "router", rows.means(rows.chosen)))
+    found.append(("oracle", "oracle", rows.means(rows.outcomes.oracle())))
+    points: list[dict[str, Any]] = [
+        {"kind": kind, "name": name, **{key: means.get(key) for key in keys}}
+        for kind, name, means in found
+    ]
+    axis = _axis(points)
+    best = efficient(points, axis)
+    for number, point in enumerate(points):
+        point["efficient"] = number in best
+    return {
+        "axis": axis,
+        "label": None if axis is None else AXES[axis],
+        "points": points,
+        "mixtures": mixtures(points, axis),
+        "target": target,
+    }
+
+
+def operating_points(
+    router: Any, X: Any, rows: RoutedRows, cost: Mapping[str, Any]
+) -> list[tuple[str, IntArray]]:
+    """The router's choices at other price weights, each with its name, if it can compute them.
+
+    A router with a price head decides again by itself. For one that knows expected costs, the mean
+    price of each expert is added at the new weight minus the weight of the fit. Prices are dollars if
+    the cost has no other asking term, and asking costs otherwise.
+    """
+    mixed = any((cost.get("beta") or {}).values()) or bool(cost.get("latency_weight"))
+    if rows.prices is not None and not mixed:
+        values, fitted = rows.prices, float(cost.get("price_weight") or 0.0)
+        label = "a dollar weighing {} wrong answers"
+    elif rows.asking is not None:
+        values, fitted, label = rows.asking, 1.0, "asking weighing {} times as much"
+    else:
+        return []
+    prices = np.array([mean_known(column) for column in values.T], dtype=np.float64)
+    if np.isnan(prices).any() or not prices.any():
+        return []
+    steps = DOLLAR_STEPS / prices.max() if values is rows.prices else ASKING_STEPS
+    weights = [0.0, *steps.tolist()]
+    try:
+        choices = [router.with_prices(price_weight=weight).predict(X) for weight in weights]
+    except UnsupportedError:
+        try:
+            expected = router.expected_costs(X)
+        except UnsupportedError:
+            return []
+        choices = [argmax_last(-(expected + (weight - fitted) * prices)) for weight in weights]
+    points: list[tuple[str, IntArray]] = []
+    known = [rows.chosen]
+    for weight, chosen in zip(weights, choices, strict=True):
+        if not any(np.array_equal(chosen, other) for other in known):
+            number = f"{weight:,.0f}" if weight >= 100 else f"{weight:.3g}"
+            points.append((f"router, {label.format(number)}", chosen))
+            known.append(chosen)
+    return points
+
+
+def target_limits(rows: RoutedRows, notes: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the target of a router asks for on these rows; None if the router has no target.
+
+    Limits that are relative to the best expert, as it was found when the router was tuned, are those of
+    this expert on these rows. ``kept`` is None where the rows do not say. A target is for means over
+    rows, also where the figures of the report are means over strata.
+    """
+    rows = replace(rows, strata=None)
+    solved = notes.get("target")
+    if not isinstance(solved, Mapping) or solved.get("best_expert") not in rows.expert_names:
+        return None
+    target = Target(**solved["target"])
+    best = np.full(len(rows.costs), rows.expert_names.index(solved["best_expert"]))
+    own, other = rows.means(rows.chosen), rows.means(best)
+    unknown = {key: float("nan") if other[key] is None else other[key] for key in other}
+    least, most = target.limits(unknown["quality"], unknown["dollars"])
+    limits = {"quality": least or None, "dollars": most if math.isfinite(most) else None}
+    if limits["quality"] is not None and math.isnan(limits["quality"]):
+        limits["quality"] = None
+    gaps = [
+        sign * (own[key] - limit)
+        for (key, limit), sign in zip(limits.items(), (1, -1), strict=True)
+        if limit is not None and own[key] is not None
+    ]
+    return {
+        "words": target.words,
+        "sentence": solved["sentence"],
+        "guarantee": solved["guarantee"],
+        "certified": solved["certified"],
+        **limits,
+        "kept": min(gaps) >= -1e-9 if gaps else None,
+    }
+
+
+def efficient(points: Sequence[Point], axis: str | None) -> list[int]:
+    """Numbers of the constants and router points that no other is both no dearer and no worse than.
+
+    They are in the order of rising price; of equal points the first counts.
+    """
+    found: list[int] = []
+    for number in _by_price(points, axis, {"constant", "operating", "router"}):
+        if not found or points[number]["quality"] > points[found[-1]]["quality"]:
+            found.append(number)
+    return found
+
+
+def mixtures(points: Sequence[Point], axis: str | None) -> list[int]:
+    """Numbers of the constants on the upper hull, between which choosing at random is a straight line."""
+
+    if axis is None:
+        return []
+
+    def turns_down(*corners: int) -> bool:
+        (xa, ya), (xb, yb), (xc, yc) = ((points[i][axis], points[i]["quality"]) for i in corners)
+        return bool((yb - ya) * (xc - xb) > (yc - yb) * (xb - xa))
+
+    hull: list[int] = []
+    for number in _by_price(points, axis, {"constant"}):
+        if hull and points[number]["quality"] <= points[hull[-1]]["quality"]:
+            continue
+        while len(hull) >= 2 and not turns_down(hull[-2], hull[-1], number):
+            hull.pop()
+        hull.append(number)
+    return hull
+
+
+def _by_price(points: Sequence[Point], axis: str | None, kinds: set[str]) -> list[int]:
+    """Numbers of the points of these kinds with both coordinates, cheap and good ones first."""
+    if axis is None:
+        return []
+    at = [(point[axis], point["quality"]) for point in points]
+    known = [i for i, p in enumerate(points) if p["kind"] in kinds and None not in at[i]]
+    return sorted(known, key=lambda i: (at[i][0], -at[i][1]))
+
+
+def _axis(points: Sequence[Point]) -> str | None:
+    """First axis on which every constant has a value, and not all the same one."""
+    constants = [point for point in points if point["kind"] == "constant"]
+    for key in AXES:
+        values = [point[key] for point in constants if point["quality"] is not None]
+        if values and None not in values and max(values) > min(values):
+            return key
+    return None
+
+
+def method_points(
+    comparison: Mapping[str, Any] | None, names: Sequence[str], cost: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Methods of a comparison as points of the frontier, if quality follows from their costs.
+
+    ``quality = 1 - (cost - beta . shares - price_weight * price)``; unknown if latency is in the cost.
+    The best constant is left out, because the constants are points already.
+    """
+    if comparison is None or cost.get("latency_weight") or "words" not in cost:
+        return []
+    if sorted(comparison["experts"]) != sorted(names):
+        return []
+    weight = cost.get("price_weight") or 0.0
+    betas = dict(cost.get("beta") or {})
+    points = []
+    for row in comparison["methods"][1:]:
+        shares = dict(zip(comparison["experts"], row["shares"], strict=True))
+        price = row["price"]
+        if weight and price is None:
+            continue
+        asking = sum(share * betas.get(name, 0.0) for name, share in shares.items())
+        asking += weight * (price or 0.0)
+        points.append(
+            {
+                "name": row["label"],
+                "cost": row["mean_cost"],
+                "quality": 1 - (row["mean_cost"] - asking),
+                "dollars": None if price is None else 1000 * price,
+                "asking": asking,
+                "shares": [shares[name] for name in names],
+            }
+        )
+    return points
+
+
+# Groups: where routing helps.
+
+#: Columns that usually say where a row comes from; the first one that is there is used.
+GROUP_COLUMNS = (
+    "source", "subject", "category", "task", "dataset", "eval_name", "domain", "topic", "group",
+)  # fmt: skip
+MIN_GROUP_ROWS = 20
+MAX_GROUPS = 24
+# A column with more values than this identifies rows, not groups.
+MAX_GROUP_VALUES = 500
+
+
+def find_group_column(columns: Any) -> str | None:
+    """The first usual column with at least two and not too many values; None if there is none."""
+    for name in GROUP_COLUMNS:
+        if name in columns.column_names:
+            values = len(columns[name].unique())
+            if 2 <= values <= min(MAX_GROUP_VALUES, max(2, columns.num_rows // 2)):
+                return name
+    return None
+
+
+def groups(
+    rows: RoutedRows, column: str, values: Sequence[Any], constant: int, confidence: float
+) -> dict[str, Any]:
+    """Cost of the router minus cost of the constant in each group, largest gain first.
+
+    Groups with fewer than 20 known costs are merged, and so are all but the 24 largest. The intervals
+    hold for all groups at once: each has level ``confidence ** (1 / groups)``. Within a group, equal
+    queries count once.
+    """
+    labels = np.array(["not said" if value is None else str(value) for value in values])
+    both = np.column_stack([metrics.chosen_costs(rows.costs, rows.chosen), rows.costs[:, constant]])
+    names, place = np.unique(labels, return_inverse=True)
+    known = ~np.isnan(both)
+    sizes = np.array([known[place == g].sum(axis=0).min() for g in range(len(names))])
+    order = np.argsort(-sizes, kind="stable")
+    own = [int(g) for g in order if sizes[g] >= MIN_GROUP_ROWS]
+    # One group too many is better shown than merged alone.
+    own = own if len(own) <= MAX_GROUPS + 1 else own[:MAX_GROUPS]
+    rest = [g for g in range(len(names)) if g not in own]
+    parts = [(str(names[g]), np.flatnonzero(place == g)) for g in own]
+    left = np.flatnonzero(np.isin(place, rest))
+    merged = len(rest)
+    if merged and known[left].sum(axis=0).min() >= 2:
+        name = str(names[rest[0]]) if merged == 1 else f"{merged} smaller groups"
+        parts.append((name, left))
+    each = confidence ** (1 / max(1, len(parts)))
+    found = [_group(rows, name, index, both[index], each) for name, index in parts]
+    found.sort(key=lambda row: float(row["estimate"]))
+    return {
+        "column": column,
+        "merged": merged if merged > 1 else 0,
+        "confidence": confidence,
+        "rows": found,
+    }
+
+
+def _group(
+    rows: RoutedRows, name: str, index: IntArray, both: FloatArray, confidence: float
+) -> dict[str, Any]:
+    level = metrics.linearised_rows(both)
+    difference: FloatArray = level[:, :1] - level[:, 1:]
+    if rows.queries is not None:
+        equal = duplicate_groups([rows.queries[i] for i in index])
+        clustered = metrics.clustered_rows(difference, equal)
+        # One query, however often it is there, has no variance.
+        difference = clustered if len(clustered) > 1 else difference
+    draws = max(20_000, int(np.ceil(20 / (1 - confidence))))
+    found = metrics.simultaneous_intervals(difference, confidence, 0, n_draws=draws)
+    asked = np.bincount(rows.chosen[index], minlength=len(rows.expert_names))
+    return {
+        "name": name,
+        "rows": len(index),
+        "estimate": float(found.estimate[0]),
+        "low": float(found.low[0]),
+        "high": float(found.high[0]),
+        "router": float(level[:, 0].mean()),
+        "constant": float(level[:, 1].mean()),
+        "expert": rows.expert_names[metrics.best_constant(rows.costs[index]).expert],
+        "asked": rows.expert_names[int(asked.argmax())],
+        "share": float(asked.max() / len(index)),
+    }
+
+
+# Calibration: predicted against realised shares of the reward.
+
+#: What the probabilities are shares of: a reward, or the chance to be the cheapest.
+FORMS = (*ALL_REWARDS, "cheapest")
+BINS = 10
+MIN_BIN_ROWS = 20
+HISTOGRAM_BARS = 24
+
+
+def calibration(
+    rows: RoutedRows,
+    form: str,
+    scale: float | None = None,
+    confidence: float = 0.95,
+    bundle: IntArray | None = None,
+    strength: float = 0.5,
+) -> dict[str, Any] | None:
+    """Reliability of each expert's probability; None if the router has no probabilities.
+
+    The probability of expert k estimates ``E[reward_k | x] / E[sum_j reward_j | x]``. In ten bins of the
+    predicted probability, of about as many rows each, it is compared with
+
+        ``sum_i reward_ik / sum_i C_i``, ``C_i = sum_j reward_ij``
+
+    over the rows of the bin. The prediction of a bin is the mean weighted by ``C_i``; the interval is that
+    of a ratio of means. If an expert was not asked, its probability is divided among the others. Rows
+    without any reward are left out.
+    """
+    if rows.probabilities is None:
+        return None
+    check_option("form", form, FORMS)
+    reward = _rewards(rows.costs, form, scale, strength)
+    total = reward.sum(axis=1)
+    asked = ~np.isnan(rows.costs)
+    predicted = np.where(asked, rows.probabilities, 0)
+    mass = predicted.sum(axis=1)
+    use = (total > 0) & (mass > 0)
+    if not use.any():
+        return None
+    predicted /= np.where(use, mass, 1)[:, None]
+    unit = np.arange(len(rows.costs)) if bundle is None else bundle
+    experts = []
+    for k in range(len(rows.expert_names)):
+        mask = use & asked[:, k]
+        experts.append(
+            _curve(predicted[mask, k], reward[mask, k], total[mask], unit[mask], confidence)
+        )
+    return {"form": form, "rows": int(use.sum()), "confidence": confidence, "experts": experts}
+
+
+def reward_form(metadata: Mapping[str, Any]) -> tuple[str, float | None, float]:
+    """What a saved router's probabilities are shares of; scale and strength of its rewards."""
+    estimator = metadata.get("estimator") or {}
+    params = dict(estimator.get("params") or {})
+    if "best_family" in estimator:
+        inner = params.get("estimator") or {}
+        linear = estimator["best_family"] == "linear"
+        params = {**(inner.get("params") or {})} if linear else {}
+        params |= estimator.get("best_params") or {}
+    loss, form = params.get("loss", "mild"), params.get("rewards", "others")
+    scale = params.get("cost_scale")
+    known_scale = float(scale) if isinstance(scale, (int, float)) else None
+    if loss == "tdef":
+        return "complement", known_scale, 0.5
+    if loss != "mild":
+        return "cheapest", None, 0.5
+    strength = float(params.get("strength", 0.5))
+    return (form if form in ALL_REWARDS else "others"), known_scale, strength
+
+
+def _rewards(costs: FloatArray, form: str, scale: float | None, strength: float) -> FloatArray:
+    result = np.zeros_like(costs)
+    if form == "cheapest":
+        result[np.arange(len(costs)), np.nanargmin(costs, axis=1)] = 1
+        return result
+    # ``rewards`` refuses a column without a single cost; its expert has no curve here.
+    known = ~np.isnan(costs).all(axis=0)
+    unit = max(scale, float(np.nanmax(costs))) if scale is not None else None
+    result[:, known] = rewards(costs[:, known], form, unit, strength)
+    return result
+
+
+def _curve(
+    predicted: FloatArray, reward: FloatArray, total: FloatArray, unit: IntArray, confidence: float
+) -> dict[str, Any]:
+    n = len(predicted)
+    if n == 0:
+        return {"bins": [], "error": None, "counts": [], "range": None}
+    wanted = max(1, min(BINS, n // MIN_BIN_ROWS))
+    edges = np.unique(np.quantile(predicted, np.linspace(0, 1, wanted + 1)[1:-1]))
+    place = np.searchsorted(edges, predicted, side="right")
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    bins = [
+        _bin(predicted[place == b], reward[place == b], total[place == b], unit[place == b], z)
+        for b in np.unique(place)
+    ]
+    low, high = float(predicted.min()), float(predicted.max())
+    counts, _ = np.histogram(predicted, HISTOGRAM_BARS, (low, high if high > low else low + 1e-9))
+    gaps = [one["rows"] * abs(one["predicted"] - one["realised"]) for one in bins]
+    return {"bins": bins, "error": sum(gaps) / n, "counts": counts.tolist(), "range": [low, high]}
+
+
+def _bin(
+    predicted: FloatArray, reward: FloatArray, total: FloatArray, unit: IntArray, z: float
+) -> dict[str, Any]:
+    mass = float(total.sum())
+    realised = float(reward.sum()) / mass
+    # Rows of a unit may err together: their residuals are added before they are squared.
+    residual = np.bincount(np.unique(unit, return_inverse=True)[1], reward - realised * total)
+    n = len(residual)
+    low = high = None
+    if n > 1:
+        error = math.sqrt(float(residual @ residual) * n / (n - 1)) / mass
+        low, high = max(0.0, realised - z * error), min(1.0, realised + z * error)
+    return {
+        "predicted": float(predicted @ total) / mass,
+        "realised": realised,
+        "low": low,
+        "high": high,
+        "rows": len(predicted),
+    }
+
+
+# Regrets: the choices that cost most more than the cheapest expert.
+
+# Characters of a query that are shown, and that can be unfolded.
+SHORT_TEXT = 140
+LONG_TEXT = 1200
+MAX_PAIRS = 5
+# A prefix that all texts share is left out from this length on.
+MIN_PREFIX = 16
+
+
+def regrets(rows: RoutedRows, most: int, labels: Sequence[Any] | None = None) -> dict[str, Any]:
+    """The choices with the largest regret, and the pairs of experts with the largest total regret.
+
+    The regret of a row is the cost of the router's choice minus the least cost of the row. Among equal
+    regrets, rows come first in which the router preferred its choice to the best one most clearly. A
+    text that is in several rows is shown once.
+    """
+    names, chosen, shares = rows.expert_names, rows.chosen, rows.probabilities
+    paid = metrics.chosen_costs(rows.costs, chosen)
+    best = rows.outcomes.oracle()
+    regret = np.nan_to_num(paid - np.nanmin(rows.costs, axis=1))
+    # Costs are sums of decimals: less than this is rounding.
+    regret[regret < 1e-9] = 0
+    known = max(1, int((~np.isnan(paid)).sum()))
+    every = np.arange(len(regret))
+    preference = np.zeros(len(regret))
+    if shares is not None:
+        preference = shares[every, chosen] - shares[every, best]
+    order = np.lexsort((-preference, -np.round(regret, 9)))
+    prefix = shared_prefix(rows.queries or [])
+    worst: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    for i in order[: most * 20]:
+        text = "" if rows.queries is None else rows.queries[i].strip()
+        if len(worst) == most or regret[i] <= 0:
+            break
+        if text and text in seen:
+            continue
+        seen.add(text)
+        worst.append(
+            {
+                "row": int(i),
+                **_shortened(text, prefix),
+                "chosen": names[chosen[i]],
+                "best": names[best[i]],
+                "paid": float(paid[i]),
+                "least": float(rows.costs[i, best[i]]),
+                "regret": float(regret[i]),
+                "gave": None
+                if shares is None
+                else [float(shares[i, chosen[i]]), float(shares[i, best[i]])],
+                "group": None
+                if labels is None or labels[i] is None
+                else str(labels[i])[:SHORT_TEXT],
+            }
+        )
+    total, p = float(regret.sum()), len(names)
+    lost = np.bincount(chosen * p + best, regret, minlength=p * p)
+    count = np.bincount((chosen * p + best)[regret > 0], minlength=p * p)
+    return {
+        "regretted": float((regret > 0).sum() / known),
+        "mean": total / known,
+        "pairs": [
+            {
+                "chosen": names[int(pair) // p],
+                "best": names[int(pair) % p],
+                "rows": int(count[pair]),
+                "share": float(lost[pair] / total),
+            }
+            for pair in np.argsort(-lost, kind="stable")[:MAX_PAIRS]
+            if lost[pair] > 0
+        ],
+        "rows": worst,
+    }
+
+
+def shared_prefix(texts: Sequence[str]) -> int:
+    """Length of the prefix of whole words that all texts share, such as an instruction; 0 if short."""
+    if len(texts) < 2:
+        return 0
+    # The first and the last in alphabetical order differ earliest.
+    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(min(texts), max(texts), strict=False))
+    end = max((place + 1 for place, (letter, _) in enumerate(pairs) if letter.isspace()), default=0)
+    return end if end >= MIN_PREFIX else 0
+
+
+def _shortened(text: str, prefix: int) -> dict[str, str | None]:
+    """A text on one line without the shared prefix, and a longer version if something is missing."""
+    own = text[prefix:] if len(text) > prefix else text
+    line = " ".join(own[: 4 * SHORT_TEXT].split())
+    if len(text) <= SHORT_TEXT and line == text:
+        return {"text": line, "more": None}
+    short = line if len(line) <= SHORT_TEXT else line[: SHORT_TEXT - 1].rstrip() + "…"
+    more = text if len(text) <= LONG_TEXT else text[:LONG_TEXT] + f"… ({len(text):,} characters)"
+    return {"text": short, "more": more}

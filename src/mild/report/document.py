@@ -1,0 +1,74 @@
+"""A report's content as one JSON-ready document: written, read, and what it warns about."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mild.artifact.files import check_free, replacing
+from mild.errors import DataFileError
+
+SCHEMA = 1
+#: Name of a saved evaluation in a router's folder.
+EVALUATION_FILE = "evaluation.json"
+
+Document = dict[str, Any]
+
+
+def optimism(document: Mapping[str, Any]) -> str | None:
+    """A warning if the router was fitted on some of the rows; None if not.
+
+    >>> optimism({"seen_in_fit": {"queries": 3, "checked": 50}})
+    '3 of 50 queries were in the training data, too: the figures are optimistic.'
+    """
+    if document.get("same_data_as_fit"):
+        return "the router was fitted on this very data: the figures are optimistic."
+    seen = document.get("seen_in_fit")
+    if not seen or not seen["queries"]:
+        return None
+    return (
+        f"{seen['queries']:,} of {seen['checked']:,} queries were in the training data, too: the "
+        f"figures are optimistic."
+    )
+
+
+def write_document(document: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
+    """Write a document as JSON, to be rendered later."""
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+    return write_text(check_free(Path(path), overwrite=True), text)
+
+
+def read_document(path: str | os.PathLike[str]) -> Document:
+    """Read a document that ``write_document`` wrote."""
+    file = Path(path)
+
+    def refuse(constant: str) -> Any:
+        raise ValueError(f"{constant} is no number of JSON")
+
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"), parse_constant=refuse)
+    except OSError as error:
+        raise DataFileError(f"cannot read {file}: {error.strerror or error}.") from error
+    except (ValueError, RecursionError) as error:
+        raise DataFileError(
+            f"{file} must be a saved evaluation; it is not JSON ({error})."
+        ) from error
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        found = content.get("schema") if isinstance(content, dict) else None
+        raise DataFileError(
+            f"{file} must be a saved evaluation of schema {SCHEMA}; got schema {found!r}."
+        )
+    return content
+
+
+def write_text(target: Path, text: str) -> Path:
+    """Write a file whole or not at all."""
+    try:
+        with replacing(target) as file:
+            file.write(text.encode(errors="replace"))
+    except OSError as error:
+        raise DataFileError(f"cannot write to {target}: {error.strerror or error}.") from error
+    return target

@@ -1,0 +1,554 @@
+"""Targets: the trade-off between quality and dollars that does what a user asks for.
+
+A router with separate heads for error and price decides for the least ``error + t * price``. ``solve``
+searches the trade-off t on held-out rows; ``certify_loss`` finds one whose quality loss is below a limit
+with a given probability, on calibration rows that were used for nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mild.artifact.sources import source_of
+from mild.artifact.targets import QUALITY_TARGETS, Target, TradeoffCurve, always
+from mild.core.arrays import FloatArray, IntArray, invalid
+from mild.core.decisions import argmax_last
+from mild.errors import InvalidInputError
+from mild.metrics import simultaneous_intervals
+from mild.metrics.risk_control import Certificate, betting_p_values, certify
+from mild.policies import Policy, StandardizedPolicy, TradeoffPolicy
+from mild.routers.baselines import mean_costs
+from mild.routers.cost_models import fit_heads
+from mild.tuning.tasks import Fitted, Task, contents
+
+__all__ = [
+    "Aimed",
+    "Bounds",
+    "Frontier",
+    "HeldOut",
+    "Solution",
+    "Target",
+    "Tradeoff",
+    "can_trade",
+    "certify_loss",
+    "fit_tradeoff",
+    "keep_apart",
+    "measure",
+    "measure_curve",
+    "solve",
+    "trade_off_weights",
+]
+
+# Trade-offs that are tried at most, and rows from which they are taken.
+MOST_WEIGHTS = 128
+SAMPLE = 2_000
+# Larger ones decide alike, and a gateway takes none.
+LARGEST_WEIGHT = 1e12
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Estimates and outcomes of rows on which the estimates were not fitted.
+
+    Attributes
+    ----------
+    errors, prices : (n_samples, n_experts) expected errors and prices
+    quality : (n_samples, n_experts) scores in [0, 1]
+    dollars : (n_samples, n_experts); None if there are none
+    units : (n_samples,) labels of rows that count once together
+    """
+
+    errors: FloatArray
+    prices: FloatArray
+    quality: FloatArray
+    dollars: FloatArray | None
+    units: IntArray
+
+    def comparable(self) -> HeldOut:
+        """The rows in which everything is known about every expert."""
+        parts = [self.errors, self.prices, self.quality]
+        parts += [] if self.dollars is None else [self.dollars]
+        known = ~np.any([np.isnan(part).any(axis=1) for part in parts], axis=0)
+        if len(np.unique(self.units[known])) < 2:
+            raise InvalidInputError(
+                "a target needs held-out rows of at least two different queries in which the score and "
+                f"the price of every expert are known; got {int(known.sum())} rows.",
+                parameter="target",
+            )
+        return HeldOut(
+            self.errors[known],
+            self.prices[known],
+            self.quality[known],
+            None if self.dollars is None else self.dollars[known],
+            self.units[known],
+        )
+
+    def choices(self, weights: ArrayLike) -> IntArray:
+        """Expert (n_samples, m) of each row under each of m trade-offs."""
+        columns = [argmax_last(-(self.errors + t * self.prices)) for t in np.asarray(weights)]
+        return np.column_stack(columns)
+
+    def best_expert(self) -> int:
+        """The expert of the highest mean quality; of equal ones the cheapest."""
+        price = np.zeros(self.quality.shape[1])
+        if self.dollars is not None:
+            price = self.dollars.mean(axis=0)
+        return int(np.lexsort((price, -self.quality.mean(axis=0).round(12)))[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """The trade-off curve of m settings with what each did on every unit.
+
+    Attributes
+    ----------
+    curve : the settings and their means
+    losses : (n_units, m) quality of the best expert minus that of the setting
+    dollars : (n_units, m) dollars per query; None if there are none
+    shares : (n_units, m) share of the best expert
+    """
+
+    curve: TradeoffCurve
+    losses: FloatArray
+    dollars: FloatArray | None
+    shares: FloatArray
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """An estimate and its interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The setting that meets a target, or comes nearest to it.
+
+    Attributes
+    ----------
+    target : what was asked for
+    t : the trade-off; None where the setting is a single expert
+    expert : name of that expert; None where the setting is a trade-off
+    met : whether the estimates meet the target
+    certified : whether the limit is certified; None without a guarantee
+    quality : mean quality on the held-out rows
+    quality_loss : that of the best expert minus it
+    dollars_per_1000 : None without prices
+    strong_share : share of the queries that the best expert gets
+    saved : share of the best expert's dollars that is saved; None without prices
+    best_expert, best_quality, best_dollars_per_1000 : the expert that is compared with
+    n_units : different queries (or groups) among the rows
+    confidence : of the intervals, which hold for all settings that were tried at once
+    rows_needed : about how many calibration queries would certify the next setting; None without a
+        guarantee, if there is no next one, or if no number would do
+    """
+
+    target: Target
+    t: float | None
+    expert: str | None
+    met: bool
+    certified: bool | None
+    quality: float
+    quality_loss: Bounds
+    dollars_per_1000: Bounds | None
+    strong_share: Bounds
+    saved: float | None
+    best_expert: str
+    best_quality: float
+    best_dollars_per_1000: float | None
+    n_units: int
+    confidence: float
+    rows_needed: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready fields; ``estimate``, ``low`` and ``high`` are of what the target is about."""
+        about = self.quality_loss
+        if not set(QUALITY_TARGETS) & set(self.target.wanted):
+            share = "strong_share" in self.target.wanted or self.dollars_per_1000 is None
+            about = self.strong_share if share else self.dollars_per_1000 or about
+        return {
+            **asdict(self),
+            "target": self.target.wanted,
+            "guarantee": self.target.guarantee,
+            **asdict(about),
+            "sentence": self.sentence,
+        }
+
+    @property
+    def sentence(self) -> str:
+        """The solution in words."""
+        wanted = self.target.words
+        setting = f"always {self.expert}" if self.t is None else f"trade-off t = {self.t:g}"
+        loss = self.quality_loss
+        figures = [
+            f"quality {self.quality:.4f}, {abs(loss.estimate):.4f} "
+            f"{'below' if loss.estimate >= 0 else 'above'} always {self.best_expert} "
+            f"({100 * self.confidence:g} % interval of the loss {loss.low:.4f} to {loss.high:.4f})"
+        ]
+        if self.dollars_per_1000 is not None:
+            price = self.dollars_per_1000
+            figures.append(
+                f"${price.estimate:.4g} per 1,000 queries ({price.low:.4g} to {price.high:.4g}; always "
+                f"{self.best_expert} ${self.best_dollars_per_1000:.4g})"
+            )
+        if "strong_share" in self.target.wanted:
+            share = self.strong_share
+            figures.append(
+                f"{share.estimate:.1%} to {self.best_expert} ({share.low:.1%} to {share.high:.1%})"
+            )
+        described = f"{setting}: {'; '.join(figures)}; {self.n_units:,} held-out queries"
+        if self.certified is None:
+            if self.met:
+                return f"Target {wanted}: {described}."
+            return f"Target {wanted} cannot be met; the nearest that can be reached is {described}."
+        needed = ""
+        if self.rows_needed is not None:
+            next_one = "A cheaper setting" if self.certified else "The limit"
+            needed = f" {next_one} needs about {self.rows_needed:,} calibration queries."
+        promise = f"with probability {self.target.guarantee:g} over the calibration queries"
+        if self.certified:
+            return f"Target {wanted}, certified {promise}: {described}.{needed}"
+        return (
+            f"Target {wanted}: no setting can be certified to hold {promise}; the router asks "
+            f"{described}.{needed}"
+        )
+
+
+def trade_off_weights(held: HeldOut) -> FloatArray:
+    """Trade-offs to try, ascending from 0: quantiles of those at which a choice between two experts turns.
+
+    >>> held = HeldOut(*np.array([[[0.4, 0.2]], [[0.0, 0.1]], [[1, 1]], [[1, 1]]], float), np.arange(1))
+    >>> trade_off_weights(held)
+    array([0. , 1. , 2. , 2.2])
+    """
+    rows = np.linspace(0, len(held.errors), min(len(held.errors), SAMPLE), endpoint=False)
+    errors, prices = held.errors[rows.astype(np.intp)], held.prices[rows.astype(np.intp)]
+    first, second = np.triu_indices(errors.shape[1], 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        turns = (errors[:, first] - errors[:, second]) / (prices[:, second] - prices[:, first])
+    turns = turns[np.isfinite(turns) & (turns > 0) & (turns < LARGEST_WEIGHT)]
+    if not turns.size:
+        return np.zeros(1)
+    found = np.quantile(turns.astype(np.float64), np.linspace(0, 1, MOST_WEIGHTS))
+    # Short numbers, so that a name such as router-mild-<t> says the same.
+    short = [float(f"{t:.6g}") for t in [0.0, found[0] / 2, *found, 1.1 * found[-1]]]
+    return np.unique(short)
+
+
+def measure(held: HeldOut, weights: ArrayLike, reference: int | None = None) -> Frontier:
+    """What trade-offs and every single expert do on comparable held-out rows.
+
+    ``reference`` is the expert that is compared with; None for the best on these rows.
+    """
+    rows, p = np.arange(len(held.quality))[:, None], held.quality.shape[1]
+    every = np.broadcast_to(np.arange(p), (len(rows), p))
+    chosen = np.column_stack([held.choices(weights), every])
+    best = held.best_expert() if reference is None else reference
+    quality = held.quality[rows, chosen].astype(np.float64)
+
+    def by_unit(values: FloatArray) -> FloatArray:
+        labels = np.unique(held.units, return_inverse=True)[1]
+        order = np.argsort(labels, kind="stable")
+        sums = np.add.reduceat(values[order], np.unique(labels[order], return_index=True)[1])
+        means: FloatArray = sums / np.bincount(labels)[:, None]
+        return means
+
+    dollars = None
+    if held.dollars is not None:
+        dollars = by_unit(held.dollars[rows, chosen].astype(np.float64))
+    shares = by_unit((chosen == best).astype(np.float64))
+    curve = TradeoffCurve(
+        np.concatenate([np.asarray(weights, float), np.full(p, np.nan)]),
+        np.concatenate([np.full(np.size(weights), -1), np.arange(p)]),
+        by_unit(quality).mean(axis=0),
+        None if dollars is None else 1000 * dollars.mean(axis=0),
+        shares.mean(axis=0),
+        best,
+    )
+    return Frontier(curve, by_unit(held.quality[:, [best]] - quality), dollars, shares)
+
+
+def measure_curve(held: HeldOut) -> TradeoffCurve:
+    """The means of ``measure`` over the comparable rows, in memory that does not grow with the settings."""
+    held = held.comparable()
+    weights, p = trade_off_weights(held), held.quality.shape[1]
+    _, unit, sizes = np.unique(held.units, return_inverse=True, return_counts=True)
+    share = 1 / (sizes[unit] * len(sizes))  # a unit counts once
+    rows, best = np.arange(len(unit)), held.best_expert()
+    choices = [held.choices([t])[:, 0] for t in weights] + [np.full(len(unit), k) for k in range(p)]
+
+    def means(values: FloatArray) -> FloatArray:
+        return np.array([share @ values[rows, chosen] for chosen in choices])
+
+    return TradeoffCurve(
+        np.concatenate([weights, np.full(p, np.nan)]),
+        np.concatenate([np.full(len(weights), -1), np.arange(p)]),
+        means(held.quality),
+        None if held.dollars is None else 1000 * means(held.dollars),
+        np.array([share @ (chosen == best) for chosen in choices]),
+        best,
+    )
+
+
+def solve(
+    target: Target,
+    held: HeldOut,
+    expert_names: Sequence[str],
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Solution:
+    """The setting that meets a target at the least dollars; a target of dollars, with the best quality.
+
+    Settings are trade-offs and single experts. Where none meets the target, the nearest is returned, with
+    ``met`` False.
+
+    >>> errors = np.array([[0.1, 0.1], [0.9, 0.1]] * 10)
+    >>> prices = np.full((20, 2), [0.0, 0.01])
+    >>> held = HeldOut(errors, prices, 1 - errors, prices, np.arange(20))
+    >>> solve(Target(max_quality_loss=0.0), held, ["small", "large"]).strong_share.estimate
+    0.5
+    """
+    held = held.comparable()
+    target.check(held.quality.shape[1], held.dollars is not None)
+    frontier = measure(held, trade_off_weights(held))
+    index, met = frontier.curve.choose(target)
+    return _solution(target, frontier, index, expert_names, confidence, seed, met, None)
+
+
+def certify_loss(
+    target: Target,
+    fitting: HeldOut,
+    calibration: HeldOut,
+    expert_names: Sequence[str],
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Solution:
+    """The cheapest setting whose quality loss is certified to be at most ``target.max_quality_loss``.
+
+    The reference, the expert of the highest quality, and the sequence of settings are fixed on the held-out
+    rows of the fitting part: trade-offs from the one that is safest there on, upwards. They are tested in
+    this sequence on the calibration rows until one fails (Learn-then-Test). A unit counts once, with the
+    mean of its rows. Where nothing is certified, the setting is the reference.
+    """
+    if target.guarantee is None or target.max_quality_loss is None:
+        raise invalid("guarantee", "must be given, with max_quality_loss; got none.")
+    fitting, calibration = fitting.comparable(), calibration.comparable()
+    target.check(fitting.quality.shape[1], fitting.dollars is not None)
+    limit, guarantee = target.max_quality_loss, target.guarantee
+    reference = fitting.best_expert()
+    weights = trade_off_weights(fitting)
+    tried = measure(fitting, weights, reference).losses[:, : len(weights)]
+    rng = np.random.default_rng([seed, 2])
+    p_values = betting_p_values(rng.permutation(tried), limit, 1 - guarantee)
+    safest = int(np.lexsort((tried.mean(axis=0), p_values))[0])
+    frontier = measure(calibration, weights[safest:], reference)
+    losses = frontier.losses[:, : len(weights) - safest]
+    certificate = certify(rng.permutation(losses), limit, guarantee)
+    allowed = [*range(certificate.n_certified), losses.shape[1] + reference]
+    curve = frontier.curve
+    dollars = np.zeros(len(curve.quality)) if curve.dollars is None else curve.dollars
+    index = min(allowed, key=lambda i: (dollars[i], -curve.quality[i]))
+    found = _solution(target, frontier, index, expert_names, confidence, seed, True, certificate)
+    return replace(found, met=bool(certificate.n_certified))
+
+
+def _solution(
+    target: Target,
+    frontier: Frontier,
+    index: int,
+    names: Sequence[str],
+    confidence: float,
+    seed: int,
+    met: bool,
+    certificate: Certificate | None,
+) -> Solution:
+    def bounds(values: FloatArray, factor: float = 1.0) -> Bounds:
+        # Of a certified setting the other settings are no candidates: they were ruled out in sequence.
+        columns = values if certificate is None else values[:, [index]]
+        found = simultaneous_intervals(columns, confidence, seed)
+        place = index if certificate is None else 0
+        three = (found.estimate[place], found.low[place], found.high[place])
+        return Bounds(*(factor * float(value) for value in three))
+
+    curve = frontier.curve
+    best = curve.best_index
+    expert = int(curve.experts[index])
+    price = best_price = saved = None
+    if frontier.dollars is not None and curve.dollars is not None:
+        price = bounds(frontier.dollars, 1000.0)
+        best_price = float(curve.dollars[best])
+        saved = 1 - price.estimate / best_price if best_price else None
+    needed = None
+    if certificate is not None and certificate.rows_needed not in (None, math.inf):
+        needed = int(certificate.rows_needed or 0)
+    return Solution(
+        target,
+        None if expert >= 0 else float(curve.weights[index]),
+        names[expert] if expert >= 0 else None,
+        met,
+        None if certificate is None else certificate.n_certified > 0,
+        float(curve.quality[index]),
+        bounds(frontier.losses),
+        price,
+        bounds(frontier.shares),
+        saved,
+        names[curve.best],
+        float(curve.quality[best]),
+        best_price,
+        len(frontier.losses),
+        confidence,
+        needed,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Tradeoff:
+    """Separate heads for error and price of a task, and their held-out estimates.
+
+    Attributes
+    ----------
+    policy : the heads, on the features of the task
+    held : estimates for the rows of the task, NaN in rows that no fold holds out
+    """
+
+    policy: Policy
+    held: HeldOut
+
+    def decide_as(self, solution: Solution, names: Sequence[str]) -> Policy:
+        """The policy of a solution: the heads at its trade-off, or its expert."""
+        if solution.t is not None:
+            return self.policy.with_prices(price_weight=solution.t)
+        assert solution.expert is not None
+        errors = np.nanmean(1 - self.held.quality, axis=0)
+        return always(names.index(solution.expert), errors, self.policy)
+
+
+def can_trade(task: Task, folds: Sequence[tuple[IntArray, IntArray]]) -> bool:
+    """Whether a task has prices, and heads for error and price can be learned without each fold."""
+    if task.table.prices is None:
+        return False
+    known = ~np.isnan(task.table.scores), ~np.isnan(task.table.prices)
+    return all(part[train].any(axis=0).all() for part in known for train, _ in folds)
+
+
+def check_prices(expert_names: Sequence[str], prices: FloatArray) -> None:
+    """Refuse to trade quality for dollars where the price of an expert is not known in any row."""
+    bare = [name for k, name in enumerate(expert_names) if np.isnan(prices[:, k]).all()]
+    if bare:
+        names = ", ".join(map(repr, bare))
+        rule = "a target needs known prices of every expert"
+        remedy = "Fill them in, or leave the expert out (--experts)"
+        raise InvalidInputError(f"{rule}; {names} has none. {remedy}.", parameter="prices")
+
+
+def fit_tradeoff(
+    task: Task,
+    fitted: Fitted,
+    folds: Sequence[tuple[IntArray, IntArray]],
+    n_jobs: int | None = None,
+) -> Tradeoff:
+    """Learn separate heads for error and price of a task, on the features of a fitted router.
+
+    The price is in dollars. Where the table has no prices and two experts, asking the better one costs 1.
+    """
+    table = task.table
+    scaler = fitted.model[0] if hasattr(fitted.model, "steps") else None
+    X = fitted.features if scaler is None else scaler.transform(fitted.features)
+    prices = table.prices
+    if prices is not None:
+        check_prices(table.expert_names, prices)
+    else:
+        strong = int(np.argmax(np.nanmean(table.scores, axis=0)))
+        prices = np.broadcast_to(np.eye(table.scores.shape[1])[strong], table.scores.shape)
+    weight = float(task.terms.price_weight or 0.0)
+    found = fit_heads(X, 1 - table.scores, prices, folds, weight, n_jobs, task.weight)
+    policy: Policy = found.router.policy_
+    if scaler is not None:
+        policy = StandardizedPolicy(np.asarray(scaler.mean_), np.asarray(scaler.scale_), policy)
+    held = HeldOut(found.errors, found.prices, table.scores, table.prices, task.bundle)
+    return Tradeoff(policy, held)
+
+
+@dataclass(frozen=True, eq=False)
+class Aimed:
+    """A router that keeps error and price apart, facts to save with it, and the solution of its target."""
+
+    fitted: Fitted
+    notes: dict[str, Any]
+    solution: Solution | None = None
+
+
+def keep_apart(
+    fitted: Fitted,
+    task: Task,
+    folds: Sequence[tuple[IntArray, IntArray]],
+    target: Target | None = None,
+    calibration: Task | None = None,
+    n_jobs: int | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Aimed:
+    """Add separate heads for error and price to a router that was fitted on a task.
+
+    Without a target the router decides as before, under other prices by the heads; where the task has no
+    prices, nothing is added. With a target it decides as the solution says. A target with a guarantee
+    needs a ``calibration`` task, whose rows are used for nothing else.
+    """
+    names = task.table.expert_names
+    notes: dict[str, Any]
+    if target is None:
+        if not can_trade(task, folds):
+            return Aimed(fitted, {})
+        tradeoff = fit_tradeoff(task, fitted, folds, n_jobs)
+        policy: Policy = TradeoffPolicy(source_of(fitted.model).policy, tradeoff.policy)
+        notes = {"price_head": "dollars", **_curve_notes(tradeoff.held, names)}
+        return Aimed(_with_policy(fitted, policy, task), notes)
+    tradeoff = fit_tradeoff(task, fitted, folds, n_jobs)
+    if calibration is None:
+        solution = solve(target, tradeoff.held, names, confidence, seed)
+    else:
+        rows = _calibration_rows(tradeoff, calibration, fitted)
+        solution = certify_loss(target, tradeoff.held, rows, names, confidence, seed)
+    notes = {"target": solution.as_dict(), **_curve_notes(tradeoff.held, names)}
+    if task.table.prices is not None:
+        notes["price_head"] = "dollars"
+    policy = tradeoff.decide_as(solution, names)
+    # The calibration is that of the router that was found, and the heads decide.
+    return Aimed(_with_policy(replace(fitted, calibration=None), policy, task), notes, solution)
+
+
+def _curve_notes(held: HeldOut, names: Sequence[str]) -> dict[str, Any]:
+    """What the trade-offs do, to choose a target later; empty if no two queries are fully known."""
+    try:
+        return {"tradeoffs": measure_curve(held).as_dict(names)}
+    except InvalidInputError:
+        return {}
+
+
+def _calibration_rows(tradeoff: Tradeoff, task: Task, fitted: Fitted) -> HeldOut:
+    X = fitted.step.transform(contents(task, fitted.step))
+    heads: Any = tradeoff.policy
+    if isinstance(heads, StandardizedPolicy):
+        heads, X = heads.inner, (X - heads.mean) / heads.scale
+    table = task.table
+    estimates = heads.expected_errors(X), heads.expected_prices(X)
+    return HeldOut(*estimates, table.scores, table.prices, task.bundle)
+
+
+def _with_policy(fitted: Fitted, policy: Policy, task: Task) -> Fitted:
+    """The same with another policy, and with what experts err and cost on average, apart."""
+    novelty, table = fitted.novelty, task.table
+    if novelty is not None and table.prices is not None:
+        means = [mean_costs(part, task.weight) for part in (1 - table.scores, table.prices)]
+        novelty = replace(novelty, means=np.stack(means).astype(novelty.means.dtype))
+    model = replace(source_of(fitted.model), policy=policy)
+    return replace(fitted, model=model, novelty=novelty)

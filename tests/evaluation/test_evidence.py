@@ -1,0 +1,51 @@
+import numpy as np
+import pytest
+
+from mild.data import outcome_costs
+from mild.errors import InvalidInputError
+from mild.evaluation.document import build_document
+from report_cases import cost_router, make_table, routed_rows
+
+SCORES = [[1, 1, 1], [0, 1, 1], [0, 0, 1], [1, 0, 0]]
+
+
+def gather(table, costs, chosen):
+    return routed_rows(table.expert_names, costs, chosen, None, table)
+
+
+def test_means_are_those_of_the_chosen_cells():
+    table = make_table(SCORES)
+    costs = outcome_costs(table, price_weight=10)
+    found = gather(table, costs, [0, 1, 2, 1]).means(np.array([0, 1, 2, 1]))
+    assert found["quality"] == 0.75
+    assert found["dollars"] == pytest.approx(1000 * (0.001 + 0.004 + 0.02 + 0.004) / 4)
+    assert found["asking"] == pytest.approx(10 * (0.001 + 0.004 + 0.02 + 0.004) / 4)
+    assert found["cost"] == pytest.approx(0.25 + found["asking"])
+    assert found["shares"] == [0.25, 0.5, 0.25]
+    assert found["seconds"] is None
+
+
+def test_means_leave_out_experts_that_were_never_asked():
+    table = make_table([[1, None, 0], [1, 1, None], [None, 0, 1]], prices=None)
+    found = gather(table, outcome_costs(table), [1, 1, 1]).means(np.array([1, 1, 1]))
+    assert found["quality"] == 0.5
+    assert found["cost"] == 0.5
+    assert found["dollars"] is None
+
+
+def test_asking_costs_nothing_where_costs_are_errors():
+    table = make_table(SCORES)
+    assert gather(table, outcome_costs(table), [0] * 4).asking is None
+
+
+def test_other_experts_and_shapes_that_do_not_fit_are_refused():
+    table = make_table(SCORES)
+    costs = outcome_costs(table)
+    with pytest.raises(
+        InvalidInputError, match="must have the router's experts, small, medium; got"
+    ):
+        build_document(cost_router(["small", "medium"]), table, costs, np.zeros((4, 2)))
+    with pytest.raises(
+        InvalidInputError, match=r"costs must have shape .* = \(4, 3\); got \(3, 3\)"
+    ):
+        build_document(cost_router(), table, costs[:3], np.zeros((4, 3)))

@@ -1,0 +1,74 @@
+"""What routers see."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from mild.data import read_outcomes
+from mild.data.cost_terms import CostTerms
+from mild.errors import InvalidInputError, OptionError
+from mild.evaluation.comparison import comparison_inputs
+from mild.tuning.tasks import contents, make_step, make_task
+from outcome_cases import make_columns
+
+
+def task_of(columns):
+    return make_task(read_outcomes(pa.table(columns)), CostTerms())
+
+
+def vector_columns(n=12):
+    columns = make_columns(n)
+    columns["embedding"] = np.random.default_rng(0).normal(size=(n, 3)).tolist()
+    return columns
+
+
+def test_features_are_learned_from_the_training_rows_alone():
+    task = task_of(make_columns(40))
+    inputs, kind = comparison_inputs(task, options={"dimensions": 4})
+    train, test = np.arange(30), np.arange(30, 40)
+    features, held = inputs.features(train, test)
+    changed = task_of(
+        make_columns(40) | {"prompt": [*task.table.queries[:30], *["new words"] * 10]}
+    )
+    again, _ = comparison_inputs(changed, options={"dimensions": 4})[0].features(train, test)
+    np.testing.assert_array_equal(features, again)
+    assert held.shape == (10, features.shape[1])
+    assert kind == "hashing"
+    assert len(inputs) == 40
+
+
+def test_vectors_are_used_where_they_are_asked_for_or_alone():
+    columns = vector_columns()
+    task = task_of(columns)
+    assert make_step(task).kind == "hashing"
+    step = make_step(task, "vectors")
+    assert contents(task, step) is task.table.vectors
+    assert contents(task, make_step(task)) is task.table.queries
+    del columns["prompt"]
+    alone = task_of(columns)
+    assert make_step(alone).kind == "vectors"
+    assert comparison_inputs(alone)[1] == "vectors"
+    with pytest.raises(InvalidInputError, match="only vectors"):
+        make_step(alone, "hashing")
+
+
+def test_vectors_that_are_not_there_are_refused():
+    with pytest.raises(InvalidInputError, match="column of vectors"):
+        make_step(task_of(make_columns(5)), "vectors")
+
+
+def test_an_unknown_step_is_refused():
+    with pytest.raises(OptionError, match="hashing"):
+        make_step(task_of(make_columns(5)), "hash")
+
+
+def test_a_table_of_empty_queries_is_refused():
+    table = read_outcomes(
+        pa.table({"prompt": ["", ""], "correct__s": [1, 0], "correct__l": [0, 1]})
+    )
+    with pytest.raises(
+        InvalidInputError, match="every query is empty: there is nothing to route by"
+    ):
+        make_step(make_task(table, CostTerms()))

@@ -1,0 +1,113 @@
+"""A table, its costs, and the rows that hang together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from mild.data import read_outcomes
+from mild.data.cost_terms import CostTerms
+from mild.errors import DataFileError, InvalidInputError
+from mild.tuning.tasks import make_task
+from outcome_cases import make_columns
+
+
+def table_of(**changes):
+    return read_outcomes(pa.table(make_columns(30) | changes))
+
+
+def test_costs_are_those_of_the_table():
+    task = make_task(table_of(), CostTerms(beta={"cook": 0.25}))
+    np.testing.assert_array_equal(task.costs, 1 - task.table.scores + [0, 0, 0.25])
+    assert task.terms.beta == {"adder": 0.0, "poet": 0.0, "cook": 0.25}
+    assert "cook 0.25" in task.words
+
+
+def test_equal_queries_are_one_bundle_and_others_are_not():
+    prompts = make_columns(30)["prompt"]
+    prompts[7] = f"  {prompts[3]}\n"
+    bundle = make_task(table_of(prompt=prompts), CostTerms()).bundle
+    assert bundle[7] == bundle[3]
+    assert len(np.unique(bundle)) == 29
+
+
+def test_groups_join_bundles():
+    bundle = make_task(table_of(), CostTerms(), "subject").bundle
+    assert len(np.unique(bundle)) == 6
+    assert bundle[0] == bundle[6] != bundle[1]
+
+
+def test_rows_with_vectors_alone_are_told_apart_by_them():
+    columns = make_columns(4)
+    del columns["prompt"]
+    columns["embedding"] = [[0.0, 1.0], [1.0, 0.0], [0.0, 1.0], [2.0, 2.0]]
+    task = make_task(read_outcomes(pa.table(columns)), CostTerms())
+    assert task.bundle.tolist() == [0, 1, 0, 2]
+    assert not task.has_queries
+
+
+def test_the_largest_cost_is_known_only_without_dollars_and_seconds():
+    assert make_task(table_of(), CostTerms()).largest == 1
+    assert make_task(table_of(), CostTerms(beta={"cook": 0.5})).largest == 1.5
+    priced = read_outcomes(pa.table(make_columns(30, prices=True)))
+    assert make_task(priced, CostTerms(price_weight=2.0)).largest is None
+
+
+def test_a_group_that_is_not_there_is_named():
+    with pytest.raises(DataFileError, match="column 'topic'"):
+        make_task(table_of(), CostTerms(), "topic")
+
+
+def test_one_group_is_no_grouping():
+    with pytest.raises(InvalidInputError, match="two different values"):
+        make_task(table_of(subject=["all"] * 30), CostTerms(), "subject")
+
+
+def test_lists_are_no_groups():
+    with pytest.raises(InvalidInputError, match="plain values"):
+        make_task(table_of(subject=[["a"]] * 30), CostTerms(), "subject")
+
+
+@pytest.mark.parametrize(
+    ("scores", "expert", "words"),
+    [
+        ({"s": [1, 1], "l": [1, 1]}, 0, "is right in every row"),
+        ({"s": [0, 0], "l": [0, 0]}, 0, "is wrong in every row"),
+        ({"s": [0, 1]}, 0, "s is the only expert"),
+        ({"s": [0, 1], "l": [1, 1]}, 1, "in no row does another expert cost less than l"),
+        ({"s": [0, 1], "l": [1, 0]}, None, None),
+        ({"s": [1, None], "l": [1, 0]}, 1, None),
+    ],
+)
+def test_a_task_may_be_settled(scores, expert, words):
+    columns = {f"correct__{name}": cells for name, cells in scores.items()}
+    task = make_task(read_outcomes(pa.table({"prompt": ["a", "b"], **columns})), CostTerms())
+    assert task.settled == expert
+    if words is not None:
+        assert words in task.settled_words
+
+
+def test_a_balance_column_gives_its_values_the_same_weight():
+    subjects = ["a"] * 20 + ["b"] * 10
+    task = make_task(table_of(subject=subjects), CostTerms(), balance="subject")
+    np.testing.assert_allclose(task.weight, [0.75] * 20 + [1.5] * 10)
+    assert make_task(table_of(), CostTerms()).weight is None
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("topic", ["a"] * 15 + ["b"] * 15),
+        ("subject", ["all"] * 30),
+        ("subject", [["a"]] * 30),
+        ("subject", ["a"] * 15 + ["b"] * 14 + [None]),
+        ("subject", ["a"] * 15 + ["b"] * 14 + [" "]),
+        ("subject", [1.0] * 15 + [2.0] * 14 + [float("nan")]),
+        ("prompt", ["a"] * 30),
+    ],
+)
+def test_a_column_that_cannot_be_balanced_by_is_refused(column, values):
+    with pytest.raises((DataFileError, InvalidInputError)) as caught:
+        make_task(table_of(subject=values), CostTerms(), balance=column)
+    assert caught.value.code == "invalid_balance"

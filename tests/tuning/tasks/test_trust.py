@@ -1,0 +1,217 @@
+"""How far expected costs of a saved router can be trusted: calibration and novelty."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from mild.artifact import load, save
+from mild.artifact.novelty import estimate
+from mild.data import read_outcomes
+from mild.data.cost_terms import CostTerms
+from mild.data.datasets import outcomes_file
+from mild.errors import ArtifactError, UnsupportedError
+from mild.routers.calibration import Calibration
+from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
+from mild.routers.linear import LinearRouter
+from mild.routers.stack import StackRouter
+from mild.tuning.tasks import fit_task, make_step, make_task, save_task
+from outcome_cases import EXPERTS, make_columns
+
+FAR = ["Zwölf Boxkämpfer jagen Viktor quer", "SELECT id FROM users WHERE age > 30;"]
+ROUTERS = {
+    "regression": CostRegressionRouter,
+    "knn": KNNRouter,
+    "priced": PricedRouter,
+    "stack": StackRouter,
+    "linear": LinearRouter,
+}
+
+
+def task_of(seed=0, n=200, terms=None):
+    return make_task(
+        read_outcomes(pa.table(make_columns(n, seed, prices=terms is not None))),
+        terms or CostTerms(),
+    )
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """Name of a router to the task, the fitted router and its folder, made when first asked for."""
+    made = {}
+
+    def get(name, weight=None):
+        if (name, weight) not in made:
+            task = task_of(terms=weight and CostTerms(price_weight=weight))
+            done = fit_task(task, ROUTERS[name](), make_step(task, options={"dimensions": 8}))
+            folder = save_task(done, task, str(tmp_path_factory.mktemp("trust") / "r"))
+            made[name, weight] = task, done, folder
+        return made[name, weight]
+
+    return get
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize(
+    ("name", "weight"),
+    [("regression", None), ("knn", None), ("stack", None), ("priced", None), ("priced", 20.0)],
+)
+def test_far_from_the_training_data_the_means_are_expected(fitted, name, weight):
+    task, _, folder = fitted(name, weight)
+    router = load(folder)
+    for text in FAR:
+        found = router.explain(text)
+        assert found.novel is True
+        assert found.novelty > 0.99
+        means = dict(zip(EXPERTS, task.costs.mean(axis=0), strict=True))
+        assert found.expected_costs == pytest.approx(means, abs=1e-4)
+        right = dict(zip(EXPERTS, task.table.scores.mean(axis=0), strict=True))
+        assert found.right == pytest.approx(right, abs=1e-4)
+
+
+@pytest.mark.no_cover
+def test_nothing_but_the_mean_is_expected_of_a_poem(tmp_path):
+    # The included table: sums, dates and facts.
+    task = make_task(read_outcomes(outcomes_file()), CostTerms())
+    done = fit_task(task, CostRegressionRouter(), make_step(task))
+    router = load(save_task(done, task, str(tmp_path / "r")))
+    means = task.costs.mean(axis=0)
+    poems = ["Write a poem", "Write a poem about autumn leaves falling in the rain"]
+    assert router.is_novel([*poems, "Write a haiku", "Why is the sky blue?"]).all()
+    for text in poems:
+        found = list(router.explain(text).expected_costs.values())
+        raw = router.expected_costs(router.features([text]))[0]
+        assert found == pytest.approx(means, abs=0.05)
+        assert np.abs(raw - means).max() > 0.2
+    sums = router.explain("What is 17 * 23?")
+    assert sums.novel is False
+    assert sums.right["rules"] > 0.8
+
+
+def test_new_queries_of_the_same_kind_are_rarely_novel(fitted):
+    router = load(fitted("regression")[2])
+    new = task_of(1).table.queries
+    assert router.is_novel(new).mean() < 0.05
+    assert router.is_novel(FAR).all()
+    near = estimate(router, new)
+    assert np.quantile(near.novelty, [0.25, 0.75]) == pytest.approx([0.25, 0.75], abs=0.2)
+
+
+def test_new_prices_count_where_the_query_is_novel(fitted):
+    task, _, folder = fitted("priced", 20.0)
+    errors = 1 - task.table.scores.mean(axis=0)
+    free = load(folder).with_prices(price_weight=0.0).explain(FAR[0])
+    assert list(free.expected_costs.values()) == pytest.approx(errors, abs=1e-4)
+    dear = load(folder).with_prices([0.0, 0.5, 1.0], 1.0).explain(FAR[0])
+    assert list(dear.expected_costs.values()) == pytest.approx(
+        errors + np.array([0, 0.5, 1]), abs=1e-4
+    )
+
+
+def test_a_router_without_expected_costs_knows_what_is_novel(fitted):
+    router = load(fitted("linear")[2])
+    found = router.explain(FAR[0])
+    assert (found.novel, found.right, found.expected_costs) == (True, None, None)
+
+
+def with_calibration(fitted, tmp_path, decides):
+    task, done, _ = fitted("regression")
+    found = Calibration(
+        [0.5, 0.25, 1.0], [0.1, 0.2, 0.0], False, decides, (0.4, 0.5), (0.2, 0.1), 200
+    )
+    return task, done, load(save_task(replace(done, calibration=found), task, str(tmp_path / "r")))
+
+
+def test_a_calibration_that_decides_is_in_the_policy(fitted, tmp_path):
+    task, done, router = with_calibration(fitted, tmp_path, True)
+    raw = done.model.expected_costs(done.features)
+    wanted = np.array([0.5, 0.25, 1.0]) * raw + [0.1, 0.2, 0.0]
+    np.testing.assert_allclose(router.expected_costs(done.features), wanted, atol=1e-5)
+    np.testing.assert_array_equal(router.predict_texts(task.table.queries), wanted.argmin(axis=1))
+    assert router.calibration is None
+    assert router.metadata["notes"]["calibration"]["decides"] is True
+
+
+def test_a_calibration_that_does_not_decide_is_only_shown(fitted, tmp_path):
+    task, done, router = with_calibration(fitted, tmp_path, False)
+    raw = done.model.expected_costs(done.features)
+    np.testing.assert_allclose(router.expected_costs(done.features), raw, atol=1e-5)
+    # The first query that is not far from the others.
+    near = estimate(router, list(task.table.queries))
+    first = int(np.argmin(near.novelty))
+    wanted = np.array([0.5, 0.25, 1.0]) * raw[first] + [0.1, 0.2, 0.0]
+    np.testing.assert_allclose(near.costs[first], wanted, atol=1e-4)
+    found = router.explain(task.table.queries[first])
+    assert list(found.expected_costs.values()) == pytest.approx(wanted, abs=1e-4)
+    assert found.expert == EXPERTS[int(raw[first].argmin())]
+    again = load(save(router, tmp_path / "again"))
+    np.testing.assert_array_equal(again.calibration, router.calibration)
+    fewer = again.without("poet")
+    np.testing.assert_allclose(fewer.calibration[0], [0.5, 1.0])
+
+
+def test_novelty_survives_saving_removal_and_pickling(fitted, tmp_path):
+    import pickle
+
+    router = load(fitted("regression")[2])
+    again = load(save(router, tmp_path / "again"))
+    for other in (again, pickle.loads(pickle.dumps(router))):
+        assert other.explain(FAR[0]).as_dict() == router.explain(FAR[0]).as_dict()
+    assert set(router.without("poet").explain(FAR[0]).expected_costs) == {"adder", "cook"}
+
+
+def test_a_router_of_an_older_version_says_nothing_of_novelty(fitted, tmp_path):
+    old = replace(load(fitted("regression")[2]), novelty=None, calibration=None)
+    router = load(save(old, tmp_path / "old"))
+    found = router.explain(FAR[0])
+    assert (found.novelty, found.novel) == (None, None)
+    costs = router.expected_costs(router.features(FAR[:1]))[0]
+    assert list(found.expected_costs.values()) == pytest.approx(costs, abs=1e-6)
+    with pytest.raises(UnsupportedError) as caught:
+        router.is_novel(FAR)
+    assert caught.value.parameter == "on_novel"
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("centres", np.zeros((0, 17), np.float32)),
+        ("scales", np.array([1.0, 0.0], np.float32)),
+        ("score_quantiles", np.zeros(7, np.float32)),
+        ("means", np.zeros((1, 2), np.float32)),
+    ],
+)
+def test_damaged_tensors_of_novelty_are_refused(fitted, tmp_path, name, array):
+    router = load(fitted("regression")[2])
+    damaged = replace(router, novelty=replace(router.novelty, **{name: array}))
+    with pytest.raises(ArtifactError, match=f"novelty.{name}"):
+        load(save(damaged, tmp_path / "bad"))
+
+
+def test_a_record_of_the_earlier_score_is_left_out(fitted, tmp_path):
+    router = load(fitted("regression")[2])
+    tensors = router.novelty.tensors()
+    tensors["quantiles"] = tensors.pop("score_quantiles")
+    old = replace(router, novelty=SimpleNamespace(tensors=lambda: tensors))
+    again = load(save(old, tmp_path / "old"))
+    assert again.novelty is None
+    assert again.route(FAR) == router.route(FAR)
+
+
+def test_vectors_are_novel_by_their_distance(tmp_path):
+    columns = make_columns(120)
+    columns["embedding"] = [[float(len(p)), float(p.count("o"))] for p in columns["prompt"]]
+    task = make_task(read_outcomes(pa.table(columns)), CostTerms())
+    done = fit_task(task, CostRegressionRouter(), make_step(task, "vectors"))
+    router = load(save_task(done, task, str(tmp_path / "r")))
+    assert router.explain([1e3, 50.0]).novel is True
+    assert router.explain(columns["embedding"][0]).novel is False
+
+
+def test_names_are_routed_to(fitted):
+    task, _, folder = fitted("regression")
+    router = load(folder)
+    texts = list(task.table.queries[:5])
+    assert router.route(texts) == [EXPERTS[k] for k in router.predict_texts(texts)]

@@ -1,0 +1,312 @@
+"""Targets: the trade-off is the one that was asked for, on held-out rows, and a guarantee holds."""
+
+import numpy as np
+import pytest
+
+from mild.artifact import load
+from mild.artifact.prices import new_prices
+from mild.errors import InvalidInputError
+from mild.policies import ConstantPolicy, PricedPolicy, StandardizedPolicy, TradeoffPolicy
+from mild.routers import ConstantRouter
+from mild.tuning import tasks
+from mild.tuning.targets import (
+    HeldOut,
+    Target,
+    certify_loss,
+    keep_apart,
+    measure,
+    measure_curve,
+    solve,
+    trade_off_weights,
+)
+from outcome_cases import make_columns, write_outcomes
+
+NAMES = ["small", "large"]
+
+
+def graded(n=400, seed=0, units=None):
+    """Two experts: the small one fails more the harder a query is, and the difficulty is known."""
+    rng = np.random.default_rng(seed)
+    hard = rng.random(n)
+    errors = np.column_stack([hard, np.full(n, 0.1)])
+    quality = (rng.random((n, 2)) > errors).astype(float)
+    dollars = np.column_stack([np.full(n, 0.001), 0.01 + 0.01 * rng.random(n)])
+    units = np.arange(n) if units is None else units
+    return HeldOut(errors, dollars, quality, dollars, units)
+
+
+def of(held, t):
+    """Mean quality and dollars per 1,000 at a trade-off, by plain loops."""
+    quality, dollars = [], []
+    for i in range(len(held.quality)):
+        k = min(range(2), key=lambda k: held.errors[i, k] + t * held.prices[i, k])
+        quality.append(held.quality[i, k])
+        dollars.append(held.dollars[i, k])
+    return np.mean(quality), 1000 * np.mean(dollars)
+
+
+@pytest.mark.no_cover
+def test_a_quality_is_kept_at_the_least_dollars():
+    held = graded()
+    best = held.quality.mean(axis=0).max()
+    found = solve(Target(keep_quality=0.95), held, NAMES)
+    quality, dollars = of(held, found.t)
+    assert (found.met, found.certified, found.best_expert) == (True, None, "large")
+    assert found.quality == pytest.approx(quality)
+    assert found.dollars_per_1000.estimate == pytest.approx(dollars)
+    assert found.quality_loss.estimate == pytest.approx(best - quality)
+    assert quality >= 0.95 * best
+    for t in trade_off_weights(held):
+        other, price = of(held, t)
+        assert other < 0.95 * best or price >= dollars - 1e-9
+
+
+@pytest.mark.no_cover
+def test_a_limit_of_dollars_is_kept_with_the_best_quality():
+    held = graded()
+    found = solve(Target(max_dollars=5.0), held, NAMES)
+    assert found.dollars_per_1000.estimate <= 5.0
+    allowed = [of(held, t) for t in trade_off_weights(held)]
+    assert found.quality == pytest.approx(max(q for q, price in allowed if price <= 5.0))
+    saving = solve(Target(save_dollars=0.4), held, NAMES)
+    assert saving.saved >= 0.4
+    assert saving.as_dict()["estimate"] == saving.dollars_per_1000.estimate
+
+
+def test_the_strong_expert_gets_its_share_with_and_without_prices():
+    held = graded()
+    for dollars in (held.dollars, None):
+        prices = held.prices if dollars is not None else np.tile([0.0, 1.0], (400, 1))
+        rows = HeldOut(held.errors, prices, held.quality, dollars, held.units)
+        found = solve(Target(strong_share=0.3), rows, NAMES)
+        assert 0.25 < found.strong_share.estimate <= 0.3
+        assert found.as_dict()["estimate"] == found.strong_share.estimate
+        assert (found.dollars_per_1000 is None) == (dollars is None)
+
+
+def test_of_two_targets_both_are_met():
+    held = graded()
+    found = solve(Target(max_quality_loss=0.1, save_dollars=0.3), held, NAMES)
+    assert found.met
+    assert found.quality_loss.estimate <= 0.1
+    assert found.saved >= 0.3
+
+
+@pytest.mark.no_cover
+def test_the_nearest_setting_is_given_where_a_target_cannot_be_met():
+    held = graded()
+    found = solve(Target(max_dollars=0.5), held, NAMES)
+    assert not found.met
+    assert found.dollars_per_1000.estimate == pytest.approx(1.0)
+    assert "cannot be met" in found.sentence
+
+
+def test_a_single_expert_is_taken_where_the_estimates_are_worthless():
+    held = graded()
+    wrong = HeldOut(held.errors[:, ::-1], held.prices, held.quality, held.dollars, held.units)
+    found = solve(Target(max_quality_loss=0.0), wrong, NAMES)
+    assert (found.t, found.expert, found.met) == (None, "large", True)
+
+
+def test_rows_in_which_something_is_unknown_are_left_out():
+    held = graded(100)
+    quality, prices = held.quality.copy(), held.prices.copy()
+    quality[:10, 0] = np.nan
+    prices[10:20, 1] = np.nan
+    rows = HeldOut(held.errors, held.prices, quality, prices, held.units)
+    assert solve(Target(keep_quality=0.9), rows, NAMES).n_units == 80
+    quality[:] = np.nan
+    with pytest.raises(InvalidInputError) as refused:
+        solve(Target(keep_quality=0.9), rows, NAMES)
+    assert refused.value.parameter == "target"
+
+
+def test_rows_of_one_query_count_once():
+    held = graded(300, units=np.r_[np.zeros(200, int), np.arange(1, 101)])
+    frontier = measure(held, [0.0])
+    assert frontier.losses.shape == (101, 3)
+    first = (
+        held.quality[:200, 1] - held.quality[np.arange(200), held.choices([0.0])[:200, 0]]
+    ).mean()
+    assert frontier.losses[0, 0] == pytest.approx(first)
+
+
+@pytest.mark.parametrize(
+    ("given", "parameter"),
+    [
+        ({"keep_quality": 0.0}, "keep_quality"),
+        ({"max_quality_loss": -0.1}, "max_quality_loss"),
+        ({"max_dollars": float("inf")}, "max_dollars"),
+        ({"strong_share": 1.1}, "strong_share"),
+        ({"save_dollars": 1.0}, "save_dollars"),
+        ({"max_quality_loss": 0.1, "guarantee": 1.0}, "guarantee"),
+        ({"guarantee": 0.9}, "guarantee"),
+        ({"keep_quality": 0.9, "guarantee": 0.9}, "guarantee"),
+    ],
+)
+def test_targets_outside_their_range_are_refused(given, parameter):
+    with pytest.raises(InvalidInputError) as refused:
+        Target(**given)
+    assert refused.value.code == f"invalid_{parameter}"
+
+
+@pytest.mark.parametrize(
+    ("given", "n_experts", "priced", "parameter"),
+    [
+        ({"strong_share": 0.3}, 3, True, "strong_share"),
+        ({"keep_quality": 0.9}, 2, False, "keep_quality"),
+        ({"keep_quality": 95}, 2, True, "keep_quality"),
+        ({}, 2, True, "target"),
+    ],
+)
+def test_targets_that_a_table_cannot_have_are_refused(given, n_experts, priced, parameter):
+    with pytest.raises(InvalidInputError) as refused:
+        Target(**given).check(n_experts, priced)
+    assert refused.value.parameter == parameter
+
+
+@pytest.mark.no_cover
+def test_a_certified_loss_holds_in_at_least_the_guaranteed_share_of_samples():
+    target = Target(max_quality_loss=0.05, guarantee=0.8)
+    fitting, future = graded(400, seed=1000), graded(200_000, seed=2000)
+    expected = 1 - future.errors
+    certified, broken, cheaper = 0, 0, 0
+    for seed in range(60):
+        found = certify_loss(target, fitting, graded(400, seed=seed), NAMES, seed=seed)
+        certified += found.certified
+        cheaper += found.certified and found.t is not None
+        if found.t is not None:
+            chosen = future.choices([found.t])[:, 0]
+            loss = 0.9 - expected[np.arange(len(expected)), chosen].mean()
+            broken += loss > 0.05
+    assert certified > 30, "the test would be empty"
+    assert cheaper > 20
+    assert broken <= 60 * (0.2 + 3 * np.sqrt(0.2 * 0.8 / 60))
+
+
+def test_the_reference_is_used_where_nothing_can_be_certified():
+    target = Target(max_quality_loss=0.01, guarantee=0.95)
+    found = certify_loss(target, graded(100, seed=1), graded(60, seed=2), NAMES)
+    assert (found.certified, found.met) == (False, False)
+    assert (found.t, found.expert) == (None, "large")
+    assert found.rows_needed is None or found.rows_needed > 60
+
+
+def test_calibration_rows_neither_choose_the_reference_nor_the_sequence():
+    target, fitting = Target(max_quality_loss=0.2, guarantee=0.8), graded(400, seed=1)
+    rows = graded(400, seed=2)
+    turned = HeldOut(rows.errors, rows.prices, rows.quality[:, ::-1], rows.dollars, rows.units)
+    assert turned.best_expert() == 0
+    assert certify_loss(target, fitting, turned, NAMES).best_expert == "large"
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    from mild.data import read_outcomes
+
+    file = tmp_path_factory.mktemp("targets") / "t.parquet"
+    columns = make_columns(240, noise=0.05, prices=True)
+    return tasks.make_task(read_outcomes(write_outcomes(columns, file)), tasks.CostTerms())
+
+
+@pytest.fixture(scope="module")
+def fitted(task):
+    return tasks.fit_task(task, ConstantRouter(), tasks.make_step(task))
+
+
+def test_a_router_keeps_error_and_price_apart(task, fitted, tmp_path):
+    aimed = keep_apart(fitted, task, tasks.search_folds(task, 3))
+    assert aimed.solution is None
+    router = load(tasks.save_task(aimed.fitted, task, str(tmp_path / "r"), notes=aimed.notes))
+    assert isinstance(router.policy, TradeoffPolicy)
+    queries = task.table.queries
+    assert len(set(router.predict_texts(queries))) == 1
+    cheap = new_prices(router, price_weight=1e9).on(router)
+    free = new_prices(router, price_weight=0.0).on(router)
+    assert set(cheap.predict_texts(queries)) == {0}
+    right = task.table.scores[np.arange(len(queries)), free.predict_texts(queries)].mean()
+    assert right > 0.8
+
+
+@pytest.mark.no_cover
+def test_a_target_decides_and_is_kept_in_the_artefact(task, fitted, tmp_path):
+    folds = tasks.search_folds(task, 3)
+    aimed = keep_apart(fitted, task, folds, Target(keep_quality=1.1))
+    router = load(tasks.save_task(aimed.fitted, task, str(tmp_path / "r"), notes=aimed.notes))
+    assert isinstance(router.policy, PricedPolicy)
+    assert router.policy.price_weight == aimed.solution.t
+    kept = router.metadata["notes"]["target"]
+    assert kept == aimed.solution.as_dict()
+    assert kept["target"] == {"keep_quality": 1.1}
+    assert {"estimate", "low", "high", "dollars_per_1000", "t", "certified"} <= set(kept)
+
+
+@pytest.mark.no_cover
+def test_a_target_can_be_chosen_after_fitting_as_if_it_had_been_solved(task, fitted, tmp_path):
+    folds = tasks.search_folds(task, 3)
+    wanted = {"max_quality_loss": 0.02}
+    solved = keep_apart(fitted, task, folds, Target(**wanted)).solution
+    bare = keep_apart(fitted, task, folds)
+    router = load(tasks.save_task(bare.fitted, task, str(tmp_path / "r"), notes=bare.notes))
+    found = router.with_target(**wanted).metadata["notes"]["target"]
+    assert (found["t"], found["expert"]) == (solved.t, solved.expert)
+
+
+def test_the_curve_has_the_means_of_the_frontier():
+    held = graded(300, units=np.r_[np.zeros(200, int), np.arange(1, 101)])
+    curve = measure_curve(held)
+    frontier = measure(held, trade_off_weights(held)).curve
+    for name, values in vars(frontier).items():
+        np.testing.assert_allclose(getattr(curve, name), values, err_msg=name)
+
+
+@pytest.mark.no_cover
+def test_a_single_expert_as_the_solution_keeps_the_heads(task, fitted, tmp_path):
+    folds = tasks.search_folds(task, 3)
+    aimed = keep_apart(fitted, task, folds, Target(max_dollars=1.0))
+    policy = aimed.fitted.model.policy
+    if aimed.solution.t is None:
+        assert isinstance(policy.inner, ConstantPolicy)
+        assert policy.inner.expert == 0
+    assert set(policy.predict(aimed.fitted.features)) == {0}
+    assert isinstance(policy.with_prices(price_weight=0.0), PricedPolicy)
+
+
+def test_heads_of_a_scaled_router_are_scaled(task):
+    from mild.cli.fit import standardized
+    from mild.routers import CostRegressionRouter
+
+    model = standardized(CostRegressionRouter())
+    scaled = tasks.fit_task(task, model, tasks.make_step(task))
+    half = np.arange(task.table.rows) < 120
+    calibration = tasks.make_task(task.table.take(half), task.terms)
+    goal = Target(max_quality_loss=0.5, guarantee=0.8)
+    aimed = keep_apart(scaled, task, tasks.search_folds(task, 3), goal, calibration)
+    policy = aimed.fitted.model.policy
+    heads = policy.heads if isinstance(policy, TradeoffPolicy) else policy
+    assert isinstance(heads, StandardizedPolicy)
+    assert aimed.solution.n_units == 120
+
+
+def test_a_table_without_prices_gets_no_heads(task, fitted):
+    from dataclasses import replace
+
+    bare = replace(task, table=replace(task.table, prices=None))
+    aimed = keep_apart(fitted, bare, tasks.search_folds(task, 3))
+    assert aimed.fitted is fitted
+    assert aimed.notes == {}
+
+
+def test_a_target_that_is_not_finite_is_refused_as_such():
+    with pytest.raises(ValueError, match="must be at least 0 and finite; got inf"):
+        Target(max_dollars=float("inf"))
+
+
+def test_a_target_names_the_expert_that_has_no_price(task, fitted):
+    from dataclasses import replace
+
+    prices = task.table.prices.copy()
+    prices[:, 1] = np.nan
+    bare = replace(task, table=replace(task.table, prices=prices))
+    with pytest.raises(ValueError, match=r"'poet' has none. Fill them in, or leave the expert out"):
+        keep_apart(fitted, bare, tasks.search_folds(task, 3), Target(max_dollars=1.0))
