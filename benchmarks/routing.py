@@ -207,7 +207,7 @@ def gather(job: Job) -> dict[str, Any]:
     return {
         "case": job.name,
         "table": job.file.stem,
-        "cost": task.words,
+        "cost": task.formula,
         "fingerprint": task.table.fingerprint(),
         "text": parts[0]["text"],
         "encoder": Path(job.encoder).name if job.encoder else None,

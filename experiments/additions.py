@@ -44,7 +44,7 @@ def run_draw(task: Any, labels: int, seed: int, variants: dict[str, Any]) -> dic
     known = np.flatnonzero(~np.isnan(task.costs).any(axis=1))
     order = np.random.default_rng(seed).permutation(known)
     train, rest = np.sort(order[:labels]), order[labels:]
-    test = rest[~np.isin(task.bundle[rest], task.bundle[train])][:TEST_ROWS]
+    test = rest[~np.isin(task.groups[rest], task.groups[train])][:TEST_ROWS]
     names = topics(task.table)[1]
     groups = None if names is None else np.asarray(names)[train]
     seen, new = ([task.table.queries[i] for i in rows] for rows in (train, test))
@@ -56,7 +56,7 @@ def run_draw(task: Any, labels: int, seed: int, variants: dict[str, Any]) -> dic
         search = RouterCV(
             families=families,
             groups=groups,
-            cv=folds(task.bundle[train], FOLDS, 0),
+            cv=folds(task.groups[train], FOLDS, 0),
             constant_if_better=False,
         ).fit(X, task.costs[train])
         expected = -search.policy_.decision_function(Z).astype(np.float64)

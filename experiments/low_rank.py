@@ -111,13 +111,13 @@ def run_table(file: Path, labels: int, draws: int, report: Any) -> dict[str, Any
         order = np.random.default_rng(draw).permutation(known)
         train = np.sort(order[:labels])
         rest = order[labels:]
-        test = rest[~np.isin(task.bundle[rest], task.bundle[train])][:TEST_ROWS]
+        test = rest[~np.isin(task.groups[rest], task.groups[train])][:TEST_ROWS]
         step = make_features("hashing").fit([task.table.queries[i] for i in train])
         X, new = (
             step.transform([task.table.queries[i] for i in rows]).astype(np.float64)
             for rows in (train, test)
         )
-        found.append(run_draw(X, task.costs[train], new, task.costs[test], task.bundle[train]))
+        found.append(run_draw(X, task.costs[train], new, task.costs[test], task.groups[train]))
         report(draw + 1, draws, f"{file.stem}, {labels} labels")
     costs = pd.DataFrame([one["costs"] for one in found])
     change = costs.sub(costs["full rank"], axis=0)

@@ -6,9 +6,11 @@ import numpy as np
 import pyarrow as pa
 
 from mild.artifact import Router
-from mild.data import outcome_costs, read_outcomes
+from mild.data import CostTerms, outcome_costs, read_outcomes
+from mild.evaluation.document import JudgedRows, build_document
 from mild.evaluation.sections import RoutedRows
 from mild.policies import LinearCostPolicy, PricedPolicy
+from mild.tuning.tasks import Task
 
 NAMES = ["small", "medium", "large"]
 PRICES = (0.001, 0.004, 0.02)
@@ -67,3 +69,15 @@ def larger_case(n=400, seed=0, noise=0.3, gain=True):
     signal = np.eye(3)[place] if gain else rng.random((n, 3))
     X = np.clip(0.65 - 0.6 * signal + noise * rng.normal(size=(n, 3)), 0, 1)
     return table, outcome_costs(table), X
+
+
+def document_of(
+    router, table, costs, X, *, groups=None, terms=CostTerms(), balance=None, strata=None, **more
+):
+    """The document of a router that is judged by these rows, or by costs only if there is no table."""
+    costs, X, task = np.asarray(costs, float), np.asarray(X), None
+    if table is not None:
+        groups = table.groups() if groups is None else np.asarray(groups)
+        task = Task(table, terms, costs, terms.formula(table), groups, None, balance, strata)
+    judged = JudgedRows(router, costs, X, router.predict(X), task)
+    return build_document(judged, judged.figures(0.95, 0), **more)

@@ -25,7 +25,7 @@ from mild.core.costs import REWARDS
 from mild.core.decisions import decide
 from mild.data import OutcomeTable
 from mild.data.data_quality import duplicate_groups
-from mild.data.splits import Split, bundles, folds, random_splits
+from mild.data.splits import Split, joined_groups, folds, random_splits
 from mild.errors import DataFileError, InvalidInputError, check_option
 from mild.features import make_features
 from mild.features.base import flat_scale
@@ -175,7 +175,7 @@ class _Runner:
         self.errors = 1.0 - request.table.scores
         queries = request.table.queries
         some = any(query.strip() for query in queries)
-        self.groups = bundles(duplicate_groups(queries)) if some else np.arange(len(queries))
+        self.groups = joined_groups(duplicate_groups(queries)) if some else np.arange(len(queries))
         self.splits = random_splits(self.groups, request.seeds, request.test_share)
         if request.validation:
             for seed, split in enumerate(self.splits):

@@ -28,17 +28,31 @@ _HOMES = {
     "KNNRouter": "mild.routers",
     "ConstantRouter": "mild.routers",
     "CascadeRouter": "mild.routers",
-    "save": "mild.artifact",
+    "Router": "mild.artifact",
     "load": "mild.artifact",
+    "OutcomeTable": "mild.data",
+    "read_outcomes": "mild.data",
+    "fit": "mild.tuning.fit",
+    "tune": "mild.tuning.tune",
+    "TuneResult": "mild.tuning.tune",
+    "save": "mild.tuning.saving",
+    "evaluate": "mild.evaluation.evaluate",
+    "Evaluation": "mild.evaluation.evaluate",
+    "compare": "mild.evaluation.comparison",
+    "Comparison": "mild.evaluation.comparison",
+    "Verdict": "mild.metrics",
 }
 
 if TYPE_CHECKING:
-    from mild.artifact import load, save
+    from mild.artifact import Router, load
     from mild.core.costs import cost_matrix, reward_distribution, rewards
     from mild.core.decisions import decide, stationary_distribution
     from mild.core.losses import mild_loss
     from mild.core.margins import expert_mass, theory_margins
-    from mild.metrics import deferral_loss
+    from mild.data import OutcomeTable, read_outcomes
+    from mild.evaluation.comparison import Comparison, compare
+    from mild.evaluation.evaluate import Evaluation, evaluate
+    from mild.metrics import Verdict, deferral_loss
     from mild.routers import (
         CascadeRouter,
         ConstantRouter,
@@ -48,27 +62,41 @@ if TYPE_CHECKING:
         NeuralRouter,
         RouterCV,
     )
+    from mild.tuning.fit import fit
+    from mild.tuning.saving import save
+    from mild.tuning.tune import TuneResult, tune
 
 __all__ = [
     "CascadeRouter",
+    "Comparison",
     "ConstantRouter",
     "CostRegressionRouter",
+    "Evaluation",
     "KNNRouter",
     "LinearRouter",
     "NeuralRouter",
+    "OutcomeTable",
+    "Router",
     "RouterCV",
+    "TuneResult",
+    "Verdict",
     "__version__",
+    "compare",
     "cost_matrix",
     "decide",
     "deferral_loss",
+    "evaluate",
     "expert_mass",
+    "fit",
     "load",
     "mild_loss",
+    "read_outcomes",
     "reward_distribution",
     "rewards",
     "save",
     "stationary_distribution",
     "theory_margins",
+    "tune",
 ]
 
 

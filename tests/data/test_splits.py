@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mild.data.splits import bundles, folds, random_splits, time_splits
+from mild.data.splits import folds, joined_groups, random_splits, time_splits
 from mild.errors import InvalidInputError
 
 labels = st.lists(st.sampled_from("abcdefgh"), min_size=2, max_size=40)
@@ -13,7 +13,7 @@ labels = st.lists(st.sampled_from("abcdefgh"), min_size=2, max_size=40)
 def test_no_text_is_on_both_sides(texts, seed):
     if len(set(texts)) < 2:
         texts = [*texts, "z"]
-    for split in random_splits(bundles(texts), 3, 0.4, seed):
+    for split in random_splits(joined_groups(texts), 3, 0.4, seed):
         train, test = ({texts[i] for i in rows} for rows in (split.train, split.test))
         assert not train & test
         assert len(split.train) + len(split.test) == len(texts)
@@ -23,12 +23,12 @@ def test_no_text_is_on_both_sides(texts, seed):
 
 def test_rows_hang_together_through_others():
     # 0 and 1 share a text, 1 and 2 a group, 2 and 3 a text.
-    found = bundles(["a", "a", "b", "b", "c"], ["x", "y", "y", "z", "w"])
+    found = joined_groups(["a", "a", "b", "b", "c"], ["x", "y", "y", "z", "w"])
     assert found.tolist() == [0, 0, 0, 0, 1]
 
 
 def test_rows_without_a_label_are_alone():
-    assert bundles([None, None, "a", "a"]).tolist() == [0, 1, 2, 2]
+    assert joined_groups([None, None, "a", "a"]).tolist() == [0, 1, 2, 2]
 
 
 def test_a_test_has_about_its_share():
@@ -78,7 +78,7 @@ def test_dates_are_times():
 
 @given(labels, st.integers(2, 4))
 def test_folds_hold_every_row_once_and_no_text_twice(texts, n):
-    found = bundles(texts)
+    found = joined_groups(texts)
     if found.max() == 0:
         with pytest.raises(InvalidInputError, match="the same query or belong to the same group"):
             folds(found, n)
@@ -97,8 +97,8 @@ def test_folds_of_equal_bundles_are_of_equal_size():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: bundles(), "at least one kind"),
-        (lambda: bundles("ab", "abc"), "as many"),
+        (lambda: joined_groups(), "at least one kind"),
+        (lambda: joined_groups("ab", "abc"), "as many"),
         (lambda: random_splits([0, 0]), "the same query or belong to the same group"),
         (lambda: random_splits([0, 1], 0), "n_splits"),
         (lambda: random_splits([0, 1], 1, 1.0), "test_share"),

@@ -9,14 +9,14 @@ from mild.data.cost_terms import CostTerms
 from mild.data.splits import random_splits
 from mild.errors import DataFileError, InvalidInputError
 from mild.evaluation.comparison import chosen_methods, compare, matrix_inputs
-from mild.evaluation.document import build_document, comparison_document
+from mild.evaluation.document import comparison_document
 from mild.evaluation.evaluate import evaluate_choices
 from mild.features import make_features
 from mild.policies import ConstantPolicy
 from mild.report import render
 from mild.routers.baselines import ConstantRouter
-from mild.tuning.tasks import fit_task, make_task, save_task, with_experts
-from report_cases import NAMES, cost_router, expect, larger_case, make_table
+from mild.tuning.tasks import fit_task, make_task, save_task
+from report_cases import NAMES, cost_router, document_of, expect, larger_case, make_table
 
 SCORES = [[1, 0, 1], [1, 0, 1], [1, 0, 0], [0, 1, 1], [0, 1, 1], [0, 1, 0]]
 
@@ -36,7 +36,7 @@ def compared(table, costs, X, names=("ce", "regression")):
 
 def test_the_figures_by_hand():
     table = make_table(SCORES)
-    document = build_document(
+    document = document_of(
         cost_router(), table, outcome_costs(table), expect([0, 0, 0, 1, 1, 2])
     )
     assert document["schema"] == 1
@@ -52,7 +52,7 @@ def test_the_figures_by_hand():
 
 def test_it_is_json_and_renders_the_same_after_a_file():
     table, costs, X = larger_case()
-    document = build_document(cost_router(), table, costs, X)
+    document = document_of(cost_router(), table, costs, X)
     assert render(plain(document)) == render(document)
 
 
@@ -62,9 +62,9 @@ def test_the_order_of_experts_in_the_table_does_not_matter():
         table.scores[:, ::-1].tolist(), NAMES[::-1], (0.02, 0.004, 0.001),
         source=table.column("source"),
     )  # fmt: skip
-    one = build_document(cost_router(), table, costs, X)
-    ordered = with_experts(turned, NAMES)
-    other = build_document(cost_router(), ordered, outcome_costs(ordered), X)
+    one = document_of(cost_router(), table, costs, X)
+    ordered = turned.with_experts(NAMES)
+    other = document_of(cost_router(), ordered, outcome_costs(ordered), X)
     for part in ("verdict", "figures", "frontier", "calibration", "groups", "regrets"):
         assert one[part] == other[part]
 
@@ -72,8 +72,8 @@ def test_the_order_of_experts_in_the_table_does_not_matter():
 def test_the_verdict_is_that_of_mild_evaluate():
     table, _, X = larger_case(200)
     task = make_task(table, CostTerms(price_weight=5.0))
-    cost = {"words": task.words, **task.terms.as_dict()}
-    document = build_document(cost_router(), table, task.costs, X, cost=cost)
+    cost = {"words": task.formula, **task.terms.as_dict()}
+    document = document_of(cost_router(), table, task.costs, X, terms=task.terms)
     evaluated = evaluate_choices(task, cost_router().predict(X)).as_dict()
     for key, value in evaluated["verdict"].items():
         assert document["verdict"][key] == (pytest.approx(value) if key != "sentence" else value)
@@ -82,10 +82,10 @@ def test_the_verdict_is_that_of_mild_evaluate():
 
 
 def test_a_router_that_knows_more_is_said_to_pay_and_a_blind_one_is_not():
-    good = build_document(cost_router(), *larger_case())
+    good = document_of(cost_router(), *larger_case())
     assert good["verdict"]["pays"] is True
     assert {row["name"] for row in good["groups"]["rows"]} == {"algebra", "law", "poetry"}
-    blind = build_document(cost_router(), *larger_case(gain=False))
+    blind = document_of(cost_router(), *larger_case(gain=False))
     assert blind["verdict"]["pays"] is not True
 
 
@@ -95,7 +95,7 @@ def test_a_partial_table_has_a_report():
     scores = np.where(rng.random((150, 3)) < 0.3, np.nan, table.scores)
     scores[np.isnan(scores).all(axis=1), 0] = 1
     holes = make_table([[None if np.isnan(v) else v for v in row] for row in scores], prices=None)
-    document = plain(build_document(cost_router(), holes, outcome_costs(holes), X))
+    document = plain(document_of(cost_router(), holes, outcome_costs(holes), X))
     asked = int((~np.isnan(holes.scores)).all(axis=1).sum())
     assert (
         document["rows"] == document["figures"]["n_known"] == document["verdict"]["rows"] == asked
@@ -111,7 +111,7 @@ def test_a_partial_table_has_a_report():
 def test_costs_alone_have_a_report():
     X = expect([0, 1, 2, 0])
     costs = [[0, 1, 2], [3, 1, 2], [1, 1, 0], [5, 0, 1]]
-    document = plain(build_document(cost_router(), None, costs, X))
+    document = plain(document_of(cost_router(), None, costs, X))
     assert document["frontier"]["axis"] is None
     assert document["groups"] is None
     assert document["regrets"]["rows"][0]["text"] == ""
@@ -120,14 +120,14 @@ def test_costs_alone_have_a_report():
 
 def test_one_expert_and_one_row_have_a_report():
     router = Router(ConstantPolicy(np.array([0.5]), 2), ["only"])
-    document = plain(build_document(router, None, [[0.25]], [[1.0, 2.0]]))
+    document = plain(document_of(router, None, [[0.25]], [[1.0, 2.0]]))
     assert document["verdict"]["pays"] is None
     assert "cannot be told" in render(document)
 
 
 def test_experts_that_are_all_right_have_a_report():
     table = make_table([[1, 1, 1]] * 30, prices=None)
-    document = plain(build_document(cost_router(), table, outcome_costs(table), expect([0] * 30)))
+    document = plain(document_of(cost_router(), table, outcome_costs(table), expect([0] * 30)))
     assert document["calibration"] is None
     assert document["verdict"]["pays"] is False
     assert "<h1>Routing does not pay</h1>" in render(document)
@@ -136,17 +136,17 @@ def test_experts_that_are_all_right_have_a_report():
 def test_other_experts_rows_and_columns_are_refused():
     table, costs, X = larger_case(60)
     with pytest.raises(InvalidInputError, match="must have the router's experts"):
-        build_document(cost_router(["small", "medium", "huge"]), table, costs, X)
+        document_of(cost_router(["small", "medium", "huge"]), table, costs, X)
     with pytest.raises(InvalidInputError, match="costs must have shape"):
-        build_document(cost_router(), table, costs, X[:-1])
+        document_of(cost_router(), table, costs, X[:-1])
     with pytest.raises(DataFileError, match="a column 'nowhere'"):
-        build_document(cost_router(), table, costs, X, group="nowhere")
+        document_of(cost_router(), table, costs, X, group="nowhere")
 
 
 def test_any_column_may_make_the_groups():
     table, costs, X = larger_case(90)
     grouped = make_table(table.scores.tolist(), tone=["kind", "curt", None] * 30)
-    document = build_document(cost_router(), grouped, costs, X, group="tone")
+    document = document_of(cost_router(), grouped, costs, X, group="tone")
     assert {row["name"] for row in document["groups"]["rows"]} == {"kind", "curt", "not said"}
 
 
@@ -156,11 +156,11 @@ def test_texts_go_through_the_routers_own_features(tmp_path):
     fitted = fit_task(task, ConstantRouter(), make_features("hashing"))
     router = load(save_task(fitted, task, str(tmp_path / "router")))
     fresh = make_table([[1, 0, 0], [0, 1, 1]], prompt=["new one", "question number 3"])
-    document = build_document(router, fresh, outcome_costs(fresh), router.features(fresh.queries))
+    document = document_of(router, fresh, outcome_costs(fresh), router.features(fresh.queries))
     assert document["same_data_as_fit"] is False
     assert document["seen_in_fit"] == {"queries": 1, "checked": 2}
     assert "1 of 2 queries were in the training data, too" in render(document)
-    again = build_document(router, table, task.costs, router.features(table.queries))
+    again = document_of(router, table, task.costs, router.features(table.queries))
     assert again["same_data_as_fit"] is True
     assert "fitted on this very data" in render(again)
 
@@ -168,8 +168,8 @@ def test_texts_go_through_the_routers_own_features(tmp_path):
 def test_matrices_that_it_was_fitted_on_are_recognised():
     X, costs = expect([0, 1, 2, 0]), np.eye(3)[[0, 1, 2, 0]]
     metadata = {"data": {"fingerprint": fingerprint(X, costs), "rows": 4}}
-    assert build_document(cost_router(metadata=metadata), None, costs, X)["same_data_as_fit"]
-    assert not build_document(cost_router(metadata=metadata), None, costs + 1, X)[
+    assert document_of(cost_router(metadata=metadata), None, costs, X)["same_data_as_fit"]
+    assert not document_of(cost_router(metadata=metadata), None, costs + 1, X)[
         "same_data_as_fit"
     ]
 
@@ -177,11 +177,11 @@ def test_matrices_that_it_was_fitted_on_are_recognised():
 def test_a_comparison_stands_beside_and_its_methods_on_the_frontier():
     table, _, X = larger_case(150)
     task = make_task(table, CostTerms(price_weight=5.0))
-    cost = {"words": task.words, **task.terms.as_dict()}
+    cost = {"words": task.formula, **task.terms.as_dict()}
     comparison = compared(table, task.costs, X)
     document = plain(
-        build_document(
-            cost_router(), table, task.costs, X, comparison=comparison.as_dict(), cost=cost
+        document_of(
+            cost_router(), table, task.costs, X, comparison=comparison.as_dict(), terms=task.terms
         )
     )
     methods = [p for p in document["frontier"]["points"] if p["kind"] == "method"]

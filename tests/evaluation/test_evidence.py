@@ -3,8 +3,7 @@ import pytest
 
 from mild.data import outcome_costs
 from mild.errors import InvalidInputError
-from mild.evaluation.document import build_document
-from report_cases import cost_router, make_table, routed_rows
+from report_cases import cost_router, document_of, make_table, routed_rows
 
 SCORES = [[1, 1, 1], [0, 1, 1], [0, 0, 1], [1, 0, 0]]
 
@@ -44,8 +43,8 @@ def test_other_experts_and_shapes_that_do_not_fit_are_refused():
     with pytest.raises(
         InvalidInputError, match="must have the router's experts, small, medium; got"
     ):
-        build_document(cost_router(["small", "medium"]), table, costs, np.zeros((4, 2)))
+        document_of(cost_router(["small", "medium"]), table, costs, np.zeros((4, 2)))
     with pytest.raises(
         InvalidInputError, match=r"costs must have shape .* = \(4, 3\); got \(3, 3\)"
     ):
-        build_document(cost_router(), table, costs[:3], np.zeros((4, 3)))
+        document_of(cost_router(), table, costs[:3], np.zeros((4, 3)))

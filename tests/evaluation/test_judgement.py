@@ -1,9 +1,7 @@
-import numpy as np
 import pytest
 
 from mild.data import outcome_costs
-from mild.evaluation.document import build_document
-from report_cases import cost_router, expect, make_table
+from report_cases import cost_router, document_of, expect, make_table
 
 # The best constant is large: two errors in eight, small and medium make four.
 SCORES = [
@@ -11,12 +9,12 @@ SCORES = [
 ]  # fmt: skip
 
 
-def judge(chosen, scores=SCORES, bundle=None):
+def judge(chosen, scores=SCORES, groups=None):
     """Verdict and figures of these choices; every row is alone unless told otherwise."""
     table = make_table(scores)
     rows = range(len(scores)) if bundle is None else bundle
-    document = build_document(
-        cost_router(), table, outcome_costs(table), expect(chosen), bundle=np.array(rows)
+    document = document_of(
+        cost_router(), table, outcome_costs(table), expect(chosen), groups=rows
     )
     return document["verdict"], document["figures"]
 
@@ -53,7 +51,7 @@ def test_the_same_as_the_constant_does_not_pay():
 def test_rows_of_one_query_count_once():
     chosen = [0, 0, 0, 0, 1, 1, 1, 0]
     alone, _ = judge(chosen)
-    paired, _ = judge(chosen, bundle=[0, 0, 1, 1, 2, 2, 3, 3])
+    paired, _ = judge(chosen, groups=[0, 0, 1, 1, 2, 2, 3, 3])
     assert paired["estimate"] == alone["estimate"]
     assert paired["high"] - paired["low"] > alone["high"] - alone["low"]
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from mild.data import outcome_costs
-from mild.evaluation.document import build_document
 from mild.report import render, write_report
-from report_cases import cost_router, larger_case, make_table
+from report_cases import cost_router, document_of, larger_case, make_table
 
 # Long names without a place to break, and markup: the worst that a table brings.
 LONG = ["owner/" + "model" * 14 + f"-{k}<b>&\"'" for k in range(3)]
@@ -17,7 +16,7 @@ PHONE = {"width": 390, "height": 844, "mobile": True}
 
 @pytest.fixture(scope="module")
 def document():
-    return build_document(cost_router(), *larger_case(), title="A small report")
+    return document_of(cost_router(), *larger_case(), title="A small report")
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +32,7 @@ def hard_page(tmp_path_factory):
         table.scores.tolist(), LONG, source=["x" * 150, "y" * 150] * 100,
         prompt=[f"{i}{evil}" + "w" * 500 for i in range(200)],
     )  # fmt: skip
-    document = build_document(cost_router(LONG), hard, outcome_costs(hard), X, title="t" * 300)
+    document = document_of(cost_router(LONG), hard, outcome_costs(hard), X, title="t" * 300)
     return write_report(document, tmp_path_factory.mktemp("report") / "hard.html")
 
 

@@ -11,10 +11,9 @@ import pytest
 
 from mild.data import outcome_costs
 from mild.errors import InvalidInputError
-from mild.evaluation.document import build_document
 from mild.report import render
 from mild.report.page import clean
-from report_cases import NAMES, cost_router, larger_case, make_table
+from report_cases import NAMES, cost_router, document_of, larger_case, make_table
 
 EVIL = [
     "<script>window.broken=1</script>",
@@ -55,12 +54,12 @@ def test_the_frontier_marks_the_target_and_whether_it_is_certified(certified):
         "certified": certified, "guarantee": 0.9 if certified else None,
     }  # fmt: skip
     router = cost_router(NAMES, {"notes": {"target": note}})
-    page = Elements(render(build_document(router, *larger_case(120))))
+    page = Elements(render(document_of(router, *larger_case(120))))
     rings = [a["class"].split() for name, a in page.found if "ring" in a.get("class", "").split()]
     assert len(rings) == 3, "one in each drawing, and one in the legend"
     assert all(("certified" in ring) == bool(certified) for ring in rings)
     assert sum(a.get("class") == "limit" for _, a in page.found) == 3
-    plain = Elements(render(build_document(cost_router(), *larger_case(120))))
+    plain = Elements(render(document_of(cost_router(), *larger_case(120))))
     assert not any(a.get("class") in ("limit", "ring ") for _, a in plain.found)
 
 
@@ -76,7 +75,7 @@ def hostile_document():
         "kind": EVIL[0], "created": EVIL[1], "mild_version": EVIL[2],
         "estimator": {"class": EVIL[3], "params": {"loss": "mild", "margins": EVIL[4]}},
     }  # fmt: skip
-    document = build_document(
+    document = document_of(
         cost_router(names, metadata), evil, outcome_costs(evil), X,
         title=EVIL[8] + EVIL[1], split=EVIL[2], cost={"words": EVIL[5]},
     )  # fmt: skip
@@ -94,7 +93,7 @@ def hostile_document():
 
 
 def test_no_text_of_the_data_becomes_markup():
-    quiet = build_document(cost_router(), *larger_case(120))
+    quiet = document_of(cost_router(), *larger_case(120))
     known = {name for name, _ in Elements(render(quiet)).found} | {"strong", "table", "details"}
     page = Elements(render(hostile_document()))
     assert {name for name, _ in page.found} <= known
@@ -130,7 +129,7 @@ def test_text_in_place_of_a_number_is_refused_not_written(part):
 
 
 def test_the_page_asks_for_nothing_and_allows_only_its_own_script():
-    page = render(build_document(cost_router(), *larger_case(120)))
+    page = render(document_of(cost_router(), *larger_case(120)))
     found = Elements(page)
     assert not re.search(r"https?://|@import|url\(", page)
     (policy,) = [a["content"] for n, a in found.found if n == "meta" and "http-equiv" in a]
@@ -142,7 +141,7 @@ def test_the_page_asks_for_nothing_and_allows_only_its_own_script():
 
 
 def test_the_verdict_stands_on_top():
-    document = build_document(cost_router(), *larger_case())
+    document = document_of(cost_router(), *larger_case())
     page = render(document)
     assert page.index("<h1>Routing pays</h1>") < page.index('id="frontier"')
     assert 'class="verdict pays"' in page
@@ -155,17 +154,17 @@ def test_figures_that_are_means_over_values_say_so():
     table, costs, X = larger_case(60)
     table = make_table(table.scores.tolist(), origin=["rare", "usual", "usual"] * 20)
     strata = np.array([0, 1, 1] * 20)
-    document = build_document(cost_router(), table, costs, X, balance="origin", strata=strata)
+    document = document_of(cost_router(), table, costs, X, balance="origin", strata=strata)
     assert document["groups"]["column"] == "origin"
     words = "mean over the values of origin"
     page = render(document)
     assert f"are right, {words}" in page
     assert f"interval, {words}" in page
-    assert "over the values of" not in render(build_document(cost_router(), table, costs, X))
+    assert "over the values of" not in render(document_of(cost_router(), table, costs, X))
 
 
 def test_a_verdict_on_training_rows_is_no_green_headline():
-    document = build_document(cost_router(), *larger_case(120))
+    document = document_of(cost_router(), *larger_case(120))
     for evidence in ({"same_data_as_fit": True}, {"seen_in_fit": {"queries": 3, "checked": 120}}):
         page = render({**document, **evidence})
         assert "<h1>On training rows: routing pays</h1>" in page
@@ -174,7 +173,7 @@ def test_a_verdict_on_training_rows_is_no_green_headline():
 
 
 def test_dollars_and_quality_have_lines_of_their_own():
-    document = build_document(cost_router(), *larger_case(120))
+    document = document_of(cost_router(), *larger_case(120))
     means = document["figures"]["means"]
     means["router"] |= {"quality": 0.75, "dollars": 1.0}
     means["constant"] |= {"quality": 0.8, "dollars": 4.0}
@@ -187,7 +186,7 @@ def test_dollars_and_quality_have_lines_of_their_own():
 
 
 def test_the_router_stands_beside_every_single_expert():
-    document = build_document(cost_router(), *larger_case(120))
+    document = document_of(cost_router(), *larger_case(120))
     rows = re.findall(r'<tr class="(\w+)"><th scope="row">([^<]*)', render(document))
     names = [f"always {name}" for name in NAMES]
     expected = ["router", *names, "the same mix at random", "perfect choice"]
@@ -207,12 +206,12 @@ def test_twenty_thousand_rows_and_thirty_experts_stay_small():
         prompt=[f"{i} " + "word " * 60 for i in range(n)], source=[f"s{i % 40}" for i in range(n)],
     )  # fmt: skip
     X = np.clip(0.5 - 0.2 * table.scores + 0.3 * rng.normal(size=(n, p)), 0, 1)
-    page = render(build_document(cost_router(names), table, outcome_costs(table), X))
+    page = render(document_of(cost_router(names), table, outcome_costs(table), X))
     assert len(page.encode()) < 300_000
 
 
 def test_another_schema_and_a_broken_document_are_refused():
-    document = build_document(cost_router(), *larger_case(60))
+    document = document_of(cost_router(), *larger_case(60))
     with pytest.raises(InvalidInputError, match="schema 1; got 2"):
         render({**document, "schema": 2})
     for part in ("verdict", "figures", "experts", "versions"):
@@ -222,7 +221,7 @@ def test_another_schema_and_a_broken_document_are_refused():
 
 
 def test_parts_that_are_not_there_are_left_out():
-    document = build_document(cost_router(), *larger_case(60))
+    document = document_of(cost_router(), *larger_case(60))
     page = render({**document, "groups": None, "calibration": None, "regrets": None})
     assert "#groups" not in page
     assert "Where routing helps" not in page
@@ -231,7 +230,7 @@ def test_parts_that_are_not_there_are_left_out():
 
 def test_no_query_is_in_a_page_that_was_asked_for_none():
     table, costs, X = larger_case(60)
-    page = render(build_document(cost_router(), table, costs, X, queries=0))
+    page = render(document_of(cost_router(), table, costs, X, queries=0))
     assert "question number" not in page
     assert all(name in page for name in NAMES)
 
@@ -240,7 +239,7 @@ def test_no_query_is_in_a_page_that_was_asked_for_none():
     ("name", "start"), [("the router", "The router costs"), ("kNN", "kNN costs")]
 )
 def test_a_sentence_begins_with_a_capital_unless_with_a_name(name, start):
-    document = build_document(cost_router(), *larger_case(150))
+    document = document_of(cost_router(), *larger_case(150))
     document["verdict"]["sentence"] = f"Routing pays: {name} costs 0.1 less."
     assert f'<p class="lead">{start} 0.1 less.</p>' in render(document)
 
@@ -256,6 +255,6 @@ def test_marks_that_turn_the_text_around_are_dropped():
 
 
 def test_names_break_behind_underscores_and_markup_in_them_is_text():
-    document = build_document(cost_router(), *larger_case(150))
+    document = document_of(cost_router(), *larger_case(150))
     document["regrets"]["rows"][0]["group"] = "world_<b>history"
     assert "<small>world_<wbr>&lt;b&gt;history</small>" in render(document)

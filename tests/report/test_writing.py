@@ -4,14 +4,13 @@ import os
 import pytest
 
 from mild.errors import DataFileError, OutputExistsError
-from mild.evaluation.document import build_document
 from mild.report import read_document, write_document, write_report
-from report_cases import cost_router, larger_case
+from report_cases import cost_router, document_of, larger_case
 
 
 @pytest.fixture(scope="module")
 def document():
-    return build_document(cost_router(), *larger_case(60))
+    return document_of(cost_router(), *larger_case(60))
 
 
 def test_a_document_comes_back_from_its_file(document, tmp_path):

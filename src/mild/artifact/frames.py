@@ -2,43 +2,82 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
-import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from html import escape
+from typing import Any, TypeAlias
+
+LIBRARIES = ("pandas", "polars", "pyarrow")
+
+Table: TypeAlias = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
 
 
-def as_frame(table: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]], like: Any) -> Any:
+def library_of(frame: Any) -> str | None:
+    """Library of a frame or a column: "pandas", "polars" or "pyarrow"; None for anything else."""
+    name = type(frame).__module__.partition(".")[0]
+    return name if name in LIBRARIES else None
+
+
+def default_library() -> str:
+    """The library of frames for results of a file: pandas if it is installed, otherwise pyarrow."""
+    return "pyarrow" if importlib.util.find_spec("pandas") is None else "pandas"
+
+
+def as_frame(table: Table, like: Any) -> Any:
     """A table of results as a frame of the kind of ``like``.
 
     ``table`` has columns, as ``RouterCV.cv_results_``, or rows, as ``Comparison.as_dict()["methods"]``.
     Objects in a column, such as parameters, become JSON text: polars and pyarrow need one type for all.
-    ``like`` is a frame or a column of pandas, polars or pyarrow; for anything else the result is a dict of
-    columns.
+    ``like`` is a frame or a column of pandas, polars or pyarrow, or the name of one of these libraries; for
+    anything else the result is a dict of columns.
 
     Examples
     --------
     >>> as_frame([{"name": "a", "params": {"alpha": 1}}, {"name": "b", "params": {}}], like=None)
     {'name': ['a', 'b'], 'params': ['{"alpha": 1}', '{}']}
     """
-    if isinstance(table, Mapping):
-        columns = {name: list(values) for name, values in table.items()}
-    else:
-        names = dict.fromkeys(name for row in table for name in row)
-        columns = {name: [row.get(name) for row in table] for name in names}
+    columns = _columns(table)
     for name, values in columns.items():
         columns[name] = values = [_plain(value) for value in values]
         if any(_has_objects(value) for value in values):
             columns[name] = [json.dumps(value, default=str) for value in values]
-    library = type(like).__module__.partition(".")[0]
+    library = like if isinstance(like, str) else library_of(like)
+    if library is None:
+        return columns
+    frames = importlib.import_module(library)
     if library == "pandas":
-        return sys.modules[library].DataFrame(columns)
+        return frames.DataFrame(columns)
     if library == "polars":
         # Otherwise integers beside floats are refused, and floats in lists beside integers cut off.
-        return sys.modules[library].DataFrame(columns, strict=False)
-    if library == "pyarrow":
-        return sys.modules[library].table(columns)
-    return columns
+        return frames.DataFrame(columns, strict=False)
+    return frames.table(columns)
+
+
+def html_table(title: str, table: Table, notes: Sequence[str] = ()) -> str:
+    """A table of results as HTML for notebooks: title, rows, and sentences below it."""
+    columns = _columns(table)
+    cells = [[_cell(value) for value in values] for values in columns.values()]
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>"
+        for row in zip(*cells, strict=True)
+    )
+    below = "".join(f"<p>{escape(note)}</p>" for note in notes)
+    return f"<p>{escape(title)}</p><table><tr>{head}</tr>{rows}</table>{below}"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    return escape(f"{value:.4g}" if isinstance(value, float) else str(value))
+
+
+def _columns(table: Table) -> dict[str, list[Any]]:
+    if isinstance(table, Mapping):
+        return {name: list(values) for name, values in table.items()}
+    names = dict.fromkeys(name for row in table for name in row)
+    return {name: [row.get(name) for row in table] for name in names}
 
 
 def _plain(value: Any) -> Any:

@@ -73,7 +73,7 @@ class MildCommand(typer.core.TyperCommand):
             raise fail("error", message, {"error": message, "code": error.code}, 1) from error
         except KeyboardInterrupt as error:
             found = {"error": "interrupted", "code": "interrupted"}
-            left = LEFT_BY_INTERRUPT.get(str(self.name), "nothing was written.")
+            left = str(error) or LEFT_BY_INTERRUPT.get(str(self.name), "nothing was written.")
             raise fail("interrupted", left, found, INTERRUPTED) from error
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument
 
 from mild.cli import options as o
 from mild.cli.console import emit, fixed, note, percent, print_table, say
+from mild.errors import counted
+from mild.money import amount
+
+if TYPE_CHECKING:
+    from mild.data.describing import Description
 
 Table = Annotated[
     str,
@@ -60,30 +65,10 @@ def describe(
       mild data describe log.parquet --experts 0.5B,1.5B,7B --beta 7B=1.0,1.5B=0.6,0.5B=0.1
       mild data describe log.csv --query task --scores "acc_*" --prices "usd_*"
     """
-    from mild.data import (
-        cost_formula,
-        describe_outcomes,
-        expert_betas,
-        outcome_costs,
-        read_outcomes,
-    )
+    from mild.data import read_outcomes
 
-    table = read_outcomes(file, **asdict(reading))
-    # Without CostTerms, whose module takes longer to import than most tables to read.
-    terms: dict[str, Any] = {
-        "beta": cost.betas(),
-        "price_weight": cost.price_weight,
-        "latency_weight": cost.latency_weight,
-    }
-    costs, words = outcome_costs(table, **terms), cost_formula(table, **terms)
-    betas = dict(zip(table.expert_names, expert_betas(table, terms["beta"]), strict=True))
-    report = {
-        "file": file,
-        "fingerprint": table.fingerprint(),
-        "cost": {**terms, "words": words, "beta": betas},
-        **describe_outcomes(table, costs),
-    }
-    emit(report, as_json, lambda: _show(report))
+    found = read_outcomes(file, **asdict(reading)).describe(**cost.arguments())
+    emit({"file": file, **found.as_dict()}, as_json, lambda: _show(file, found))
 
 
 @o.takes_options
@@ -129,15 +114,12 @@ def convert(
     emit(report, as_json, show)
 
 
-def _show(report: Mapping[str, Any]) -> None:
+def _show(file: str, found: Description) -> None:
     """Print the tables and sentences of ``mild data describe``."""
-    from mild.errors import counted
-    from mild.metrics.money import amount
-
-    say(f"{report['file']}: {report['explanation']}")
+    report, quality = found.as_dict(), found.quality
+    say(f"{file}: {report['explanation']}")
     say(f"loss = {report['cost']['words']}")
     experts = report["experts"]
-    quality = "mean score" if report["soft_scores"] else "accuracy"
     columns = {"expert": [expert["name"] for expert in experts]}
     if any(expert["asked"] < report["rows"] for expert in experts):
         columns["asked"] = [f"{expert['asked']:,}" for expert in experts]
@@ -168,17 +150,5 @@ def _show(report: Mapping[str, Any]) -> None:
         quality: [fixed(constant["accuracy"], 3), fixed(oracle["accuracy"], 3), ""],
     }
     print_table("what routing could gain", gains)
-    soft = " (a score of 0.5 or more)" if report["soft_scores"] else ""
-    shares = report["imbalance"]
-    say(
-        f"- All experts that were asked are right on {percent(report['all_right'])} of the queries{soft}, "
-        f"none on {percent(report['all_wrong'])}; on the other {percent(report['some_right'])} the "
-        f"choice of the expert matters."
-    )
-    say(
-        f"- The oracle sends {percent(shares['largest'])} to one expert and "
-        f"{percent(shares['smallest'])} to the rarest (evenness {shares['entropy']:.2f}, where 1 is "
-        f"even; ties of loss go to the lower price, then to the higher {quality})."
-    )
-    for finding in report["findings"]:
-        say(f"- {finding['sentence']}")
+    for sentence in found.sentences:
+        say(f"- {sentence}")

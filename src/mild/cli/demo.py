@@ -218,7 +218,7 @@ def _write_tables(folder: Path) -> tuple[Path, Path]:
 
 
 def _show_table(found: Mapping[str, Any]) -> None:
-    from mild.metrics.money import amount
+    from mild.money import amount
 
     experts = found["experts"]
     print_table(

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, fixed, note, percent, print_facts, print_table, say
-from mild.cli.outcomes import OutcomeSource
+from mild.cli.console import (
+    emit,
+    fixed,
+    note,
+    percent,
+    print_facts,
+    print_table,
+    say,
+)
+from mild.cli.outcomes import OutcomeSource, loss_line, note_findings
 from mild.errors import OptionError
+from mild.money import amount
 
 if TYPE_CHECKING:
     from mild.artifact import Router
-    from mild.core.arrays import FloatArray
-    from mild.tuning.tasks import Task
+    from mild.data import Matrices, OutcomeTable
+    from mild.evaluation.evaluate import Evaluation
 
 TIES = (
     "The oracle is perfect choice, known only afterwards; where experts tie in loss it takes the lower "
@@ -52,107 +62,60 @@ def evaluate(
       mild evaluate new.parquet --router router --group subject --save
     """
     from mild.artifact import load
-    from mild.evaluation.evaluate import evaluate_choices, evaluate_outcomes
-    from mild.metrics.outcomes import Outcomes
-    from mild.report import EVALUATION_FILE, optimism, write_document
-    from mild.tuning.tasks import constant_at_fit, training_overlap
+    from mild.evaluation.evaluate import evaluate as judge
 
-    source = OutcomeSource(data, reading, cost, group=group, balance=balance)
-    saved, task, costs, X = read_known(load(router), source, columns)
-    chosen = saved.predict(X)
-    if task is None:
-        names = saved.expert_names
-        found = evaluate_outcomes(Outcomes(costs), chosen, names, confidence=confidence, seed=seed)
-        report = found.as_dict()
-    else:
-        found = evaluate_choices(task, chosen, confidence, seed, constant_at_fit(saved))
-        report = {"cost": task.cost, **found.as_dict(), "balance": balance}
-    report |= training_overlap(saved, None if task is None else task.table, costs, X)
-    warning = optimism(report)
-    if warning is not None:
-        note(warning, "warning")
+    source = OutcomeSource(data, reading, columns, cost, group=group, balance=balance)
+    saved = load(router)
+    table = read_known(saved, source)
+    found = judge(saved, table, confidence=confidence, random_state=seed, **source.arguments)
+    note_judged(found)
+    report = {"router": str(router), "data": data, **found.as_dict()}
     if save:
-        document = known_document(
-            saved, task, costs, X, title=title_of(router), confidence=confidence, seed=seed,
-            split="a table of its own",
-        )  # fmt: skip
-        report["saved"] = str(write_document(document, router / EVALUATION_FILE))
+        report["saved"] = str(
+            found.save(router, title=title_of(router), split="a table of its own")
+        )
 
     def show() -> None:
-        if task is not None:
-            means = "" if balance is None else f", mean over the values of {balance}"
-            say(f"loss = {task.words}{means}")
+        if found.formula is not None:
+            say(loss_line(report))
         rows = report["summary"]["n_known"]
         print_evaluation(report, f"on {rows:,} row{'' if rows == 1 else 's'}")
-        if warning is not None:
+        if found.warning is not None:
             say("On rows that the router was fitted on, so not a verdict on new ones:")
-        say(report["verdict"]["sentence"])
+        say(found.verdict.sentence)
         if save:
             say(f"Written to {report['saved']}.")
 
-    emit({"router": str(router), "data": data, **report}, as_json, show)
+    emit(report, as_json, show)
 
 
-def read_known(
-    router: Router,
-    source: OutcomeSource,
-    columns: o.MatrixOptions,
-) -> tuple[Router, Task | None, FloatArray, Any]:
-    """Known outcomes to judge a router by: router, task (None for numbers), costs, features.
-
-    Costs are counted as in the fit, unless options say otherwise; a priced router then decides by the new
-    prices.
-    """
-    from mild.artifact.prices import is_priced, new_prices
-    from mild.tuning.tasks import contents, make_task, terms_of
-
-    if router.text is None:
-        source.refuse("this router was fitted on features and costs")
-        if source.file is None:
-            raise OptionError("name a table: this router was fitted on columns of numbers.")
-        names = router.feature_names if columns.features is None else columns.features
-        matrices = source.matrices(names, columns.costs, part="test")
-        return router, None, matrices.costs_of(router.expert_names), matrices.X
-    fitted, asked = terms_of(router), source.cost.terms()
-    table = source.read(router.expert_names)
-    terms = asked if asked.stated or fitted is None else fitted
-    task = make_task(table, terms, source.group, source.balance)
-    if asked.stated and is_priced(router):
-        router = new_prices(router, asked.beta, asked.price_weight).on(router)
-    elif asked.stated and fitted is not None and task.terms != fitted:
-        words = router.metadata["notes"]["cost"]["words"]
-        note(f"the router was fitted under another cost: {words}.")
-    return router, task, task.costs, router.features(contents(task, router.text))
+def read_known(router: Router, source: OutcomeSource) -> OutcomeTable | Matrices:
+    """Known outcomes to judge a router by, or features and costs if it was fitted on numbers."""
+    if router.text is not None:
+        return source.read("test", findings=False)
+    source.refuse("this router was fitted on features and costs")
+    if source.file is None:
+        raise OptionError("name a table: this router was fitted on columns of numbers.")
+    return source.matrices(router.feature_names, "test")
 
 
-def known_document(
-    router: Router,
-    task: Task | None,
-    costs: FloatArray,
-    X: Any,
-    *,
-    split: str | None,
-    **more: Any,
-) -> dict[str, Any]:
-    """The content of a report on known outcomes."""
-    from mild.evaluation.document import build_document
-
-    if task is None:
-        return build_document(router, None, costs, X, **more)
-    more |= {"bundle": task.bundle, "group": task.group, "cost": task.cost, "split": split}
-    more |= {"balance": task.balance, "strata": task.strata}
-    return build_document(router, task.table, costs, X, **more)
+def note_judged(found: Evaluation) -> None:
+    """Print what to know about the rows that a router was judged by."""
+    for sentence in found.notes:
+        note(sentence)
+    if found.judged.task is not None:
+        note_findings(found.judged.task.table)
+    if found.warning is not None:
+        note(found.warning, "warning")
 
 
-def title_of(folder: Any) -> str:
+def title_of(folder: Path) -> str:
     """Title of the report on a router."""
     return f"Router report: {folder.resolve().name}"
 
 
 def print_evaluation(report: Mapping[str, Any], title: str) -> None:
     """Print the tables of an evaluation."""
-    from mild.metrics.money import amount
-
     figures = report["summary"]
     if report["left_out"] is not None:
         note(report["left_out"])
@@ -190,8 +153,6 @@ def print_baselines(
     others: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """Print accuracy, loss, dollars and seconds side by side; a figure that no row has is left out."""
-    from mild.metrics.money import amount
-
     experts = {row["key"]: row["expert"] for row in baselines}
     same = "fit_constant" in experts and experts["fit_constant"] == experts["best_single"]
     rows = [*others, *(row for row in baselines if not same or row["key"] != "fit_constant")]

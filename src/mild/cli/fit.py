@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from typer import Option
 
 from mild.cli import options as o
 from mild.cli.console import emit, note, print_table, progress_bar, say
 from mild.cli.evaluate import print_evaluation
-from mild.cli.outcomes import OutcomeSource, loss_line, note_matrices, other_files
+from mild.cli.outcomes import OutcomeSource, loss_line, note_matrices
 from mild.cli.torchrun import first_process_only, leave_writing_to_first, training_together
-from mild.errors import OptionError, check_option
-
-if TYPE_CHECKING:
-    from mild.data import Matrices
-    from mild.tuning.tasks import Task
-
-ROUTERS = {
-    "linear": "LinearRouter",
-    "regression": "CostRegressionRouter",
-    "knn": "KNNRouter",
-    "priced": "PricedRouter",
-    "constant": "ConstantRouter",
-    "cascade": "CascadeRouter",
-    "neural": "NeuralRouter",
-    "transformer": "TransformerRouter",
-}
+from mild.errors import OptionError
 
 
 @dataclass(frozen=True)
@@ -91,9 +72,9 @@ class ShardOptions(o.EngineOptions):
             return False
         if self.stream or self.engine == "ray" or "://" in data:
             return True
-        path = Path(data)
-        several = path.is_dir() or (any(mark in data for mark in "*?[") and not path.exists())
-        return several and not other_files(data)
+        from mild.data.tables import is_parquet_folder
+
+        return is_parquet_folder(data)
 
 
 @first_process_only
@@ -133,157 +114,57 @@ def fit(
       torchrun --nproc-per-node 2 -m mild fit outcomes.parquet --out router --router neural
       mild fit "logs/*.parquet" --out router --text vectors --engine ray --address 10.0.0.7:6379
     """
-    from mild.artifact import load
     from mild.artifact.writing import check_target
-    from mild.evaluation.evaluate import evaluate_choices, evaluate_outcomes
-    from mild.metrics.outcomes import Outcomes
+    from mild.evaluation.evaluate import evaluate_fit
+    from mild.tuning.fit import fit_data
+    from mild.tuning.fitting import make_router
 
     shards.check()
     arguments = params.arguments()
     if router == "transformer":
         # --model then names the transformer, not the text features.
         arguments["model"], text = text.model, o.TextOptions(text.text)
-    source = OutcomeSource(data, reading, cost, text, balance=balance)
+    source = OutcomeSource(data, reading, columns, cost, text, balance=balance)
     streamed = shards.apply_to(data)
     if not streamed and (shards.jobs is not None or shards.scratch is not None):
         raise OptionError("--jobs and --scratch are for shards: name a folder, or add --stream.")
-    outcomes = streamed or source.is_outcomes(columns)
-    unfitted = build_router(router, arguments, seed)
+    outcomes = streamed or source.is_outcomes()
+    unfitted, features = make_router(router, arguments, seed), text.features()
     check_target(out, overwrite)
     if streamed and balance is not None:
         raise OptionError(parameter="balance", rule="is for tables that fit into memory.")
     if streamed and columns.given:
         raise OptionError("--features and --costs are for tables that fit into memory.")
-    if not outcomes and router in ("priced", "transformer"):
-        learns = "prices" if router == "priced" else "queries"
-        raise OptionError(
-            f"router {router!r} learns from {learns}: give it a table of outcomes.",
-            parameter="router",
-        )
     # Before the processes join: a missing file is an error in each of them.
-    table = None if outcomes else source.matrices(columns.features, columns.costs)
+    matrices = None if outcomes else source.matrices()
     with training_together(router):
         if streamed:
-            saved = _fit_shards(unfitted, source, standardize, shards, out, overwrite)
-        elif table is None:
-            saved = _fit_outcomes(unfitted, source, standardize, out, overwrite)
+            fitted, facts = _fit_shards(unfitted, source, standardize, shards, out, overwrite)
+            folder = facts.pop("folder")
         else:
-            model = standardized(unfitted, standardize is not False).fit(table.X, table.costs)
+            table = source.read() if matrices is None else matrices
+            with progress_bar("fitting") as progress:
+                fitted = fit_data(
+                    table, unfitted, cost.terms(), features, balance, standardize, progress
+                )
             leave_writing_to_first()
-            facts = {"features": table.feature_names, "left_out": table.left_out}
-            saved = Saved(save_matrices(model, table, out, overwrite), table.X, facts)
-    loaded = load(saved.folder)
-    chosen, names = loaded.predict(saved.features), loaded.expert_names
-    if table is None:
-        training = evaluate_choices(saved.task, chosen, seed=seed).as_dict()
-    else:
-        known = Outcomes(table.costs_of(names))
-        training = evaluate_outcomes(known, chosen, names, seed=seed).as_dict()
+            folder, facts = fitted.router.save(out, overwrite=overwrite), {}
+    if matrices is not None:
+        note_matrices(matrices)
+        facts = {"features": matrices.feature_names, "left_out": matrices.left_out}
+    if fitted.note is not None:
+        note(fitted.note)
+    training = evaluate_fit(fitted, random_state=seed).as_dict()
     # Training data cannot say whether routing pays.
     del training["verdict"]
-    result = {
-        "router": str(saved.folder),
-        "kind": loaded.metadata["kind"],
-        "estimator": loaded.metadata["estimator"],
-        "n_features": loaded.n_features,
-        "margins": loaded.margins,
-        **saved.facts,
-        "training": training,
-    }
+    saved = fitted.router
+    result = {"router": str(folder), "kind": saved.policy.kind, "estimator": saved.info.estimator}
+    result |= {"n_features": saved.n_features, "margins": saved.margins}
+    if fitted.task is not None:
+        result |= {"text": saved.text and saved.text.kind, "cost": fitted.task.cost}
+        result["balance"] = fitted.task.balance
+    result |= {**facts, "training": training}
     emit(result, as_json, lambda: _show(result))
-
-
-@dataclass(frozen=True)
-class Saved:
-    """A router that was fitted and saved: its folder, the features of the training rows, its task."""
-
-    folder: Path
-    features: Any
-    facts: dict[str, Any]
-    task: Any = None  # the Task, if it is a table of outcomes
-
-
-def build_router(name: str, params: Mapping[str, Any], seed: int) -> Any:
-    """An unfitted router; parameters that are None keep the router's own defaults."""
-    check_option("router", name, ROUTERS)
-    module = "mild.routers.transformer" if name == "transformer" else "mild.routers"
-    router_class = getattr(importlib.import_module(module), ROUTERS[name])
-    known = inspect.signature(router_class).parameters
-    given = {key: value for key, value in params.items() if value is not None}
-    options = {key: f"--{key.removeprefix('n_').replace('_', '-')}" for key in params}
-    for key in given:
-        if key not in known:
-            takes = [options[other] for other in params if other in known]
-            raise OptionError(
-                f"{options[key]} is no option of a {name} router; it takes "
-                f"{', '.join(takes) or 'none of these'}.",
-                parameter=key,
-            )
-    if "random_state" in known:
-        given["random_state"] = seed
-    return router_class(**given)
-
-
-def standardized(router: Any, scale: bool = True) -> Any:
-    """The router behind a scaler if ``scale``; a constant router needs none."""
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    if not scale or type(router).__name__ == "ConstantRouter":
-        return router
-    return make_pipeline(StandardScaler(), router)
-
-
-def fit_constant(task: Task) -> Any:
-    """The constant of a task in which one expert costs least in every row; print why."""
-    from mild.routers import ConstantRouter
-    from mild.tuning.tasks import fit_task, make_step
-
-    note(task.settled_words or "")
-    return fit_task(task, ConstantRouter(task.settled), make_step(task))
-
-
-def save_matrices(model: Any, table: Matrices, out: str, overwrite: bool) -> Path:
-    """Save a router that was fitted on a table of features and costs; print which columns it has."""
-    from mild.artifact import save
-
-    folder = save(
-        model,
-        out,
-        expert_names=table.expert_names,
-        feature_names=table.feature_names,
-        data=(table.X, table.costs),
-        overwrite=overwrite,
-    )
-    note_matrices(table)
-    return folder
-
-
-def _fit_outcomes(
-    unfitted: Any, source: OutcomeSource, standardize: bool | None, out: str, overwrite: bool
-) -> Saved:
-    from mild.tuning.tasks import check_rows, fit_task, fit_texts, save_task
-
-    task = source.task()
-    check_rows(task)
-    # Under other prices, which a priced router accepts later, another expert may be best.
-    if task.settled is not None and type(unfitted).__name__ != "PricedRouter":
-        fitted = fit_constant(task)
-    elif hasattr(unfitted, "text_features"):
-        if source.text.text is not None or standardize:
-            raise OptionError(
-                "a transformer router reads the queries itself: leave out --text and --standardize."
-            )
-        with progress_bar("fine-tuning") as progress:
-            fitted = fit_texts(task, unfitted.set_params(progress=progress))
-    else:
-        with progress_bar("reading queries") as progress:
-            step = source.step(task, progress)
-            scaled = step.kind == "vectors" if standardize is None else standardize
-            fitted = fit_task(task, standardized(unfitted, scaled), step)
-    leave_writing_to_first()
-    facts = {"text": fitted.step.kind, "cost": task.cost, "balance": task.balance}
-    return Saved(save_task(fitted, task, out, overwrite), fitted.features, facts, task)
 
 
 def _fit_shards(
@@ -293,72 +174,38 @@ def _fit_shards(
     shards: ShardOptions,
     out: str,
     overwrite: bool,
-) -> Saved:
-    from mild.artifact.writing import check_target
-    from mild.data.formats.base import ReadOptions
-    from mild.distributed.ray_connection import check_ray
-    from mild.distributed.shards.dataset import open_dataset
-    from mild.distributed.shards.fitting import (
-        check_router,
-        described,
-        fit_shards,
-        save_shards,
-        work_folder,
-    )
-    from mild.distributed.shards.workers import local_workers, ray_workers
+) -> tuple[Any, dict[str, Any]]:
+    """Fit on a dataset of many files and save the router; print what to know about it."""
+    from mild.distributed.shards.fitting import fit_dataset
 
-    check_router(unfitted)
-    # Before anything is written.
-    if shards.engine == "ray":
-        check_ray(shards.address)
-    dataset = open_dataset(source.file or "", ReadOptions(**vars(source.reading)))
-    terms, text = source.cost.terms(), source.text
-    folder = check_target(out, overwrite)
-    settings = described(dataset, terms, unfitted, text.text, text.model, standardize)
-    with work_folder(folder, shards.scratch, settings) as work, progress_bar("fitting") as progress:
-
-        def make_workers(held: Any) -> Any:
-            if shards.engine == "ray":
-                return ray_workers(held, terms, shards.address, shards.jobs)
-            return local_workers(held, terms, work.features, shards.jobs)
-
-        try:
-            fitted = fit_shards(
-                dataset,
-                terms,
-                unfitted,
-                make_workers,
-                text=text.text,
-                text_options=text.arguments(),
-                standardize=standardize,
-                folder=work.evaluations,
-                progress=progress,
-            )
-        except KeyboardInterrupt:
-            note(f"intermediate results are in {work.path}: the same command resumes from them.")
-            raise
-        folder = save_shards(fitted, out, overwrite)
-    note(fitted.dataset.explanation(fitted.rows))
-    left = [name for name in dataset.expert_names if name not in fitted.dataset.expert_names]
-    if left:
-        note(f"left out, never asked: {', '.join(left)}.")
-    for finding in fitted.findings:
-        note(finding.sentence)
-    if fitted.settled is not None:
-        note(fitted.settled)
-    if fitted.remembered:
-        were = "was" if fitted.remembered == 1 else "were"
-        note(f"{fitted.remembered} of {fitted.evaluations} evaluations {were} there already.")
+    with progress_bar("fitting") as progress:
+        found = fit_dataset(
+            source.file or "",
+            out,
+            unfitted,
+            source.cost.terms(),
+            reading=vars(source.reading),
+            text=source.text.text,
+            model=source.text.model,
+            standardize=standardize,
+            engine=shards.engine,
+            address=shards.address,
+            n_jobs=shards.jobs,
+            scratch=shards.scratch,
+            overwrite=overwrite,
+            progress=progress,
+        )
+    for sentence in found.notes:
+        note(sentence)
     facts = {
-        "text": fitted.step.kind,
-        "cost": fitted.task.cost,
-        "rows": fitted.rows,
-        "shards": len(dataset.files),
+        "folder": found.folder,
+        "rows": found.fit.rows,
+        "shards": found.n_files,
         "engine": shards.engine,
-        "evaluations": fitted.evaluations,
-        "remembered": fitted.remembered,
+        "evaluations": found.fit.evaluations,
+        "remembered": found.fit.remembered,
     }
-    return Saved(folder, fitted.features, facts, fitted.task)
+    return found.fitted, facts
 
 
 def _show(result: dict[str, Any]) -> None:

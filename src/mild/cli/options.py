@@ -19,9 +19,8 @@ from mild.errors import OptionError, check_option
 
 if TYPE_CHECKING:
     from mild.data.cost_terms import CostTerms
+    from mild.features import TextFeatures
 
-# From this many rows on, parallel workers are worth their start-up time.
-MANY_ROWS = 800
 # Text, not a path: as a path, "" would be the current folder.
 Source = Annotated[
     str | None,
@@ -245,11 +244,15 @@ class CostOptions(PriceOptions):
         float | None, Option(metavar="NUMBER", help="Cost of one second, in wrong answers.")
     ] = None
 
+    def arguments(self) -> dict[str, Any]:
+        """The terms of the cost, as functions of mild take them."""
+        return {**vars(self), "beta": self.betas()}
+
     def terms(self) -> CostTerms:
-        """The terms of the cost, as a task takes them."""
+        """The terms of the cost."""
         from mild.data.cost_terms import CostTerms
 
-        return CostTerms(self.betas(), self.price_weight, self.latency_weight)
+        return CostTerms(**self.arguments())
 
 
 @dataclass(frozen=True)
@@ -269,16 +272,16 @@ class TextOptions:
         Option(metavar="NAME", help="Folder or name of static embeddings or of an encoder."),
     ] = None
 
-    def arguments(self, progress: Callable[[int, int, str], None] | None = None) -> dict[str, Any]:
-        """Options of the feature step."""
-        encoder = self.text in ("encoder", "hashing+encoder")
-        if self.model is not None and not encoder and self.text != "static":
+    def features(self) -> str | TextFeatures | None:
+        """Text features as functions of mild take them: a name, or unfitted features of a model."""
+        if self.model is None:
+            return self.text
+        if self.text not in ("encoder", "hashing+encoder", "static"):
             rule = "--model is for --text encoder, hashing+encoder or static."
             raise OptionError(rule, parameter="model")
-        options: dict[str, Any] = {} if self.model is None else {"source": self.model}
-        if encoder:
-            options["progress"] = progress
-        return options
+        from mild.features import make_features
+
+        return make_features(self.text, source=self.model)
 
 
 @dataclass(frozen=True)
@@ -349,9 +352,9 @@ class EngineOptions:
                 parameter="address",
             )
 
-    def workers(self, jobs: int | None, rows: int = 0) -> int | None:
-        """Parallel workers for a table with this many rows: as given, or all on Ray or for many rows."""
-        return -1 if jobs is None and (self.engine == "ray" or rows >= MANY_ROWS) else jobs
+    def workers(self, jobs: int | None) -> int | None:
+        """Parallel workers: as given, or by default all on Ray."""
+        return -1 if jobs is None and self.engine == "ray" else jobs
 
     @contextmanager
     def running(self, jobs: int | None = None) -> Iterator[None]:

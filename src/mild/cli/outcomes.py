@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,6 @@ from mild.errors import OptionError
 
 if TYPE_CHECKING:
     from mild.data import Matrices, OutcomeTable
-    from mild.tuning.tasks import Task
 
 # Features that are named; of the others the number is given.
 NAMED_FEATURES = 12
@@ -21,10 +20,11 @@ NAMED_FEATURES = 12
 
 @dataclass(frozen=True)
 class OutcomeSource:
-    """A table of outcomes and the options about it; ``file`` None is the table that comes with mild."""
+    """A table and the options about it; ``file`` None is the table of outcomes that comes with mild."""
 
     file: str | None
     reading: ReadOptions = field(default_factory=ReadOptions)
+    columns: MatrixOptions = field(default_factory=MatrixOptions)
     cost: CostOptions = field(default_factory=CostOptions)
     text: TextOptions = field(default_factory=TextOptions)
     group: str | None = None
@@ -32,7 +32,12 @@ class OutcomeSource:
     topic: str | None = None
     balance: str | None = None
 
-    def is_outcomes(self, columns: MatrixOptions) -> bool:
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The options that are arguments of ``mild.tune``, ``evaluate`` and ``compare``."""
+        return {**self.cost.arguments(), "groups": self.group, "balance": self.balance}
+
+    def is_outcomes(self) -> bool:
         """Whether the file is a table of outcomes, or one of features and costs.
 
         With --costs it is the latter; otherwise the columns of the file decide. A table with queries is
@@ -42,6 +47,7 @@ class OutcomeSource:
             return True
         from mild.data import is_outcome_table
 
+        columns = self.columns
         outcomes = columns.costs is None and (
             self.reading.scores is not None or is_outcome_table(self.file)
         )
@@ -71,70 +77,56 @@ class OutcomeSource:
                     parameter=name,
                 )
 
-    def read(self, experts: Sequence[str] | None = None) -> OutcomeTable:
-        """Read the table; print how it was read and what is unusual about it.
+    def read(self, part: str = "train", findings: bool = True) -> OutcomeTable:
+        """Read the table; print how it was read and, with ``findings``, what is unusual about it.
 
-        ``experts`` are those of a saved router: the table must have them all, and others are dropped. Of a
-        table with a split column such a router is judged on the test rows; others are for training.
+        Of a table with a split column, the rows of ``part`` are taken.
         """
         from mild.data import read_outcomes
-        from mild.tuning.tasks import with_experts
+        from mild.data.datasets import load_outcomes
 
-        given = asdict(self.reading) | {"part": "train" if experts is None else "test"}
         if self.file is None:
-            table = embedded_table(self.reading.where)
+            table = load_outcomes(self.reading.where)
         else:
-            table = read_outcomes(self.file, **given)
+            table = read_outcomes(self.file, **asdict(self.reading), part=part)
         note(table.explanation)
-        if experts is not None:
-            others = [name for name in table.expert_names if name not in experts]
-            table = with_experts(table, experts)
-            if others:
-                note(f"left out, the router does not know them: {', '.join(others)}.")
-        for finding in table.findings:
-            note(finding.sentence)
+        if findings:
+            note_findings(table)
         return table
 
     def matrices(
-        self, features: str | Sequence[str] | None, costs: str | None, part: str = "train"
+        self, features: str | Sequence[str] | None = None, part: str = "train"
     ) -> Matrices:
-        """Features and costs of the file; print which rows a split column chose."""
+        """Features and costs of the file; print which rows a split column chose.
+
+        ``features`` are the columns of a saved router, if the options name none.
+        """
         from mild.data import read_matrices
 
+        names = features if self.columns.features is None else self.columns.features
         where = self.reading.where
-        table = read_matrices(str(self.file), features, costs, where=where, part=part)
+        table = read_matrices(str(self.file), names, self.columns.costs, where=where, part=part)
         if table.selection is not None:
             note(f"{table.selection}.")
         return table
 
-    def task(self) -> Task:
-        """The table with its costs and groups."""
-        from mild.tuning.tasks import make_task
+    def data(self) -> OutcomeTable | Matrices:
+        """The table of outcomes, or of features and costs, to learn from."""
+        return self.read() if self.is_outcomes() else self.matrices()
 
-        return make_task(self.read(), self.cost.terms(), self.group, self.balance)
 
-    def step(self, task: Task, progress: Callable[[int, int, str], None] | None = None) -> Any:
-        """An unfitted feature step for the task."""
-        from mild.tuning.tasks import make_step
-
-        return make_step(task, self.text.text, self.text.arguments(progress))
+def note_findings(table: OutcomeTable) -> None:
+    """Print what is unusual about a table."""
+    for finding in table.findings:
+        note(finding.sentence)
 
 
 def loss_line(result: Mapping[str, Any]) -> str:
     """What the loss is, what is averaged over, and the kind of text features."""
     balance = result.get("balance")
     means = "" if balance is None else f", mean over the values of {balance}"
-    return f"loss = {result['cost']['words']}{means}; text features: {result['text']}"
-
-
-def note_folds(wanted: int, possible: int, task: Task) -> None:
-    """Print a note if there are fewer folds than asked for."""
-    if 2 <= possible < wanted:
-        if task.group is None:
-            few = f"there are only {task.bundle.max() + 1} different queries"
-        else:
-            few = f"{task.group} has {len(set(task.table.column(task.group)) - {None})} values"
-        note(f"{few}: {possible} folds instead of {wanted}.")
+    text = "" if result.get("text") is None else f"; text features: {result['text']}"
+    return f"loss = {result['cost']['words']}{means}{text}"
 
 
 def note_matrices(table: Matrices) -> None:
@@ -154,24 +146,3 @@ def feature_line(names: Sequence[str] | None, count: int) -> str:
         return f"{count}, unnamed"
     rest = len(names) - NAMED_FEATURES
     return ", ".join(names[:NAMED_FEATURES]) + (f" (+ {rest} more)" if rest > 0 else "")
-
-
-def other_files(source: str) -> bool:
-    """Whether a folder or a pattern holds tables, and none of them is a Parquet file."""
-    from mild.data.tables import find_tables, table_suffix
-    from mild.errors import DataFileError
-
-    try:
-        return all(table_suffix(file) != ".parquet" for file in find_tables(source))
-    except DataFileError:
-        return False
-
-
-def embedded_table(where: Sequence[str] | None = None) -> OutcomeTable:
-    """The table of outcomes that comes with mild."""
-    from mild.data import read_outcomes
-    from mild.data.datasets import outcomes_file
-
-    table = read_outcomes(outcomes_file(), where=where)
-    words = table.explanation.partition(": ")[2]
-    return replace(table, explanation=f"the table that comes with mild: {words}")

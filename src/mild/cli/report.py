@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from mild.cli import options as o
 from mild.cli.console import emit, note, say
-from mild.cli.evaluate import known_document, read_known, title_of
+from mild.cli.evaluate import read_known, title_of
 from mild.cli.outcomes import OutcomeSource
 from mild.errors import DataFileError, OptionError
 
@@ -70,10 +70,11 @@ def report(
       mild compare log.parquet --out results.json && mild report results.json
     """
     from mild.artifact import load
+    from mild.evaluation.evaluate import evaluate
     from mild.report import check_report, optimism, read_document, write_report
 
     target = check_report(out, overwrite)
-    source = OutcomeSource(table, reading, cost, group=group)
+    source = OutcomeSource(table, reading, columns, cost, group=group)
     compared = None if comparison is None else _comparison(comparison)
     if table is None:
         source.refuse("there is none: give it with --table")
@@ -88,13 +89,12 @@ def report(
             document["comparison"] = compared
     else:
         saved = load(router)
-        document = known_document(
-            *read_known(saved, source, columns),
+        known = read_known(saved, source)
+        found = evaluate(saved, known, confidence=confidence, random_state=seed, **source.arguments)
+        document = found.document(
             split=", ".join(reading.where) if reading.where else None,
             comparison=compared,
             queries=queries,
-            confidence=confidence,
-            seed=seed,
             title=title_of(router),
         )
     if title is not None:

@@ -2,16 +2,18 @@
 
 from mild.artifact.expert_names import match_expert, match_experts
 from mild.artifact.frames import as_frame
-from mild.data.cost_terms import check_terms, cost_formula, expert_betas, outcome_costs
+from mild.data.cost_terms import CostTerms, check_terms, cost_formula, expert_betas, outcome_costs
 from mild.data.data_quality import Finding, duplicate_groups
 from mild.data.describing import describe_outcomes
 from mild.data.formats import FORMS
 from mild.data.matrices import Matrices, read_matrices
-from mild.data.outcomes import OutcomeTable, is_outcome_table, read_outcomes
+from mild.data.outcome_table import OutcomeTable
+from mild.data.outcomes import is_outcome_table, read_outcomes
 from mild.data.writing import check_output, write_columns, write_csv, write_outcomes
 
 __all__ = [
     "FORMS",
+    "CostTerms",
     "Finding",
     "Matrices",
     "OutcomeTable",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,12 +12,28 @@ from mild.artifact.expert_names import match_expert
 from mild.core.arrays import FloatArray, invalid
 from mild.core.costs import costs_from_correctness
 from mild.data.data_quality import ROW_ONE
-from mild.data.outcomes import LARGEST, OutcomeTable
 from mild.errors import InvalidInputError, counted
+
+#: Dollars, seconds and costs above this are refused: routers learn in single precision.
+LARGEST = 1e9
+
+
+class KnownOutcomes(Protocol):
+    """What the cost of an outcome depends on; an OutcomeTable has it."""
+
+    @property
+    def expert_names(self) -> list[str]: ...
+    @property
+    def scores(self) -> FloatArray: ...
+    @property
+    def prices(self) -> FloatArray | None: ...
+    @property
+    def latencies(self) -> FloatArray | None: ...
+    def row_number(self, row: int) -> int: ...
 
 
 def outcome_costs(
-    table: OutcomeTable,
+    table: KnownOutcomes,
     *,
     beta: Mapping[str, float] | None = None,
     price_weight: float | None = None,
@@ -92,7 +108,7 @@ def check_terms(
             raise invalid(name, f"must be finite and not negative; got {shown}.")
 
 
-def expert_betas(table: OutcomeTable, beta: Mapping[str, float] | None) -> FloatArray:
+def expert_betas(table: KnownOutcomes, beta: Mapping[str, float] | None) -> FloatArray:
     """What asking each expert costs, in the order of the experts; 0 for those not named."""
     check_terms(beta)
     betas: dict[str, float] = {}
@@ -110,7 +126,7 @@ def expert_betas(table: OutcomeTable, beta: Mapping[str, float] | None) -> Float
 
 
 def cost_formula(
-    table: OutcomeTable,
+    table: KnownOutcomes,
     *,
     beta: Mapping[str, float] | None = None,
     price_weight: float | None = None,
@@ -150,20 +166,24 @@ class CostTerms:
         """Whether any term but the error was given."""
         return self != CostTerms()
 
-    def costs(self, table: OutcomeTable) -> FloatArray:
+    def costs(self, table: KnownOutcomes) -> FloatArray:
         """Cost (n_samples, n_experts) of every outcome, NaN where an expert was not asked."""
         return outcome_costs(table, **self.as_dict())
 
-    def words(self, table: OutcomeTable) -> str:
+    def formula(self, table: KnownOutcomes) -> str:
         """The cost as a formula for people."""
         return cost_formula(table, **self.as_dict())
 
-    def spelled(self, table: OutcomeTable) -> CostTerms:
+    def spelled(self, table: KnownOutcomes) -> CostTerms:
         """The same with every expert by its full name."""
         if self.beta is None:
             return self
-        betas = expert_betas(table, self.beta).tolist()
-        return replace(self, beta=dict(zip(table.expert_names, betas, strict=True)))
+        return replace(self, beta=dict(zip(table.expert_names, self.betas(table), strict=True)))
+
+    def betas(self, table: KnownOutcomes) -> list[float]:
+        """What asking each expert of a table costs, in wrong answers."""
+        found: list[float] = expert_betas(table, self.beta).tolist()
+        return found
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""

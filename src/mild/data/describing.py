@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
+from mild.artifact.frames import as_frame, default_library, html_table
 from mild.core.arrays import BoolArray, FloatArray
+from mild.data.cost_terms import CostTerms, KnownOutcomes
 from mild.data.data_quality import Finding
-from mild.data.outcomes import OutcomeTable
 from mild.errors import counted
 from mild.metrics import (
     best_constant,
@@ -25,7 +28,79 @@ RIGHT = 0.5
 MIN_COMPLETE_ROWS = 5
 
 
-def describe_outcomes(table: OutcomeTable, costs: FloatArray) -> dict[str, Any]:
+class DescribedOutcomes(KnownOutcomes, Protocol):
+    """What a description is made from; an OutcomeTable has it."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def form(self) -> str: ...
+    @property
+    def explanation(self) -> str: ...
+    @property
+    def findings(self) -> tuple[Finding, ...]: ...
+    @property
+    def library(self) -> str | None: ...
+    def fingerprint(self) -> str: ...
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Description:
+    """Figures of a table of outcomes under a cost."""
+
+    content: Mapping[
+        str, Any
+    ]  # as ``describe_outcomes``, with the cost and the table's fingerprint
+    library: str | None = None  # of the frame that ``to_frame`` gives
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready fields."""
+        return dict(self.content)
+
+    def to_frame(self) -> Any:
+        """One row per expert."""
+        return as_frame(self.content["experts"], self.library or default_library())
+
+    @property
+    def quality(self) -> str:
+        """What the mean of the scores is called."""
+        return "mean score" if self.content["soft_scores"] else "accuracy"
+
+    @property
+    def sentences(self) -> list[str]:
+        """What to know about the table, beside its figures."""
+        report, shares = self.content, self.content["imbalance"]
+        soft = " (a score of 0.5 or more)" if report["soft_scores"] else ""
+        return [
+            f"All experts that were asked are right on {report['all_right']:.1%} of the queries{soft}, "
+            f"none on {report['all_wrong']:.1%}; on the other {report['some_right']:.1%} the choice of "
+            "the expert matters.",
+            f"The oracle sends {shares['largest']:.1%} to one expert and {shares['smallest']:.1%} to the "
+            f"rarest (evenness {shares['entropy']:.2f}, where 1 is even; ties of loss go to the lower "
+            f"price, then to the higher {self.quality}).",
+            *(finding["sentence"] for finding in report["findings"]),
+        ]
+
+    def __repr__(self) -> str:
+        lines = [self.content["explanation"], *(f"- {line}" for line in self.sentences)]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return html_table(self.content["explanation"], self.content["experts"], self.sentences)
+
+
+def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
+    """Describe a table under a cost."""
+    cost = {**terms.spelled(table).as_dict(), "words": terms.formula(table)}
+    content = {
+        "fingerprint": table.fingerprint(),
+        "cost": {**cost, "beta": dict(zip(table.expert_names, terms.betas(table), strict=True))},
+        **describe_outcomes(table, terms.costs(table)),
+    }
+    return Description(content, table.library)
+
+
+def describe_outcomes(table: DescribedOutcomes, costs: FloatArray) -> dict[str, Any]:
     """Figures of a table under a cost, JSON-ready; what is unknown is None.
 
     Parameters
@@ -134,7 +209,7 @@ def _over(complete: BoolArray) -> list[Finding]:
 
 
 def _cheapest_and_right(
-    table: OutcomeTable, costs: FloatArray, right: BoolArray
+    table: DescribedOutcomes, costs: FloatArray, right: BoolArray
 ) -> BoolArray | None:
     """The right expert that costs least to ask, at most one per row; None if no expert costs anything."""
     # The cost of asking; rounded, so that 1.6 - 1 and 0.6 tie.

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from mild.artifact.expert_names import match_experts
+from mild.artifact.frames import library_of
 from mild.core.arrays import FloatArray, IntArray
+from mild.data.cost_terms import LARGEST
 from mild.data.data_quality import (
     RESCALE,
     Finding,
     check_range,
     examine,
-    row_number,
     unasked_rows,
 )
 from mild.data.formats import FORMATS, check_options, possible_forms, read_format
 from mild.data.formats.base import Layout, Named, ReadOptions, seconds_per
 from mild.data.formats.nested import parse_objects
+from mild.data.outcome_table import OutcomeTable
 from mild.data.queries import Recipe, choose_query, query_texts, usual_query
 from mild.data.selection import Where, kept_rows
 from mild.data.tables import (
@@ -43,98 +43,8 @@ from mild.data.tables import (
 from mild.data.vectors import find_vectors, read_vectors
 from mild.errors import DataFileError, counted, listed
 
-#: Dollars, seconds and costs above this are refused: routers learn in single precision.
-LARGEST = 1e9
 # A text of so many words is a query, and no category.
 WORDS = 3
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class OutcomeTable:
-    """The outcome of each query with each expert; every row has a score."""
-
-    queries: list[str]  # (n,) texts; empty ones where the table has vectors and no query
-    expert_names: list[str]  # (p,) different names
-    scores: FloatArray  # (n, p) float64 in [0, 1], NaN where an expert was never asked
-    prices: FloatArray | None  # (n, p) dollars per query, NaN where unknown; None if there are none
-    latencies: FloatArray | None  # (n, p) seconds, to the nanosecond; None if there are none
-    columns: Any  # Arrow table of all other columns, same rows
-    vectors: FloatArray | None = None  # (n, n_features) float32
-    form: str = "wide"  # format of the source, one of FORMS
-    explanation: str = ""  # how the source was read, in one sentence
-    findings: tuple[Finding, ...] = ()  # what its user should know about it
-    recipe: Recipe | None = None  # which columns make the query, and how
-    row_numbers: IntArray | None = None  # (n,) row numbers in the file, from 0, if not 0 to n - 1
-
-    def __repr__(self) -> str:
-        experts = listed(self.expert_names, 4)
-        known = [
-            name for name in ("prices", "latencies", "vectors") if getattr(self, name) is not None
-        ]
-        more = f", with {', '.join(known)}" if known else ""
-        return f"OutcomeTable({self.rows:,} queries, {len(self.expert_names)} experts: {experts}{more})"
-
-    @property
-    def rows(self) -> int:
-        """Number of queries."""
-        return len(self.queries)
-
-    def take(self, rows: ArrayLike) -> OutcomeTable:
-        """Some of the rows, by number or by a mask, in that order, without the findings."""
-        index = np.asarray(rows)
-        if index.dtype == np.bool_:
-            index = np.flatnonzero(index)
-        index = index.astype(np.intp, copy=False)
-
-        arrays = {
-            name: getattr(self, name) for name in ("scores", "prices", "latencies", "vectors")
-        }
-        taken = {name: array[index] for name, array in arrays.items() if array is not None}
-        return replace(
-            self,
-            queries=[self.queries[i] for i in index.tolist()],
-            columns=self.columns.take(index),
-            findings=(),
-            row_numbers=index if self.row_numbers is None else self.row_numbers[index],
-            **taken,
-        )
-
-    def column(self, name: str) -> list[Any]:
-        """Values of one of the other columns."""
-        others = self.columns.column_names
-        if name not in others:
-            rule = f"there must be a column {name!r}"
-            if self.recipe is not None and name in (*self.recipe.columns, self.recipe.vectors):
-                rule = f"column {name!r} holds the queries, and another one is needed"
-            elif name.partition("__")[2] in self.expert_names:
-                rule = f"column {name!r} holds outcomes of an expert, and another one is needed"
-            raise DataFileError(f"{rule}; found {listed(others)}.", parameter="name")
-        values: list[Any] = self.columns[name].to_pylist()
-        return values
-
-    def row_number(self, row: int) -> int:
-        """Number of a row in the file, from 1, for messages."""
-        return row_number(row, self.row_numbers)
-
-    def fingerprint(self) -> str:
-        """SHA-256 over queries, experts, scores, prices, latencies and vectors, as 64 digits.
-
-        It does not depend on the file that the outcomes came from, nor on other columns.
-        """
-        digest = hashlib.sha256()
-        for texts in (self.expert_names, self.queries):
-            digest.update(f"{len(texts)} texts;".encode())
-            for text in texts:
-                encoded = text.encode()
-                digest.update(b"%d:" % len(encoded) + encoded)
-        for name in ("scores", "prices", "latencies", "vectors"):
-            values = getattr(self, name)
-            digest.update(f"{name} {None if values is None else values.shape};".encode())
-            if values is not None:
-                # All NaN are equal, and so are 0 and -0.
-                plain = np.where(np.isnan(values), np.nan, values + 0.0)
-                digest.update(plain.astype(plain.dtype.newbyteorder("<")).tobytes())
-        return digest.hexdigest()
 
 
 def read_outcomes(
@@ -210,9 +120,12 @@ def read_outcomes(
         *(form, query, experts, scores, prices, latencies, vectors, choices, tokens, where)
     )
     check_options(options)
+    if isinstance(source, OutcomeTable):
+        return source
     is_path = isinstance(source, (str, os.PathLike))
     with naming(Path(source)) if is_path else nullcontext():
-        return build_outcomes(read_table(source, options.texts()), options, part=part)
+        table = build_outcomes(read_table(source, options.texts()), options, part=part)
+    return replace(table, library=library_of(source))
 
 
 def is_outcome_table(path: str | os.PathLike[str]) -> bool:

@@ -1,7 +1,7 @@
 """Splits into training and test rows such that no text is in both.
 
-Rows that must stay together share a bundle: rows with the same text, rows of the same group (a
-subject, a customer), and rows connected through others. Splits draw bundles, not rows.
+Rows that must stay together share a group: rows with the same text, rows of the same subject or
+customer, and rows connected through others. Splits draw groups, not rows.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from mild.core.arrays import IntArray, invalid
-from mild.errors import InvalidInputError
+from mild.errors import DataFileError, InvalidInputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,13 +29,13 @@ class Split:
     dropped: int = 0  # rows that are in neither, because their text is in the training rows
 
 
-def bundles(*labels: Sequence[Hashable] | np.ndarray[Any, Any]) -> IntArray:
-    """Number of the bundle of each row, (n_rows,): rows that share a label of any kind are in one bundle.
+def joined_groups(*labels: Sequence[Hashable] | np.ndarray[Any, Any]) -> IntArray:
+    """Number of the group of each row, (n_rows,): rows that share a label of any kind are in one group.
 
     Each of ``labels`` is a sequence of n_rows labels: texts, subjects, ...; None is no label.
     """
     if not labels:
-        raise InvalidInputError("bundles must be made from at least one kind of labels; got none.")
+        raise InvalidInputError("groups must be made from at least one kind of labels; got none.")
     n = len(labels[0])
     if any(len(kind) != n for kind in labels):
         lengths = ", ".join(str(len(kind)) for kind in labels)
@@ -54,38 +55,38 @@ def bundles(*labels: Sequence[Hashable] | np.ndarray[Any, Any]) -> IntArray:
 
 
 def random_splits(
-    bundle: ArrayLike, n_splits: int = 5, test_share: float = 0.3, seed: int = 0
+    groups: ArrayLike, n_splits: int = 5, test_share: float = 0.3, seed: int = 0
 ) -> list[Split]:
-    """Splits drawn one by one: bundles in random order until the test has its share of the rows.
+    """Splits drawn one by one: groups in random order until the test has its share of the rows.
 
-    A large bundle may make the test larger. Split i of a seed is the same whatever ``n_splits`` is.
+    A large group may make the test larger. Split i of a seed is the same whatever ``n_splits`` is.
     """
-    groups, sizes = _checked(bundle, several=True)
+    numbers, sizes = _checked(groups, several=True)
     _check_splits(n_splits, test_share)
     found = []
     for number in range(n_splits):
         order = np.random.default_rng([seed, number]).permutation(len(sizes))
         reached = np.cumsum(sizes[order])
-        # At least one bundle on either side.
-        count = int(np.searchsorted(reached, test_share * len(groups))) + 1
-        tested = np.isin(groups, order[: min(count, len(sizes) - 1)])
+        # At least one group on either side.
+        count = int(np.searchsorted(reached, test_share * len(numbers))) + 1
+        tested = np.isin(numbers, order[: min(count, len(sizes) - 1)])
         found.append(Split(np.flatnonzero(~tested), np.flatnonzero(tested)))
     return found
 
 
 def time_splits(
-    times: ArrayLike, bundle: ArrayLike, n_splits: int = 1, test_share: float = 0.3
+    times: ArrayLike, groups: ArrayLike, n_splits: int = 1, test_share: float = 0.3
 ) -> list[Split]:
     """Train on the past, test on what comes next: windows that follow one another.
 
     The last ``test_share`` of the rows in time are divided into ``n_splits`` windows; each is the
     test of a router trained on everything before it. Rows of one moment are not divided. Test rows
-    whose bundle is in the past are left out and counted.
+    whose group is in the past are left out and counted.
     """
-    groups, _ = _checked(bundle)
+    numbers, _ = _checked(groups)
     moments = np.asarray(times)
-    if moments.shape != groups.shape:
-        raise invalid("times", f"must be as many as rows, {len(groups)}; got {moments.shape}.")
+    if moments.shape != numbers.shape:
+        raise invalid("times", f"must be as many as rows, {len(numbers)}; got {moments.shape}.")
     missing = np.isnat(moments) if moments.dtype.kind in "mM" else moments != moments
     if np.any(missing):
         raise invalid("times", f"must be known in every row; {missing.sum()} are missing.")
@@ -100,7 +101,7 @@ def time_splits(
         window = ~past
         if number + 1 < n_splits:
             window &= moments < starts[number + 1]
-        fresh = window & ~np.isin(groups, groups[past])
+        fresh = window & ~np.isin(numbers, numbers[past])
         if not past.any() or not fresh.any():
             raise InvalidInputError(
                 f"a split in time needs rows before and after; window {number + 1} of {n_splits}, "
@@ -111,13 +112,13 @@ def time_splits(
     return found
 
 
-def folds(bundle: ArrayLike, n_folds: int = 5, seed: int = 0) -> list[tuple[IntArray, IntArray]]:
+def folds(groups: ArrayLike, n_folds: int = 5, seed: int = 0) -> list[tuple[IntArray, IntArray]]:
     """Folds of nearly equal size for cross-validation: (rows to fit on, rows to judge on) each.
 
-    Large bundles are dealt first, each to the smallest fold so far. With fewer bundles than folds there is
-    a fold per bundle.
+    Large groups are dealt first, each to the smallest fold so far. With fewer groups than folds there is
+    a fold per group.
     """
-    groups, sizes = _checked(bundle, several=True)
+    numbers, sizes = _checked(groups, several=True)
     if n_folds < 2:
         raise invalid("n_folds", f"must be at least 2; got {n_folds}.")
     n_folds = min(n_folds, len(sizes))
@@ -127,17 +128,17 @@ def folds(bundle: ArrayLike, n_folds: int = 5, seed: int = 0) -> list[tuple[IntA
     for group in order[np.argsort(-sizes[order], kind="stable")]:
         fold_of[group] = np.argmin(filled)
         filled[fold_of[group]] += sizes[group]
-    dealt = fold_of[groups]
+    dealt = fold_of[numbers]
     return [(np.flatnonzero(dealt != k), np.flatnonzero(dealt == k)) for k in range(n_folds)]
 
 
-def _checked(bundle: ArrayLike, several: bool = False) -> tuple[IntArray, IntArray]:
-    """Bundles numbered without gaps, and their sizes."""
-    groups = np.asarray(bundle)
-    if groups.ndim != 1 or groups.dtype.kind not in "iu" or not len(groups) or groups.min() < 0:
-        got = f"{groups.dtype} of shape {groups.shape}"
-        raise invalid("bundle", f"must be one number per row, from 0, and some rows; got {got}.")
-    _, numbers, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+def _checked(groups: ArrayLike, several: bool = False) -> tuple[IntArray, IntArray]:
+    """Groups numbered without gaps, and their sizes."""
+    labels = np.asarray(groups)
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or not len(labels) or labels.min() < 0:
+        got = f"{labels.dtype} of shape {labels.shape}"
+        raise invalid("groups", f"must be one number per row, from 0, and some rows; got {got}.")
+    _, numbers, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     if several and len(sizes) < 2:
         raise InvalidInputError(
             "rows must differ to be split: all of these have the same query or belong to the same group."
@@ -150,3 +151,41 @@ def _check_splits(n_splits: int, test_share: float) -> None:
         raise invalid("n_splits", f"must be at least 1; got {n_splits}.")
     if not 0 < test_share < 1:
         raise invalid("test_share", f"must lie between 0 and 1; got {test_share}.")
+
+
+def time_values(name: str, column: Any) -> np.ndarray[Any, Any]:
+    """An Arrow column of numbers, dates or dates as text (ISO 8601), ready to be sorted, (n_rows,)."""
+    rows = len(column)
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        column = _parsed_times(name, column)
+    elif pa.types.is_temporal(kind):
+        column = column.cast(pa.timestamp("us"), safe=False)
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise DataFileError(
+            f"column {name!r} must hold numbers or dates to split by time; got {kind}."
+        )
+    if column.null_count:
+        raise DataFileError(
+            f"column {name!r} must be known in every row to split by time; {column.null_count} of "
+            f"{rows} are empty."
+        )
+    values: np.ndarray[Any, Any] = column.to_numpy()
+    return values
+
+
+def _parsed_times(name: str, column: Any) -> Any:
+    # With a zone such as +02:00 or Z last.
+    for kind in (pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC")):
+        try:
+            times = column.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+        return times if kind == pa.float64() else times.cast(pa.timestamp("us"), safe=False)
+    example = next((value for value in column.to_pylist() if value is not None), None)
+    raise DataFileError(
+        f"column {name!r} must hold numbers or dates such as 2026-01-31T12:00:00 to split by time; got "
+        f"{example!r}."
+    )

@@ -8,19 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 
 from mild.artifact.files import check_free, replacing
-from mild.data.formats.base import CORRECT, LATENCY, PRICE, SCORE
-from mild.data.outcomes import OutcomeTable
+from mild.data.outcome_table import OutcomeTable
 from mild.errors import DataFileError
 
 SUFFIXES = (".csv", ".parquet", ".jsonl")
-QUERY = "prompt"
-VECTORS = "embedding"
 
 #: Lists or arrays of equal length.
 Columns = Mapping[str, Any]
@@ -116,30 +112,4 @@ def write_outcomes(
     "a",0,1
     """
     target = check_output(path, overwrite)
-    columns: dict[str, Any] = {}
-    if any(table.queries):
-        columns[QUERY] = pa.array(table.queries, pa.large_string())
-    if table.vectors is not None:
-        flat = pa.array(table.vectors.reshape(-1))
-        columns[VECTORS] = pa.FixedSizeListArray.from_arrays(flat, table.vectors.shape[1])
-    for name in table.columns.column_names:
-        columns[f"{name}_of_source" if name in (QUERY, VECTORS) else name] = table.columns[name]
-
-    def has(prefix: str) -> bool:
-        return any(prefix + name in columns for name in table.expert_names)
-
-    binary = bool(np.isin(table.scores, (0, 1)).sum() == (~np.isnan(table.scores)).sum())
-    prefix = CORRECT if binary and not has(CORRECT) else SCORE
-    latencies = None if table.latencies is None else table.latencies * 1e3
-    written = ((prefix, table.scores), (PRICE, table.prices), (LATENCY, latencies))
-    for start, values in written:
-        if values is None:
-            continue
-        if has(start):
-            raise DataFileError(
-                f"the table has columns {start}<model> of its own beside its outcomes; rename them."
-            )
-        kind = pa.int8() if start == CORRECT else pa.float64()
-        for k, name in enumerate(table.expert_names):
-            columns[start + name] = pa.array(values[:, k], from_pandas=True).cast(kind)
-    return write_columns(columns, target, overwrite)
+    return write_columns(table.wide_columns(), target, overwrite)

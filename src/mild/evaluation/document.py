@@ -5,22 +5,22 @@ from __future__ import annotations
 import importlib
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from mild.artifact import Router, fingerprint
-from mild.core.arrays import IntArray, invalid
-from mild.data import OutcomeTable, duplicate_groups
-from mild.errors import listed
+from mild.core.arrays import FloatArray, IntArray
+from mild.data import OutcomeTable
 from mild.evaluation import sections
 from mild.evaluation.comparison import Comparison
-from mild.evaluation.evaluate import evaluate_outcomes
-from mild.metrics.rows import evaluated_costs
+from mild.evaluation.figures import RoutingFigures, routing_figures, task_figures
+from mild.metrics.outcomes import Outcomes
 from mild.report.document import SCHEMA, Document
-from mild.tuning.tasks import constant_at_fit, training_overlap
+from mild.tuning.tasks import Task
+from mild.tuning.training_rows import constant_at_fit, training_overlap
 
 # Parameters of the fit that the report lists; the others are in router.json.
 LISTED_PARAMS = (
@@ -29,88 +29,79 @@ LISTED_PARAMS = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, eq=False)
+class JudgedRows:
+    """Rows with known outcomes, and the router that is judged by them."""
+
+    router: Router
+    costs: FloatArray  # (n_samples, n_experts), NaN where an expert was not asked
+    X: Any  # (n_samples, n_features) features of the inputs
+    chosen: IntArray  # (n_samples,) the router's choices
+    task: Task | None = None  # None if only costs are known
+
+    def figures(self, confidence: float, seed: int) -> RoutingFigures:
+        """The figures of the router's choices."""
+        names, fitted = self.router.expert_names, constant_at_fit(self.router)
+        if self.task is None:
+            outcomes = Outcomes(self.costs)
+            return routing_figures(
+                outcomes, self.chosen, names, confidence=confidence, seed=seed, fitted=fitted
+            )
+        return task_figures(self.task, self.chosen, confidence, seed, fitted)
+
+    @property
+    def overlap(self) -> dict[str, Any]:
+        """Whether the router was fitted on these rows, and how many of their queries."""
+        table = None if self.task is None else self.task.table
+        return training_overlap(self.router, table, self.costs, self.X)
+
+
 def build_document(
-    router: Router,
-    table: OutcomeTable | None,
-    costs: ArrayLike,
-    inputs: Any,
+    judged: JudgedRows,
+    found: RoutingFigures,
     *,
-    bundle: ArrayLike | None = None,
     group: str | None = None,
-    balance: str | None = None,
-    strata: IntArray | None = None,
     comparison: Mapping[str, Any] | None = None,
-    cost: Mapping[str, Any] | None = None,
     split: str | None = None,
     title: str = "Router report",
-    confidence: float = 0.95,
     queries: int = 20,
     seed: int = 0,
 ) -> Document:
-    """Evaluate a router on rows whose outcomes are known; the result is ready for JSON.
+    """Every number of a report on a router; the result is ready for JSON.
 
-    ``table`` has the router's experts (``with_experts``), or is None if only ``costs`` are known;
-    ``inputs`` are features (n_samples, n_features). Rows of one ``bundle`` count as one in the
-    verdict's interval, by default equal queries. ``group`` names the column of the section on groups,
-    by default ``balance``, or source, subject, ... if there. With ``strata`` (n_samples,), numbers of
-    the values of the column ``balance``, figures and frontier are means over these values.
-    ``comparison`` is ``Comparison.as_dict()`` on the same table, ``cost`` as ``Task.cost``, ``split``
-    how the rows were chosen, ``queries`` how many with the largest regret are shown; 0 leaves all
-    texts out.
+    ``group`` names the column of the section on groups, by default that of the task, that of ``balance``,
+    or source, subject, ... if there. ``comparison`` is ``Comparison.as_dict()`` on the same table,
+    ``split`` how the rows were chosen, ``queries`` how many with the largest regret are shown; 0 leaves
+    all texts out.
     """
-    cost = dict(cost or {})
-    names = list(router.expert_names)
-    X = inputs if hasattr(inputs, "tocsr") else np.asarray(inputs)
-    known = evaluated_costs(costs).astype(np.float64, copy=False)
-    if table is not None and table.expert_names != names:
-        raise invalid(
-            "table",
-            f"must have the router's experts, {listed(names, 6)}; got "
-            f"{listed(table.expert_names, 6)}. Select them with with_experts.",
-        )
-    if known.shape != (X.shape[0], len(names)):
-        shape = (X.shape[0], len(names))
-        rule = f"must have shape (n_samples, n_experts) = {shape}; got {known.shape}."
-        raise invalid("costs", rule)
-    units = None if bundle is None else np.asarray(bundle)
-    if units is None and table is not None and any(table.queries):
-        units = duplicate_groups(table.queries)
-    overlap = training_overlap(router, table, known, X)
-    mark = fingerprint(X, known) if table is None else table.fingerprint()
+    router, task, X = judged.router, judged.task, judged.X
+    names, table = list(router.expert_names), None if task is None else task.table
+    cost = {} if task is None else task.cost
+    balance = None if task is None else task.balance
     shares = router.predict_proba(X).astype(np.float64)
-    routed = sections.RoutedRows(names, known, router.predict(X), shares, strata=strata)
-    if table is not None:
-        routed = routed.with_table(table)
-    found = evaluate_outcomes(
-        routed.outcomes,
-        routed.chosen,
-        names,
-        units,
-        "query" if bundle is None or group is None else "group",
-        confidence,
-        seed,
-        constant_at_fit(router),
-    )
-    column, labels = None, None
-    if table is not None:
-        column = group or balance or sections.find_group_column(table.columns)
+    strata = None if task is None else task.strata
+    routed = sections.RoutedRows(names, judged.costs, judged.chosen, shares, strata=strata)
+    column, labels, groups = None, None, None
+    if task is not None and table is not None:
+        routed, groups = routed.with_table(table), task.groups
+        column = group or task.group_column or balance
+        column = column or sections.find_group_column(table.columns)
         labels = None if column is None else table.column(column)
     if not found.rows.all():
         routed, X = routed.take(found.rows), X[found.rows]
-        units = None if units is None else units[found.rows]
+        groups = None if groups is None else groups[found.rows]
         if labels is not None:
             labels = [labels[i] for i in np.flatnonzero(found.rows)]
+    confidence = found.verdict.confidence
     constant = found.summary["constant_expert"]
     n = len(routed.costs)
+    mark = fingerprint(judged.X, judged.costs) if table is None else table.fingerprint()
     form, scale, strength = sections.reward_form(router.metadata or {})
     return _header("evaluation", title, names, cost) | {
         "rows": n,
         "balance": balance,
         "left_out": found.left_out,
-        "verdict": {
-            key: None if isinstance(value, float) and np.isnan(value) else value
-            for key, value in found.as_dict()["verdict"].items()
-        },
+        "verdict": found.verdict.as_dict(),
         "figures": found.summary
         | {
             "constant_losses": [
@@ -129,13 +120,13 @@ def build_document(
             sections.method_points(comparison, names, cost),
             sections.target_limits(routed, router.metadata.get("notes") or {}),
         ),
-        "calibration": sections.calibration(routed, form, scale, confidence, units, strength),
+        "calibration": sections.calibration(routed, form, scale, confidence, groups, strength),
         "groups": None
         if column is None or labels is None
         else sections.groups(routed, column, labels, constant, confidence),
         "regrets": sections.regrets(routed, queries, labels),
         "comparison": comparison,
-        **overlap,
+        **judged.overlap,
         "router": _router_entries(router),
         "data": _data_entries(names, table, n, mark, cost.get("words"), split),
         "settings": [

@@ -1,166 +1,260 @@
-"""Figures of a routing on known outcomes, beside the best single expert, chance and perfect choice."""
+"""Judge a router by known outcomes."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.metrics import (
-    Statement,
-    common_rows,
-    constant_losses,
-    expert_recall,
-    expert_shares,
-    state_choices,
-    summary,
-)
-from mild.metrics.outcomes import Outcomes, all_priced, baselines
-from mild.tuning.tasks import Task
+from mild.artifact import Router, load
+from mild.artifact.frames import as_frame, default_library, html_table
+from mild.artifact.sources import source_of
+from mild.core.arrays import FloatArray, invalid
+from mild.data import Matrices, OutcomeTable, read_outcomes
+from mild.data.cost_terms import CostTerms
+from mild.errors import listed
+from mild.evaluation.displays import CalibrationDisplay, FrontierDisplay, SharesDisplay
+from mild.evaluation.document import JudgedRows, build_document
+from mild.evaluation.figures import RoutingFigures
+from mild.metrics import Verdict
+from mild.metrics.rows import evaluated_costs
+from mild.report import EVALUATION_FILE, check_report, optimism, write_document, write_report
+from mild.tuning.fit import FittedData
+from mild.tuning.fitting import contents
+from mild.tuning.tasks import make_task
+from mild.tuning.training_rows import terms_of
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
-    """Figures of a routing."""
+    """What a router did on rows with known outcomes, beside what it is compared with."""
 
-    expert_names: Sequence[str]
-    rows: BoolArray  # (n_samples,) mask of the rows that are compared
-    summary: dict[str, Any]  # figures of ``mild.metrics.summary``
-    constant_losses: FloatArray  # (n_experts,) mean loss of always choosing the same expert
-    baselines: list[dict[str, Any]]  # ``comparison.baselines``: what the choices are compared with
-    statement: Statement  # whether routing pays
-    confidence: float  # of its interval
-    # recall of the experts that are cheapest in less than 1 / n_experts of the rows
-    minority_recall: float
-    # dollars per 1,000 queries of each expert, or None; NaN where unknown
-    prices: FloatArray | None
-    router_price: float | None  # dollars per 1,000 queries, on the rows in which both are known
-    constant_price: float | None
-    left_out: str | None = None  # which rows are left out, in a sentence; None if all are compared
+    figures: RoutingFigures
+    judged: JudgedRows  # the router and the rows
+    random_state: int = 0
+    notes: tuple[str, ...] = ()  # what to know about the rows that were used
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether routing pays on these rows."""
+        return self.figures.verdict
+
+    @cached_property
+    def overlap(self) -> dict[str, Any]:
+        """Whether the router was fitted on these rows (``same_data_as_fit``, ``seen_in_fit``)."""
+        return self.judged.overlap
+
+    @property
+    def warning(self) -> str | None:
+        """A warning if the router was fitted on some of the rows; None if not."""
+        return optimism(self.overlap)
+
+    @property
+    def formula(self) -> str | None:
+        """The cost as a formula; None for a table of numbers."""
+        return None if self.judged.task is None else self.judged.task.formula
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready but for NaN and arrays."""
-        prices = {
-            "experts": self.prices,
-            "router": self.router_price,
-            "constant": self.constant_price,
-        }
-        constant = self.expert_names[self.summary["constant_expert"]]
-        return {
-            "rows": len(self.rows),
-            "experts": list(self.expert_names),
-            "summary": self.summary,
-            "constant_losses": self.constant_losses,
-            "baselines": self.baselines,
-            "minority_recall": self.minority_recall,
-            "dollars_per_1000": None if self.prices is None else prices,
-            "left_out": self.left_out,
-            "verdict": self.statement.as_dict()
-            | {"constant": constant, "confidence": self.confidence},
-        }
+        task = self.judged.task
+        about = {} if task is None else {"cost": task.cost, "balance": task.balance}
+        return {**about, **self.figures.as_dict(), **self.overlap}
 
+    def to_frame(self) -> Any:
+        """The router, the best single expert, the same mix at random and perfect choice, one row each."""
+        task = self.judged.task
+        library = None if task is None else task.table.library
+        return as_frame(self.figures.baselines, library or default_library())
 
-def evaluate_choices(
-    task: Task,
-    chosen: IntArray,
-    confidence: float = 0.95,
-    seed: int = 0,
-    fitted: int | None = None,
-) -> Evaluation:
-    """Evaluate choices on a task. Rows with equal queries, or of one group, count as one."""
-    table = task.table
-    outcomes = Outcomes(task.costs, table.scores, table.prices, table.latencies, task.strata)
-    names = table.expert_names
-    return evaluate_outcomes(
-        outcomes, chosen, names, task.bundle, task.unit, confidence, seed, fitted
-    )
+    def document(
+        self,
+        *,
+        group: str | None = None,
+        comparison: Mapping[str, Any] | None = None,
+        split: str | None = None,
+        title: str = "Router report",
+        queries: int = 20,
+    ) -> dict[str, Any]:
+        """The content of a report, JSON-ready.
 
+        Parameters
+        ----------
+        group : column by which the report shows where routing helps
+        comparison : ``Comparison.as_dict()`` on the same table
+        split : how the rows were chosen, in words
+        title : title of the page
+        queries : number of queries with the largest regret; 0 leaves all texts out
+        """
+        return build_document(
+            self.judged,
+            self.figures,
+            group=group,
+            comparison=comparison,
+            split=split,
+            title=title,
+            queries=queries,
+            seed=self.random_state,
+        )
 
-def evaluate_outcomes(
-    outcomes: Outcomes,
-    chosen: IntArray,
-    expert_names: Sequence[str],
-    bundle: IntArray | None = None,
-    unit: str = "query",
-    confidence: float = 0.95,
-    seed: int = 0,
-    fitted: int | None = None,
-) -> Evaluation:
-    """Compare choices (n_samples,) with the expert that is best on these very rows, a strict baseline.
+    def write_report(
+        self, path: str | os.PathLike[str], *, overwrite: bool = False, **options: Any
+    ) -> Path:
+        """Write an HTML page that needs no network; ``options`` are those of ``document``."""
+        target = check_report(path, overwrite)
+        write_report(self.document(**options), target, overwrite)
+        return target
 
-    Rows of one ``bundle``, a "query" or a "group" by ``unit``, count as one in the interval. ``fitted`` is
-    the best constant of the rows that the router was fitted on. Where experts tie in loss, the oracle's
-    shares and the recall take the one of lower price, then of higher accuracy. With
-    ``outcomes.strata`` every mean is over these groups.
-    """
-    costs, prices = outcomes.costs, outcomes.prices
-    common = common_rows(costs, chosen)
-    rows = common.rows
-    known_rows, known_choices = outcomes.take(rows), chosen[rows]
-    weight = known_rows.weight
-    weights = None
-    if weight is not None:
-        weights = np.zeros(len(costs))
-        weights[rows] = weight
-    figures = summary(costs, chosen, weights, missing="skip")
-    perfect = known_rows.oracle()
-    recall = expert_recall(known_rows.costs, known_choices, weight, perfect)
-    figures = replace(
-        figures,
-        oracle_shares=expert_shares(perfect, len(expert_names), weight),
-        recall=recall,
-        balanced_recall=float(np.nanmean(recall)),
-    )
-    expert = figures.constant_expert
-    router_price = constant_price = expert_prices = None
-    if prices is not None:
-        prices = prices[rows]
-        known = ~np.isnan(prices)
-        mass = known if weight is None else known * weight[:, None]
-        with np.errstate(invalid="ignore"):
-            expert_prices = (
-                1000 * (mass * np.where(known, prices, 0.0)).sum(axis=0) / mass.sum(axis=0)
+    def save(self, folder: str | os.PathLike[str], **options: Any) -> Path:
+        """Write evaluation.json into a router's folder, for ``mild report``."""
+        return write_document(self.document(**options), Path(folder) / EVALUATION_FILE)
+
+    def plot_frontier(self, ax: Any = None) -> FrontierDisplay:
+        """Plot quality against dollars: the experts, the router, and its other trade-offs."""
+        return FrontierDisplay(self._content["frontier"]).plot(ax)
+
+    def plot_calibration(self, ax: Any = None) -> CalibrationDisplay:
+        """Plot each expert's predicted share of the reward against the share that it had."""
+        content = self._content
+        if content["calibration"] is None:
+            raise invalid(
+                "router", "must estimate probabilities to be calibrated; this one does not."
             )
-        paid = np.column_stack([prices[np.arange(len(prices)), chosen[rows]], prices[:, expert]])
-        both = ~np.isnan(paid).any(axis=1)
-        # Rows of which the price is known say nothing of an expert that has no price.
-        if both.any() and all_priced(paid.sum(axis=1), known_choices):
-            paid_weight = None if weight is None else weight[both]
-            means = np.average(paid[both], axis=0, weights=paid_weight)
-            router_price, constant_price = (1000 * means).tolist()
-    statement = state_choices(
-        costs[rows],
-        chosen[rows],
-        expert,
-        expert_names,
-        bundle=None if bundle is None else bundle[rows],
-        unit="row" if bundle is None else unit,
-        confidence=confidence,
-        seed=seed,
-        dollars=None if router_price is None else (router_price - constant_price) / 1000,
-        strata=known_rows.strata,
-    )
-    return Evaluation(
-        expert_names,
-        rows,
-        figures.as_dict(),
-        constant_losses(costs[rows], weight),
-        baselines(known_rows, known_choices, expert_names, fitted),
-        statement,
-        confidence,
-        minority_recall(figures.recall, figures.oracle_shares),
-        expert_prices,
-        router_price,
-        constant_price,
-        common.sentence,
-    )
+        return CalibrationDisplay(content["calibration"], content["experts"]).plot(ax)
+
+    def plot_shares(self, ax: Any = None) -> SharesDisplay:
+        """Plot how often the router, and perfect choice, ask each expert."""
+        figures = self._content["figures"]
+        return SharesDisplay(
+            self._content["experts"], figures["shares"], figures["oracle_shares"]
+        ).plot(ax)
+
+    @cached_property
+    def _content(self) -> dict[str, Any]:
+        return self.document(queries=0)
+
+    def __repr__(self) -> str:
+        lines = [] if self.warning is None else [f"Warning: {self.warning}"]
+        return "\n".join([*lines, self.verdict.sentence])
+
+    def _repr_html_(self) -> str:
+        warning = [] if self.warning is None else [f"Warning: {self.warning}"]
+        rows = f"{self.figures.summary['n_known']:,} rows"
+        return html_table(rows, self.figures.baselines, [*warning, self.verdict.sentence])
 
 
-def minority_recall(recall: FloatArray, oracle_shares: FloatArray) -> float:
-    """Mean recall of the experts that are cheapest in some rows, but in less than 1 / n_experts of them."""
-    rare = (oracle_shares < 1 / len(oracle_shares)) & (oracle_shares > 0) & ~np.isnan(recall)
-    return float(recall[rare].mean()) if rare.any() else math.nan
+def evaluate(
+    router: Any,
+    data: Any,
+    costs: Any = None,
+    *,
+    groups: str | None = None,
+    balance: str | None = None,
+    beta: Mapping[str, float] | None = None,
+    price_weight: float | None = None,
+    latency_weight: float | None = None,
+    confidence: float = 0.95,
+    random_state: int = 0,
+) -> Evaluation:
+    """Judge a router by known outcomes: does it pay?
+
+    The router is compared with the expert that is best on this very data, a strict baseline. Use data that
+    it was not fitted on. The cost is counted as in the fit, unless its terms are given; a router with
+    separate heads for errors and prices then decides by the new prices.
+
+    Parameters
+    ----------
+    router : Router, folder of one, or a fitted router or Pipeline of scikit-learn's kind
+    data : OutcomeTable, or whatever ``mild.read_outcomes`` takes; ``mild.data.Matrices``; or, with
+        ``costs``, features (n_samples, n_features), or texts for a router that reads texts
+    costs : (n_samples, n_experts), NaN where an expert was not asked
+    groups : column whose equal values count once in the interval, beside equal queries
+    balance : column whose values count alike: figures are means over its values
+    beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
+    confidence : of the intervals
+    random_state : seed of the intervals
+
+    Returns
+    -------
+    Evaluation
+
+    Examples
+    --------
+    >>> import mild
+    >>> from mild.data.datasets import load_outcomes
+    >>> train, test = load_outcomes().split(random_state=0)
+    >>> judged = mild.evaluate(mild.fit(train, price_weight=50), test)
+    >>> judged.verdict.pays
+    True
+    >>> [row["key"] for row in judged.figures.baselines]
+    ['router', 'best_single', 'fit_constant', 'same_mix', 'perfect']
+    """
+    asked = CostTerms(beta, price_weight, latency_weight)
+    if isinstance(router, (str, os.PathLike)):
+        router = load(router)
+    elif not isinstance(router, Router):
+        router = source_of(router)
+    judged, notes = _known_rows(router, data, costs, asked, groups, balance)
+    return Evaluation(judged.figures(confidence, random_state), judged, random_state, notes)
+
+
+def evaluate_fit(fitted: FittedData, random_state: int = 0) -> Evaluation:
+    """Judge a router by the rows that it was fitted on, whose features are known: optimistic figures."""
+    router, X = fitted.router, fitted.features
+    costs = fitted.costs if fitted.task is None else fitted.task.costs
+    judged = JudgedRows(router, costs, X, router.predict(X), fitted.task)
+    return Evaluation(judged.figures(0.95, random_state), judged, random_state)
+
+
+def _known_rows(
+    router: Router,
+    data: Any,
+    costs: Any,
+    asked: CostTerms,
+    groups: str | None,
+    balance: str | None,
+) -> tuple[JudgedRows, tuple[str, ...]]:
+    if costs is not None or isinstance(data, Matrices) or router.text is None:
+        given = {"groups": groups, "balance": balance, **asked.as_dict()}
+        for name, value in given.items():
+            if value is not None:
+                raise invalid(name, "is for tables of outcomes; these are features and costs.")
+        return _numbers(router, data, costs), ()
+    table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="test")
+    notes = []
+    others = [name for name in table.expert_names if name not in router.expert_names]
+    table = table.with_experts(router.expert_names)
+    if others:
+        notes.append(f"left out, the router does not know them: {', '.join(others)}.")
+    fitted = terms_of(router)
+    terms = asked if asked.stated or fitted is None else fitted
+    task = make_task(table, terms, groups, balance)
+    if asked.stated and router.is_priced:
+        router = router.with_prices(asked.beta, asked.price_weight)
+    elif asked.stated and fitted is not None and task.terms != fitted:
+        notes.append(f"the router was fitted under another cost: {router.info.cost['words']}.")
+    X = router.features(contents(table, router.text))
+    return JudgedRows(router, task.costs, X, router.predict(X), task), tuple(notes)
+
+
+def _numbers(router: Router, data: Any, costs: Any) -> JudgedRows:
+    """Rows of features and costs."""
+    if isinstance(data, Matrices):
+        X, known = data.X, data.costs_of(router.expert_names)
+    elif costs is None:
+        raise invalid("costs", "must be given with features; this router was fitted on numbers.")
+    else:
+        X = data if router.text is None else router.features(data)
+        X = X if hasattr(X, "tocsr") else np.asarray(X)
+        known = costs
+    found: FloatArray = evaluated_costs(known).astype(np.float64, copy=False)
+    shape = (X.shape[0], len(router.expert_names))
+    if found.shape != shape:
+        names = listed(router.expert_names, 6)
+        rule = f"must have shape (n_samples, n_experts) = {shape}, one column for each of {names}"
+        raise invalid("costs", f"{rule}; got {found.shape}.")
+    return JudgedRows(router, found, X, router.predict(X))

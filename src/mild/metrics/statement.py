@@ -12,9 +12,9 @@ import numpy as np
 from mild.core.arrays import FloatArray, IntArray
 from mild.errors import check_option
 from mild.metrics.intervals import linearised_rows, paired_interval
-from mild.metrics.money import amount
 from mild.metrics.routing import FEWEST_UNITS, chosen_costs
 from mild.metrics.rows import balanced_weights, merged_strata
+from mild.money import amount
 
 #: What the interval counts: singular and plural.
 UNITS = {"row": "rows", "query": "distinct queries", "group": "groups"}

@@ -19,7 +19,7 @@ from markupsafe import Markup
 from mild.artifact.files import check_free
 from mild.core.arrays import invalid
 from mild.errors import DataFileError
-from mild.metrics.money import amount
+from mild.money import amount
 from mild.report.charts import (
     AXES,
     RING,

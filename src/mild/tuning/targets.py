@@ -474,7 +474,7 @@ def fit_tradeoff(
     policy: Policy = found.router.policy_
     if scaler is not None:
         policy = StandardizedPolicy(np.asarray(scaler.mean_), np.asarray(scaler.scale_), policy)
-    held = HeldOut(found.errors, found.prices, table.scores, table.prices, task.bundle)
+    held = HeldOut(found.errors, found.prices, table.scores, table.prices, task.groups)
     return Tradeoff(policy, held)
 
 
@@ -541,7 +541,7 @@ def _calibration_rows(tradeoff: Tradeoff, task: Task, fitted: Fitted) -> HeldOut
         heads, X = heads.inner, (X - heads.mean) / heads.scale
     table = task.table
     estimates = heads.expected_errors(X), heads.expected_prices(X)
-    return HeldOut(*estimates, table.scores, table.prices, task.bundle)
+    return HeldOut(*estimates, table.scores, table.prices, task.groups)
 
 
 def _with_policy(fitted: Fitted, policy: Policy, task: Task) -> Fitted:

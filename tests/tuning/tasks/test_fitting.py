@@ -51,7 +51,7 @@ def test_the_folder_says_what_counted_and_what_was_seen(tmp_path):
     assert router.expert_names == EXPERTS
     assert terms_of(router) == task.terms
     notes = router.metadata["notes"]
-    assert notes["cost"]["words"] == task.words
+    assert notes["cost"]["words"] == task.formula
     assert notes["table"]["fingerprint"] == task.table.fingerprint()
     assert TrainingQueryIndex.by(router).overlap(task.table)["queries"] == 150
     assert TrainingQueryIndex.by(router).overlap(task_of(1).table)["queries"] == 0

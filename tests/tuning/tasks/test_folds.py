@@ -24,7 +24,7 @@ def test_equal_queries_are_never_on_both_sides():
     assert sorted(np.concatenate([held for _, held in folds])) == list(range(60))
     splits = [(split.train, split.test) for split in task_splits(task, 3)]
     for fitted, held in [*folds, *splits]:
-        assert not set(task.bundle[fitted]) & set(task.bundle[held])
+        assert not set(task.groups[fitted]) & set(task.groups[held])
 
 
 def test_groups_stay_whole():

@@ -21,21 +21,21 @@ def test_costs_are_those_of_the_table():
     task = make_task(table_of(), CostTerms(beta={"cook": 0.25}))
     np.testing.assert_array_equal(task.costs, 1 - task.table.scores + [0, 0, 0.25])
     assert task.terms.beta == {"adder": 0.0, "poet": 0.0, "cook": 0.25}
-    assert "cook 0.25" in task.words
+    assert "cook 0.25" in task.formula
 
 
-def test_equal_queries_are_one_bundle_and_others_are_not():
+def test_equal_queries_are_one_groups_and_others_are_not():
     prompts = make_columns(30)["prompt"]
     prompts[7] = f"  {prompts[3]}\n"
-    bundle = make_task(table_of(prompt=prompts), CostTerms()).bundle
-    assert bundle[7] == bundle[3]
-    assert len(np.unique(bundle)) == 29
+    groups = make_task(table_of(prompt=prompts), CostTerms()).groups
+    assert groups[7] == groups[3]
+    assert len(np.unique(groups)) == 29
 
 
-def test_groups_join_bundles():
-    bundle = make_task(table_of(), CostTerms(), "subject").bundle
-    assert len(np.unique(bundle)) == 6
-    assert bundle[0] == bundle[6] != bundle[1]
+def test_groups_join_rows():
+    groups = make_task(table_of(), CostTerms(), "subject").groups
+    assert len(np.unique(groups)) == 6
+    assert groups[0] == groups[6] != groups[1]
 
 
 def test_rows_with_vectors_alone_are_told_apart_by_them():
@@ -43,7 +43,7 @@ def test_rows_with_vectors_alone_are_told_apart_by_them():
     del columns["prompt"]
     columns["embedding"] = [[0.0, 1.0], [1.0, 0.0], [0.0, 1.0], [2.0, 2.0]]
     task = make_task(read_outcomes(pa.table(columns)), CostTerms())
-    assert task.bundle.tolist() == [0, 1, 0, 2]
+    assert task.groups.tolist() == [0, 1, 0, 2]
     assert not task.has_queries
 
 
@@ -80,12 +80,12 @@ def test_lists_are_no_groups():
         ({"s": [1, None], "l": [1, 0]}, 1, None),
     ],
 )
-def test_a_task_may_be_settled(scores, expert, words):
+def test_a_task_may_be_constant_expert(scores, expert, words):
     columns = {f"correct__{name}": cells for name, cells in scores.items()}
     task = make_task(read_outcomes(pa.table({"prompt": ["a", "b"], **columns})), CostTerms())
-    assert task.settled == expert
+    assert task.constant_expert == expert
     if words is not None:
-        assert words in task.settled_words
+        assert words in task.constant_reason
 
 
 def test_a_balance_column_gives_its_values_the_same_weight():

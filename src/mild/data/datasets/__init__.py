@@ -6,8 +6,10 @@
 ((500, 1), (500, 3))
 """
 
+from dataclasses import replace
 from pathlib import Path
 
+from mild.data import OutcomeTable, read_outcomes
 from mild.data.datasets.digits import COSTS, EXPERTS, SETUPS, DigitsScenario, digits_scenario
 from mild.data.datasets.synthetic import (
     RoutingData,
@@ -18,6 +20,7 @@ from mild.data.datasets.synthetic import (
     region_of,
     regions,
 )
+from mild.data.selection import Where
 
 __all__ = [
     "COSTS",
@@ -29,6 +32,7 @@ __all__ = [
     "digits_scenario",
     "domains",
     "expert_accuracies",
+    "load_outcomes",
     "one_dimensional",
     "outcomes_file",
     "region_of",
@@ -52,3 +56,16 @@ def outcomes_file() -> Path:
     (1500, ['smollm2', 'gemma3', 'rules'])
     """
     return Path(__file__).with_name("outcomes.parquet")
+
+
+def load_outcomes(where: Where = None) -> OutcomeTable:
+    """The table of ``outcomes_file``; ``where`` selects rows as in ``mild.read_outcomes``.
+
+    Examples
+    --------
+    >>> load_outcomes()
+    OutcomeTable(1,500 queries, 3 experts: smollm2, gemma3, rules, with prices, latencies)
+    """
+    table = read_outcomes(outcomes_file(), where=where)
+    words = table.explanation.partition(": ")[2]
+    return replace(table, explanation=f"the table that comes with mild: {words}")

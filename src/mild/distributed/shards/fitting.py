@@ -19,16 +19,26 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from mild.artifact import save
+from mild.artifact import Router
 from mild.artifact.sources import source_of
+from mild.artifact.writing import check_target
 from mild.core.arrays import FloatArray, IntArray
 from mild.core.losses import class_weights
 from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms
 from mild.data.data_quality import Finding, ScoreCounts, unasked_rows
+from mild.data.formats.base import ReadOptions
 from mild.distributed.locks import file_lock
-from mild.distributed.shards.dataset import Dataset, concatenate
-from mild.distributed.shards.workers import CostStats, Setup, TargetSums, Workers
+from mild.distributed.ray_connection import check_ray
+from mild.distributed.shards.dataset import Dataset, concatenate, open_dataset
+from mild.distributed.shards.workers import (
+    CostStats,
+    Setup,
+    TargetSums,
+    Workers,
+    local_workers,
+    ray_workers,
+)
 from mild.errors import (
     ArtifactError,
     DataFileError,
@@ -63,7 +73,10 @@ from mild.routers.solver import (
     sample_rows,
     second_moments,
 )
-from mild.tuning.tasks import Task, TrainingQueryIndex, contents, make_task, task_notes
+from mild.tuning.fit import FittedData
+from mild.tuning.fitting import contents, task_notes
+from mild.tuning.tasks import Task, make_task
+from mild.tuning.training_rows import TrainingQueryIndex
 
 Progress = Callable[[int, int, str], None]
 #: Dataset -> context of workers that hold it.
@@ -83,7 +96,7 @@ class ShardedFit:
     fingerprint: str  # of features and costs, in the order of the partitions
     seen: TrainingQueryIndex
     findings: tuple[Finding, ...] = ()
-    settled: str | None = None  # why there was nothing to route
+    constant_reason: str | None = None  # why there was nothing to route
     evaluations: int = 0
     remembered: int = 0  # evaluations that an earlier run had saved
 
@@ -186,7 +199,7 @@ def _fit(
     sampled = _by_partition(np.arange(n) if n <= 2 * SAMPLE else sample_rows(n, SAMPLE), setup.rows)
     summaries, seen = workers.call("make_features", setup, scaled, sampled)
     task = make_task(concatenate([table for one in summaries for table in one.sample]), terms)
-    features = step.transform(contents(task, step))
+    features = step.transform(contents(task.table, step))
     expert = int(cheapest[0]) if cheapest.size else None
     router = clone(router) if expert is None else ConstantRouter(expert)
     router.n_experts_, router.expert_names_ = len(names), names
@@ -198,7 +211,7 @@ def _fit(
         router.policy_ = ConstantPolicy(means, step.n_features, expert)
         only = f"{names[expert]} is the only expert"
         why = f"in no row does another expert cost less than {names[expert]}"
-        counts["settled"] = (
+        counts["constant_reason"] = (
             f"there is nothing to route: {only if len(names) == 1 else why}. The router always asks "
             f"{names[expert]}."
         )
@@ -234,11 +247,12 @@ def _by_partition(rows: IntArray, counts: Mapping[int, int]) -> dict[int, IntArr
     return found
 
 
-def save_shards(fitted: ShardedFit, out: str, overwrite: bool = False) -> Path:
-    """Save the router with its features, costs, shares on the sample and hashes of its queries."""
+def shard_router(fitted: ShardedFit) -> Router:
+    """The router with its features, costs, shares on the sample and hashes of its queries."""
     dataset = fitted.dataset
     names = dataset.expert_names
-    chosen = source_of(fitted.model).policy.predict(fitted.features)
+    source = source_of(fitted.model)
+    chosen = source.policy.predict(fitted.features)
     shares = dict(zip(names, expert_shares(chosen, len(names)).tolist(), strict=True))
     data = {"fingerprint": fitted.fingerprint, "rows": fitted.rows}
     explanation = dataset.explanation(fitted.rows)
@@ -249,16 +263,109 @@ def save_shards(fitted: ShardedFit, out: str, overwrite: bool = False) -> Path:
         "marks_complete": fitted.seen.complete,
         "shares": {"rows": len(chosen), "experts": shares},
     }
-    return save(
-        fitted.model,
-        out,
+    return replace(
+        source,
         expert_names=names,
         text=fitted.step,
-        data=data,
-        notes=notes,
         marks=fitted.seen.marks,
-        overwrite=overwrite,
+        metadata={**source.metadata, "notes": notes, "data": data},
     )
+
+
+@dataclass(frozen=True, eq=False)
+class DatasetFit:
+    """A router that was fitted on a dataset of many files, and saved."""
+
+    folder: Path
+    fitted: FittedData  # with the features and costs of a sample of the rows
+    fit: ShardedFit
+    n_files: int
+    notes: tuple[str, ...]  # what to know about the rows and the fit
+
+
+def fit_dataset(
+    source: str,
+    out: str,
+    router: Any,
+    terms: CostTerms,
+    *,
+    reading: Mapping[str, Any] | None = None,
+    text: str | None = None,
+    model: str | None = None,
+    standardize: bool | None = None,
+    engine: str = "local",
+    address: str | None = None,
+    n_jobs: int | None = None,
+    scratch: str | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> DatasetFit:
+    """Fit a linear router on Parquet files that need not fit into memory, and save it to a folder.
+
+    A fit that was killed or interrupted resumes when it is called again.
+
+    Parameters
+    ----------
+    source : folder, pattern or URL of Parquet files
+    out : folder of the router
+    router : unfitted LinearRouter
+    terms : terms of the cost
+    reading : how the files are read: arguments of ``mild.read_outcomes``
+    text, model : kind of the text features, and its model
+    standardize : whether features are scaled; None for vectors only
+    engine, address : "local", or "ray" with the address of a cluster
+    n_jobs : threads, or Ray workers; None for one per core
+    scratch : folder for intermediate results; None for one beside ``out``
+    overwrite : whether an existing router may be replaced
+    progress : callable(done, total, message) or None
+    """
+    check_router(router)
+    # Before anything is written.
+    if engine == "ray":
+        check_ray(address)
+    dataset = open_dataset(source, ReadOptions(**(reading or {})))
+    folder = check_target(out, overwrite)
+    settings = described(dataset, terms, router, text, model, standardize)
+    with work_folder(folder, scratch, settings) as work:
+
+        def make_workers(held: Dataset) -> AbstractContextManager[Workers]:
+            if engine == "ray":
+                return ray_workers(held, terms, address, n_jobs)
+            return local_workers(held, terms, work.features, n_jobs)
+
+        try:
+            found = fit_shards(
+                dataset,
+                terms,
+                router,
+                make_workers,
+                text=text,
+                text_options={} if model is None else {"source": model},
+                standardize=standardize,
+                folder=work.evaluations,
+                progress=progress,
+            )
+        except KeyboardInterrupt as error:
+            left = f"intermediate results are in {work.path}: the same command resumes from them."
+            raise KeyboardInterrupt(left) from error
+        saved = shard_router(found)
+        saved.save(out, overwrite=overwrite)
+    fitted = FittedData(saved, found.features, found.task)
+    return DatasetFit(folder, fitted, found, len(dataset.files), tuple(_notes(dataset, found)))
+
+
+def _notes(dataset: Dataset, fitted: ShardedFit) -> Iterator[str]:
+    yield fitted.dataset.explanation(fitted.rows)
+    left = [name for name in dataset.expert_names if name not in fitted.dataset.expert_names]
+    if left:
+        yield f"left out, never asked: {', '.join(left)}."
+    for finding in fitted.findings:
+        yield finding.sentence
+    if fitted.constant_reason is not None:
+        yield fitted.constant_reason
+    if fitted.remembered:
+        were = "was" if fitted.remembered == 1 else "were"
+        yield f"{fitted.remembered} of {fitted.evaluations} evaluations {were} there already."
 
 
 def check_router(router: Any) -> LinearRouter:

@@ -47,7 +47,7 @@ from mild.routers.objective import (
     row_targets,
     single_blas_thread,
 )
-from mild.tuning.tasks import MAX_HASHES, TrainingQueryIndex
+from mild.tuning.training_rows import MAX_HASHES, TrainingQueryIndex
 
 # Bytes up to which features stay in memory.
 IN_MEMORY = 256 << 20

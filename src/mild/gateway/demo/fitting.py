@@ -18,14 +18,10 @@ def fit_demo_router(
         python -c "from pathlib import Path; from mild.gateway.demo.fitting import *;
                    fit_demo_router(Path('src/mild/gateway/demo/router'))"
     """
-    from mild.data import read_outcomes
-    from mild.data.cost_terms import CostTerms
-    from mild.data.datasets import outcomes_file
+    from mild.data.datasets import load_outcomes
     from mild.features import HashingFeatures
-    from mild.routers.cost_models import PricedRouter
-    from mild.tuning.tasks import fit_task, make_task, save_task
+    from mild.tuning.fit import fit
 
-    task = make_task(read_outcomes(outcomes_file()), CostTerms(price_weight=PRICE_WEIGHT))
     features = HashingFeatures(dimensions=dimensions, max_terms=max_terms)
-    fitted = fit_task(task, PricedRouter(alpha=alpha), features)
-    return save_task(fitted, task, str(folder), overwrite=True)
+    router = fit(load_outcomes(), "priced", price_weight=PRICE_WEIGHT, text=features, alpha=alpha)
+    return router.save(folder, overwrite=True)

@@ -10,12 +10,11 @@ import pytest
 
 from mild.data import read_outcomes
 from mild.errors import DataFileError
-from mild.tuning.tasks import time_values
 from outcome_cases import make_columns
 
 
 def times_of(values):
-    return time_values(read_outcomes(pa.table(make_columns(3) | {"day": values})), "day")
+    return read_outcomes(pa.table(make_columns(3) | {"day": values})).times("day")
 
 
 @pytest.mark.parametrize(

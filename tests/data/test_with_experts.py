@@ -8,26 +8,25 @@ import pytest
 
 from mild.data import read_outcomes
 from mild.errors import InvalidInputError
-from mild.tuning.tasks import with_experts
 from outcome_cases import EXPERTS, make_columns
 
 
 def test_columns_come_in_the_router_s_order():
     table = read_outcomes(pa.table(make_columns(10, prices=True)))
-    found = with_experts(table, ["cook", "adder"])
+    found = table.with_experts(["cook", "adder"])
     np.testing.assert_array_equal(found.scores, table.scores[:, [2, 0]])
     np.testing.assert_array_equal(found.prices, table.prices[:, [2, 0]])
-    assert with_experts(table, EXPERTS) is table
+    assert table.with_experts(EXPERTS) is table
 
 
 def test_an_expert_that_is_missing_is_named_in_one_sentence():
     table = read_outcomes(pa.table(make_columns(10)))
     with pytest.raises(InvalidInputError, match="trained on adder, baker; the table has no baker"):
-        with_experts(table, ["adder", "baker"])
+        table.with_experts(["adder", "baker"])
 
 
 def test_rows_that_asked_none_of_them_are_left_out():
     columns = make_columns(10)
     columns["correct__adder"] = [None] * 3 + [1] * 7
     table = read_outcomes(pa.table(columns))
-    assert with_experts(table, ["adder"]).rows == 7
+    assert table.with_experts(["adder"]).rows == 7

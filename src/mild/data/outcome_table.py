@@ -1,0 +1,297 @@
+"""Outcomes of queries with several experts, in memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike
+
+from mild.artifact.frames import as_frame, default_library, html_table
+from mild.core.arrays import FloatArray, IntArray
+from mild.data.cost_terms import CostTerms
+from mild.data.data_quality import Finding, duplicate_groups, examine, row_number
+from mild.data.describing import Description, describe
+from mild.data.formats.base import CORRECT, LATENCY, PRICE, SCORE
+from mild.data.queries import Recipe
+from mild.data.splits import joined_groups, random_splits, time_splits, time_values
+from mild.errors import DataFileError, InvalidInputError, listed
+
+# Columns of the query and of vectors in the wide format.
+QUERY = "prompt"
+VECTORS = "embedding"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OutcomeTable:
+    """The outcome of each query with each expert; every row has a score.
+
+    ``mild.read_outcomes`` makes one from a file or a frame.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from mild.data import read_outcomes
+    >>> table = read_outcomes(pa.table({
+    ...     "prompt": ["2 + 2?", "3 + 4?", "Who wrote Faust?", "Who wrote Emma?"],
+    ...     "correct__small": [1, 1, 0, 0], "correct__large": [1, 0, 1, 1],
+    ... }))
+    >>> table
+    OutcomeTable(4 queries, 2 experts: small, large)
+    >>> train, test = table.split(test_size=0.5, random_state=0)
+    >>> train.rows, test.rows
+    (2, 2)
+    >>> table.costs(beta={"large": 0.25})[:2]
+    array([[0.  , 0.25],
+           [0.  , 1.25]])
+    """
+
+    queries: list[str]  # (n,) texts; empty ones where the table has vectors and no query
+    expert_names: list[str]  # (p,) different names
+    scores: FloatArray  # (n, p) float64 in [0, 1], NaN where an expert was never asked
+    prices: FloatArray | None  # (n, p) dollars per query, NaN where unknown; None if there are none
+    latencies: FloatArray | None  # (n, p) seconds, to the nanosecond; None if there are none
+    columns: Any  # Arrow table of all other columns, same rows
+    vectors: FloatArray | None = None  # (n, n_features) float32
+    form: str = "wide"  # format of the source, one of FORMS
+    explanation: str = ""  # how the source was read, in one sentence
+    findings: tuple[Finding, ...] = ()  # what its user should know about it
+    recipe: Recipe | None = None  # which columns make the query, and how
+    row_numbers: IntArray | None = None  # (n,) row numbers in the file, from 0, if not 0 to n - 1
+    library: str | None = None  # "pandas", "polars" or "pyarrow" if the source was such a frame
+
+    def __repr__(self) -> str:
+        experts = listed(self.expert_names, 4)
+        known = [
+            name for name in ("prices", "latencies", "vectors") if getattr(self, name) is not None
+        ]
+        more = f", with {', '.join(known)}" if known else ""
+        return f"OutcomeTable({self.rows:,} queries, {len(self.expert_names)} experts: {experts}{more})"
+
+    @property
+    def rows(self) -> int:
+        """Number of queries."""
+        return len(self.queries)
+
+    def take(self, rows: ArrayLike) -> OutcomeTable:
+        """Some of the rows, by number or by a mask, in that order, without the findings."""
+        index = np.asarray(rows)
+        if index.dtype == np.bool_:
+            index = np.flatnonzero(index)
+        index = index.astype(np.intp, copy=False)
+
+        arrays = {
+            name: getattr(self, name) for name in ("scores", "prices", "latencies", "vectors")
+        }
+        taken = {name: array[index] for name, array in arrays.items() if array is not None}
+        return replace(
+            self,
+            queries=[self.queries[i] for i in index.tolist()],
+            columns=self.columns.take(index),
+            findings=(),
+            row_numbers=index if self.row_numbers is None else self.row_numbers[index],
+            **taken,
+        )
+
+    def with_experts(self, names: Sequence[str]) -> OutcomeTable:
+        """The table with these experts, in this order, and the findings about them.
+
+        Rows in which none of them was asked are left out.
+        """
+        if list(names) == self.expert_names:
+            return self
+        missing = [name for name in names if name not in self.expert_names]
+        if missing:
+            raise InvalidInputError(
+                f"the router was trained on {listed(list(names), 6)}; the table has no "
+                f"{listed(missing, 6)}, but {listed(self.expert_names, 6)}.",
+                parameter="table",
+            )
+        order = [self.expert_names.index(name) for name in names]
+        asked = ~np.isnan(self.scores[:, order]).all(axis=1)
+        if not asked.any():
+            raise InvalidInputError(
+                "the table has no row in which the router's experts were asked.", parameter="table"
+            )
+        table = self if asked.all() else self.take(asked)
+        scores = table.scores[:, order]
+        prices, latencies = (
+            None if values is None else values[:, order]
+            for values in (table.prices, table.latencies)
+        )
+        return replace(
+            table,
+            expert_names=list(names),
+            scores=scores,
+            prices=prices,
+            latencies=latencies,
+            findings=tuple(examine(table.queries, names, scores, prices, table.has_queries)),
+        )
+
+    @property
+    def has_queries(self) -> bool:
+        """Whether there are texts, and not only vectors."""
+        return any(self.queries)
+
+    def costs(
+        self,
+        beta: Mapping[str, float] | None = None,
+        price_weight: float | None = None,
+        latency_weight: float | None = None,
+    ) -> FloatArray:
+        """Cost (n, p) of each outcome in wrong answers: the ``y`` of a router's ``fit``.
+
+        See ``mild.data.outcome_costs`` for the formula.
+        """
+        return CostTerms(beta, price_weight, latency_weight).costs(self)
+
+    def describe(
+        self,
+        beta: Mapping[str, float] | None = None,
+        price_weight: float | None = None,
+        latency_weight: float | None = None,
+    ) -> Description:
+        """Figures of the experts, of the best single expert and of perfect choice under a cost."""
+        return describe(self, CostTerms(beta, price_weight, latency_weight))
+
+    def groups(self, column: str | None = None) -> IntArray:
+        """Number (n,) of the rows that must stay together: equal queries, and equal values of a column."""
+        if self.vectors is None or self.has_queries:
+            labels: list[Any] = [duplicate_groups(self.queries)]
+        else:
+            labels = [[row.tobytes() for row in self.vectors]]
+        if column is not None:
+            labels.append(self.labels(column))
+        return joined_groups(*labels)
+
+    def labels(self, name: str, parameter: str = "group") -> list[Hashable]:
+        """Values of a column that divides the rows into kinds: plain ones, at least two different."""
+        values = self.column(name)
+        aim = "balance" if parameter == "balance" else "group"
+        if any(not isinstance(value, Hashable) for value in values):
+            raise InvalidInputError(
+                f"column {name!r} must hold plain values to {aim} by; got lists or objects.",
+                parameter=parameter,
+            )
+        known = {value for value in values if value is not None}
+        if len(known) < 2:
+            raise InvalidInputError(
+                f"column {name!r} must hold at least two different values to {aim} by; "
+                f"{'all rows have the same one' if known else 'it is empty'}.",
+                parameter=parameter,
+            )
+        return values
+
+    def times(self, name: str) -> np.ndarray[Any, Any]:
+        """A column of numbers, dates or dates as text (ISO 8601), ready to be sorted, (n,)."""
+        self.column(name)  # raises an error that lists the columns if there is no such one
+        return time_values(name, self.columns[name])
+
+    def split(
+        self,
+        test_size: float = 0.3,
+        *,
+        groups: str | None = None,
+        time: str | None = None,
+        random_state: int = 0,
+    ) -> tuple[OutcomeTable, OutcomeTable]:
+        """Divide the rows into a table to train on and one to test on.
+
+        Equal queries are never on both sides.
+
+        Parameters
+        ----------
+        test_size : share of the rows in the test table
+        groups : column whose equal values are kept on one side, such as a subject or a customer
+        time : column of times; the test table is the latest part, and test rows whose query or group is
+            in the past are left out
+        random_state : seed of a random split
+        """
+        together = self.groups(groups)
+        if time is None:
+            (found,) = random_splits(together, 1, test_size, random_state)
+        else:
+            (found,) = time_splits(self.times(time), together, 1, test_size)
+        return self.take(found.train), self.take(found.test)
+
+    def to_frame(self) -> Any:
+        """The table in the wide format (see ``mild.data.write_outcomes``), as a frame.
+
+        It is a frame of the library that the table was made from; of a table that was read from a file, a
+        pandas frame if pandas is installed, otherwise a pyarrow table.
+        """
+        return as_frame(self.wide_columns(), self.library or default_library())
+
+    def wide_columns(self) -> dict[str, Any]:
+        """Columns of the wide format by name: query, vectors, other columns, then the experts'."""
+        columns: dict[str, Any] = {}
+        if any(self.queries):
+            columns[QUERY] = pa.array(self.queries, pa.large_string())
+        if self.vectors is not None:
+            flat = pa.array(self.vectors.reshape(-1))
+            columns[VECTORS] = pa.FixedSizeListArray.from_arrays(flat, self.vectors.shape[1])
+        for name in self.columns.column_names:
+            columns[f"{name}_of_source" if name in (QUERY, VECTORS) else name] = self.columns[name]
+
+        def has(prefix: str) -> bool:
+            return any(prefix + name in columns for name in self.expert_names)
+
+        binary = bool(np.isin(self.scores, (0, 1)).sum() == (~np.isnan(self.scores)).sum())
+        prefix = CORRECT if binary and not has(CORRECT) else SCORE
+        latencies = None if self.latencies is None else self.latencies * 1e3
+        written = ((prefix, self.scores), (PRICE, self.prices), (LATENCY, latencies))
+        for start, values in written:
+            if values is None:
+                continue
+            if has(start):
+                raise DataFileError(
+                    f"the table has columns {start}<model> of its own beside its outcomes; rename them."
+                )
+            kind = pa.int8() if start == CORRECT else pa.float64()
+            for k, name in enumerate(self.expert_names):
+                columns[start + name] = pa.array(values[:, k], from_pandas=True).cast(kind)
+        return columns
+
+    def _repr_html_(self) -> str:
+        return html_table(repr(self), self.describe().as_dict()["experts"])
+
+    def column(self, name: str) -> list[Any]:
+        """Values of one of the other columns."""
+        others = self.columns.column_names
+        if name not in others:
+            rule = f"there must be a column {name!r}"
+            if self.recipe is not None and name in (*self.recipe.columns, self.recipe.vectors):
+                rule = f"column {name!r} holds the queries, and another one is needed"
+            elif name.partition("__")[2] in self.expert_names:
+                rule = f"column {name!r} holds outcomes of an expert, and another one is needed"
+            raise DataFileError(f"{rule}; found {listed(others)}.", parameter="name")
+        values: list[Any] = self.columns[name].to_pylist()
+        return values
+
+    def row_number(self, row: int) -> int:
+        """Number of a row in the file, from 1, for messages."""
+        return row_number(row, self.row_numbers)
+
+    def fingerprint(self) -> str:
+        """SHA-256 over queries, experts, scores, prices, latencies and vectors, as 64 digits.
+
+        It does not depend on the file that the outcomes came from, nor on other columns.
+        """
+        digest = hashlib.sha256()
+        for texts in (self.expert_names, self.queries):
+            digest.update(f"{len(texts)} texts;".encode())
+            for text in texts:
+                encoded = text.encode()
+                digest.update(b"%d:" % len(encoded) + encoded)
+        for name in ("scores", "prices", "latencies", "vectors"):
+            values = getattr(self, name)
+            digest.update(f"{name} {None if values is None else values.shape};".encode())
+            if values is not None:
+                # All NaN are equal, and so are 0 and -0.
+                plain = np.where(np.isnan(values), np.nan, values + 0.0)
+                digest.update(plain.astype(plain.dtype.newbyteorder("<")).tobytes())
+        return digest.hexdigest()

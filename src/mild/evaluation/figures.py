@@ -1,0 +1,164 @@
+"""Figures of a routing on known outcomes, beside the best single expert, chance and perfect choice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mild.core.arrays import BoolArray, FloatArray, IntArray
+from mild.metrics import (
+    Verdict,
+    common_rows,
+    constant_losses,
+    expert_recall,
+    expert_shares,
+    summary,
+    verdict_of_choices,
+)
+from mild.metrics.outcomes import Outcomes, all_priced, baselines
+from mild.tuning.tasks import Task
+
+
+@dataclass(frozen=True, eq=False)
+class RoutingFigures:
+    """Figures of choices on rows with known outcomes."""
+
+    expert_names: Sequence[str]
+    rows: BoolArray  # (n_samples,) mask of the rows that are compared
+    summary: dict[str, Any]  # figures of ``mild.metrics.summary``
+    constant_losses: FloatArray  # (n_experts,) mean loss of always choosing the same expert
+    baselines: list[
+        dict[str, Any]
+    ]  # ``mild.metrics.outcomes.baselines``: what the choices are compared with
+    verdict: Verdict  # whether routing pays
+    # recall of the experts that are cheapest in less than 1 / n_experts of the rows
+    minority_recall: float
+    # dollars per 1,000 queries of each expert, or None; NaN where unknown
+    prices: FloatArray | None
+    router_price: float | None  # dollars per 1,000 queries, on the rows in which both are known
+    constant_price: float | None
+    left_out: str | None = None  # which rows are left out, in a sentence; None if all are compared
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready but for NaN and arrays."""
+        prices = {
+            "experts": self.prices,
+            "router": self.router_price,
+            "constant": self.constant_price,
+        }
+        return {
+            "rows": len(self.rows),
+            "experts": list(self.expert_names),
+            "summary": self.summary,
+            "constant_losses": self.constant_losses,
+            "baselines": self.baselines,
+            "minority_recall": self.minority_recall,
+            "dollars_per_1000": None if self.prices is None else prices,
+            "left_out": self.left_out,
+            "verdict": self.verdict.as_dict(),
+        }
+
+
+def task_figures(
+    task: Task,
+    chosen: IntArray,
+    confidence: float = 0.95,
+    seed: int = 0,
+    fitted: int | None = None,
+) -> RoutingFigures:
+    """Evaluate choices on a task. Rows with equal queries, or of one group, count as one."""
+    table = task.table
+    outcomes = Outcomes(task.costs, table.scores, table.prices, table.latencies, task.strata)
+    names = table.expert_names
+    return routing_figures(
+        outcomes, chosen, names, task.groups, task.counted, confidence, seed, fitted
+    )
+
+
+def routing_figures(
+    outcomes: Outcomes,
+    chosen: IntArray,
+    expert_names: Sequence[str],
+    groups: IntArray | None = None,
+    counted: str = "query",
+    confidence: float = 0.95,
+    seed: int = 0,
+    fitted: int | None = None,
+) -> RoutingFigures:
+    """Compare choices (n_samples,) with the expert that is best on these very rows, a strict baseline.
+
+    Rows of one of the ``groups``, a "query" or a "group" by ``counted``, count once in the interval. ``fitted`` is
+    the best constant of the rows that the router was fitted on. Where experts tie in loss, the oracle's
+    shares and the recall take the one of lower price, then of higher accuracy. With
+    ``outcomes.strata`` every mean is over these groups.
+    """
+    costs, prices = outcomes.costs, outcomes.prices
+    common = common_rows(costs, chosen)
+    rows = common.rows
+    known_rows, known_choices = outcomes.take(rows), chosen[rows]
+    weight = known_rows.weight
+    weights = None
+    if weight is not None:
+        weights = np.zeros(len(costs))
+        weights[rows] = weight
+    figures = summary(costs, chosen, weights, missing="skip")
+    perfect = known_rows.oracle()
+    recall = expert_recall(known_rows.costs, known_choices, weight, perfect)
+    figures = replace(
+        figures,
+        oracle_shares=expert_shares(perfect, len(expert_names), weight),
+        recall=recall,
+        balanced_recall=float(np.nanmean(recall)),
+    )
+    expert = figures.constant_expert
+    router_price = constant_price = expert_prices = None
+    if prices is not None:
+        prices = prices[rows]
+        known = ~np.isnan(prices)
+        mass = known if weight is None else known * weight[:, None]
+        with np.errstate(invalid="ignore"):
+            expert_prices = (
+                1000 * (mass * np.where(known, prices, 0.0)).sum(axis=0) / mass.sum(axis=0)
+            )
+        paid = np.column_stack([prices[np.arange(len(prices)), chosen[rows]], prices[:, expert]])
+        both = ~np.isnan(paid).any(axis=1)
+        # Rows of which the price is known say nothing of an expert that has no price.
+        if both.any() and all_priced(paid.sum(axis=1), known_choices):
+            paid_weight = None if weight is None else weight[both]
+            means = np.average(paid[both], axis=0, weights=paid_weight)
+            router_price, constant_price = (1000 * means).tolist()
+    verdict = verdict_of_choices(
+        costs[rows],
+        chosen[rows],
+        expert,
+        expert_names,
+        groups=None if groups is None else groups[rows],
+        counted="row" if groups is None else counted,
+        confidence=confidence,
+        random_state=seed,
+        dollars=None if router_price is None else (router_price - constant_price) / 1000,
+        strata=known_rows.strata,
+    )
+    return RoutingFigures(
+        expert_names,
+        rows,
+        figures.as_dict(),
+        constant_losses(costs[rows], weight),
+        baselines(known_rows, known_choices, expert_names, fitted),
+        verdict,
+        minority_recall(figures.recall, figures.oracle_shares),
+        expert_prices,
+        router_price,
+        constant_price,
+        common.sentence,
+    )
+
+
+def minority_recall(recall: FloatArray, oracle_shares: FloatArray) -> float:
+    """Mean recall of the experts that are cheapest in some rows, but in less than 1 / n_experts of them."""
+    rare = (oracle_shares < 1 / len(oracle_shares)) & (oracle_shares > 0) & ~np.isnan(recall)
+    return float(recall[rare].mean()) if rare.any() else math.nan

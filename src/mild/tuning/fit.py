@@ -1,0 +1,141 @@
+"""Fit one router, without a search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mild.artifact import Router
+from mild.artifact.sources import source_of
+from mild.core.arrays import invalid
+from mild.data import Matrices, OutcomeTable, read_outcomes
+from mild.data.cost_terms import CostTerms
+from mild.features import TextFeatures
+from mild.tuning.fitting import fit_task, fit_texts, make_router, make_step, router_of, standardized
+from mild.tuning.tasks import Task, check_rows, make_task
+
+Progress = Callable[[int, int, str], None]
+
+
+def fit(
+    data: Any,
+    router: Any = "linear",
+    *,
+    beta: Mapping[str, float] | None = None,
+    price_weight: float | None = None,
+    latency_weight: float | None = None,
+    text: str | TextFeatures | None = None,
+    balance: str | None = None,
+    standardize: bool | None = None,
+    random_state: int = 0,
+    progress: Progress | None = None,
+    **params: Any,
+) -> Router:
+    """Fit one router on past queries and on how well each expert answered them.
+
+    The cost of an answer is ``error + beta + price_weight * dollars + latency_weight * seconds``.
+
+    Parameters
+    ----------
+    data : OutcomeTable, or whatever ``mild.read_outcomes`` takes; or ``mild.data.Matrices``
+    router : "linear", "regression", "knn", "priced", "constant", "cascade", "neural" or "transformer"; or
+        an unfitted router of ``mild.routers``
+    beta : what asking an expert costs, in wrong answers: ``{"large": 0.5}``; the others cost nothing
+    price_weight, latency_weight : wrong answers that one dollar, and one second, is worth
+    text : "hashing" (the default), "static", "encoder", "hashing+encoder", "vectors" for the vectors of the
+        table, or unfitted features of ``mild.features``
+    balance : column whose values count alike, however many rows each has
+    standardize : whether features are scaled to mean 0 and standard deviation 1; None for all but texts
+    random_state : seed
+    progress : callable(done, total, message) or None
+    **params : parameters of the router, such as ``loss="tdef"`` or ``alpha=0.01``
+
+    Returns
+    -------
+    Router
+
+    Examples
+    --------
+    >>> import mild
+    >>> from mild.data.datasets import load_outcomes
+    >>> router = mild.fit(load_outcomes(), loss="tdef", price_weight=50)
+    >>> router.route(["What is 17 * 23?"])  # doctest: +ELLIPSIS
+    ['...']
+    """
+    terms = CostTerms(beta, price_weight, latency_weight)
+    fitted = fit_data(
+        data, make_router(router, params, random_state), terms, text, balance, standardize, progress
+    )
+    return fitted.router
+
+
+@dataclass(frozen=True, eq=False)
+class FittedData:
+    """A router with the features of the rows that it was fitted on."""
+
+    router: Router
+    features: Any  # (n_samples, n_features) of the training rows
+    task: Task | None = None  # None for a table of features and costs
+    costs: Any = None  # of a table of features and costs
+    note: str | None = None  # why there was nothing to learn, in a sentence
+
+
+def fit_data(
+    data: Any,
+    unfitted: Any,
+    terms: CostTerms,
+    text: str | TextFeatures | None = None,
+    balance: str | None = None,
+    standardize: bool | None = None,
+    progress: Progress | None = None,
+) -> FittedData:
+    """Fit a router on a table; the arguments are those of ``fit``."""
+    name = type(unfitted).__name__
+    if isinstance(data, Matrices):
+        if name in ("PricedRouter", "TransformerRouter"):
+            learns = "prices" if name == "PricedRouter" else "queries"
+            rule = f"{name} learns from {learns}, and this is a table of features and costs"
+            raise invalid("router", f"must fit the table; {rule}.")
+        return fit_matrices(data, unfitted, standardize is not False)
+    table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
+    task = make_task(table, terms, balance=balance)
+    check_rows(task)
+    # Under other prices, which a priced router accepts later, another expert may be best.
+    if task.constant_expert is not None and name != "PricedRouter":
+        return fit_constant(task)
+    if hasattr(unfitted, "text_features"):
+        if text is not None or standardize:
+            rule = (
+                "is for routers that read features; a transformer router reads the queries itself."
+            )
+            raise invalid("standardize" if text is None else "text", rule)
+        fitted = fit_texts(task, unfitted.set_params(progress=progress))
+    else:
+        step = make_step(table, text, progress)
+        scale = step.kind == "vectors" if standardize is None else standardize
+        fitted = fit_task(task, standardized(unfitted, scale), step)
+    return FittedData(router_of(fitted, task), fitted.features, task)
+
+
+def fit_matrices(table: Matrices, unfitted: Any, scale: bool) -> FittedData:
+    """Fit a router on a table of features and costs."""
+    model = standardized(unfitted, scale).fit(table.X, table.costs)
+    return FittedData(matrix_router(model, table), table.X, costs=table.costs)
+
+
+def matrix_router(model: Any, table: Matrices) -> Router:
+    """The router of a model that was fitted on a table of features and costs."""
+    return source_of(model).described(
+        expert_names=table.expert_names,
+        feature_names=table.feature_names,
+        data=(table.X, table.costs),
+    )
+
+
+def fit_constant(task: Task) -> FittedData:
+    """The constant of a task in which one expert costs least in every row."""
+    from mild.routers import ConstantRouter
+
+    fitted = fit_task(task, ConstantRouter(task.constant_expert), make_step(task.table))
+    return FittedData(router_of(fitted, task), fitted.features, task, note=task.constant_reason)

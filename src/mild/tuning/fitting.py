@@ -1,0 +1,249 @@
+"""Features and a router fitted on a task, and the router that is made of them."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mild.artifact import Router, fingerprint
+from mild.artifact.novelty import Novelty
+from mild.artifact.sources import source_of
+from mild.core.arrays import FloatArray, invalid
+from mild.data import OutcomeTable
+from mild.data.splits import folds
+from mild.errors import InvalidInputError, check_option
+from mild.features import TextFeatures, check_input, make_features
+from mild.metrics import common_constant, expert_shares
+from mild.metrics.rows import balanced_weights
+from mild.tuning.tasks import Task, check_rows
+from mild.tuning.training_rows import TrainingQueryIndex
+
+if TYPE_CHECKING:
+    from mild.routers.calibration import Calibration
+
+# The usual shares are computed on this many training rows, at most about twice as many.
+SHARE_ROWS = 5_000
+# Parts into which rows are divided for calibration, each held out once, and for novelty, one held out.
+CALIBRATION_FOLDS, NOVELTY_FOLDS = 3, 5
+#: Names of routers, and their classes.
+ROUTERS = {
+    "linear": "LinearRouter",
+    "regression": "CostRegressionRouter",
+    "knn": "KNNRouter",
+    "priced": "PricedRouter",
+    "constant": "ConstantRouter",
+    "cascade": "CascadeRouter",
+    "neural": "NeuralRouter",
+    "transformer": "TransformerRouter",
+}
+
+
+def make_router(router: Any, params: Mapping[str, Any], random_state: int) -> Any:
+    """An unfitted router by its name; parameters that are None keep the router's own defaults.
+
+    A router that is given as an object is returned as it is, and takes no parameters here.
+    """
+    if not isinstance(router, str):
+        if params:
+            rule = f"are for a router that is given by its name; got {', '.join(params)}."
+            raise invalid("params", rule)
+        return router
+    check_option("router", router, ROUTERS)
+    module = "mild.routers.transformer" if router == "transformer" else "mild.routers"
+    router_class = getattr(importlib.import_module(module), ROUTERS[router])
+    known = inspect.signature(router_class).parameters
+    given = {key: value for key, value in params.items() if value is not None}
+    for key in given:
+        if key not in known:
+            takes = ", ".join(name for name in params if name in known)
+            rule = f"is no parameter of a {router} router; it takes {takes or 'none of these'}."
+            raise invalid(key, rule)
+    if "random_state" in known:
+        given.setdefault("random_state", random_state)
+    return router_class(**given)
+
+
+def standardized(router: Any, scale: bool = True) -> Any:
+    """The router behind a scaler if ``scale``; a constant router needs none."""
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    if not scale or type(router).__name__ == "ConstantRouter":
+        return router
+    return make_pipeline(StandardScaler(), router)
+
+
+def make_step(
+    table: OutcomeTable,
+    text: str | TextFeatures | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> TextFeatures:
+    """An unfitted feature step for a table: by its name, or a copy of the one that is given."""
+    if text is None:
+        if not table.has_queries and table.vectors is None:
+            raise InvalidInputError(
+                "every query is empty: there is nothing to route by. Name the column of the query, or one "
+                "of vectors (--query, --vectors).",
+                parameter="query",
+            )
+        text = "hashing" if table.has_queries else "vectors"
+    if isinstance(text, str):
+        step = make_features(text)
+    else:
+        from sklearn.base import clone
+
+        step = clone(text)
+    for part in step.parts:
+        if hasattr(part, "progress"):
+            part.progress = progress
+    check_input(step, table.has_queries, table.vectors is not None)
+    return step
+
+
+def contents(table: OutcomeTable, step: TextFeatures | None) -> Any:
+    """What the step turns into features: queries, or vectors (n_samples, n_features)."""
+    of_vectors = step is not None and step.kind == "vectors"
+    return table.vectors if of_vectors else table.queries
+
+
+def asking_prices(task: Task) -> tuple[FloatArray, Any, float]:
+    """Errors (n_samples, n_experts), prices for ``PricedRouter.fit``, and their weight.
+
+    Dollars alone stay dollars, so that their weight can be changed; betas alone are one price per expert;
+    a mixture is a price in wrong answers.
+    """
+    table, terms = task.table, task.terms
+    errors: FloatArray = 1 - table.scores
+    betas = list((terms.beta or {}).values())
+    if not (terms.price_weight or terms.latency_weight):
+        return errors, betas or [0.0] * len(table.expert_names), 1.0
+    if not any(betas) and not terms.latency_weight:
+        return errors, table.prices, float(terms.price_weight or 0.0)
+    return errors, task.costs - errors, 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A fitted router."""
+
+    model: Any  # router, or Pipeline that ends in one
+    step: TextFeatures  # the fitted step from texts to features
+    features: Any  # (n_samples, n_features) of the training rows
+    calibration: Calibration | None = None  # of expected costs; None where there are none
+    novelty: Novelty | None = None
+
+
+def fit_task(task: Task, model: Any, step: TextFeatures) -> Fitted:
+    """Fit features on the queries, then the router on features and costs."""
+    from mild.routers.cost_models import PricedRouter
+
+    check_rows(task)
+    features = step.fit_transform(contents(task.table, step))
+    steps = getattr(model, "steps", None)
+    name, router = steps[-1] if steps else ("", model)
+    prefix = f"{name}__" if steps else ""
+    balanced = balanced_fit(router, task.strata, prefix)
+    if isinstance(router, PricedRouter):
+        errors, prices, weight = asking_prices(task)
+        router.set_params(price_weight=weight)
+        model.fit(features, errors, **{f"{prefix}prices": prices}, **balanced)
+    else:
+        model.fit(features, task.costs, **balanced)
+    return Fitted(model, step, features, *_fit_trust(task, model, step, features))
+
+
+def _fit_trust(
+    task: Task, model: Any, step: TextFeatures, features: Any
+) -> tuple[Calibration | None, Novelty | None]:
+    """How far the expected costs of a fitted router can be trusted, by rows that are held out."""
+    from mild.routers.baselines import mean_costs
+    from mild.routers.calibration import fit_calibration, fit_novelty
+    from mild.routers.cost_models import PricedRouter
+
+    count = len(np.unique(task.groups))
+    if count < 2:
+        return None, None
+    steps = getattr(model, "steps", None)
+    router, scaled = (model[-1], model[:-1].transform(features)) if steps else (model, features)
+    parts = folds(task.groups, min(CALIBRATION_FOLDS, count))
+    held_out = folds(task.groups, min(NOVELTY_FOLDS, count))[0]
+    errors, prices = None, None
+    weight = task.weight
+    means = mean_costs(task.costs, weight)[None]
+    if isinstance(router, PricedRouter):
+        errors, prices, _ = asking_prices(task)
+        rows = [np.asarray(part, float) for part in (errors, prices)]
+        means = np.stack([part if part.ndim == 1 else mean_costs(part, weight) for part in rows])
+    novelty = fit_novelty(step, contents(task.table, step), features, held_out, means)
+    return fit_calibration(router, scaled, task.costs, parts, errors, prices, weight), novelty
+
+
+def balanced_fit(router: Any, strata: Any, prefix: str = "") -> dict[str, Any]:
+    """Arguments of ``fit`` with which strata (n_rows,) count alike; none without strata."""
+    from sklearn.utils.validation import has_fit_parameter
+
+    if strata is None:
+        return {}
+    given = {f"{prefix}sample_weight": balanced_weights(strata)}
+    return given | ({f"{prefix}strata": strata} if has_fit_parameter(router, "strata") else {})
+
+
+def fit_texts(task: Task, model: Any) -> Fitted:
+    """Fit a router that reads the queries themselves, such as a TransformerRouter."""
+    check_rows(task)
+    model.fit(task.table.queries, task.costs, **balanced_fit(model, task.strata))
+    return Fitted(model, model.text_features(), model.features(task.table.queries))
+
+
+def task_notes(task: Task) -> dict[str, Any]:
+    """The recipe of the queries, the cost and the table, JSON-ready, for a router's metadata."""
+    table = task.table
+    query = {} if table.recipe is None else {"query": table.recipe.as_dict()}
+    return {
+        **query,
+        "cost": task.cost,
+        "constant": table.expert_names[common_constant(task.costs, task.weight)],
+        **({} if task.balance is None else {"balance": task.balance}),
+        "table": {
+            "fingerprint": table.fingerprint(),
+            "rows": table.rows,
+            "form": table.form,
+            "explanation": table.explanation,
+        },
+    }
+
+
+def router_of(fitted: Fitted, task: Task, notes: Mapping[str, Any] | None = None) -> Router:
+    """The router with its features, costs, usual shares and hashes of its training queries.
+
+    ``notes`` are more JSON-ready facts to keep with it.
+    """
+    index = TrainingQueryIndex.of(task.table)
+    names = task.table.expert_names
+    some = fitted.features[:: 1 + task.table.rows // SHARE_ROWS]
+    found = fitted.calibration
+    source = replace(source_of(fitted.model), novelty=fitted.novelty)
+    if found is not None and found.decides:
+        source = replace(source, policy=source.policy.calibrated(*found.numbers))
+    elif found is not None:
+        source = replace(source, calibration=found.numbers)
+    shares = expert_shares(source.policy.predict(some), len(names)).tolist()
+    trained = {"rows": some.shape[0], "experts": dict(zip(names, shares, strict=True))}
+    calibration = {} if found is None else {"calibration": found.as_dict()}
+    facts = {
+        **task_notes(task),
+        "marks_complete": index.complete,
+        "shares": trained,
+        **(notes or {}),
+        **calibration,
+    }
+    data = {"fingerprint": fingerprint(fitted.features, task.costs), "rows": task.table.rows}
+    metadata = {**source.metadata, "notes": facts, "data": data}
+    return replace(
+        source, expert_names=names, text=fitted.step, marks=index.marks, metadata=metadata
+    )

@@ -1,0 +1,75 @@
+"""Save a router with what is known of the table that it was fitted on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mild.artifact import save as save_router
+from mild.artifact.sources import source_of
+from mild.core.arrays import invalid
+from mild.data import OutcomeTable
+from mild.data.cost_terms import CostTerms
+from mild.tuning.fitting import Fitted, contents, router_of
+from mild.tuning.tasks import make_task
+
+
+def save(
+    router: Any,
+    folder: str | os.PathLike[str],
+    *,
+    table: OutcomeTable | None = None,
+    beta: Mapping[str, float] | None = None,
+    price_weight: float | None = None,
+    latency_weight: float | None = None,
+    **options: Any,
+) -> Path:
+    """Write a fitted router to a folder, as JSON and safetensors; ``mild.load`` reads it.
+
+    Parameters
+    ----------
+    router : fitted router, Pipeline that ends in one and may begin with text features, or ``Router``
+    folder : target; must not exist or be empty, unless ``overwrite=True``
+    table : the table whose queries and costs the router was fitted on; with it the names of the experts,
+        the terms of the cost, prices and hashes of the training queries are saved, too
+    beta, price_weight, latency_weight : the terms of that cost, as given to ``table.costs``
+    **options : ``expert_names``, ``feature_names``, ``data``, ``text`` and ``overwrite``, as in
+        ``mild.artifact.save``
+
+    Returns
+    -------
+    Path of the folder
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.pipeline import make_pipeline
+    >>> import mild
+    >>> from mild.data.datasets import load_outcomes
+    >>> from mild.features import HashingFeatures
+    >>> table = load_outcomes()
+    >>> pipeline = make_pipeline(HashingFeatures(dimensions=16), mild.LinearRouter())
+    >>> pipeline = pipeline.fit(table.queries, table.costs(price_weight=50))
+    >>> with tempfile.TemporaryDirectory() as parent:
+    ...     folder = mild.save(pipeline, parent + "/router", table=table, price_weight=50)
+    ...     mild.load(folder).expert_names
+    ['smollm2', 'gemma3', 'rules']
+    """
+    terms = CostTerms(beta, price_weight, latency_weight)
+    if table is None:
+        if terms.stated:
+            name = next(key for key, value in terms.as_dict().items() if value is not None)
+            raise invalid(name, "is a term of the cost of a table; give the table, too (table=).")
+        return save_router(router, folder, **options)
+    source = source_of(router)
+    step = source.text if options.get("text") is None else options["text"]
+    if step is None:
+        rule = "is for routers with text features; this one was fitted on numbers. Save it without."
+        raise invalid("table", rule)
+    if source.n_experts != len(table.expert_names):
+        rule = f"must have the router's {source.n_experts} experts; got {len(table.expert_names)}."
+        raise invalid("table", rule)
+    fitted = Fitted(router, step, step.transform(contents(table, step)))
+    return save_router(router_of(fitted, make_task(table, terms)), folder, **options)

@@ -1,0 +1,90 @@
+"""What a router was trained on: hashes of its queries, its cost, and how much of a table it has seen."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mild.artifact import Router, fingerprint
+from mild.core.arrays import FloatArray
+from mild.data import OutcomeTable
+from mild.data.cost_terms import CostTerms
+
+#: Hashes of training queries that are kept: 800 KB of them.
+MAX_HASHES = 100_000
+
+
+def terms_of(router: Router) -> CostTerms | None:
+    """Terms of the cost that a saved router was fitted with; None if they are not recorded."""
+    notes = router.metadata.get("notes") or {}
+    fields = notes.get("cost")
+    return None if fields is None else CostTerms.from_dict(fields)
+
+
+def constant_at_fit(router: Router) -> int | None:
+    """The expert of least mean loss when a saved router was fitted; None if it is not recorded."""
+    name = (router.metadata.get("notes") or {}).get("constant")
+    return router.expert_names.index(name) if name in router.expert_names else None
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingQueryIndex:
+    """64-bit hashes of the training queries, whitespace aside: enough to recognise, not to read them.
+
+    Of very many only the smallest hashes are kept. They are a fair sample, and every query whose hash is
+    below the largest of them can still be checked.
+    """
+
+    marks: NDArray[np.uint64]  # (n,) uint64 hashes, ascending, different
+    complete: bool = True  # whether every training query has its hash
+
+    @classmethod
+    def of(cls, table: OutcomeTable, most: int = MAX_HASHES) -> TrainingQueryIndex:
+        """Index of a table's queries."""
+        marks = np.unique(_query_hashes(table))
+        return cls(marks[:most], marks.size <= most)
+
+    @classmethod
+    def by(cls, router: Router) -> TrainingQueryIndex | None:
+        """Index of what a saved router was trained on; None if it is not recorded."""
+        notes = router.metadata.get("notes") or {}
+        if router.marks is None:
+            return None
+        return cls(router.marks, bool(notes.get("marks_complete", True)))
+
+    def overlap(self, table: OutcomeTable) -> dict[str, int]:
+        """How many of a table's queries were trained on, of those that could be checked."""
+        asked = _query_hashes(table)
+        if not self.complete and self.marks.size:
+            asked = asked[asked <= self.marks[-1]]
+        return {"queries": int(np.isin(asked, self.marks).sum()), "checked": asked.size}
+
+
+def _query_hashes(table: OutcomeTable) -> NDArray[np.uint64]:
+    if any(table.queries) or table.vectors is None:
+        texts = (" ".join(text.split()) for text in table.queries)
+        encoded = (text.encode("utf-8", "surrogatepass") for text in texts)
+    else:
+        encoded = (row.tobytes() for row in table.vectors)
+    digests = b"".join(hashlib.blake2b(content, digest_size=8).digest() for content in encoded)
+    return np.frombuffer(digests, "<u8").astype(np.uint64)
+
+
+def training_overlap(
+    router: Router, table: OutcomeTable | None, costs: FloatArray, X: Any
+) -> dict[str, Any]:
+    """Whether a router was fitted on these rows, and how many of their queries, if that is recorded."""
+    metadata: Mapping[str, Any] = router.metadata or {}
+    notes = metadata.get("notes") or {}
+    fitted_on = [part["fingerprint"] for part in (metadata.get("data"), notes.get("table")) if part]
+    index = TrainingQueryIndex.by(router)
+    same = fingerprint(X, costs) in fitted_on or (
+        table is not None and table.fingerprint() in fitted_on
+    )
+    seen = None if table is None or index is None else index.overlap(table)
+    return {"same_data_as_fit": same, "seen_in_fit": seen}

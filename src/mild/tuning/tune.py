@@ -1,0 +1,440 @@
+"""Search for the best router, and say whether routing pays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mild.artifact import Router
+from mild.artifact.frames import as_frame, default_library, html_table
+from mild.artifact.targets import Target
+from mild.core.arrays import FloatArray, invalid
+from mild.data import Matrices, OutcomeTable, read_outcomes
+from mild.data.cost_terms import CostTerms
+from mild.features import TextFeatures
+from mild.metrics import Verdict
+from mild.metrics.outcomes import all_priced, mean_known
+from mild.tuning.fit import fit_constant, matrix_router
+from mild.tuning.fitting import contents, fit_task, make_router, make_step, router_of, standardized
+from mild.tuning.targets import Solution, check_prices, keep_apart
+from mild.tuning.tasks import (
+    Task,
+    check_rows,
+    fewer_folds,
+    make_task,
+    parallel_jobs,
+    possible_folds,
+    search_folds,
+    task_splits,
+    topics,
+)
+
+Progress = Callable[[int, int, str], None]
+#: What is searched by default in a table of outcomes: all families, the network on small tables only.
+FAMILIES = "auto"
+# Candidates that a notebook shows.
+SHOWN = 10
+# Why a candidate was taken, where it has not the lowest mean cost.
+CHOICES = {
+    "stack": "* is the stack: no other candidate is better by more than its interval.",
+    "one standard error": "* is the simplest candidate within one standard error of the best.",
+}
+
+
+def tune(
+    data: Any,
+    *,
+    keep_quality: float | None = None,
+    max_quality_loss: float | None = None,
+    max_dollars: float | None = None,
+    strong_share: float | None = None,
+    save_dollars: float | None = None,
+    guarantee: float | None = None,
+    calibration_share: float = 0.5,
+    beta: Mapping[str, float] | None = None,
+    price_weight: float | None = None,
+    latency_weight: float | None = None,
+    text: str | TextFeatures | None = None,
+    groups: str | None = None,
+    time: str | None = None,
+    topic: str | None = None,
+    balance: str | None = None,
+    families: str | Sequence[str] | None = None,
+    alphas: Sequence[float] | None = None,
+    margin_factors: Sequence[float] = (0.5, 1.0, 2.0),
+    grid: str = "ratios",
+    cv: int = 5,
+    safe: bool = False,
+    one_standard_error: bool = True,
+    constant_if_better: bool = True,
+    standardize: bool | None = None,
+    confidence: float = 0.95,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+    **params: Any,
+) -> TuneResult:
+    """Search for the best router, and say whether routing pays.
+
+    Strengths and margins of a linear router and other kinds of routers are compared by cross-validation.
+    Equal queries stay in one fold. The cost of an answer is ``error + beta + price_weight * dollars +
+    latency_weight * seconds``; with a target, the trade-off between error and dollars is searched instead.
+    Ctrl-C ends the search with a ``TuningInterruptedWarning``, and the best router so far is kept.
+
+    Parameters
+    ----------
+    data : OutcomeTable, or whatever ``mild.read_outcomes`` takes; or ``mild.data.Matrices``
+    keep_quality : least quality to reach, as a share of the best expert's
+    max_quality_loss : largest loss of quality against the best expert
+    max_dollars : most dollars per 1,000 queries
+    strong_share : largest share of queries for the better of two experts
+    save_dollars : least share of the best expert's dollars to save
+    guarantee : probability with which ``max_quality_loss`` holds, by calibration rows
+    calibration_share : share of the rows that a guarantee keeps for calibration
+    beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
+    text : text features, as in ``mild.fit``
+    groups : column whose equal values stay in one fold, such as a subject or a customer
+    time : column of times; each fold is judged by routers that were fitted on the past
+    topic : column of subjects, tasks or sources that the router learns to recognise; by default a column
+        of such a name, "none" for no column
+    balance : column whose values count alike, however many rows each has
+    families : "linear", "regression", "knn", "groups", "mlp", "stack", several of them, or "all"; by
+        default all but the network for a table of outcomes, and linear otherwise
+    alphas, margin_factors, grid, one_standard_error, constant_if_better, safe, confidence : as in
+        ``RouterCV``
+    cv : number of folds
+    standardize : whether features are scaled to mean 0 and standard deviation 1; None for all but texts
+    random_state : seed
+    n_jobs : parallel workers, -1 for all cores; None for all cores if the table has 800 rows or more
+    progress : callable(done, total, message) or None
+    **params : parameters of the linear router, such as ``loss="tdef"``
+
+    Returns
+    -------
+    TuneResult
+
+    Examples
+    --------
+    >>> import mild
+    >>> from mild.data.datasets import load_outcomes
+    >>> train, test = load_outcomes().split(random_state=0)
+    >>> found = mild.tune(train, price_weight=50, families="linear", alphas=[0.01], cv=3)
+    >>> found.verdict.pays
+    True
+    >>> found.router  # doctest: +ELLIPSIS
+    Router(...)
+    """
+    target = Target(
+        keep_quality, max_quality_loss, max_dollars, strong_share, save_dollars, guarantee
+    )
+    search = _Search(
+        {
+            "estimator": make_router("linear", params, random_state),
+            "alphas": alphas,
+            "margin_factors": margin_factors,
+            "grid": grid,
+            "one_standard_error": one_standard_error,
+            "constant_if_better": constant_if_better,
+            "safe": safe,
+            "confidence": confidence,
+            "random_state": random_state,
+            "progress": progress,
+        },
+        standardize,
+    )
+    if isinstance(data, Matrices):
+        if target.wanted:
+            name = next(iter(target.wanted))
+            rule = "is for tables of outcomes with prices; this is a table of features and costs."
+            raise invalid(name, rule)
+        return _tune_matrices(data, search, families, cv, parallel_jobs(n_jobs, 0))
+    if target.wanted and balance is not None:
+        rule = "is for searches without a target, which is solved for the mean over rows; leave one out."
+        raise invalid("balance", rule)
+    table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
+    task = make_task(table, CostTerms(beta, price_weight, latency_weight), groups, balance)
+    check_rows(task)
+    plan = _Plan(
+        task,
+        target if target.wanted else None,
+        calibration_share,
+        time,
+        topic,
+        families or FAMILIES,
+        cv,
+        parallel_jobs(n_jobs, table.rows),
+        text,
+    )
+    return _tune_task(plan, search)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Parameters of ``RouterCV``, and whether features are scaled."""
+
+    params: dict[str, Any]
+    standardize: bool | None
+
+    def build(self, families: str | Sequence[str] | None, scale: bool, **more: Any) -> Any:
+        """The unfitted search, behind a scaler if ``standardize`` or, by default, ``scale`` says so."""
+        from mild.routers import RouterCV
+
+        names: Any = families
+        if isinstance(families, str) and families not in ("all", "auto"):
+            names = [name.strip() for name in families.split(",") if name.strip()]
+        tuner = RouterCV(families=names, **self.params, **more)
+        return standardized(tuner, scale if self.standardize is None else self.standardize)
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """A task, and how it is searched."""
+
+    task: Task
+    target: Target | None
+    calibration_share: float
+    time: str | None
+    topic: str | None
+    families: str | Sequence[str]
+    cv: int
+    n_jobs: int | None
+    text: str | TextFeatures | None
+
+
+def _tune_task(plan: _Plan, search: _Search) -> TuneResult:
+    whole = task = plan.task
+    table, target, calibration = task.table, plan.target, None
+    confidence, seed = search.params["confidence"], search.params["random_state"]
+    notes: list[str] = []
+    if target is not None:
+        target.check(len(table.expert_names), table.prices is not None)
+        if table.prices is not None:
+            check_prices(table.expert_names, table.prices)
+        if target.guarantee is not None:
+            task, calibration = _calibration_split(whole, plan.calibration_share, plan.time, seed)
+            notes.append(
+                f"{task.table.rows:,} rows to fit on, {calibration.table.rows:,} kept for calibration."
+            )
+    if task.constant_expert is not None and target is None:
+        return _constant_result(task)
+    possible = possible_folds(task, plan.cv, plan.time)
+    notes.extend(filter(None, [fewer_folds(plan.cv, possible, task)]))
+    folds = search_folds(task, plan.cv if possible < 2 else possible, plan.time, seed)
+    topic, labels = topics(task.table, plan.topic)
+    step = make_step(task.table, plan.text, search.params["progress"])
+    model = search.build(
+        plan.families,
+        step.kind == "vectors",
+        cv=folds,
+        clusters=task.groups,
+        groups=labels,
+        n_jobs=plan.n_jobs,
+    )
+    fitted = fit_task(task, model, step)
+    found = _result(fitted.model, task.table.expert_names, task)
+    aimed = keep_apart(fitted, task, folds, target, calibration, plan.n_jobs, confidence, seed)
+    fitted = aimed.fitted
+    if calibration is not None:
+        features = step.transform(contents(whole.table, step))
+        fitted = replace(fitted, features=features)
+    return replace(
+        found,
+        router=router_of(fitted, whole, aimed.notes),
+        target=aimed.solution,
+        text=step.kind,
+        topic=topic,
+        n_folds=len(folds),
+        notes=(*notes, *found.notes),
+    )
+
+
+def _tune_matrices(
+    table: Matrices, search: _Search, families: Any, cv: int, n_jobs: int | None
+) -> TuneResult:
+    model = search.build(families, True, cv=cv, n_jobs=n_jobs)
+    model.fit(table.X, table.costs)
+    found = _result(model, table.expert_names)
+    return replace(found, router=matrix_router(model, table), n_folds=cv)
+
+
+def _calibration_split(task: Task, share: float, time: str | None, seed: int) -> tuple[Task, Task]:
+    """The rows to fit on and the calibration rows of a task, queries and groups whole."""
+    if not 0 < share < 1:
+        raise invalid("calibration_share", f"must lie between 0 and 1; got {share:g}.")
+    (split,) = task_splits(task, 1, share, time, seed)
+    fitting, calibration = (
+        make_task(task.table.take(rows), task.terms, task.group_column)
+        for rows in (split.train, split.test)
+    )
+    return fitting, calibration
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TuneResult:
+    """What a search found."""
+
+    router: Router  # decides as the verdict or the target says; ``router.save(folder)`` writes it
+    verdict: Verdict  # whether routing pays, on held-out rows
+    family: str  # kind of the router that was found
+    params: Mapping[str, Any]  # its parameters
+    rows: tuple[Mapping[str, Any], ...]  # candidates: family, params, mean_cost, ..., taken
+    choice: str | None = None  # why it was taken: "lowest mean cost", "one standard error", "stack"
+    routes_as_constant: bool = False  # whether the router always asks the best single expert
+    target: Solution | None = None  # the setting that meets the target; None without a target
+    cost: Mapping[str, Any] | None = None  # terms of the cost; None for a table of numbers
+    text: str | None = None  # kind of the text features
+    topic: str | None = None  # column of topics
+    balance: str | None = None  # column whose values count alike
+    n_folds: int = 0
+    skipped_families: tuple[str, ...] = ()  # families whose package is missing
+    dropped_margins: int = 0
+    interrupted: bool = False  # whether Ctrl-C ended the search early
+    notes: tuple[str, ...] = ()  # what to know about the rows that were used
+    library: str | None = None  # of the frames that are returned
+
+    @property
+    def candidates(self) -> Any:
+        """The candidates as a frame, best first."""
+        return self.to_frame()
+
+    def to_frame(self) -> Any:
+        """One row per candidate, best first."""
+        return as_frame(self.ranked, self.library or default_library())
+
+    @property
+    def ranked(self) -> list[Mapping[str, Any]]:
+        """The candidates, best first."""
+        return sorted(self.rows, key=lambda entry: entry["mean_cost"])
+
+    @property
+    def why_taken(self) -> str | None:
+        """Why a candidate was taken that has not the lowest mean cost, in a sentence."""
+        return CHOICES.get(self.choice or "")
+
+    @property
+    def decides_as(self) -> str:
+        """What the router is: a family, a trade-off, or always one expert."""
+        if self.target is not None:
+            expert, t = self.target.expert, self.target.t
+            return f"always {expert}" if t is None else f"t = {t:g}"
+        return f"always {self.verdict.constant}" if self.routes_as_constant else self.family
+
+    @property
+    def sentences(self) -> list[str]:
+        """The verdict and the target in words."""
+        found = [self.verdict.sentence]
+        if self.target is not None:
+            found.append(self.target.sentence)
+        elif self.routes_as_constant and self.rows:
+            why = "its gain is not certain, and safe is given"
+            if self.verdict.estimate >= 0:
+                why = "its mean cost on held-out rows is not lower; constant_if_better=False, or "
+                why += "--no-constant-if-better, keeps it"
+            found.append(f"* is not used ({why}): the router decides as {self.decides_as}.")
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready fields, but for NaN and arrays."""
+        about = {} if self.cost is None else {"text": self.text, "cost": self.cost}
+        if self.cost is not None:
+            about |= {"topic": self.topic, "balance": self.balance}
+        return {
+            **about,
+            "best_family": self.family,
+            "best_params": self.params,
+            "interrupted": self.interrupted,
+            "skipped_families": list(self.skipped_families),
+            "dropped_margins": self.dropped_margins,
+            "choice": self.choice,
+            "routes_as_constant": self.routes_as_constant,
+            "candidates": list(self.rows),
+            "verdict": self.verdict.as_dict(),
+            "target": None if self.target is None else self.target.as_dict(),
+        }
+
+    def __repr__(self) -> str:
+        return f"TuneResult({self.decides_as})\n" + "\n".join(self.sentences)
+
+    def _repr_html_(self) -> str:
+        shown = ("family", "mean_cost", "standard_error", "difference", "taken")
+        best = [{name: entry[name] for name in shown} for entry in self.ranked[:SHOWN]]
+        title = f"Best of {len(self.rows)} candidates, {self.n_folds} folds"
+        return html_table(title, best, self.sentences)
+
+
+def _constant_result(task: Task) -> TuneResult:
+    """The result where one expert costs least in every row, so that no search is needed."""
+    fitted = fit_constant(task)
+    constant = task.table.expert_names[task.constant_expert or 0]
+    return TuneResult(
+        router=fitted.router,
+        verdict=Verdict(
+            estimate=0.0,
+            low=0.0,
+            high=0.0,
+            constant=constant,
+            n_rows=task.table.rows,
+            n_groups=task.table.rows,
+            identical=True,
+            reason=fitted.note,
+        ),
+        family="constant",
+        params={},
+        rows=(),
+        routes_as_constant=True,
+        cost=task.cost,
+        text=fitted.router.text.kind if fitted.router.text else None,
+        balance=task.balance,
+        notes=(fitted.note or "",),
+        library=task.table.library,
+    )
+
+
+def _result(model: Any, expert_names: Sequence[str], task: Task | None = None) -> TuneResult:
+    """What a fitted search chose, from which candidates, and its verdict; the router is to follow."""
+    search = model[-1] if hasattr(model, "steps") else model
+    results, verdict = search.cv_results_, search.verdict_
+    if task is not None:
+        dollars = _dollars(search, task.table.prices, task.weight)
+        verdict = verdict.named(expert_names[verdict.constant_expert], task.counted, dollars)
+    skipped = tuple(search.skipped_families_)
+    notes = (f"left out, torch is not installed: {', '.join(skipped)}.",) if skipped else ()
+    return TuneResult(
+        router=None,  # type: ignore[arg-type]
+        verdict=verdict,
+        family=search.best_family_,
+        params=search.best_params_,
+        rows=tuple(
+            {**dict(zip(results, row, strict=True)), "taken": i == search.best_index_}
+            for i, row in enumerate(zip(*results.values(), strict=True))
+        ),
+        choice=search.choice_,
+        routes_as_constant=search.decides_as_constant_,
+        cost=None if task is None else task.cost,
+        balance=None if task is None else task.balance,
+        skipped_families=skipped,
+        dropped_margins=search.dropped_margins_,
+        interrupted=search.interrupted_,
+        notes=notes,
+        library=None if task is None else task.table.library,
+    )
+
+
+def _dollars(
+    search: Any, prices: FloatArray | None, weight: FloatArray | None = None
+) -> float | None:
+    """Mean price of the router's choices minus that of the constant, where both are known.
+
+    None where an expert that the router chooses has no price at all.
+    """
+    if prices is None:
+        return None
+    router, constant = search.held_out_, search.held_out_constants_
+    rows, judged = np.arange(len(prices)), (router >= 0) & (constant >= 0)
+    difference = (prices[rows, router] - prices[rows, constant])[judged]
+    if not all_priced(difference, router[judged]):
+        return None
+    return mean_known(difference, None if weight is None else weight[judged])
