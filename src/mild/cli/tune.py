@@ -317,7 +317,7 @@ def describe_tuning(
             {**dict(zip(results, row, strict=True)), "taken": i == search.best_index_}
             for i, row in enumerate(zip(*results.values(), strict=True))
         ],
-        "verdict": {**statement.as_dict(), "constant": constant, "rows": verdict.n_rows},
+        "verdict": statement.as_dict(),
     }
 
 

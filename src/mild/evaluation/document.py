@@ -107,10 +107,7 @@ def build_document(
         "rows": n,
         "balance": balance,
         "left_out": found.left_out,
-        "verdict": {
-            key: None if isinstance(value, float) and np.isnan(value) else value
-            for key, value in found.as_dict()["verdict"].items()
-        },
+        "verdict": found.statement.as_dict(),
         "figures": found.summary
         | {
             "constant_losses": [

@@ -11,13 +11,13 @@ import numpy as np
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.metrics import (
-    Statement,
+    Verdict,
     common_rows,
     constant_losses,
     expert_recall,
     expert_shares,
-    state_choices,
     summary,
+    verdict_of_choices,
 )
 from mild.metrics.outcomes import Outcomes, all_priced, baselines
 from mild.tuning.tasks import Task
@@ -32,7 +32,7 @@ class Evaluation:
     summary: dict[str, Any]  # figures of ``mild.metrics.summary``
     constant_losses: FloatArray  # (n_experts,) mean loss of always choosing the same expert
     baselines: list[dict[str, Any]]  # ``comparison.baselines``: what the choices are compared with
-    statement: Statement  # whether routing pays
+    statement: Verdict  # whether routing pays
     confidence: float  # of its interval
     # recall of the experts that are cheapest in less than 1 / n_experts of the rows
     minority_recall: float
@@ -49,7 +49,6 @@ class Evaluation:
             "router": self.router_price,
             "constant": self.constant_price,
         }
-        constant = self.expert_names[self.summary["constant_expert"]]
         return {
             "rows": len(self.rows),
             "experts": list(self.expert_names),
@@ -59,8 +58,7 @@ class Evaluation:
             "minority_recall": self.minority_recall,
             "dollars_per_1000": None if self.prices is None else prices,
             "left_out": self.left_out,
-            "verdict": self.statement.as_dict()
-            | {"constant": constant, "confidence": self.confidence},
+            "verdict": self.statement.as_dict(),
         }
 
 
@@ -132,15 +130,15 @@ def evaluate_outcomes(
             paid_weight = None if weight is None else weight[both]
             means = np.average(paid[both], axis=0, weights=paid_weight)
             router_price, constant_price = (1000 * means).tolist()
-    statement = state_choices(
+    statement = verdict_of_choices(
         costs[rows],
         chosen[rows],
         expert,
         expert_names,
-        bundle=None if bundle is None else bundle[rows],
-        unit="row" if bundle is None else unit,
+        groups=None if bundle is None else bundle[rows],
+        counted="row" if bundle is None else unit,
         confidence=confidence,
-        seed=seed,
+        random_state=seed,
         dollars=None if router_price is None else (router_price - constant_price) / 1000,
         strata=known_rows.strata,
     )
