@@ -36,7 +36,7 @@ from mild.evaluation.comparison import (
     compare,
     comparison_inputs,
 )
-from mild.metrics import resampled_intervals, state
+from mild.metrics import Verdict, resampled_intervals
 from mild.metrics.intervals import student_quantile
 from mild.tuning.tasks import Task, make_task, task_splits, topics
 
@@ -329,16 +329,20 @@ def recompute(result: dict[str, Any]) -> dict[str, Any]:
         row["verdict"] = "better" if high < 0 else "worse" if low > 0 else "level"
     row = next(row for row in others if row["method"] == result["chosen"])
     dollars = result["statement"]["dollars_per_1000"]
-    result["statement"] = state(
-        row["label"],
-        result["experts"][int(np.argmax(constant["shares"]))],
-        tuple(row["minus_constant"]),
-        rows=row["rows"],
-        units=row["units"],
-        unit="query",
+    estimate, low, high = row["minus_constant"]
+    result["statement"] = Verdict(
+        estimate=estimate,
+        low=low,
+        high=high,
         confidence=result["confidence"],
+        router=row["label"],
+        constant=result["experts"][int(np.argmax(constant["shares"]))],
+        n_candidates=len(others),
+        n_rows=row["rows"],
+        n_groups=row["units"],
+        counted="query",
         notes=(f"{result['splits']} splits", f"{len(others)} methods compared"),
-        dollars=None if dollars is None else dollars / 1000,
+        dollars_per_1000=dollars,
     ).as_dict()
     return result
 

@@ -11,6 +11,8 @@ from scipy.stats import t
 
 from mild.errors import InvalidInputError, OptionError
 from mild.metrics import (
+    difference_intervals,
+    grouped_rows,
     linearised_rows,
     paired_interval,
     resampled_intervals,
@@ -52,26 +54,26 @@ def test_the_bootstrap_of_skewed_data_is_skewed():
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("n_clusters", [50, 25_000])
-def test_copies_in_one_cluster_add_no_certainty(n_clusters):
+@pytest.mark.parametrize("n_groups", [50, 25_000])
+def test_copies_in_one_group_add_no_certainty(n_groups):
     rng = np.random.default_rng(2)
-    d = rng.normal(size=n_clusters)
-    copied, label = np.repeat(d, 4), np.repeat(np.arange(n_clusters), 4)
+    d = rng.normal(size=n_groups)
+    copied, label = np.repeat(d, 4), np.repeat(np.arange(n_groups), 4)
     alone = paired_interval(d, 0 * d, n_resamples=3000)
-    together = paired_interval(copied, 0 * copied, n_resamples=3000, clusters=label)
+    together = paired_interval(copied, 0 * copied, n_resamples=3000, groups=label)
     naive = paired_interval(copied, 0 * copied, n_resamples=3000)
     assert together.standard_error == pytest.approx(alone.standard_error, rel=0.06)
     assert naive.standard_error == pytest.approx(alone.standard_error / 2, rel=0.06)
 
 
-def test_clusters_of_unequal_size_give_the_ratio_estimates_error():
+def test_groups_of_unequal_size_give_the_ratio_estimates_error():
     rng = np.random.default_rng(3)
     sizes = rng.integers(1, 9, 400)
     label = np.repeat(np.arange(400), sizes).astype(str)
     d = rng.normal(size=400).repeat(sizes) + rng.normal(size=len(label))
     totals = np.array([(d[label == str(c)] - d.mean()).sum() for c in range(400)])
     expected = np.sqrt((totals**2).sum()) / len(d)
-    interval = paired_interval(d, 0 * d, n_resamples=4000, clusters=label)
+    interval = paired_interval(d, 0 * d, n_resamples=4000, groups=label)
     assert interval.standard_error == pytest.approx(expected, rel=0.06)
 
 
@@ -115,14 +117,12 @@ def test_few_pairs_keep_the_promise(n):
     assert np.mean(wrong) < 0.075
 
 
-def test_few_clusters_are_as_few_rows():
+def test_few_groups_are_as_few_rows():
     d = np.random.default_rng(7).normal(size=12)
     rows = paired_interval(d, 0 * d, n_resamples=4000)
     copies = np.repeat(d, 50)
-    clusters = paired_interval(
-        copies, 0 * copies, n_resamples=4000, clusters=np.repeat(range(12), 50)
-    )
-    assert (clusters.low, clusters.high) == pytest.approx((rows.low, rows.high), rel=0.05)
+    groups = paired_interval(copies, 0 * copies, n_resamples=4000, groups=np.repeat(range(12), 50))
+    assert (groups.low, groups.high) == pytest.approx((rows.low, rows.high), rel=0.05)
 
 
 @pytest.mark.slow
@@ -144,8 +144,8 @@ def test_a_million_pairs_take_little_memory():
         ({"a": [1.0, np.nan, 2.0]}, r"a must be finite; got nan in row 1 \(1 such row\)"),
         ({"a": [1.0], "b": [0.0]}, "at least two entries to resample; got 1"),
         ({"a": [], "b": []}, "at least two entries to resample; got 0"),
-        ({"clusters": [0, 0, 0]}, "clusters must name at least two entries"),
-        ({"clusters": [0, 1]}, "clusters must have shape"),
+        ({"groups": [0, 0, 0]}, "groups must name at least two entries"),
+        ({"groups": [0, 1]}, "groups must have shape"),
         ({"confidence": 1.0}, "strictly between"),
         ({"n_resamples": 10}, "n_resamples must be at least .* = 40"),
     ],
@@ -373,3 +373,24 @@ def test_strata_of_another_length_are_refused() -> None:
     with pytest.raises(InvalidInputError) as caught:
         linearised_rows([[1.0], [2.0]], strata=[1])
     assert caught.value.code == "invalid_strata"
+
+
+def test_groups_and_rows_have_the_same_mean() -> None:
+    d = np.random.default_rng(1).normal(size=(60, 2))
+    assert grouped_rows(d, np.arange(60) % 7).mean(axis=0) == pytest.approx(d.mean(axis=0))
+    twice = difference_intervals([np.tile(d, (2, 1))], [np.tile(range(60), 2)])
+    assert twice.standard_error == pytest.approx(simultaneous_intervals(d).standard_error)
+
+
+@pytest.mark.parametrize("m", [1, 3])
+def test_one_group_or_one_split_more_does_not_change_the_way_to_an_interval(m) -> None:
+    d = np.random.default_rng(1).normal(size=(90, m))
+    alone = difference_intervals([d], [np.arange(90)])
+    # A single group has no spread: its rows count.
+    single = difference_intervals([d], [np.zeros(90)])
+    assert (single.low, single.high) == (pytest.approx(alone.low), pytest.approx(alone.high))
+    halves = difference_intervals([d[:45], d[45:]], [np.arange(45), np.arange(45, 90)])
+    assert halves.estimate == pytest.approx(alone.estimate)
+    # Splits that agree by chance are no more certain than their rows.
+    same = difference_intervals([d, d], [np.arange(90)] * 2)
+    assert (same.standard_error > 0).all()

@@ -535,7 +535,7 @@ def test_clusters_widen_the_interval_and_must_fit() -> None:
     X, costs, label = np.tile(X, (4, 1)), np.tile(costs, (4, 1)), np.tile(np.arange(120), 4)
     alone = RouterCV(**FEW).fit(X, costs).verdict_
     together = RouterCV(**FEW, clusters=label).fit(X, costs).verdict_
-    assert (alone.n_units, together.n_units) == (480, 120)
+    assert (alone.n_groups, together.n_groups) == (480, 120)
     assert together.high - together.low > 1.5 * (alone.high - alone.low)
     with pytest.raises(InvalidInputError, match="clusters must have shape"):
         RouterCV(**FEW, clusters=label[:-1]).fit(X, costs)

@@ -18,7 +18,7 @@ from mild.core.arrays import FloatArray, IntArray, check_costs, invalid
 from mild.data.splits import Split, folds
 from mild.errors import InvalidInputError, TuningInterruptedWarning, check_option, counted
 from mild.metrics.outcomes import Outcomes, Stratified, baselines
-from mild.metrics.routing import FEWEST_UNITS
+from mild.metrics.routing import FEWEST_GROUPS
 from mild.metrics.rows import merged_strata
 from mild.tuning.tasks import Task, balanced_fit, make_step
 
@@ -279,7 +279,7 @@ class Row:
     @property
     def too_few(self) -> bool:
         """Whether there are too few rows for a verdict."""
-        return self.units < FEWEST_UNITS
+        return self.units < FEWEST_GROUPS
 
     @property
     def verdict(self) -> str:
@@ -322,7 +322,7 @@ class Comparison:
 
     rows: tuple[Row, ...]  # the best constant first, the others in the order of METHODS
     chosen: str  # key of the method that the statement is about
-    statement: metrics.Statement  # whether routing pays
+    statement: metrics.Verdict  # whether routing pays
     expert_names: tuple[str, ...]  # names of the experts
     oracle: float  # mean cost of the cheapest expert of every test row
     # (n_experts,) how often each expert is the cheapest; ties go to the lower price, if known, then to the
@@ -604,24 +604,9 @@ def _intervals(
     rows = [
         np.column_stack([one.level(key) - one.level("constant") for key in keys]) for one in results
     ]
-    units = np.concatenate([one.units for one in results])
-    pooled = metrics.clustered_rows(np.concatenate(rows), units)
-    if len(results) == 1:
-        # One unit has no variance; the statement says that it is too few.
-        found = metrics.simultaneous_intervals(
-            pooled if len(pooled) > 1 else rows[0], confidence, seed
-        )
-    else:
-        means = np.array([part.mean(axis=0) for part in rows])
-        # Splits may agree by chance; the deviation over rows is a lower limit of the error.
-        floor = np.zeros(len(keys))
-        if len(pooled) > 1:
-            floor = pooled.std(axis=0, ddof=1) / np.sqrt(len(pooled))
-        found = metrics.resampled_intervals(means, test_over_train, confidence, floor)
-    return {
-        key: (float(found.estimate[j]), float(found.low[j]), float(found.high[j]))
-        for j, key in enumerate(keys)
-    }
+    groups = [one.units for one in results]
+    found = metrics.difference_intervals(rows, groups, confidence, seed, test_over_train)
+    return {key: found.row(j) for j, key in enumerate(keys)}
 
 
 def _row(
@@ -699,25 +684,33 @@ def _statement(
     n_splits: int,
     unit: str,
     confidence: float,
-) -> metrics.Statement:
+) -> metrics.Verdict:
     constant, n_methods = rows[0], len(rows) - 1
     row = next(row for row in rows if row.key == chosen)
     dollars = None
     if row.price is not None and constant.price is not None:
         dollars = row.price - constant.price
-    return metrics.state(
-        row.label,
-        expert_names[int(np.argmax(constant.shares))],
-        row.difference or (0.0, 0.0, 0.0),
-        rows=row.rows,
-        units=row.units,
-        unit=unit,
+    estimate, low, high = row.difference or (0.0, 0.0, 0.0)
+    expert = int(np.argmax(constant.shares))
+    return metrics.Verdict(
+        estimate=estimate,
+        low=low,
+        high=high,
         confidence=confidence,
+        router=row.label,
+        constant=expert_names[expert],
+        constant_expert=expert,
+        router_cost=row.mean,
+        constant_cost=constant.mean,
+        n_candidates=n_methods,
+        n_rows=row.rows,
+        n_groups=row.units,
+        counted=unit,
+        n_splits=n_splits,
+        identical=row.identical,
+        dollars_per_1000=None if dollars is None else 1000 * dollars,
         notes=(
             "one split" if n_splits == 1 else f"{n_splits} splits",
             f"{counted(n_methods, 'method')} compared",
         ),
-        dollars=dollars,
-        identical=row.identical,
-        splits=n_splits,
     )

@@ -350,20 +350,17 @@ def _group(
 ) -> dict[str, Any]:
     level = metrics.linearised_rows(both)
     difference: FloatArray = level[:, :1] - level[:, 1:]
+    equal = None
     if rows.queries is not None:
-        equal = duplicate_groups([rows.queries[i] for i in index])
-        clustered = metrics.clustered_rows(difference, equal)
-        # One query, however often it is there, has no variance.
-        difference = clustered if len(clustered) > 1 else difference
-    draws = max(20_000, int(np.ceil(20 / (1 - confidence))))
-    found = metrics.simultaneous_intervals(difference, confidence, 0, n_draws=draws)
+        equal = [duplicate_groups([rows.queries[i] for i in index])]
+    estimate, low, high = metrics.difference_intervals([difference], equal, confidence).row(0)
     asked = np.bincount(rows.chosen[index], minlength=len(rows.expert_names))
     return {
         "name": name,
         "rows": len(index),
-        "estimate": float(found.estimate[0]),
-        "low": float(found.low[0]),
-        "high": float(found.high[0]),
+        "estimate": estimate,
+        "low": low,
+        "high": high,
         "router": float(level[:, 0].mean()),
         "constant": float(level[:, 1].mean()),
         "expert": rows.expert_names[metrics.best_constant(rows.costs[index]).expert],

@@ -1,4 +1,4 @@
-"""Metrics of a routing: losses, shares, frontiers, and intervals of differences.
+"""Metrics of a routing: losses, shares, frontiers, intervals of differences, and the verdict.
 
 Ties: a router's choice goes to the highest index, the oracle's to the lowest.
 """
@@ -6,7 +6,8 @@ Ties: a router's choice goes to the highest index, the oracle's to the lowest.
 from mild.metrics.curves import frontier, two_expert_curve
 from mild.metrics.intervals import (
     Interval,
-    clustered_rows,
+    difference_intervals,
+    grouped_rows,
     linearised_rows,
     paired_interval,
     resampled_intervals,
@@ -31,24 +32,25 @@ from mild.metrics.routing import (
     summary,
     worst_recall,
 )
-from mild.metrics.statement import Statement, count_judged, state, state_choices
+from mild.metrics.verdict import Verdict, count_judged, verdict_of_choices
 
 __all__ = [
     "Interval",
-    "Statement",
+    "Verdict",
     "balanced_deferral_loss",
     "balanced_recall",
     "best_constant",
     "chosen_costs",
-    "clustered_rows",
     "common_constant",
     "common_rows",
     "constant_losses",
     "count_judged",
     "deferral_loss",
+    "difference_intervals",
     "expert_recall",
     "expert_shares",
     "frontier",
+    "grouped_rows",
     "linearised_rows",
     "oracle_choices",
     "oracle_loss",
@@ -58,9 +60,8 @@ __all__ = [
     "share_entropy",
     "shuffled_control",
     "simultaneous_intervals",
-    "state",
-    "state_choices",
     "summary",
     "two_expert_curve",
+    "verdict_of_choices",
     "worst_recall",
 ]

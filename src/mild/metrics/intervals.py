@@ -1,12 +1,13 @@
-"""Intervals of mean differences: paired bootstrap, joint intervals, repeated splits, clusters.
+"""Intervals of mean differences. ``difference_intervals`` is the way to the interval of every verdict.
 
-``linearised_rows`` and ``clustered_rows`` rewrite means over known rows, and over clusters, as plain
-means of rows, so that the intervals need no special case for missing values or clusters.
+``linearised_rows`` and ``grouped_rows`` rewrite means over known rows, and over groups of rows, as plain
+means of rows, so that the intervals need no special case for missing values or groups.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +18,10 @@ from mild.core.arrays import BoolArray, FloatArray, IntArray, check_entries, flo
 from mild.errors import check_option
 from mild.metrics.rows import check_draws, number_vector, row_weights
 
-# With fewer units the percentile interval is too short; Student's interval widens it.
-FEW_UNITS = 30
-# Beyond this many units the bootstrap draws among random pools of units.
-MAX_UNITS = 20_000
+# With fewer groups the percentile interval is too short; Student's interval widens it.
+FEW_GROUPS = 30
+# Beyond this many groups the bootstrap draws among random pools of groups.
+MAX_GROUPS = 20_000
 # Entries of one block of draws: about 8 MB.
 BLOCK = 1_000_000
 
@@ -64,6 +65,10 @@ class SimultaneousIntervals:
         """Whether each interval excludes 0; the claims hold together."""
         return (self.low > 0) | (self.high < 0)
 
+    def row(self, index: int) -> tuple[float, float, float]:
+        """Estimate, low and high of one difference."""
+        return float(self.estimate[index]), float(self.low[index]), float(self.high[index])
+
 
 def paired_interval(
     a: ArrayLike,
@@ -71,15 +76,15 @@ def paired_interval(
     confidence: float = 0.95,
     n_resamples: int = 2000,
     random_state: int | np.random.Generator | None = 0,
-    clusters: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
 ) -> Interval:
-    """Bootstrap percentile interval of ``mean(a - b)`` over pairs, or over clusters of pairs.
+    """Bootstrap percentile interval of ``mean(a - b)`` over pairs, or over groups of pairs.
 
-    Rows (or whole clusters) are drawn with replacement. A replicate is ``sum_u w_u S_u / sum_u w_u n_u``
-    with multinomial weights w, S_u the sum and n_u the number of differences in unit u; the interval runs
-    between quantiles of the replicates. Below 30 units it also covers Student's, ``mean ± t * se`` with
-    ``se^2 = U / (U - 1) * sum_u (S_u - n_u * mean)^2 / n^2`` and U - 1 degrees of freedom. More than
-    20,000 units are first assigned at random to 20,000 pools, which estimates the spread without bias.
+    Rows (or whole groups) are drawn with replacement. A replicate is ``sum_g w_g S_g / sum_g w_g n_g``
+    with multinomial weights w, S_g the sum and n_g the number of differences in group g; the interval runs
+    between quantiles of the replicates. Below 30 groups it also covers Student's, ``mean ± t * se`` with
+    ``se^2 = G / (G - 1) * sum_g (S_g - n_g * mean)^2 / n^2`` and G - 1 degrees of freedom. More than
+    20,000 groups are first assigned at random to 20,000 pools, which estimates the spread without bias.
 
     Parameters
     ----------
@@ -87,7 +92,7 @@ def paired_interval(
     confidence : number in (0, 1)
     n_resamples : at least ``2 / (1 - confidence)``
     random_state : int, Generator or None
-    clusters : (n_samples,) labels of rows that are drawn together (a user, a document), optional
+    groups : (n_samples,) labels of rows that are drawn together (a user, a document), optional
 
     Examples
     --------
@@ -99,31 +104,31 @@ def paired_interval(
     difference = first - number_vector("b", b, len(first))
     n_samples = len(difference)
     check_draws("n_resamples", n_resamples, confidence)
-    units = None
-    if clusters is not None:
-        labels = np.asarray(clusters)
+    group = None
+    if groups is not None:
+        labels = np.asarray(groups)
         if labels.shape != (n_samples,):
             raise invalid(
-                "clusters", f"must have shape (n_samples,) = ({n_samples},); got {labels.shape}."
+                "groups", f"must have shape (n_samples,) = ({n_samples},); got {labels.shape}."
             )
-        units = np.unique(labels, return_inverse=True)[1]
-    n_units = n_samples if units is None else int(units.max(initial=-1)) + 1
-    if n_units < 2:
-        parameter, verb = ("a", "have") if units is None else ("clusters", "name")
-        raise invalid(parameter, f"must {verb} at least two entries to resample; got {n_units}.")
+        group = np.unique(labels, return_inverse=True)[1]
+    n_groups = n_samples if group is None else int(group.max(initial=-1)) + 1
+    if n_groups < 2:
+        parameter, verb = ("a", "have") if group is None else ("groups", "name")
+        raise invalid(parameter, f"must {verb} at least two entries to resample; got {n_groups}.")
     if difference.min() == difference.max():
         value = float(difference[0])
         return Interval(value, value, value, 0.0, n_samples, confidence)
     estimate = float(difference.mean())
     # Centred, so that the replicates lose no digits however far the mean lies from 0.
     centred = difference - estimate
-    replicates = _replicates(centred, units, n_resamples, np.random.default_rng(random_state))
+    replicates = _replicates(centred, group, n_resamples, np.random.default_rng(random_state))
     tail = (1 - confidence) / 2
     low, high = estimate + np.quantile(replicates, [tail, 1 - tail])
-    if n_units < FEW_UNITS:
-        sums = centred if units is None else _totals(units, centred)
-        error = np.sqrt(n_units / (n_units - 1) * (sums**2).sum()) / n_samples
-        reach = student_quantile(confidence, n_units - 1) * error
+    if n_groups < FEW_GROUPS:
+        sums = centred if group is None else _totals(group, centred)
+        error = np.sqrt(n_groups / (n_groups - 1) * (sums**2).sum()) / n_samples
+        reach = student_quantile(confidence, n_groups - 1) * error
         low, high = min(low, estimate - reach), max(high, estimate + reach)
     spread = float(replicates.std(ddof=1))
     return Interval(estimate, float(low), float(high), spread, n_samples, confidence)
@@ -237,6 +242,78 @@ def resampled_intervals(
     )
 
 
+def difference_intervals(
+    splits: Sequence[FloatArray],
+    groups: Sequence[ArrayLike] | None = None,
+    confidence: float = 0.95,
+    random_state: int | np.random.Generator | None = 0,
+    test_over_train: float = 0.0,
+) -> SimultaneousIntervals:
+    """Joint intervals for m mean differences, on one split or on several random splits of the same rows.
+
+    Over several splits these are ``resampled_intervals`` of their means, with the standard errors over all
+    rows as floor. Over one split they are ``simultaneous_intervals`` of its rows, and for a single
+    difference ``paired_interval``. Rows of one group count once, also in several splits; a single group
+    has no spread, and then the rows count.
+
+    Parameters
+    ----------
+    splits : for each split (n_samples, m) differences of ``linearised_rows``
+    groups : for each split (n_samples,) labels; None if every row counts
+    confidence : the probability that all m intervals hold
+    random_state : int, Generator or None
+    test_over_train : as in ``resampled_intervals``
+
+    Examples
+    --------
+    >>> rows = np.random.default_rng(0).normal(-0.5, 1, size=(300, 2))
+    >>> difference_intervals([rows]).decided
+    array([ True,  True])
+    >>> difference_intervals([np.tile(rows, (2, 1))], [np.tile(np.arange(300), 2)]).n
+    300
+    """
+    rows, labels = np.concatenate(splits), None
+    if groups is not None:
+        labels = np.concatenate([np.asarray(group) for group in groups])
+        labels = labels if len(np.unique(labels)) > 1 else None
+    if len(splits) == 1 and rows.shape[1] == 1:
+        one = paired_interval(
+            rows[:, 0], np.zeros(len(rows)), confidence, random_state=random_state, groups=labels
+        )
+        estimate, low, high, error = np.array(
+            [[one.estimate], [one.low], [one.high], [one.standard_error]]
+        )
+        return SimultaneousIntervals(
+            estimate, low, high, error, math.nan, one.n, confidence, "two-sided"
+        )
+    rows = rows if labels is None else grouped_rows(rows, labels)
+    if len(splits) == 1:
+        return simultaneous_intervals(rows, confidence, random_state)
+    means = np.array([part.mean(axis=0) for part in splits])
+    floor = rows.std(axis=0, ddof=1) / math.sqrt(len(rows))
+    return resampled_intervals(means, test_over_train, confidence, floor)
+
+
+def linear_interval(estimate: float, parts: FloatArray, confidence: float = 0.95) -> Interval:
+    """Student's interval of an estimate, from the linear part (n_samples,) of its estimator.
+
+    A few large parts make the variance itself uncertain: the degrees of freedom are
+    ``2 n / (kurtosis - 1)``, those of a normal sample with an equally uncertain variance.
+    """
+    count = parts.size
+    if count < 2:
+        return Interval(estimate, -np.inf, np.inf, np.inf, count, confidence)
+    squares = parts**2
+    variance = float(squares.mean())
+    error = math.sqrt(variance / (count - 1))
+    if error == 0:
+        return Interval(estimate, estimate, estimate, 0.0, count, confidence)
+    kurtosis = float((squares**2).mean()) / variance**2
+    freedom = max(2 * count / max(kurtosis - 1, 2 * count / (count - 1)), 1.0)
+    reach = student_quantile(confidence, freedom) * error
+    return Interval(estimate, estimate - reach, estimate + reach, error, count, confidence)
+
+
 def linearised_rows(
     values: ArrayLike, sample_weight: ArrayLike | None = None, strata: ArrayLike | None = None
 ) -> FloatArray:
@@ -249,7 +326,7 @@ def linearised_rows(
 
     With ``strata``, which are fixed and not drawn, ``v_ij - mean_j`` is replaced by the deviation from the
     mean of the row's stratum, times ``sqrt(n_s / (n_s - 1))`` for its ``n_s`` known rows: differences
-    between strata are no noise. Pass what ``merged_strata`` returns: one unit has no spread.
+    between strata are no noise. Pass what ``merged_strata`` returns: one group has no spread.
 
     Parameters
     ----------
@@ -295,14 +372,14 @@ def _within_strata(
     return result
 
 
-def clustered_rows(rows: ArrayLike, clusters: ArrayLike) -> FloatArray:
-    """One row per cluster, (n_clusters, m), with the same plain mean as the rows (n_samples, m).
+def grouped_rows(rows: ArrayLike, groups: ArrayLike) -> FloatArray:
+    """One row per group, (n_groups, m), with the same plain mean as the rows (n_samples, m).
 
-    ``mean_j + U / n * (S_uj - n_u * mean_j)`` for U clusters, S the sums and n_u the sizes. The spread
-    of these rows gives the cluster-robust standard error. A constant column stays that constant.
+    ``mean_j + G / n * (S_gj - n_g * mean_j)`` for G groups, S the sums and n_g the sizes. The spread of
+    these rows gives the cluster-robust standard error. A constant column stays that constant.
     """
     array = np.asarray(rows, dtype=np.float64)
-    labels = np.asarray(clusters)
+    labels = np.asarray(groups)
     order = np.argsort(labels, kind="stable")
     starts = np.unique(labels[order], return_index=True)[1]
     mean = array.mean(axis=0)
@@ -312,7 +389,7 @@ def clustered_rows(rows: ArrayLike, clusters: ArrayLike) -> FloatArray:
     return result
 
 
-def student_quantile(coverage: float, freedom: int) -> float:
+def student_quantile(coverage: float, freedom: float) -> float:
     """The t with ``P(|T| <= t) = coverage`` for ``freedom`` degrees of freedom."""
     from scipy.special import stdtrit
 
@@ -335,21 +412,21 @@ def _totals(group: IntArray, values: FloatArray) -> FloatArray:
 
 
 def _replicates(
-    centred: FloatArray, units: IntArray | None, n_resamples: int, rng: np.random.Generator
+    centred: FloatArray, group: IntArray | None, n_resamples: int, rng: np.random.Generator
 ) -> FloatArray:
     """Resampled means of the centred differences, by the cheapest way of drawing them."""
-    if units is None:
+    if group is None:
         values, counts = np.unique(centred, return_counts=True)
         # A binomial draw costs about as much as 16 gathers.
-        if len(values) * 16 <= min(len(centred), MAX_UNITS):
+        if len(values) * 16 <= min(len(centred), MAX_GROUPS):
             drawn = rng.multinomial(len(centred), counts / len(centred), size=n_resamples)
             return drawn @ values / len(centred)
     ones: FloatArray = np.ones(len(centred))
     sums, sizes = centred, ones
-    if units is not None:
-        sums, sizes = _totals(units, centred), _totals(units, ones)
-    if len(sums) > MAX_UNITS:
-        pool = rng.permutation(len(sums)) % MAX_UNITS
+    if group is not None:
+        sums, sizes = _totals(group, centred), _totals(group, ones)
+    if len(sums) > MAX_GROUPS:
+        pool = rng.permutation(len(sums)) % MAX_GROUPS
         sums, sizes = _totals(pool, sums), _totals(pool, sizes)
     equal = bool((sizes == sizes[0]).all())
     means = np.empty(n_resamples)

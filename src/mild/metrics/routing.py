@@ -20,7 +20,7 @@ from mild.metrics.rows import evaluated_costs, known_rows, number_vector, row_we
 Weights: TypeAlias = ArrayLike | None
 
 #: A verdict needs at least this many independent rows, queries or groups.
-FEWEST_UNITS = 30
+FEWEST_GROUPS = 30
 
 
 class BestConstant(NamedTuple):
@@ -275,7 +275,7 @@ def common_rows(costs: ArrayLike, chosen: ArrayLike | None = None) -> CommonRows
     if chosen is not None:
         full &= ~np.isnan(chosen_costs(array, chosen))
     asked = int(full.sum())
-    if asked >= FEWEST_UNITS or 2 * asked >= len(full):
+    if asked >= FEWEST_GROUPS or 2 * asked >= len(full):
         return CommonRows(full, True, asked)
     return CommonRows(np.ones(len(full), dtype=bool), False, asked)
 

@@ -61,17 +61,17 @@ def balanced_weights(strata: ArrayLike) -> FloatArray:
     return weights
 
 
-def merged_strata(strata: ArrayLike, units: ArrayLike) -> IntArray:
-    """Number (n_samples,) of each row's stratum; strata of a single unit, without spread, are one.
+def merged_strata(strata: ArrayLike, groups: ArrayLike) -> IntArray:
+    """Number (n_samples,) of each row's stratum; strata of a single group, without spread, are one.
 
-    ``units`` (n_samples,) are labels of rows that count once together. A single stratum of this kind is
+    ``groups`` (n_samples,) are labels of rows that count once together. A single stratum of this kind is
     joined with the smallest other one.
 
     >>> merged_strata(["a", "a", "b", "b", "c"], [0, 1, 2, 2, 3]).tolist()
     [0, 0, -1, -1, -1]
     """
     labels = np.unique(np.asarray(strata), return_inverse=True)[1]
-    numbers = np.unique(np.asarray(units), return_inverse=True)[1]
+    numbers = np.unique(np.asarray(groups), return_inverse=True)[1]
     pairs = np.unique(np.column_stack([labels, numbers]), axis=0)
     counts = np.bincount(pairs[:, 0])
     lone = counts < 2

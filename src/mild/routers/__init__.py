@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from mild.routers.linear import LinearRouter as LinearRouter
     from mild.routers.neural import NeuralRouter as NeuralRouter
     from mild.routers.search import RouterCV as RouterCV
-    from mild.routers.search import Verdict as Verdict
     from mild.routers.stack import StackRouter as StackRouter
 
 _MODULES = {
@@ -37,7 +36,6 @@ _MODULES = {
     "RandomRouter": "baselines",
     "RouterCV": "search",
     "StackRouter": "stack",
-    "Verdict": "search",
 }
 __all__ = list(_MODULES)
 

@@ -6,7 +6,7 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import groupby
 from typing import Any, Self
 
@@ -20,13 +20,12 @@ from mild.core.arrays import BoolArray, FloatArray, IntArray, float_vector, inva
 from mild.core.decisions import argmax_last
 from mild.errors import TuningInterruptedWarning, counted
 from mild.metrics import (
-    clustered_rows,
+    Verdict,
     common_constant,
     common_rows,
     count_judged,
+    difference_intervals,
     linearised_rows,
-    simultaneous_intervals,
-    state,
 )
 from mild.metrics.rows import merged_strata
 from mild.policies import ConstantPolicy, Policy, believed_costs
@@ -55,66 +54,6 @@ AVERAGE_ROWS = 150.0
 MOVED_STRENGTHS = 2
 # Families whose candidates of one fold share work.
 SHARING = ("linear", "knn")
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The chosen router compared with the best constant, on held-out rows.
-
-    Attributes
-    ----------
-    pays : True (the interval lies below 0), False (it does not reach below 0), None (undecided)
-    sentence : the same in words
-    estimate, low, high : router minus constant in mean cost; the interval holds for all candidates at once
-    router_cost, constant_cost : mean costs on held-out rows
-    constant_expert : index of the best constant
-    n_candidates, n_rows, n_units, confidence : the basis of the interval; rows of one cluster are one unit
-    rows_needed : units with which a gain of this size would be significant; None if it is, or is none
-    dollars_per_1000 : price of the router minus the constant's, per 1,000 inputs; None if unknown
-    left_out : sentence about rows that were left out or are not the same; None if there are none
-    """
-
-    pays: bool | None
-    sentence: str
-    estimate: float
-    low: float
-    high: float
-    router_cost: float
-    constant_cost: float
-    constant_expert: int
-    n_candidates: int
-    n_rows: int
-    n_units: int
-    confidence: float
-    rows_needed: int | None = None
-    dollars_per_1000: float | None = None
-    left_out: str | None = None
-
-    def __str__(self) -> str:
-        return self.sentence
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-ready fields."""
-        return asdict(self)
-
-    def named(self, constant: str, unit: str = "row", dollars: float | None = None) -> Verdict:
-        """The verdict with the constant's name in its sentence.
-
-        ``unit`` is "row", "query" or "group", ``dollars`` the mean price of the router less the constant's.
-        """
-        stated = state(
-            "the router",
-            constant,
-            (self.estimate, self.low, self.high),
-            rows=self.n_rows,
-            units=self.n_units,
-            unit=unit,
-            confidence=self.confidence,
-            notes=(counted(self.n_candidates, "candidate"),),
-            dollars=dollars,
-        )
-        names = ("pays", "sentence", "rows_needed", "dollars_per_1000")
-        return replace(self, **{name: getattr(stated, name) for name in names})
 
 
 @dataclass(eq=False, repr=False)
@@ -169,7 +108,7 @@ class RouterCV(BaseRouter):
     cv_results_ : dict of lists: family, params, mean_cost, standard_error, difference (to the constant)
     held_out_, held_out_constants_ : (n_samples,) out-of-fold choices of the winner and of the best
         constant; -1 in rows that no fold holds out
-    verdict_ : Verdict, with a sentence
+    verdict_ : ``mild.metrics.Verdict``: whether routing pays
     interrupted_ : whether the search was stopped early
     skipped_families_ : families left out because a package is missing
     dropped_margins_ : margin vectors left out: not positive in the paper's grid, or beyond max_margins
@@ -417,27 +356,28 @@ class RouterCV(BaseRouter):
         of the constant is known.
         """
         labels = np.arange(len(level)) if clusters is None else clusters
-        differences: FloatArray = np.asarray(level[:, :-1] - level[:, -1:], dtype=np.float64)
-        if clusters is not None:
-            differences = clustered_rows(differences, labels)
-        found = simultaneous_intervals(differences, self.confidence, self.random_state)
-        n_rows, n_units = count_judged(known, labels)
-        verdict = Verdict(
-            None,
-            "",
-            float(found.estimate[chosen]),
-            float(found.low[chosen]),
-            float(found.high[chosen]),
-            float(level[:, chosen].mean()),
-            float(level[:, -1].mean()),
-            expert,
-            differences.shape[1],
-            n_rows,
-            n_units,
-            self.confidence,
+        differences = level[:, :-1] - level[:, -1:]
+        groups = None if clusters is None else [labels]
+        found = difference_intervals([differences], groups, self.confidence, self.random_state)
+        estimate, low, high = found.row(chosen)
+        n_rows, n_groups = count_judged(known, labels)
+        n_candidates = differences.shape[1]
+        return Verdict(
+            estimate=estimate,
+            low=low,
+            high=high,
+            confidence=self.confidence,
+            constant=self.expert_names_[expert],
+            constant_expert=expert,
+            router_cost=float(level[:, chosen].mean()),
+            constant_cost=float(level[:, -1].mean()),
+            n_candidates=n_candidates,
+            n_rows=n_rows,
+            n_groups=n_groups,
+            counted="row" if clusters is None else "group",
             left_out=left_out,
+            notes=(counted(n_candidates, "candidate"),),
         )
-        return verdict.named(self.expert_names_[expert], "row" if clusters is None else "query")
 
 
 def _best_strengths(candidates: list[Candidate], means: FloatArray) -> set[float]:

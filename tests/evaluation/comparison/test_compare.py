@@ -8,8 +8,6 @@ from mild.errors import InvalidInputError, OptionError
 from mild.evaluation.comparison import Inputs, chosen_methods, compare, matrix_inputs
 from mild.metrics import (
     balanced_deferral_loss,
-    clustered_rows,
-    simultaneous_intervals,
     worst_recall,
 )
 from mild.metrics.intervals import student_quantile
@@ -208,12 +206,12 @@ def test_on_one_split_copies_of_a_row_make_no_interval_narrower():
 def test_the_statement_counts_the_rows_that_were_judged():
     X, costs = make_problem()
     one = run(X, costs, n_splits=1).statement
-    assert (one.rows, one.units) == (120, 120)
+    assert (one.n_rows, one.n_groups) == (120, 120)
     assert ", 120 rows, one split, 3 methods compared)" in one.sentence
     X, costs, bundle = copied(150, 4)
     splits = random_splits(bundle, 1, 0.3)
     found = run(X, costs, splits=splits, bundle=bundle, unit="group").statement
-    assert (found.rows, found.units) == (180, 45)
+    assert (found.n_rows, found.n_groups) == (180, 45)
     assert ", 180 rows in 45 groups, one split" in found.sentence
 
 
@@ -244,14 +242,6 @@ def test_splits_that_agree_by_chance_are_not_certain():
     row = run(X, costs, names=("ce",), splits=splits).row("ce")
     assert row.costs.tolist() == [0, 0]
     assert row.difference[1] < row.difference[0] < row.difference[2]
-
-
-def test_clusters_and_rows_have_the_same_mean():
-    d = np.random.default_rng(1).normal(size=(60, 2))
-    label = np.arange(60) % 7
-    assert clustered_rows(d, label).mean(axis=0) == pytest.approx(d.mean(axis=0))
-    twice = simultaneous_intervals(clustered_rows(np.tile(d, (2, 1)), np.tile(range(60), 2)))
-    assert twice.standard_error == pytest.approx(simultaneous_intervals(d).standard_error)
 
 
 def test_bad_input_is_said():

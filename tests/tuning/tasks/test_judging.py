@@ -89,7 +89,7 @@ def test_experts_that_were_never_asked_are_left_out_and_counted():
     asked[::2] = np.nan
     columns["correct__poet"] = asked
     found = evaluate_choices(task_of(columns), np.ones(60, int))
-    assert found.summary["n_known"] == found.statement.rows == 30
+    assert found.summary["n_known"] == found.statement.n_rows == 30
     assert found.left_out == "30 of 60 rows are left out: not every expert was asked there."
     assert evaluate_choices(task_of(make_columns(60)), np.ones(60, int)).left_out is None
 
@@ -108,7 +108,7 @@ def test_a_table_with_holes_is_judged_on_the_rows_that_have_all():
     assert (found.summary["oracle_loss"], found.summary["shuffled_control"]) == (0.25, 0.625)
     assert found.constant_losses.tolist() == [0.5, 0.75]
     assert (found.router_price, found.constant_price) == (pytest.approx(2.5), pytest.approx(1.0))
-    assert found.statement.rows == 4
+    assert found.statement.n_rows == 4
     assert "adds $1.50 per 1,000" in found.statement.sentence
 
 

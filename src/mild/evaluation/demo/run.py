@@ -354,7 +354,7 @@ def gather(cells: Sequence[Cell], confidence: float) -> dict[str, Any]:
 
     def interval(key: str, other: str) -> metrics.Interval:
         a, b = np.concatenate(paid[key]), np.concatenate(paid[other])
-        return metrics.paired_interval(a, b, confidence, RESAMPLES, clusters=units)
+        return metrics.paired_interval(a, b, confidence, RESAMPLES, groups=units)
 
     def same(key: str, other: str) -> bool:
         return all(one.same(key, other) for one in results)

@@ -20,9 +20,7 @@ the query, so that any ``h_g`` is allowed, and of equal policies the difference 
 The first and the last are unbiased if the propensities are right and every expert that the new policy
 draws could have been drawn, also with a poor model; a good model reduces the variance.
 
-Intervals come from the variance over episodes of the estimator's linear part, with Student's t. A few
-large weights make that variance itself uncertain: the degrees of freedom are ``2 G / (kurtosis - 1)``,
-those of a normal sample with an equally uncertain variance.
+Intervals come from the variance over episodes of the estimator's linear part (``linear_interval``).
 """
 
 from __future__ import annotations
@@ -32,9 +30,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
 
 from mild.core.arrays import FloatArray, IntArray, invalid
+from mild.metrics.intervals import linear_interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +55,7 @@ class Episodes:
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class OffPolicyEstimate:
     """An estimate with its interval."""
 
     mean: float
@@ -67,23 +65,25 @@ class Estimate:
     parts: FloatArray  # (G,) linear part of the estimator, by which estimates can be subtracted
     confidence: float
 
-    def minus(self, other: Estimate) -> Estimate:
+    def minus(self, other: OffPolicyEstimate) -> OffPolicyEstimate:
         """The difference of two estimates on the same episodes."""
         return _estimate(self.mean - other.mean, self.parts - other.parts, self.confidence)
 
 
-def inverse_propensity(episodes: Episodes, confidence: float = 0.95) -> Estimate:
+def inverse_propensity(episodes: Episodes, confidence: float = 0.95) -> OffPolicyEstimate:
     """Unbiased; noisy where the new policy prefers what was rarely drawn."""
     return _ratio(episodes.weights * episodes.costs, episodes.requests, confidence)
 
 
-def self_normalised(episodes: Episodes, confidence: float = 0.95) -> Estimate:
+def self_normalised(episodes: Episodes, confidence: float = 0.95) -> OffPolicyEstimate:
     """A weighted mean: slightly biased in small logs, never outside the costs that were seen."""
     weights = episodes.weights
     return _ratio(weights * episodes.costs, weights * episodes.requests, confidence)
 
 
-def doubly_robust(episodes: Episodes, expected: FloatArray, confidence: float = 0.95) -> Estimate:
+def doubly_robust(
+    episodes: Episodes, expected: FloatArray, confidence: float = 0.95
+) -> OffPolicyEstimate:
     """Unbiased as inverse propensity is, and less noisy the better the model."""
     if expected.shape != episodes.target.shape:
         rule = f"must have the shape of target, {episodes.target.shape}; got {expected.shape}."
@@ -95,19 +95,21 @@ def doubly_robust(episodes: Episodes, expected: FloatArray, confidence: float = 
     return _ratio(model + correction, episodes.requests, confidence)
 
 
-def serving_router(episodes: Episodes, expected: FloatArray, confidence: float = 0.95) -> Estimate:
+def serving_router(
+    episodes: Episodes, expected: FloatArray, confidence: float = 0.95
+) -> OffPolicyEstimate:
     """The serving router without the exploration of the log, by the same model as ``doubly_robust``."""
     model = (episodes.target * expected).sum(axis=1)
     weights = 1.0 if episodes.serving is None else episodes.serving
     return _ratio(model + weights * (episodes.costs - model), episodes.requests, confidence)
 
 
-def logged_mean(episodes: Episodes, confidence: float = 0.95) -> Estimate:
+def logged_mean(episodes: Episodes, confidence: float = 0.95) -> OffPolicyEstimate:
     """What was paid."""
     return _ratio(episodes.costs, episodes.requests, confidence)
 
 
-def _ratio(costs: FloatArray, requests: FloatArray, confidence: float) -> Estimate:
+def _ratio(costs: FloatArray, requests: FloatArray, confidence: float) -> OffPolicyEstimate:
     """``sum(costs) / sum(requests)`` with its linear part."""
     scale = float(requests.mean()) if requests.size else 0.0
     if scale <= 0:
@@ -116,19 +118,9 @@ def _ratio(costs: FloatArray, requests: FloatArray, confidence: float) -> Estima
     return _estimate(mean, (costs - mean * requests) / scale, confidence)
 
 
-def _estimate(mean: float, parts: FloatArray, confidence: float) -> Estimate:
-    count = parts.size
-    if count < 2:
-        return Estimate(mean, -np.inf, np.inf, np.inf, parts, confidence)
-    squares = parts**2
-    variance = float(squares.mean())
-    error = float(np.sqrt(variance / (count - 1)))
-    if error == 0:
-        return Estimate(mean, mean, mean, 0.0, parts, confidence)
-    kurtosis = float((squares**2).mean()) / variance**2
-    freedom = max(2 * count / max(kurtosis - 1, 2 * count / (count - 1)), 1.0)
-    reach = float(stdtrit(freedom, 0.5 + confidence / 2)) * error
-    return Estimate(mean, mean - reach, mean + reach, error, parts, confidence)
+def _estimate(mean: float, parts: FloatArray, confidence: float) -> OffPolicyEstimate:
+    found = linear_interval(mean, parts, confidence)
+    return OffPolicyEstimate(mean, found.low, found.high, found.standard_error, parts, confidence)
 
 
 def _pick(values: FloatArray, chosen: IntArray) -> FloatArray:

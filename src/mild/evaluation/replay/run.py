@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.errors import counted, listed
 from mild.evaluation.replay.estimates import (
     Episodes,
-    Estimate,
+    OffPolicyEstimate,
     doubly_robust,
     expected_costs,
     inverse_propensity,
@@ -24,6 +25,7 @@ from mild.evaluation.replay.estimates import (
     serving_router,
 )
 from mild.evaluation.replay.log import LoggedRow, LogReader, read_draws
+from mild.metrics import Verdict
 
 # More features than WIDE are projected to NARROW for the cost model.
 WIDE = 256
@@ -32,6 +34,36 @@ NARROW = 128
 ENOUGH = 100.0
 # Draws of experts that the new router chooses and the serving one does not, below which it is too few.
 ENOUGH_CHANGED = 30
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class ReplayVerdict(Verdict):
+    """The verdict on a new router against the serving one; a draw counts once.
+
+    ``reason`` is one word for it: "better", "worse", "same", "noise", "too_few", "unseen", "propensities"
+    or "nothing". ``words`` is the sentence.
+    """
+
+    reason: str
+    words: str
+
+    @property
+    def pays(self) -> bool | None:
+        """Whether the new router is better; None if it cannot be told."""
+        return {"better": True, "worse": False}.get(self.reason)
+
+    @property
+    def rows_needed(self) -> None:
+        """Not known: it depends on how often experts are drawn."""
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in words."""
+        return self.words
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready fields; ``better`` is ``pays``."""
+        return {"better": self.pays, "reason": self.reason, **super().as_dict()}
 
 
 def replay(
@@ -107,12 +139,25 @@ def replay(
         gap = every["difference_to_serving"] if name == "cost" else gap
     reasons = {reason: count for reason, count in left_out.items() if count}
     unit_sign = "$" if errors is None and is_ledger else ""
+    reason, sentence = judge(overlap, gap, unit_sign, reasons, is_ledger)
+    verdict = ReplayVerdict(
+        estimate=math.nan if gap is None else gap.mean,
+        low=math.nan if gap is None else gap.low,
+        high=math.nan if gap is None else gap.high,
+        confidence=confidence,
+        router="the new router",
+        constant="the serving router",
+        n_rows=int(rows.episode.size),
+        n_groups=overlap["draws"],
+        reason=reason,
+        words=sentence,
+    )
     drawn = max(sum(rows.drawn.values()), 1)
     new = dict.fromkeys(router.expert_names, 0.0)
     if len(target):
         new = dict(zip(router.expert_names, target.mean(axis=0).tolist(), strict=True))
     return {
-        "verdict": judge(overlap, gap, unit_sign, reasons, is_ledger),
+        "verdict": verdict.as_dict(),
         "cost": unit if errors is None else f"error + {price_weight:g} * {unit}",
         "confidence": confidence,
         "estimates": found,
@@ -146,7 +191,7 @@ def _estimates(
     serving: FloatArray | None,
     confidence: float,
     seed: int,
-) -> dict[str, Estimate]:
+) -> dict[str, OffPolicyEstimate]:
     episodes = replace(rows.episodes(values, target), serving=serving)
     chosen = rows.chosen[rows.episode]
     model = expected_costs(rows.features, chosen, values, rows.episode, target.shape[1], seed)
@@ -272,15 +317,14 @@ def collect_rows(blocks: Iterable[list[LoggedRow]], router: Router, seed: int = 
 
 def judge(
     overlap: Mapping[str, Any],
-    gap: Estimate | None,
+    gap: OffPolicyEstimate | None,
     unit: str,
     left_out: Mapping[str, int],
     is_ledger: bool = True,
-) -> dict[str, Any]:
-    """Whether the new router is better: True, False, or None if it cannot be told, and a sentence.
+) -> tuple[str, str]:
+    """Reason of a ``ReplayVerdict`` and its sentence.
 
-    ``reason`` is one word for it: "better", "worse", "same", "noise", "too_few", "unseen", "propensities"
-    or "nothing". ``unit`` is "$" where only dollars are known, which the sentence begins with.
+    ``unit`` is "$" where only dollars are known, which the sentence begins with.
     """
     if overlap["draws"] == 0:
         return _nothing(left_out, is_ledger)
@@ -311,7 +355,7 @@ def judge(
         )
     if overlap["changed"] == 0 and gap.mean == 0:
         sentence = "The new router decides as the serving one: there is no difference to estimate."
-        return {"better": None, "sentence": sentence, "reason": "same"}
+        return "same", sentence
     if overlap["changed"] and overlap["changed_draws"] < ENOUGH_CHANGED:
         return _open(
             "too_few",
@@ -323,13 +367,12 @@ def judge(
     span = f"{gap.confidence * 100:g} % interval of the difference {_money(gap.low, unit)} to "
     span += _money(gap.high, unit)
     if gap.high < 0 or gap.low > 0:
-        better = gap.high < 0
-        verdict, change = ("better", "less") if better else ("worse", "more")
+        verdict, change = ("better", "less") if gap.high < 0 else ("worse", "more")
         sentence = (
             f"{only or 'The'} new router would have been {verdict}: {_money(abs(gap.mean), unit)} {change} "
             f"per request than the serving one, exploration aside ({span})."
         )
-        return {"better": better, "sentence": sentence, "reason": verdict}
+        return verdict, sentence
     more = ""
     if gap.mean != 0 and gap.standard_error > 0:
         factor = ((gap.high - gap.low) / 2 / abs(gap.mean)) ** 2
@@ -340,12 +383,11 @@ def judge(
     return _open("noise", f"{told} Only dollars are known: give --feedback." if unit else told)
 
 
-def _open(reason: str, words: str) -> dict[str, Any]:
-    sentence = f"It cannot be told whether the new router is better: {words}"
-    return {"better": None, "sentence": sentence, "reason": reason}
+def _open(reason: str, words: str) -> tuple[str, str]:
+    return reason, f"It cannot be told whether the new router is better: {words}"
 
 
-def _nothing(left_out: Mapping[str, int], is_ledger: bool) -> dict[str, Any]:
+def _nothing(left_out: Mapping[str, int], is_ledger: bool) -> tuple[str, str]:
     source = "ledger" if is_ledger else "log"
     certain = left_out.get("drawn without exploration", 0)
     if certain:
