@@ -228,7 +228,7 @@ def tune(
             )
         fitted = aimed.fitted
         if calibration is not None:
-            features = step.transform(tasks.contents(whole, step))
+            features = step.vectorize(tasks.contents(whole, step))
             fitted = replace(fitted, features=features)
         result = {
             "router": str(tasks.save_task(fitted, whole, out, overwrite, aimed.notes)),

@@ -535,7 +535,7 @@ def _curve_notes(held: HeldOut, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _calibration_rows(tradeoff: Tradeoff, task: Task, fitted: Fitted) -> HeldOut:
-    X = fitted.step.transform(contents(task, fitted.step))
+    X = fitted.step.vectorize(contents(task, fitted.step))
     heads: Any = tradeoff.policy
     if isinstance(heads, StandardizedPolicy):
         heads, X = heads.inner, (X - heads.mean) / heads.scale
