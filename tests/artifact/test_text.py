@@ -33,7 +33,7 @@ def hashing():
 
 @pytest.fixture
 def router(hashing):
-    return Router(linear(hashing.n_features), NAMES, text=hashing)
+    return Router(linear(hashing.n_features_), NAMES, text=hashing)
 
 
 @pytest.fixture
@@ -84,13 +84,13 @@ def test_a_stream_of_texts_is_routed_block_by_block(router, monkeypatch):
     monkeypatch.setattr("mild.artifact.router.TEXT_BLOCK", 64)
     seen = []
     whole = router.predict_texts(TEXTS)
-    real = HashingFeatures.transform
+    real = HashingFeatures.vectorize
 
     def watch(self, texts):
         seen.append(len(texts))
         return real(self, texts)
 
-    monkeypatch.setattr(HashingFeatures, "transform", watch)
+    monkeypatch.setattr(HashingFeatures, "vectorize", watch)
     np.testing.assert_array_equal(router.predict_texts(text for text in TEXTS), whole)
     assert seen == [64, 64, 64, 8]
 
@@ -123,7 +123,7 @@ def test_a_router_without_features_says_so(saved):
 
 def test_a_smaller_and_a_repriced_router_still_read_texts(hashing):
     rng = np.random.default_rng(0)
-    width = hashing.n_features
+    width = hashing.n_features_
     heads = [rng.normal(size=(3, width)), np.zeros(3), rng.normal(size=(3, width)), np.zeros(3)]
     policy = PricedPolicy(*heads, np.zeros(3), 1.0, "ridge", 1.0)
     router = Router(policy, NAMES, text=hashing)
@@ -186,7 +186,7 @@ def test_features_that_are_not_fitted_or_not_ours_are_refused(tmp_path):
     class Strange(HashingFeatures):
         pass
 
-    with pytest.raises(InvalidInputError, match="must be fitted before"):
+    with pytest.raises(InvalidInputError, match="text must be fitted before"):
         save(router, tmp_path / "router", text=HashingFeatures())
     for strange in ("hashing", Strange(dimensions=6).fit(TEXTS)):
         with pytest.raises(InvalidInputError, match="text must be a feature step"):

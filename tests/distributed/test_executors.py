@@ -51,7 +51,7 @@ def test_other_errors_are_raised_as_they_are():
 def test_a_loaded_router_can_be_sent():
     texts = ["boil salt", "add seven"]
     step = HashingFeatures().fit(texts)
-    policy = ConstantPolicy(np.array([0.5, 0.2]), step.n_features)
+    policy = ConstantPolicy(np.array([0.5, 0.2]), step.n_features_)
     router = Router(policy, ["a", "b"], None, {"notes": {"x": 1}}, step)
     sent = pickle.loads(pickle.dumps(router))
     assert sent.metadata == router.metadata

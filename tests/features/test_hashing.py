@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mild.errors import InvalidInputError
-from mild.features import HashingFeatures
+from mild.features import HashingFeatures, make_features
 from mild.features import hashing as module
 from mild.features.hashing import frequent_terms
 from mild.features.terms import NUMBER_NAMES, count_known, index_of, lay_out
@@ -116,8 +116,8 @@ def test_only_odd_texts_can_be_learned_from():
 def test_texts_without_a_term_or_without_a_second_text_still_fit(texts):
     features = HashingFeatures().fit(texts)
     rows = features.transform([*texts, "another"])
-    assert rows.shape == (len(texts) + 1, features.n_features)
-    assert features.n_features >= WIDTH
+    assert rows.shape == (len(texts) + 1, features.n_features_)
+    assert features.n_features_ >= WIDTH
     assert np.isfinite(rows).all()
 
 
@@ -179,8 +179,11 @@ def test_a_text_of_ten_million_characters_is_read_at_its_ends_alone(fitted):
     ],
 )
 def test_an_option_out_of_range_is_refused(option, value):
-    with pytest.raises(InvalidInputError, match=f"{option} must be an integer in"):
-        HashingFeatures(**{option: value})
+    with pytest.raises(InvalidInputError, match="must be an integer in") as caught:
+        HashingFeatures(**{option: value}).fit(["a text"])
+    assert caught.value.code == f"invalid_{option}"
+    with pytest.raises(InvalidInputError):
+        make_features("hashing", **{option: value})
 
 
 def test_transforming_needs_numpy_alone(fitted, tmp_path):
@@ -197,3 +200,25 @@ def test_transforming_needs_numpy_alone(fitted, tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+FEW = ["Add 2 and 3.", "Who wrote Faust?", "def f(x):\n    return x", "Where is Rome?"]
+
+
+def test_numbers_stay_in_the_range_of_training():
+    features = HashingFeatures(dimensions=2).fit(FEW)
+    known = features.transform(FEW)[:, -WIDTH:]
+    far = features.transform(["x" * 1_000_000, "?\n" * 500, "{}" * 90, ""])[:, -WIDTH:]
+    assert (far >= known.min(axis=0) - 1e-5).all()
+    assert (far <= known.max(axis=0) + 1e-5).all()
+
+
+def test_a_state_without_limits_is_not_clipped():
+    features = HashingFeatures(dimensions=2).fit(FEW)
+    settings, tensors = features.state()
+    same = HashingFeatures.from_state(settings, tensors)
+    np.testing.assert_array_equal(same.transform(["x" * 999]), features.transform(["x" * 999]))
+    del tensors["limits"]
+    old = HashingFeatures.from_state(settings, tensors)
+    np.testing.assert_allclose(old.transform(FEW), features.transform(FEW), atol=1e-5)
+    assert old.transform_one("x" * 10**6).max() > features.transform_one("x" * 10**6).max()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pickle
 import sys
 
 import numpy as np
@@ -42,27 +41,11 @@ def test_vectors_are_those_of_the_model_whatever_is_beside_them(features):
     np.testing.assert_allclose(alone, wanted, **near)
 
 
-def test_the_scale_is_learned(features):
-    rows = features.transform(TEXTS)
-    assert rows.dtype == np.float32
-    np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-5)
-    assert rows.var(axis=0).mean() == pytest.approx(1, abs=1e-4)
-    assert features.transform([]).shape == (0, WIDTH)
-
-
-def test_the_state_and_the_files_bring_the_step_back(features):
-    settings, tensors = features.state()
+def test_the_state_has_the_digests_of_the_files(features):
+    settings, _ = features.state()
     assert set(settings) == {"max_length", "pad", "encoder_sha256", "tokenizer_sha256"}
-    files = features.files()
-    assert hashlib.sha256(files["encoder.onnx"]).hexdigest() == settings["encoder_sha256"]
-    again = OnnxFeatures.from_state(settings, tensors)
-    again.take_files(files)
-    np.testing.assert_array_equal(again.transform(TEXTS), features.transform(TEXTS))
-
-
-def test_a_copy_by_pickle_opens_a_session_of_its_own(features):
-    again = pickle.loads(pickle.dumps(features))
-    np.testing.assert_array_equal(again.transform(TEXTS[:5]), features.transform(TEXTS[:5]))
+    encoder = features.files()["encoder.onnx"]
+    assert hashlib.sha256(encoder).hexdigest() == settings["encoder_sha256"]
 
 
 def test_a_forked_process_does_not_use_the_session_of_its_parent(features, monkeypatch):

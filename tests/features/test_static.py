@@ -143,6 +143,6 @@ def test_wordllama_features_tell_like_from_unlike():
     pytest.importorskip("wordllama", reason="the package holds the table")
     features = StaticFeatures().fit(["a cat", "a dog", "stocks and bonds", "the moon"])
     kitten, cat, money = features.transform(["my small kitten", "a young cat", "interest rates"])
-    assert features.n_features == 256
+    assert features.n_features_ == 256
     assert kitten @ cat > kitten @ money
     assert features.state()[0]["path"] is None

@@ -33,7 +33,7 @@ def features():
 def priced_router(names=("small", "large"), errors=(0.6, 0.1), prices=(0.001, 0.1), weight=1.0):
     """A router that expects the same of every text: errors and prices as given."""
     step = features()
-    zero = np.zeros((len(names), step.n_features), np.float32)
+    zero = np.zeros((len(names), step.n_features_), np.float32)
     policy = PricedPolicy(
         zero,
         np.array(errors, np.float32),
@@ -73,7 +73,7 @@ def knowing(router, known=TEXTS):
 def scored_router(names=("small", "large")):
     """A router with one head, which chooses the last expert."""
     step = features()
-    zero = np.zeros((len(names), step.n_features), np.float32)
+    zero = np.zeros((len(names), step.n_features_), np.float32)
     decoder = Decoder(np.ones(len(names)), "stationary", "logistic")
     intercept = np.arange(len(names), dtype=np.float32)
     return Router(LinearPolicy(zero, intercept, decoder), names, text=step)

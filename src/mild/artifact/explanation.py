@@ -110,7 +110,7 @@ def explain(router: Router, content: Any, most: int = 12) -> Explanation:
         else:
 
             def lead(texts: list[str]) -> FloatArray:
-                values = decide_all(router.policy, step.transform(texts)).values
+                values = decide_all(router.policy, step.vectorize(texts)).values
                 return np.asarray(values[:, chosen] - values[:, other], np.float64)
 
             left_out, part = by_leaving_out(content, lead)

@@ -113,7 +113,7 @@ class Router:
 
     def features(self, texts: Iterable[str]) -> FloatArray:
         """Features (n_texts, n_features) of texts, for the methods that take X."""
-        return self._text_step().transform(texts if is_table(texts) else _plain(texts))
+        return self._text_step().vectorize(texts if is_table(texts) else _plain(texts))
 
     def predict_texts(self, texts: Iterable[str]) -> IntArray:
         """Index of the chosen expert for each text.
@@ -122,10 +122,10 @@ class Router:
         """
         step = self._text_step()
         if isinstance(texts, (str, bytes)) or is_table(texts):
-            return self.predict(step.transform(texts))  # refuses it, unless it is for vectors
+            return self.predict(step.vectorize(texts))  # refuses it, unless it is for vectors
         rest, chosen = iter(_plain(texts)), [np.empty(0, np.intp)]
         while block := list(islice(rest, TEXT_BLOCK)):
-            chosen.append(self.predict(step.transform(block)))
+            chosen.append(self.predict(step.vectorize(block)))
         return np.concatenate(chosen)
 
     def route(self, texts: Iterable[str]) -> list[str]:
@@ -141,7 +141,7 @@ class Router:
         from mild.artifact.frames import as_frame
 
         step = self._text_step()
-        found = self.decide(step.transform(texts if is_table(texts) else _plain(texts)))
+        found = self.decide(step.vectorize(texts if is_table(texts) else _plain(texts)))
         names = self.expert_names
         columns = {"expert": [names[k] for k in found.chosen.tolist()]}
         for prefix, values in {"p__": found.probabilities, "expected_cost__": found.costs}.items():
@@ -172,7 +172,7 @@ class Router:
                 parameter="on_novel",
             )
         step = self._text_step()
-        inputs = step.transform(texts) if X is None else X
+        inputs = step.vectorize(texts) if X is None else X
         return self.novelty.is_novel(self.novelty.scores(inputs, step.unseen_shares(texts)))
 
     def decide_text(self, text: str) -> int:

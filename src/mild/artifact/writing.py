@@ -202,11 +202,13 @@ def _text_state(
             f"{type(text).__name__}.",
             parameter="text",
         )
+    if not text.__sklearn_is_fitted__():
+        raise InvalidInputError("text must be fitted before it is saved; call fit(texts) first.")
     settings, arrays = text.state()
-    if text.n_features != policy.n_features:
+    if text.n_features_ != policy.n_features:
         raise InvalidInputError(
             f"text must give {counted(policy.n_features, 'feature')}, as many as the router was "
-            f"fitted with; these {text.kind} features are {text.n_features}.",
+            f"fitted with; these {text.kind} features are {text.n_features_}.",
             parameter="text",
         )
     own = {name: np.ascontiguousarray(array) for name, array in arrays.items()}

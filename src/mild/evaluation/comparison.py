@@ -222,7 +222,7 @@ class Inputs:
         matrix = isinstance(self.rows, np.ndarray)
         known, new = (self.rows[i] if matrix else [self.rows[k] for k in i] for i in (train, test))
         step = self.make().fit(known)
-        return step.transform(known), step.transform(new)
+        return np.asarray(step.transform(known)), np.asarray(step.transform(new))
 
 
 def matrix_inputs(X: Any) -> Inputs:

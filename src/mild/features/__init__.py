@@ -1,12 +1,13 @@
-"""Text to features: learned on the training texts, saved with the router as JSON and arrays.
+"""Text to features: scikit-learn transformers, saved with the router as JSON and arrays.
 
-Importing this package imports NumPy and safetensors alone; other packages are imported on first use.
+Importing this package imports NumPy and safetensors only; other packages, scikit-learn among them, are
+imported on first use.
 """
 
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, cast
 
 from mild.core.arrays import invalid
 from mild.errors import OptionError, check_option
@@ -35,33 +36,42 @@ _CLASSES = (
     *(HashingFeatures, StaticFeatures, EncoderFeatures, CombinedFeatures, VectorFeatures),
     OnnxFeatures,
 )
+# Name, as in ``--text``, to class.
 FEATURES: dict[str, type[TextFeatures]] = {features.kind: features for features in _CLASSES}
 
 
 def make_features(name: str = "hashing", **options: Any) -> TextFeatures:
-    """Unfitted features: ``name`` is one of FEATURES, ``options`` are parameters of the class,
-    or of the encoder in hashing+encoder."""
+    """Unfitted features, with checked parameters.
+
+    ``name`` is one of FEATURES, ``options`` are parameters of the class, or of the encoder in
+    hashing+encoder.
+
+    Examples
+    --------
+    >>> make_features("hashing", dimensions=64)
+    HashingFeatures(dimensions=64)
+    """
     # Those of an ONNX file come with a trained encoder, and are not offered for others.
     offered = FEATURES if name in FEATURES else [kind for kind in FEATURES if kind != "onnx"]
     features = FEATURES[check_option("text", name, offered)]
     if features is CombinedFeatures:
-        return CombinedFeatures(encoder=EncoderFeatures(**_checked("encoder", options)))
-    return features(**_checked(name, options))
-
-
-def _checked(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    features = FEATURES[name]
+        return CombinedFeatures(encoder=cast(EncoderFeatures, make_features("encoder", **options)))
     known = inspect.signature(features).parameters
     for option in options:
         if option not in known:
-            raise OptionError(
-                f"{name} features take {', '.join(known) or 'no options'}; got {option!r}."
-            )
-    return options
+            raise OptionError(f"{name} features take {', '.join(known)}; got {option!r}.")
+    made = features(**options)
+    made.check_parameters()
+    return made
 
 
 def check_input(step: TextFeatures, queries: bool, vectors: bool) -> None:
-    """Refuse features for which a table lacks the vectors or the queries."""
+    """Refuse features for which a table lacks the vectors or the queries.
+
+    Examples
+    --------
+    >>> check_input(HashingFeatures(), queries=True, vectors=False)
+    """
     if step.kind == "vectors" and not vectors:
         rule = "'vectors' needs a column of vectors in the table, such as embedding; it has none."
         raise invalid("text", rule)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mild.core.arrays import invalid
-from mild.errors import InvalidInputError
 
 Rows: TypeAlias = NDArray[np.float32]
 Settings: TypeAlias = dict[str, Any]
@@ -20,31 +23,96 @@ Tensors: TypeAlias = dict[str, NDArray[Any]]
 SCALE_TEXTS = 2_048
 
 
+@dataclass(eq=False, repr=False)
 class TextFeatures(ABC):
-    """A transformation of texts to features, learned on the training texts.
+    """A scikit-learn transformer of texts to features, learned on the training texts.
 
-    ``state()`` gives JSON-ready settings and arrays, from which ``from_state`` builds it again: a saved
-    router needs no pickle.
+    Texts are a list, a column of a frame (pandas, polars or pyarrow) or a one-dimensional array of strings.
+    Parameters are checked in ``fit``. scikit-learn is imported only when one of its own methods is called:
+    saved features need NumPy and safetensors.
+
+    ``state()`` gives JSON-ready settings and arrays, from which ``from_state`` builds the features again: a
+    saved router needs no pickle.
+
+    Attributes
+    ----------
+    n_features_ : int, number of columns
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from mild import LinearRouter
+    >>> from mild.features import HashingFeatures
+    >>> texts, costs = ["2 + 2", "3 * 4", "Who wrote Faust?", "Who is Ada?"], [[0, 1]] * 2 + [[1, 0]] * 2
+    >>> router = make_pipeline(HashingFeatures(dimensions=2), LinearRouter()).fit(texts, costs)
+    >>> router.predict(["5 + 7", "Who was Euler?"])
+    array([0, 1])
     """
 
     kind: ClassVar[str]  # name in mild.features.FEATURES
     FILES: ClassVar[
         Mapping[str, str]
     ] = {}  # file saved beside the router -> setting of its SHA-256
-    n_features: int = 0  # 0 before fit
+    # Read by scikit-learn's set_output.
+    _sklearn_auto_wrap_output_keys: ClassVar[frozenset[str]] = frozenset({"transform"})
 
     @property
     def parts(self) -> tuple[TextFeatures, ...]:
-        """Features that stand side by side: these alone, unless they are combined."""
+        """Features that stand side by side: these only, unless they are combined."""
         return (self,)
 
+    @property
     @abstractmethod
-    def fit(self, texts: Iterable[str]) -> Self:
-        """Learn from the training texts."""
+    def n_features_(self) -> int:
+        """Number of columns; an AttributeError before ``fit``."""
+
+    def fit(self, texts: Any, y: Any = None) -> Self:
+        """Learn from the training texts; ``y`` is ignored."""
+        self.check_parameters()
+        known = self._read(texts)
+        if not len(known):
+            raise invalid("texts", "must hold at least one text to learn from; got none.")
+        self._learn(known)
+        return self
+
+    def transform(self, texts: Any) -> Any:
+        """Features (n_texts, n_features_), float32, in the container that ``set_output`` asks for."""
+        rows = self.vectorize(texts)
+        if "sklearn" not in sys.modules and not hasattr(self, "_sklearn_output_config"):
+            return rows
+        from sklearn.utils._set_output import _wrap_data_with_container
+
+        return _wrap_data_with_container("transform", rows, texts, self)
+
+    def fit_transform(self, texts: Any, y: Any = None, **params: Any) -> Any:
+        """Learn from the texts and return their features."""
+        if isinstance(texts, Iterator):
+            texts = list(texts)
+        return self.fit(texts, y, **params).transform(texts)
+
+    def vectorize(self, texts: Any) -> Rows:
+        """What ``transform`` gives, always as an array."""
+        self._check_fitted()
+        return self._rows(self._read(texts))
+
+    def transform_one(self, text: Any) -> Rows:
+        """Features (n_features_,) of one text: the fast path."""
+        return self.vectorize([text])[0]
+
+    def check_parameters(self) -> None:  # noqa: B027
+        """Refuse parameters that break their rules, as ``fit`` does."""
+
+    def _read(self, texts: Any) -> Any:
+        """The texts as a list, checked."""
+        return check_texts(texts)
 
     @abstractmethod
-    def transform(self, texts: Iterable[str]) -> Rows:
-        """Features (n_texts, n_features), float32."""
+    def _learn(self, texts: Any) -> None:
+        """Learn from what ``_read`` gives, at least one text."""
+
+    @abstractmethod
+    def _rows(self, texts: Any) -> Rows:
+        """Features of what ``_read`` gives."""
 
     @abstractmethod
     def state(self) -> tuple[Settings, Tensors]:
@@ -62,10 +130,6 @@ class TextFeatures(ABC):
     def take_files(self, files: Mapping[str, bytes]) -> None:  # noqa: B027
         """Take the result of ``files``, after ``from_state``. The caller has checked the digests."""
 
-    def transform_one(self, text: str) -> Rows:
-        """Features (n_features,) of one text: the fast path."""
-        return self.transform([text])[0]
-
     def unseen_shares(self, texts: Sequence[Any]) -> NDArray[np.float64]:
         """Share (n_texts,) of the terms of each text that are not known from training.
 
@@ -77,16 +141,60 @@ class TextFeatures(ABC):
         """``unseen_shares`` of texts by features that were fitted on the ``seen`` ones."""
         return np.zeros(len(texts))
 
-    def fit_transform(self, texts: Iterable[str]) -> Rows:
-        """Learn from the texts and return their features."""
-        known = check_texts(texts)
-        return self.fit(known).transform(known)
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Names (n_features_,) of the columns; ``input_features`` is ignored."""
+        self._check_fitted()
+        return np.array(self._column_names(), object)
+
+    def _column_names(self) -> list[str]:
+        return [f"{self.kind}{i}" for i in range(self.n_features_)]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name; with ``deep`` also those of combined features."""
+        from sklearn.base import BaseEstimator
+
+        return BaseEstimator.get_params(self, deep)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name."""
+        from sklearn.base import BaseEstimator
+
+        return BaseEstimator.set_params(self, **params)
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Let ``transform`` give a frame: "pandas", "polars" or "default"."""
+        from sklearn.utils._set_output import _SetOutputMixin
+
+        return _SetOutputMixin.set_output(self, transform=transform)
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return sorted(inspect.signature(cls).parameters)
+
+    def __repr__(self) -> str:
+        known = inspect.signature(type(self)).parameters.values()
+        given = {one.name: getattr(self, one.name) for one in known}
+        changed = [one.name for one in known if given[one.name] != one.default]
+        return f"{type(self).__name__}({', '.join(f'{n}={given[n]!r:.80}' for n in changed)})"
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=False),
+            transformer_tags=TransformerTags(preserves_dtype=[]),
+            input_tags=InputTags(two_d_array=False, string=True),
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return getattr(self, "n_features_", 0) > 0
 
     def _check_fitted(self) -> None:
-        if self.n_features == 0:
-            raise InvalidInputError(
-                f"{self.kind} features must be fitted before they are used; call fit(texts) first."
-            )
+        if not self.__sklearn_is_fitted__():
+            from sklearn.utils.validation import check_is_fitted
+
+            check_is_fitted(self)  # raises NotFittedError, as routers do
 
 
 class EmbeddingFeatures(TextFeatures):
@@ -96,18 +204,25 @@ class EmbeddingFeatures(TextFeatures):
     their own would turn them into noise.
     """
 
-    def fit(self, texts: Iterable[str]) -> Self:
-        known = check_training_texts(texts)
-        rows = self._embed([known[row] for row in scale_rows(len(known)).tolist()])
-        self.take_scale(*flat_scale(rows))
-        return self
+    @property
+    def n_features_(self) -> int:
+        return self._centre.size
 
-    def transform(self, texts: Iterable[str]) -> Rows:
-        self._check_fitted()
-        rows = self._embed(check_texts(texts))
+    def _learn(self, texts: Sequence[str]) -> None:
+        vars(self).pop("_centre", None)
+        self._forget()
+        rows = self._embed([texts[row] for row in scale_rows(len(texts)).tolist()])
+        self.take_scale(*flat_scale(rows))
+
+    def _rows(self, texts: Sequence[str]) -> Rows:
+        rows = self._embed(texts)
         rows -= self._centre
         rows *= self._factor
         return rows
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Close what an earlier fit opened: the parameters may have changed."""
 
     @abstractmethod
     def _embed(self, texts: Sequence[str]) -> Rows:
@@ -118,7 +233,6 @@ class EmbeddingFeatures(TextFeatures):
         self._centre = np.ascontiguousarray(centre, np.float32)
         self._scale = np.ascontiguousarray(scale, np.float32)
         self._factor = 1 / self._scale
-        self.n_features = self._centre.size
 
     def _scale_tensors(self) -> Tensors:
         self._check_fitted()
@@ -137,9 +251,23 @@ def flat_scale(rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     return centre, np.array([common if common > 1e-6 else 1.0])
 
 
+def check_integer(name: str, value: Any, low: int, high: int | None = None) -> None:
+    """Refuse what is not an integer of at least ``low`` and, where there is one, at most ``high``."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or value < low or (high is not None and value > high):
+        rule = f">= {low}" if high is None else f"in [{low}, {high}]"
+        raise invalid(name, f"must be an integer {rule}; got {value!r}.")
+
+
 def is_table(values: Any) -> bool:
     """Whether the values are a frame, a mapping of columns, or an array that is not one-dimensional."""
     return isinstance(values, Mapping) or len(getattr(values, "shape", (0,))) != 1
+
+
+def column_values(values: Any) -> list[Any]:
+    """A column as a list."""
+    # The elements of a pyarrow column are scalars of its own.
+    return values.to_pylist() if hasattr(values, "to_pylist") else list(values)
 
 
 def check_texts(texts: Any) -> list[str]:
@@ -155,18 +283,10 @@ def check_texts(texts: Any) -> list[str]:
         kind = type(texts).__name__
         one = "one " if isinstance(texts, (str, bytes)) else ""
         raise invalid("texts", f"must be a list of strings; got {one}{kind}.")
-    known = list(texts)
+    known = column_values(texts)
     for i, text in enumerate(known):
         if not isinstance(text, str):
             raise invalid("texts", f"must be strings; got {type(text).__name__} at place {i}.")
-    return known
-
-
-def check_training_texts(texts: Any) -> list[str]:
-    """Return at least one text as a list of strings."""
-    known = check_texts(texts)
-    if not known:
-        raise invalid("texts", "must hold at least one text to learn from; got none.")
     return known
 
 

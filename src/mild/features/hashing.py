@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -11,15 +11,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mild.core.arrays import invalid
 from mild.features.base import (
     Rows,
     Settings,
     Tensors,
     TextFeatures,
+    check_integer,
     check_text,
-    check_texts,
-    check_training_texts,
 )
 from mild.features.terms import (
     NUMBER_NAMES,
@@ -76,7 +74,7 @@ class HashingFeatures(TextFeatures):
 
     Of a text of more than ``first + last`` characters only the first and the last of them are read.
 
-    ``n_features`` is the number of directions that were found, plus nine.
+    ``n_features_`` is the number of directions that were found, plus nine.
 
     Examples
     --------
@@ -96,18 +94,19 @@ class HashingFeatures(TextFeatures):
     last: int = 2048  # and from their end
     seed: int = 0  # of the random sketch behind the projection
 
-    def __post_init__(self) -> None:
-        for name, (low, high) in RANGES.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-                raise invalid(name, f"must be an integer in [{low}, {high}]; got {value!r}.")
+    @property
+    def n_features_(self) -> int:
+        return self._centre.size
 
-    def fit(self, texts: Iterable[str]) -> Self:
+    def check_parameters(self) -> None:
+        for name, (low, high) in RANGES.items():
+            check_integer(name, getattr(self, name), low, high)
+
+    def _learn(self, texts: Sequence[str]) -> None:
         """Learn terms, weights, projection and scales. Needs scipy; ``transform`` does not."""
-        known = check_training_texts(texts)
-        rows = self.sample_rows(len(known))
-        sample = known if rows is None else [known[row] for row in rows.tolist()]
-        return self.fit_counts(self.count(known), sample)
+        rows = self.sample_rows(len(texts))
+        sample = texts if rows is None else [texts[row] for row in rows.tolist()]
+        self.fit_counts(self.count(texts), sample)
 
     def count(self, texts: Sequence[str]) -> TermCounts:
         """Counts over texts; the counts of two parts of the texts add up."""
@@ -137,7 +136,7 @@ class HashingFeatures(TextFeatures):
         width = projection.shape[1] + len(NUMBER_NAMES)
         learned = (terms, weights * rounding, projection)
         self._install(*learned, np.zeros(width), np.ones(width))
-        centre, scale = _scales(self._transform(sample), projection.shape[1])
+        centre, scale = _scales(self._rows(sample), projection.shape[1])
         self._install(*learned, centre, scale, np.stack([counts.low, counts.high]))
         return self
 
@@ -177,13 +176,13 @@ class HashingFeatures(TextFeatures):
         useful = strengths > LEAST * strengths[0]
         return inside @ rotation[:, ::-1][:, :wanted][:, useful] / strengths[useful]
 
-    def transform(self, texts: Iterable[str]) -> Rows:
-        self._check_fitted()
-        return self._transform(check_texts(texts))
+    def _column_names(self) -> list[str]:
+        projected = range(self.n_features_ - len(NUMBER_NAMES))
+        return [*(f"{self.kind}{i}" for i in projected), *NUMBER_NAMES]
 
     def transform_one(self, text: str) -> Rows:
         self._check_fitted()
-        row = np.empty((1, self.n_features), np.float32)
+        row = np.empty((1, self.n_features_), np.float32)
         self._fill(lay_out([check_text(text)], self.first, self.last), row)
         return row[0]
 
@@ -212,13 +211,13 @@ class HashingFeatures(TextFeatures):
         buffer = lay_out([check_text(text)], self.first, self.last)
         counts = count_known(buffer, self.bits, self._index, self._terms.size)
         width = self._projection.shape[1]
-        parts = np.zeros((counts.columns.size, self.n_features), np.float32)
+        parts = np.zeros((counts.columns.size, self.n_features_), np.float32)
         weights = (1 + np.log(counts.counts)) * self._weights.take(counts.columns)
         parts[:, :width] = weights[:, None] * self._projection.take(counts.columns, axis=0)
         parts[:, :width] /= max(float(np.linalg.norm(parts.sum(axis=0))), float(TINY))
         parts *= self._inverse_scale
         # Each plain number in a row of its own.
-        numbers = np.zeros((len(NUMBER_NAMES), self.n_features), np.float32)
+        numbers = np.zeros((len(NUMBER_NAMES), self.n_features_), np.float32)
         np.fill_diagonal(numbers[:, width:], self.transform_one(text)[width:])
         mean = -self._centre * self._inverse_scale
         mean[width:] = 0
@@ -228,9 +227,10 @@ class HashingFeatures(TextFeatures):
 
     def state(self) -> tuple[Settings, Tensors]:
         self._check_fitted()
-        settings = {"version": VERSION, "bits": self.bits, "first": self.first, "last": self.last}
+        settings = {name: int(getattr(self, name)) for name in ("bits", "first", "last")}
         tensors = {name: getattr(self, f"_{name}") for name in (*TENSORS, LIMITS)}
-        return settings, {name: array for name, array in tensors.items() if array is not None}
+        known = {name: array for name, array in tensors.items() if array is not None}
+        return {"version": VERSION, **settings}, known
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Self:
@@ -253,10 +253,9 @@ class HashingFeatures(TextFeatures):
         self._scale = np.ascontiguousarray(scale, np.float32)
         self._inverse_scale = 1 / self._scale
         self._limits = None if limits is None else np.ascontiguousarray(limits, np.float32)
-        self.n_features = self._centre.size
 
-    def _transform(self, texts: Sequence[str]) -> Rows:
-        result = np.empty((len(texts), self.n_features), np.float32)
+    def _rows(self, texts: Sequence[str]) -> Rows:
+        result = np.empty((len(texts), self.n_features_), np.float32)
         every = list(chunks(texts, self.first + self.last))
 
         def fill(rows: slice) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,6 +21,7 @@ TOKENIZER_FILE = "tokenizer.json"
 INPUTS = ("input_ids", "attention_mask")
 
 
+@dataclass(eq=False, repr=False)
 class OnnxFeatures(EmbeddingFeatures):
     """Vectors of an encoder that was fine-tuned or exported. Serving needs onnxruntime and tokenizers.
 
@@ -27,12 +29,17 @@ class OnnxFeatures(EmbeddingFeatures):
     are opened when the first text is read. ``OMP_NUM_THREADS`` sets the number of threads; the default is
     the number of cores.
 
-    Parameters
-    ----------
-    encoder : ONNX model with inputs input_ids and attention_mask (n, length) and one output (n, width)
-    tokenizer : JSON of a tokenizer of the ``tokenizers`` library
-    max_length : int, tokens that are read of a text
-    pad : int, number of the padding token
+    ``encoder`` is an ONNX model with the inputs input_ids and attention_mask (n, length) and one output
+    (n, width), ``tokenizer`` the JSON of a tokenizer of the ``tokenizers`` library.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> def read(folder, **options):
+    ...     files = (Path(folder, name).read_bytes() for name in OnnxFeatures.FILES)
+    ...     return OnnxFeatures(*files, **options)
+    >>> OnnxFeatures(max_length=128)
+    OnnxFeatures(max_length=128)
     """
 
     kind = "onnx"
@@ -41,23 +48,22 @@ class OnnxFeatures(EmbeddingFeatures):
         TOKENIZER_FILE: "tokenizer_sha256",
     }
 
-    def __init__(
-        self, encoder: bytes = b"", tokenizer: bytes = b"", *, max_length: int = 256, pad: int = 0
-    ) -> None:
-        self.max_length = max_length
-        self.pad = pad
-        self._encoder = encoder
-        self._tokenizer = tokenizer
-        self._running: tuple[int, Tokens, Any] | None = None
+    encoder: bytes = b""
+    tokenizer: bytes = b""
+    _: KW_ONLY
+    max_length: int = 256  # tokens that are read of a text
+    pad: int = 0  # number of the padding token
+    _running: tuple[int, Tokens, Any] | None = field(default=None, init=False)
 
-    def fit(self, texts: Iterable[str]) -> Self:
-        """Learn the scale; the encoder does not change."""
-        if not self._encoder:
+    def check_parameters(self) -> None:
+        if not self.encoder:
             raise InvalidInputError(
                 "onnx features come with an encoder: fine-tune one with TransformerRouter "
                 "(--router transformer), or export one with mild.routers.transformer.onnx_features."
             )
-        return super().fit(texts)
+
+    def _forget(self) -> None:
+        self._running = None
 
     def state(self) -> tuple[Settings, Tensors]:
         tensors = self._scale_tensors()
@@ -74,10 +80,10 @@ class OnnxFeatures(EmbeddingFeatures):
         return features
 
     def files(self) -> dict[str, bytes]:
-        return {ENCODER_FILE: self._encoder, TOKENIZER_FILE: self._tokenizer}
+        return {ENCODER_FILE: self.encoder, TOKENIZER_FILE: self.tokenizer}
 
     def take_files(self, files: Mapping[str, bytes]) -> None:
-        self._encoder, self._tokenizer = files[ENCODER_FILE], files[TOKENIZER_FILE]
+        self.encoder, self.tokenizer = files[ENCODER_FILE], files[TOKENIZER_FILE]
         self._running = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -89,7 +95,7 @@ class OnnxFeatures(EmbeddingFeatures):
         ids = tokens.ids(texts)
         batches = list(batches_by_length(ids))
         parts = [self._run(session, [ids[i] for i in batch]) for batch in batches]
-        width = parts[0].shape[1] if parts else self.n_features
+        width = parts[0].shape[1] if parts else self.n_features_
         rows = np.empty((len(texts), width), np.float32)
         for batch, part in zip(batches, parts, strict=True):
             rows[batch] = part
@@ -104,9 +110,10 @@ class OnnxFeatures(EmbeddingFeatures):
                 f"{ENCODER_FILE} cannot be run on these texts ({reason})."
             ) from error
         right = vectors.ndim == 2 and len(vectors) == len(ids)
-        if not right or self.n_features not in (0, vectors.shape[1]):
+        width = getattr(self, "n_features_", 0)  # 0 in fit
+        if not right or width not in (0, vectors.shape[1]):
             raise ArtifactError(
-                f"{ENCODER_FILE} must give {self.n_features or 'as many'} numbers per text; got shape "
+                f"{ENCODER_FILE} must give {width or 'as many'} numbers per text; got shape "
                 f"{vectors.shape} for {counted(len(ids), 'text')}."
             )
         if not np.isfinite(vectors).all():
@@ -116,8 +123,8 @@ class OnnxFeatures(EmbeddingFeatures):
     def _open(self) -> tuple[Tokens, Any]:
         """Tokenizer and session, opened on first use and again after a fork, which ends their threads."""
         if self._running is None or self._running[0] != os.getpid():
-            tokens = Tokens(self._tokenizer, self.max_length, self.pad)
-            self._running = os.getpid(), tokens, _open_session(self._encoder)
+            tokens = Tokens(self.tokenizer, self.max_length, self.pad)
+            self._running = os.getpid(), tokens, _open_session(self.encoder)
         return self._running[1:]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -39,6 +41,7 @@ LAYOUTS = (
 TABLE_NAMES = ("embeddings", "embedding.weight")
 
 
+@dataclass(eq=False, repr=False)
 class StaticFeatures(EmbeddingFeatures):
     """Mean of token embeddings. Serving needs NumPy and the ``tokenizers`` library, no torch.
 
@@ -46,22 +49,27 @@ class StaticFeatures(EmbeddingFeatures):
     ``$MILD_MODELS`` and, for wordllama, in the installed package, and checks the digest. With ``embed``
     the table (as float16) and the tokenizer are copied into the artefact, which then needs neither.
 
-    Parameters
-    ----------
-    source : "wordllama" (``pip install wordllama``), or a folder with model.safetensors and
-        tokenizer.json, as model2vec and sentence-transformers write them
-    embed : bool, whether a saved router contains the table
+    ``source`` is "wordllama" (``pip install wordllama``), or a folder with model.safetensors and
+    tokenizer.json, as model2vec and sentence-transformers write them.
+
+    Examples
+    --------
+    >>> StaticFeatures("models/potion-base-8M", embed=True)
+    StaticFeatures(source='models/potion-base-8M', embed=True)
     """
 
     kind = "static"
 
-    def __init__(self, source: str = WORDLLAMA, *, embed: bool = False) -> None:
-        self.source = str(source)
-        self.embed = embed
-        self._reference: Settings = {}
-        self._table: NDArray[np.float32] | None = None
-        self._tokenizer_json = b""
-        self._tokenizer: Any = None
+    source: str | os.PathLike[str] = WORDLLAMA
+    _: KW_ONLY
+    embed: bool = False  # whether a saved router contains the table
+    _reference: Settings = field(default_factory=dict, init=False)
+    _table: NDArray[np.float32] | None = field(default=None, init=False)
+    _tokenizer_json: bytes = field(default=b"", init=False)
+    _tokenizer: Any = field(default=None, init=False)
+
+    def _forget(self) -> None:
+        self._table = self._tokenizer = None
 
     def state(self) -> tuple[Settings, Tensors]:
         tensors = self._scale_tensors()
@@ -78,19 +86,20 @@ class StaticFeatures(EmbeddingFeatures):
             features._table = tensors["table"].astype(np.float32)
             features._tokenizer_json = tensors["tokenizer"].tobytes()
         else:
-            features._read(settings)
+            features._read_files(settings)
         features.take_scale(tensors["centre"], tensors["scale"])
         return features
 
-    def _read(self, expected: Mapping[str, Any] | None) -> NDArray[np.float32]:
+    def _read_files(self, expected: Mapping[str, Any] | None) -> NDArray[np.float32]:
         """Read the files; those of a saved router must be the ones that it was fitted with."""
         hint = None if expected is None else expected["path"]
-        folder, table_file, tokenizer_file = find_static(self.source, hint)
+        source = str(self.source)
+        folder, table_file, tokenizer_file = find_static(source, hint)
         files = {"table_sha256": table_file, "tokenizer_sha256": tokenizer_file}
         digests = {key: file_digest(file) for key, file in files.items()}
         if expected is not None and any(expected[key] != digests[key] for key in digests):
             raise ArtifactError(
-                f"the static embeddings {self.source!r} in {folder} are not those that the "
+                f"the static embeddings {source!r} in {folder} are not those that the "
                 f"router was fitted with; install the same version, or save with embed=True."
             )
         table = read_table(table_file)
@@ -99,12 +108,12 @@ class StaticFeatures(EmbeddingFeatures):
             table = table.astype(np.float16).astype(np.float32)
         self._tokenizer_json = tokenizer_file.read_bytes()
         if expected is None:
-            packaged = self.source == WORDLLAMA
+            packaged = source == WORDLLAMA
             config = read_json(folder / "config.json")
             if not isinstance(config, dict):
                 raise DataFileError(f"{folder / 'config.json'} must be a JSON object.")
             self._reference = {
-                "name": self.source if packaged else Path(self.source).name,
+                "name": source if packaged else Path(source).name,
                 "path": None if packaged else str(folder.resolve()),
                 "normalize": config.get("normalize") is True,
                 **digests,
@@ -113,7 +122,7 @@ class StaticFeatures(EmbeddingFeatures):
         return table
 
     def _embed(self, texts: Sequence[str]) -> Rows:
-        table = self._read(None) if self._table is None else self._table
+        table = self._read_files(None) if self._table is None else self._table
         if self._tokenizer is None:
             self._tokenizer, self._unknown = read_tokenizer(self._tokenizer_json, len(table))
         rows = np.zeros((len(texts), table.shape[1]), np.float32)

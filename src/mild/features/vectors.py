@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -10,53 +11,78 @@ from numpy.typing import NDArray
 
 from mild.core.arrays import invalid
 from mild.errors import UnsupportedError
-from mild.features.base import Rows, Settings, Tensors, TextFeatures
+from mild.features.base import (
+    Rows,
+    Settings,
+    Tensors,
+    TextFeatures,
+    check_integer,
+    column_values,
+)
 
 
+@dataclass(eq=False, repr=False)
 class VectorFeatures(TextFeatures):
     """Precomputed vectors, passed through. Texts are refused.
 
-    Parameters
-    ----------
-    n_features : int, width of the vectors; 0 to take it from the training vectors
-    column : str, their column in the table, for messages; or None
+    With ``n_features`` no fit is needed.
+
+    Examples
+    --------
+    >>> VectorFeatures().fit_transform([[0.5, 1.0], [2.0, 0.0]])
+    array([[0.5, 1. ],
+           [2. , 0. ]], dtype=float32)
     """
 
     kind = "vectors"
 
-    def __init__(self, n_features: int = 0, column: str | None = None) -> None:
-        self.n_features = n_features
-        self.column = column
+    n_features: int = 0  # width of the vectors; 0 to take it from the training vectors
+    column: str | None = None  # their column in the table, for messages
 
-    def fit(self, texts: Iterable[Any]) -> Self:
-        """Learn the width of the vectors."""
-        self.n_features = self._rows(texts).shape[1]
-        return self
+    @property
+    def n_features_(self) -> int:
+        return getattr(self, "_width", self.n_features)
 
-    def transform(self, texts: Iterable[Any]) -> Rows:
-        """The vectors (n, n_features) as float32."""
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns of the input, which are those of the output."""
         self._check_fitted()
-        return self._rows(texts)
+        return self.n_features_
 
-    def fit_transform(self, texts: Iterable[Any]) -> Rows:
-        return self.fit(texts).transform(texts)
+    def check_parameters(self) -> None:
+        check_integer("n_features", self.n_features, 0)
+
+    def _learn(self, texts: Rows) -> None:
+        self._width = self._checked_width(texts, self.n_features)
+
+    def _rows(self, texts: Rows) -> Rows:
+        self._checked_width(texts, self.n_features_)
+        return texts
 
     def state(self) -> tuple[Settings, Tensors]:
         self._check_fitted()
-        return {"n_features": self.n_features, "column": self.column}, {}
+        return {"n_features": self.n_features_, "column": self.column}, {}
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Self:
         return cls(settings["n_features"], settings["column"])
 
-    def _rows(self, values: Iterable[Any]) -> Rows:
-        where = "" if self.column is None else f"in column {self.column!r} "
-        given = values if isinstance(values, np.ndarray) else list(values)
-        if isinstance(values, str) or any(isinstance(value, str) for value in given[:1]):
-            raise UnsupportedError(
-                f"this router was fitted on vectors {where}and cannot read a text; give it the vector of "
-                f"the text, made in the same way."
-            )
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.input_tags.string = True, False
+        tags.requires_fit = not self.n_features
+        return tags
+
+    def _read(self, texts: Any) -> Rows:
+        """The vectors as an array (n, width), checked."""
+        given = texts
+        if len(getattr(texts, "shape", ())) != 2 and isinstance(texts, Iterable):
+            given = column_values(texts)
+            if isinstance(texts, str) or any(isinstance(value, str) for value in given[:1]):
+                raise UnsupportedError(
+                    f"this router was fitted on vectors {self._where}and cannot read a text; give it "
+                    f"the vector of the text, made in the same way."
+                )
         try:
             rows = np.asarray(given, np.float32)
         except (TypeError, ValueError) as error:
@@ -68,7 +94,14 @@ class VectorFeatures(TextFeatures):
             row, column = bad[0]
             got = f"{rows[row, column]} in row {row}, column {column}"
             raise invalid("vectors", f"must be finite; got {got}.")
-        if self.n_features not in (0, rows.shape[1]):
-            rule = f"must have {self.n_features} numbers each; got {rows.shape[1]}."
-            raise invalid("vectors", where + rule)
         return rows
+
+    @property
+    def _where(self) -> str:
+        return "" if self.column is None else f"in column {self.column!r} "
+
+    def _checked_width(self, rows: Rows, wanted: int) -> int:
+        if wanted not in (0, rows.shape[1]):
+            rule = f"must have {wanted} numbers each; got {rows.shape[1]}."
+            raise invalid("vectors", self._where + rule)
+        return rows.shape[1]

@@ -143,7 +143,8 @@ def fit_task(task: Task, model: Any, step: TextFeatures) -> Fitted:
     from mild.routers.cost_models import PricedRouter
 
     check_rows(task)
-    features = step.fit_transform(contents(task.table, step))
+    queries = contents(task.table, step)
+    features = step.fit(queries).vectorize(queries)
     steps = getattr(model, "steps", None)
     name, router = steps[-1] if steps else ("", model)
     prefix = f"{name}__" if steps else ""

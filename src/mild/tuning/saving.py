@@ -71,5 +71,5 @@ def save(
     if source.n_experts != len(table.expert_names):
         rule = f"must have the router's {source.n_experts} experts; got {len(table.expert_names)}."
         raise invalid("table", rule)
-    fitted = Fitted(router, step, step.transform(contents(table, step)))
+    fitted = Fitted(router, step, step.vectorize(contents(table, step)))
     return save_router(router_of(fitted, make_task(table, terms)), folder, **options)

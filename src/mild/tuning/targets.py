@@ -25,7 +25,8 @@ from mild.metrics.risk_control import Certificate, betting_p_values, certify
 from mild.policies import Policy, StandardizedPolicy, TradeoffPolicy
 from mild.routers.baselines import mean_costs
 from mild.routers.cost_models import fit_heads
-from mild.tuning.tasks import Fitted, Task, contents
+from mild.tuning.fitting import Fitted, contents
+from mild.tuning.tasks import Task
 
 __all__ = [
     "Aimed",
@@ -535,7 +536,7 @@ def _curve_notes(held: HeldOut, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _calibration_rows(tradeoff: Tradeoff, task: Task, fitted: Fitted) -> HeldOut:
-    X = fitted.step.transform(contents(task, fitted.step))
+    X = fitted.step.vectorize(contents(task.table, fitted.step))
     heads: Any = tradeoff.policy
     if isinstance(heads, StandardizedPolicy):
         heads, X = heads.inner, (X - heads.mean) / heads.scale

@@ -238,7 +238,7 @@ def _tune_task(plan: _Plan, search: _Search) -> TuneResult:
     aimed = keep_apart(fitted, task, folds, target, calibration, plan.n_jobs, confidence, seed)
     fitted = aimed.fitted
     if calibration is not None:
-        features = step.transform(contents(whole.table, step))
+        features = step.vectorize(contents(whole.table, step))
         fitted = replace(fitted, features=features)
     return replace(
         found,

@@ -22,7 +22,7 @@ def selector_of(router, **routing):
 
 
 def random_priced(rng, kind, experts=4):
-    width = features().n_features
+    width = features().n_features_
     heads = [rng.normal(size=(experts, width)).astype(np.float32) for _ in range(2)]
     shifts = [rng.normal(size=experts).astype(np.float32) for _ in range(2)]
     betas = rng.uniform(size=experts).astype(np.float32)
@@ -60,7 +60,7 @@ def test_one_text_is_decided_as_the_policy_decides(kind, scaled):
     for _ in range(20):
         policy = random_priced(rng, kind)
         if scaled:
-            mean, scale = rng.normal(size=(2, step.n_features))
+            mean, scale = rng.normal(size=(2, step.n_features_))
             policy = StandardizedPolicy(mean, np.abs(scale) + 0.5, policy)
         names = [f"e{k}" for k in range(4)]
         notes = {"cost": {"price_weight": 1.0}}
@@ -114,10 +114,10 @@ def test_costs_of_zero_give_equal_shares():
 
 def test_other_policies_decide_by_their_own_way():
     step = features()
-    costs = LinearCostPolicy(np.zeros((2, step.n_features)), np.array([0.3, 0.2]))
+    costs = LinearCostPolicy(np.zeros((2, step.n_features_)), np.array([0.3, 0.2]))
     found = selector_of(Router(costs, ["a", "b"], text=step)).score("x")
     assert (found.best, found.order, found.costs) == (1, [1, 0], [0.3, 0.2])
-    constant = ConstantPolicy(np.array([0.5, 0.2]), step.n_features)
+    constant = ConstantPolicy(np.array([0.5, 0.2]), step.n_features_)
     assert selector_of(Router(constant, ["a", "b"], text=step)).score("x").best == 1
     scored = selector_of(scored_router()).score("x")
     assert (scored.best, scored.order, scored.costs) == (1, [1, 0], None)

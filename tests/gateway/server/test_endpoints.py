@@ -114,7 +114,7 @@ def test_a_decision_about_half_a_surrogate_pair_is_explained(monkeypatch):
 
     monkeypatch.setattr(explanation, "explain", quoting)
     plain = scored_router(("one", "two"))
-    weights = np.arange(2 * plain.text.n_features, dtype=np.float32).reshape(2, -1)
+    weights = np.arange(2 * plain.text.n_features_, dtype=np.float32).reshape(2, -1)
     router = replace(plain, policy=replace(plain.policy, coef=weights))
     body = b'{"messages": [{"role": "user", "content": "x\\ud800"}]}'
     (found,) = fetch((body, "/v1/route"), experts=("one", "two"), router=router)

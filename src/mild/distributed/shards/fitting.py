@@ -199,16 +199,16 @@ def _fit(
     sampled = _by_partition(np.arange(n) if n <= 2 * SAMPLE else sample_rows(n, SAMPLE), setup.rows)
     summaries, seen = workers.call("make_features", setup, scaled, sampled)
     task = make_task(concatenate([table for one in summaries for table in one.sample]), terms)
-    features = step.transform(contents(task.table, step))
+    features = step.vectorize(contents(task.table, step))
     expert = int(cheapest[0]) if cheapest.size else None
     router = clone(router) if expert is None else ConstantRouter(expert)
     router.n_experts_, router.expert_names_ = len(names), names
-    router.n_features_in_ = step.n_features
+    router.n_features_in_ = step.n_features_
     model: Any = router
     counts: dict[str, Any] = {}
     if expert is not None:
         means = (stats.totals / stats.asked).astype(np.float32)
-        router.policy_ = ConstantPolicy(means, step.n_features, expert)
+        router.policy_ = ConstantPolicy(means, step.n_features_, expert)
         only = f"{names[expert]} is the only expert"
         why = f"in no row does another expert cost less than {names[expert]}"
         counts["constant_reason"] = (

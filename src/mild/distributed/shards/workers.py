@@ -269,7 +269,7 @@ class ShardWorker:
             if not self._arrays:
                 self._check_room(setup)
         step, n = setup.step, setup.rows[part.number]
-        X = self._new(part, "X", (n, step.n_features), np.float32)
+        X = self._new(part, "X", (n, step.n_features_), np.float32)
         costs = self._new(part, "costs", (n, len(self.dataset.expert_names)), np.float64)
         total: Moments | None = None
         seen = TrainingQueryIndex(np.zeros(0, np.uint64))
@@ -311,7 +311,7 @@ class ShardWorker:
     def _check_room(self, setup: Setup) -> None:
         """Keep small features in memory, and refuse those that would fill the disk."""
         rows = sum(setup.rows[part.number] for part in self.partitions)
-        p, d = len(self.dataset.expert_names), setup.step.n_features
+        p, d = len(self.dataset.expert_names), setup.step.n_features_
         # Features, costs, rewards, and which experts were asked.
         wanted = rows * (4 * d + 8 * p + 4 * p + p)
         if self.folder is None or wanted <= IN_MEMORY:
@@ -375,13 +375,13 @@ class ShardWorker:
 def _transformed(step: TextFeatures, piece: OutcomeTable) -> FloatArray:
     """Features (n, d) of a piece."""
     if step.kind != "vectors" or piece.vectors is None:
-        return step.transform(piece.queries)
-    if (width := piece.vectors.shape[1]) != step.n_features:
+        return step.vectorize(piece.queries)
+    if (width := piece.vectors.shape[1]) != step.n_features_:
         raise DataFileError(
-            f"vectors must have {step.n_features} numbers, as those before; row {piece.row_number(0)} has "
+            f"vectors must have {step.n_features_} numbers, as those before; row {piece.row_number(0)} has "
             f"{width} ({ROW_ONE})."
         )
-    return step.transform(piece.vectors)
+    return step.vectorize(piece.vectors)
 
 
 def _picked(rows: IntArray, at: int, piece: OutcomeTable) -> list[OutcomeTable]:

@@ -125,7 +125,7 @@ class ExpertSelector:
         """Score several texts, each under its own price weight: much cheaper than one by one."""
         step = self.router.text
         assert step is not None
-        X = step.transform_one(texts[0])[None] if len(texts) == 1 else step.transform(texts)
+        X = step.transform_one(texts[0])[None] if len(texts) == 1 else step.vectorize(texts)
         novel = [False] * len(texts)
         if self._on_novel is not None:
             novel = self.router.is_novel(texts, X).tolist()

@@ -46,7 +46,7 @@ def exported(encoder: PooledEncoder, tokenizer: bytes, max_length: int, pad: int
     features.take_scale(np.zeros(encoder.width), np.ones(1))
     ids = Tokens(tokenizer, max_length, pad).ids(PROBES)
     expected = RoutingNetwork(encoder, 1, pad).embed(ids)
-    difference = float(np.abs(features.transform(PROBES) - expected).max())
+    difference = float(np.abs(features.vectorize(PROBES) - expected).max())
     if not difference <= TOLERANCE * max(1.0, float(np.abs(expected).max())):
         raise ArtifactError(
             f"{ENCODER_FILE} must give the vectors of the network to {TOLERANCE:g}; they differ by "
@@ -101,7 +101,7 @@ def onnx_features(features: EncoderFeatures) -> OnnxFeatures:
     from mild.routers.transformer.network import PooledEncoder
 
     settings, tensors = features.state()
-    files = find_encoder(features.source, settings["path"])
+    files = find_encoder(str(features.source), settings["path"])
     running = RunningEncoder(files, settings["max_length"], "cpu")
     model, tokenizer = running.model, running.tokenizer
     pooled = PooledEncoder(model, files.pooling, files.width, False, files.normalize)
