@@ -12,7 +12,7 @@ from typer import Option
 from mild.cli import options as o
 from mild.cli.console import INTERRUPTED, emit, fixed, note, percent, print_table, progress_bar, say
 from mild.cli.evaluate import TIES, print_baselines
-from mild.cli.outcomes import OutcomeSource, loss_line, note_folds
+from mild.cli.outcomes import OutcomeSource, loss_line
 from mild.errors import DataFileError, counted
 
 if TYPE_CHECKING:
@@ -63,55 +63,36 @@ def compare(
       mild compare outcomes.parquet --price-weight 50 --group subject --splits 10
       mild compare outcomes.parquet --method ce --method mild --method tune --out results.json
     """
-    from mild.evaluation.comparison import chosen_methods, comparison_inputs
     from mild.evaluation.comparison import compare as run
-    from mild.evaluation.document import comparison_document
-    from mild.report import write_document
-    from mild.tuning.tasks import possible_folds, task_splits, topics
 
     execution.check()
-    methods, left_out = chosen_methods(method)
+    features = text.features()
     if out is not None:
         _check_results(out)
-    task = OutcomeSource(data, reading, cost, text, group, time, balance=balance).task()
-    drawn = task_splits(task, splits, test_share, time, seed)
-    folds = possible_folds(task, cv, splits=drawn)
-    note_folds(cv, folds, task)
-    topic, labels = topics(task.table, topic)
-    inputs, kind = comparison_inputs(task, text.text, text.arguments())
+    source = OutcomeSource(data, reading, cost=cost, text=text, group=group, balance=balance)
     with execution.running(jobs), progress_bar("comparing") as progress:
         found = run(
-            inputs,
-            task.costs,
-            drawn,
-            methods,
-            expert_names=task.table.expert_names,
-            bundle=task.bundle,
-            unit=task.unit,
-            topics=labels,
-            strata=task.strata,
-            prices=task.table.prices,
-            scores=task.table.scores,
-            latencies=task.table.latencies,
-            largest=task.largest,
-            n_folds=folds,
+            source.read(),
+            methods=method,
+            n_splits=splits,
+            test_size=test_share,
+            time=time,
+            topic=topic,
+            text=features,
+            cv=cv,
             confidence=confidence,
-            seed=seed,
-            jobs=execution.workers(jobs, task.table.rows),
-            left_out=left_out,
+            random_state=seed,
+            n_jobs=execution.workers(jobs),
             progress=progress,
+            **source.arguments,
         )
-    result = {"data": data, "cost": task.cost, "text": kind, "group": group, "time": time}
-    result |= {"topic": topic, "balance": balance}
-    result |= found.as_dict()
-    if left_out:
-        note(f"left out, a package is missing: {', '.join(left_out)}.")
+    result = {"data": data, **found.as_dict()}
+    for sentence in found.notes:
+        note(sentence)
+    if found.left_out:
+        note(f"left out, a package is missing: {', '.join(found.left_out)}.")
     if out is not None:
-        settings = {"text features": kind, "group": group or "none", "time": time or "none"}
-        if balance is not None:
-            settings["balance"] = balance
-        document = comparison_document(found, cost=task.cost, table=task.table, settings=settings)
-        result["out"] = str(write_document(document, out))
+        result["out"] = str(found.save(out))
     emit(result, as_json, lambda: _show(found, result))
     if found.interrupted:
         done = counted(found.n_splits, "split")
@@ -130,8 +111,6 @@ def _check_results(out: Path) -> None:
 
 def _show(found: Comparison, result: Mapping[str, Any]) -> None:
     """Print tables of methods and experts, and the verdict."""
-    from mild.evaluation.evaluate import minority_recall
-
     say(loss_line(result))
     rows, names = found.rows, [row.label for row in found.rows]
     methods = [
@@ -183,13 +162,12 @@ def _show(found: Comparison, result: Mapping[str, Any]) -> None:
     if found.n_splits > 1:
         further["± over splits"] = [fixed(float(row.costs.std(ddof=1))) for row in rows]
     print_table("further losses", further)
-    minority = [minority_recall(row.recall, found.oracle_shares) for row in rows]
     print_table(
         "which experts they ask",
         {
             "method": names,
             "largest share": [percent(float(row.shares.max())) for row in rows],
-            "minority recall": [percent(value) for value in minority],
+            "minority recall": [percent(found.minority_recall(row)) for row in rows],
             "worst recall": [percent(row.worst_recall) for row in rows],
         },
     )
@@ -208,6 +186,6 @@ def _show(found: Comparison, result: Mapping[str, Any]) -> None:
         say(f"{found.dropped:,} test rows were left out: their query is in the training rows, too.")
     if found.not_compared is not None:
         say(found.not_compared[:1].upper() + found.not_compared[1:])
-    say(found.statement.sentence)
+    say(found.verdict.sentence)
     if "out" in result:
         say(f"Written to {result['out']}.")

@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
-from numpy.typing import ArrayLike
 
 from mild import metrics
+from mild.artifact.frames import as_frame, default_library, html_table
 from mild.core.arrays import FloatArray, IntArray, check_costs, invalid
-from mild.data.splits import Split, folds
+from mild.data import CostTerms, Matrices, OutcomeTable, read_outcomes
+from mild.data.splits import Split, folds, random_splits
 from mild.errors import InvalidInputError, TuningInterruptedWarning, check_option, counted
+from mild.evaluation.document import data_entries, document_header
+from mild.evaluation.figures import minority_recall
+from mild.features import TextFeatures
 from mild.metrics.outcomes import Outcomes, Stratified, baselines
 from mild.metrics.routing import FEWEST_GROUPS
 from mild.metrics.rows import merged_strata
-from mild.tuning.tasks import Task, balanced_fit, make_step
+from mild.report import write_document
+from mild.report.document import Document
+from mild.tuning.fitting import balanced_fit, make_step
+from mild.tuning.tasks import (
+    Task,
+    fewer_folds,
+    make_task,
+    parallel_jobs,
+    possible_folds,
+    task_splits,
+    topics,
+)
+from mild.tuning.tune import FAMILIES
 
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-#: What ``mild tune`` searches by default: all families, the network on small tables alone.
-TUNED = "auto"
 
 #: Called with fits done, fits in all, and what was just done.
 Progress: TypeAlias = Callable[[int, int, str], Any]
@@ -97,7 +113,7 @@ def _families(families: Any) -> Callable[[Context], Any]:
             families=families,
             groups=context.topics,
             cv=context.folds,
-            constant_if_better=families == TUNED,  # single families are compared as they are
+            constant_if_better=families == FAMILIES,  # single families are compared as they are
             n_jobs=context.jobs,
             random_state=context.seed,
         )
@@ -130,7 +146,7 @@ METHODS = (
     ),
     Method("knn", "kNN", "mean costs of the nearest rows", _families(["knn"])),
     Method("mlp", "MLP", "a small network with MILD's loss", _families(["mlp"]), needs="torch"),
-    Method("tune", "mild tune", "the best of these families and their stack", _families(TUNED)),
+    Method("tune", "mild tune", "the best of these families and their stack", _families(FAMILIES)),
 )  # fmt: skip
 
 
@@ -232,14 +248,31 @@ def matrix_inputs(X: Any) -> Inputs:
     return Inputs(np.asarray(X, dtype=np.float32), StandardScaler)
 
 
-def comparison_inputs(
-    task: Task, text: str | None = None, options: Mapping[str, Any] | None = None
-) -> tuple[Inputs, str]:
-    """Rows for ``compare``, and the kind of their features."""
-    step = make_step(task, text, options)
+@dataclass(frozen=True, eq=False)
+class ComparedRows:
+    """Rows that methods are compared on."""
+
+    inputs: Inputs
+    outcomes: Outcomes
+    expert_names: Sequence[str]
+    groups: IntArray | None = None  # (n_rows,) rows of one group count once; None: every row counts
+    counted: str = "query"  # what a group is: "query" (equal queries) or "group"
+    topics: Sequence[str] | None = None  # (n_rows,) kinds of queries that a router may recognise
+    largest: float | None = None  # largest possible cost, for complement rewards
+
+
+def task_rows(
+    task: Task, text: str | TextFeatures | None = None, labels: Sequence[str] | None = None
+) -> tuple[ComparedRows, str]:
+    """Rows of a task with the labels of their topics, and the kind of their features."""
+    table = task.table
+    step = make_step(table, text)
+    inputs = Inputs(table.queries, lambda: make_step(table, text))
     if step.kind == "vectors":
-        return matrix_inputs(task.table.vectors), step.kind
-    return Inputs(task.table.queries, lambda: make_step(task, text, options)), step.kind
+        inputs = matrix_inputs(table.vectors)
+    outcomes = Outcomes(task.costs, table.scores, table.prices, table.latencies, task.strata)
+    known = (table.expert_names, task.groups, task.counted, labels, task.largest)
+    return ComparedRows(inputs, outcomes, *known), step.kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,13 +349,13 @@ class Row:
         }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
     """All methods on the same splits."""
 
     rows: tuple[Row, ...]  # the best constant first, the others in the order of METHODS
-    chosen: str  # key of the method that the statement is about
-    statement: metrics.Verdict  # whether routing pays
+    chosen: str  # key of the method that the verdict is about
+    verdict: metrics.Verdict  # whether routing pays
     expert_names: tuple[str, ...]  # names of the experts
     oracle: float  # mean cost of the cheapest expert of every test row
     # (n_experts,) how often each expert is the cheapest; ties go to the lower price, if known, then to the
@@ -339,6 +372,10 @@ class Comparison:
     # which test rows were left out because an expert was not asked, in a sentence; or None
     not_compared: str | None = None
     interrupted: bool = False  # whether Ctrl-C ended it before the last split
+    # cost, text, group, time, topic, balance of a table of outcomes; empty for numbers
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    table: OutcomeTable | None = None  # None for numbers
+    notes: tuple[str, ...] = ()  # what to know about the rows that were used
 
     def row(self, key: str) -> Row:
         """The row of a method."""
@@ -355,10 +392,15 @@ class Comparison:
             return None
         return (self.row("constant").mean - row.mean) / self.headroom
 
+    def minority_recall(self, row: Row) -> float:
+        """Mean recall of the experts that are rarely the cheapest."""
+        return minority_recall(row.recall, self.oracle_shares)
+
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""
         return {
-            "statement": self.statement.as_dict(),
+            **self.settings,
+            "statement": self.verdict.as_dict(),
             "chosen": self.chosen,
             "experts": list(self.expert_names),
             "oracle": self.oracle,
@@ -374,47 +416,221 @@ class Comparison:
             "dropped": self.dropped,
             "not_compared": self.not_compared,
             "interrupted": self.interrupted,
-            "methods": [
-                {**row.as_dict(), "headroom_captured": self.captured(row)} for row in self.rows
+            "methods": self.methods,
+        }
+
+    @property
+    def methods(self) -> list[dict[str, Any]]:
+        """Figures of each method, JSON-ready."""
+        return [{**row.as_dict(), "headroom_captured": self.captured(row)} for row in self.rows]
+
+    def to_frame(self) -> Any:
+        """One row per method."""
+        library = None if self.table is None else self.table.library
+        return as_frame(self.methods, library or default_library())
+
+    def __repr__(self) -> str:
+        return f"Comparison({counted(len(self.rows), 'method')})\n{self.verdict.sentence}"
+
+    def _repr_html_(self) -> str:
+        shown = ("label", "mean_cost", "accuracy", "price", "verdict", "headroom_captured")
+        lines = [{name: method[name] for name in shown} for method in self.methods]
+        title = f"{self.n_rows:,} rows, {counted(self.n_splits, 'split')}"
+        return html_table(title, lines, [self.verdict.sentence])
+
+    def document(self, title: str = "Comparison of routers") -> Document:
+        """The content of a report on the comparison, JSON-ready."""
+        names, content = list(self.expert_names), self.as_dict()
+        cost, balance = self.settings.get("cost") or {}, self.settings.get("balance")
+        row, constant = self.row(self.chosen), self.row("constant")
+        chosen = next(one for one in content["methods"] if one["method"] == self.chosen)
+        splits = counted(self.n_splits, "split")
+        settings = {"text features": self.settings.get("text", "none")}
+        settings |= {name: self.settings.get(name) or "none" for name in ("group", "time")}
+        settings |= {} if balance is None else {"balance": balance}
+        return document_header("comparison", title, names, cost) | {
+            "rows": self.n_rows,
+            "balance": balance,
+            "left_out": self.not_compared,
+            "verdict": self.verdict.as_dict(),
+            "figures": {
+                "loss": row.mean,
+                "constant_loss": constant.mean,
+                "constant_expert": self.verdict.constant_expert,
+                "oracle_loss": self.oracle,
+                "headroom": self.headroom,
+                "headroom_captured": self.captured(row),
+                "shuffled_control": row.control,
+                "shares": chosen["shares"],
+                "oracle_shares": content["oracle_shares"],
+                "recall": chosen["recall"],
+                "baselines": self.baselines,
+                "means": {
+                    name: {
+                        "dollars": None if one.price is None else 1000 * one.price,
+                        "quality": one.accuracy,
+                    }
+                    for name, one in (("router", row), ("constant", constant))
+                },
+            },
+            "comparison": content,
+            "data": data_entries(
+                names,
+                self.table,
+                self.n_rows,
+                "not taken" if self.table is None else self.table.fingerprint(),
+                cost.get("words"),
+                f"{splits}, {self.n_train:,.0f} rows to train on and {self.n_test:,.0f} to test on",
+            ),
+            "settings": [
+                ["confidence", f"{self.confidence * 100:g} %"],
+                *([key, str(value)] for key, value in settings.items()),
             ],
         }
 
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the document to a .json file, for ``mild report``."""
+        return write_document(self.document(), path)
+
 
 def compare(
-    inputs: Inputs,
-    costs: ArrayLike,
+    data: Any,
+    costs: Any = None,
+    *,
+    methods: Sequence[str] | None = None,
+    n_splits: int | None = None,
+    test_size: float = 0.3,
+    groups: Any = None,
+    time: str | None = None,
+    topic: str | None = None,
+    balance: str | None = None,
+    beta: Mapping[str, float] | None = None,
+    price_weight: float | None = None,
+    latency_weight: float | None = None,
+    text: str | TextFeatures | None = None,
+    cv: int = 5,
+    confidence: float = 0.95,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Compare all methods on the same splits: does routing pay?
+
+    Each method is fitted on the training rows of a split, where it chooses its own strength by
+    cross-validation, and judged on the test rows. Equal queries are never on both sides. Intervals of the
+    difference to the best constant hold for all methods at once: over rows for one split, over splits with
+    a correction for their overlap otherwise. Ctrl-C ends the comparison with the splits that are finished,
+    if there are any.
+
+    Parameters
+    ----------
+    data : OutcomeTable, or whatever ``mild.read_outcomes`` takes; ``mild.data.Matrices``; or, with
+        ``costs``, features (n_samples, n_features)
+    costs : (n_samples, n_experts), NaN where an expert was not asked
+    methods : keys of the methods: ce, cwce, ldam, tdef, mild, mild_tuned, regression, knn, mlp, tune;
+        None for all
+    n_splits : number of splits; None for 5, or for 1 with ``time``
+    test_size : share of the rows in each test set
+    groups : column whose equal values are on one side of a split; with ``costs``, (n_samples,) labels
+    time : column of times; the past is learned and the future judged
+    topic : column of subjects, tasks or sources, as in ``mild.tune``
+    balance : column whose values count alike: fits and figures are means over its values
+    beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
+    text : text features, as in ``mild.fit``
+    cv : folds in which each method chooses its strength
+    confidence : of the intervals
+    random_state : seed
+    n_jobs : parallel workers, -1 for all cores; None for all cores if there are 800 rows or more
+    progress : callable(done, total, message) or None
+
+    Returns
+    -------
+    Comparison
+
+    Examples
+    --------
+    >>> import mild
+    >>> from mild.data.datasets import load_outcomes
+    >>> found = mild.compare(load_outcomes(), price_weight=50, methods=["ce", "mild"], n_splits=2)
+    >>> [row.label for row in found.rows]
+    ['best constant', 'CE', 'MILD theory']
+    """
+    chosen, left_out = chosen_methods(methods)
+    jobs, table, notes = n_jobs, None, ()
+    settings: dict[str, Any] = {}
+    if costs is not None or isinstance(data, Matrices):
+        given = {"time": time, "topic": topic, "balance": balance, "text": text, "beta": beta}
+        given |= {"price_weight": price_weight, "latency_weight": latency_weight}
+        for name, value in given.items():
+            if value is not None:
+                raise invalid(name, "is for tables of outcomes; these are features and costs.")
+        rows, splits = _number_rows(data, costs, groups, n_splits or 5, test_size, random_state)
+        n_folds = cv
+    else:
+        table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
+        task = make_task(table, CostTerms(beta, price_weight, latency_weight), groups, balance)
+        splits = task_splits(task, n_splits, test_size, time, random_state)
+        n_folds = possible_folds(task, cv, splits=splits)
+        topic, labels = topics(table, topic)
+        rows, kind = task_rows(task, text, labels)
+        notes = tuple(filter(None, [fewer_folds(cv, n_folds, task)]))
+        jobs = parallel_jobs(n_jobs, table.rows)
+        settings = {"cost": task.cost, "text": kind, "group": groups, "time": time}
+        settings |= {"topic": topic, "balance": balance}
+    found = compare_methods(
+        rows,
+        splits,
+        chosen,
+        n_folds=n_folds,
+        confidence=confidence,
+        seed=random_state,
+        jobs=jobs,
+        progress=progress,
+    )
+    return replace(found, left_out=tuple(left_out), settings=settings, table=table, notes=notes)
+
+
+def _number_rows(
+    data: Any, costs: Any, groups: Any, n_splits: int, test_size: float, seed: int
+) -> tuple[ComparedRows, list[Split]]:
+    """Rows of features and costs, and random splits of them."""
+    if isinstance(data, Matrices):
+        X, costs, names = data.X, data.costs, data.expert_names
+    else:
+        X, names = data, [str(name) for name in getattr(costs, "columns", ())]
+    array, inputs = check_costs(costs), matrix_inputs(X)
+    names = names or [f"expert_{k}" for k in range(array.shape[1])]
+    if len(inputs) != len(array):
+        rule = f"must have as many rows as costs; got {len(inputs)} and {len(array)}."
+        raise invalid("data", rule)
+    if groups is None:
+        splits = random_splits(np.arange(len(array)), n_splits, test_size, seed)
+        return ComparedRows(inputs, Outcomes(array), names, counted="row"), splits
+    labels = np.unique(np.asarray(groups), return_inverse=True)[1]
+    if len(labels) != len(array):
+        raise invalid("groups", f"must have {len(array)} labels; got {len(labels)}.")
+    splits = random_splits(labels, n_splits, test_size, seed)
+    return ComparedRows(inputs, Outcomes(array), names, labels, "group"), splits
+
+
+def compare_methods(
+    rows: ComparedRows,
     splits: Sequence[Split],
     methods: Sequence[Method],
     *,
-    expert_names: Sequence[str],
-    bundle: IntArray | None = None,
-    unit: str = "query",
-    topics: Sequence[str] | None = None,
-    strata: IntArray | None = None,
-    prices: FloatArray | None = None,
-    scores: FloatArray | None = None,
-    latencies: FloatArray | None = None,
-    largest: float | None = None,
     n_folds: int = 5,
     confidence: float = 0.95,
     seed: int = 0,
     jobs: int | None = None,
-    left_out: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Comparison:
-    """Compare methods, the best constant first, on the same splits of the same rows.
+    """Compare methods, the best constant first, on the same splits of the same rows; see ``compare``.
 
-    Every method searches its own strength by cross-validation inside the training rows. Intervals of
-    the difference to the best constant hold for all methods at once: over rows for one split, over
-    splits with a correction for their overlap otherwise. Rows of one ``bundle``, a "query" or a "group"
-    by ``unit``, count once. Rows are compared in which every expert was asked, if there are enough of
-    them (``common_rows``). ``topics`` (n_rows,) are subjects, tasks or sources, which a router may learn to
-    recognise. With ``strata`` (n_rows,), labels of groups, every mean is over groups instead of rows, in
-    training and in judging. ``prices`` in dollars, ``scores`` and ``latencies`` in seconds, each (n_rows,
-    n_experts), add dollars, accuracy and time. ``largest`` is the largest possible cost, for complement
-    rewards. Ctrl-C ends the comparison with the splits that are finished, if there are any.
+    Rows are compared in which every expert was asked, if there are enough of them (``common_rows``). With
+    ``rows.outcomes.strata`` every mean is over strata instead of rows, in training and in judging.
     """
-    array = check_costs(costs)
+    inputs, strata = rows.inputs, rows.outcomes.strata
+    array = check_costs(rows.outcomes.costs)
     if len(inputs) != len(array):
         rule = f"must have as many rows as costs; got {len(inputs)} and {len(array)}."
         raise invalid("inputs", rule)
@@ -422,7 +638,7 @@ def compare(
         raise invalid("splits", "must hold at least one split; got none.")
     if not methods or methods[0].key != "constant":
         raise invalid("methods", "must begin with the best constant.")
-    units = np.arange(len(array)) if bundle is None else np.asarray(bundle)
+    units = np.arange(len(array)) if rows.groups is None else np.asarray(rows.groups)
     # Of whole splits: a row that can be compared is tested as often as one that cannot.
     ratio = float(np.mean([len(split.test) / len(split.train) for split in splits]))
     splits, not_compared = _comparable_splits(array, splits)
@@ -437,9 +653,9 @@ def compare(
                 f"cross-validation leaves one to fit on, and two are needed. Collect more rows.",
                 parameter="table",
             )
-        subjects = None if topics is None else np.asarray(topics)[split.train]
+        subjects = None if rows.topics is None else np.asarray(rows.topics)[split.train]
         parts = None if strata is None else strata[split.train]
-        contexts.append(Context(inner, largest, seed, jobs, parts, subjects))
+        contexts.append(Context(inner, rows.largest, seed, jobs, parts, subjects))
     results: list[SplitResult] = []
     interrupted = False
     try:
@@ -452,21 +668,20 @@ def compare(
             raise
         interrupted = True
     splits = splits[: len(results)]
-    outcomes = Outcomes(array, scores, prices, latencies, strata)
-    tested = [outcomes.take(split.test) for split in splits]
+    tested = [rows.outcomes.take(split.test) for split in splits]
     perfect = [one.oracle() for one in tested]
     others = [method.key for method in methods[1:]]
     intervals = _intervals(results, others, ratio, confidence, seed) if others else {}
-    rows = [
+    lines = [
         _row(method, results, splits, units, tested, perfect, intervals.get(method.key))
         for method in methods
     ]
-    chosen = "tune" if "tune" in others else min(rows[1:] or rows, key=lambda row: row.mean).key
+    chosen = "tune" if "tune" in others else min(lines[1:] or lines, key=lambda row: row.mean).key
     return Comparison(
-        rows=tuple(rows),
+        rows=tuple(lines),
         chosen=chosen,
-        statement=_statement(rows, chosen, expert_names, len(splits), unit, confidence),
-        expert_names=tuple(expert_names),
+        verdict=_verdict(lines, chosen, rows, len(splits), confidence),
+        expert_names=tuple(rows.expert_names),
         oracle=float(np.mean([metrics.oracle_loss(one.costs, one.weight) for one in results])),
         oracle_shares=np.mean(
             [
@@ -476,14 +691,13 @@ def compare(
             axis=0,
         ),
         baselines=_mean_baselines(
-            tested, [one.choices[chosen].chosen for one in results], expert_names
+            tested, [one.choices[chosen].chosen for one in results], rows.expert_names
         ),
         n_rows=len(array),
         n_train=float(np.mean([len(split.train) for split in splits])),
         n_test=float(np.mean([len(split.test) for split in splits])),
         n_splits=len(splits),
         confidence=confidence,
-        left_out=tuple(left_out),
         dropped=sum(split.dropped for split in splits),
         not_compared=not_compared,
         interrupted=interrupted,
@@ -677,13 +891,8 @@ def _row(
     )
 
 
-def _statement(
-    rows: Sequence[Row],
-    chosen: str,
-    expert_names: Sequence[str],
-    n_splits: int,
-    unit: str,
-    confidence: float,
+def _verdict(
+    rows: Sequence[Row], chosen: str, compared: ComparedRows, n_splits: int, confidence: float
 ) -> metrics.Verdict:
     constant, n_methods = rows[0], len(rows) - 1
     row = next(row for row in rows if row.key == chosen)
@@ -698,14 +907,14 @@ def _statement(
         high=high,
         confidence=confidence,
         router=row.label,
-        constant=expert_names[expert],
+        constant=compared.expert_names[expert],
         constant_expert=expert,
         router_cost=row.mean,
         constant_cost=constant.mean,
         n_candidates=n_methods,
         n_rows=row.rows,
         n_groups=row.units,
-        counted=unit,
+        counted=compared.counted,
         n_splits=n_splits,
         identical=row.identical,
         dollars_per_1000=None if dollars is None else 1000 * dollars,

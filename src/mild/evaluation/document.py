@@ -15,7 +15,6 @@ from mild.artifact import Router, fingerprint
 from mild.core.arrays import FloatArray, IntArray
 from mild.data import OutcomeTable
 from mild.evaluation import sections
-from mild.evaluation.comparison import Comparison
 from mild.evaluation.figures import RoutingFigures, routing_figures, task_figures
 from mild.metrics.outcomes import Outcomes
 from mild.report.document import SCHEMA, Document
@@ -97,7 +96,7 @@ def build_document(
     n = len(routed.costs)
     mark = fingerprint(judged.X, judged.costs) if table is None else table.fingerprint()
     form, scale, strength = sections.reward_form(router.metadata or {})
-    return _header("evaluation", title, names, cost) | {
+    return document_header("evaluation", title, names, cost) | {
         "rows": n,
         "balance": balance,
         "left_out": found.left_out,
@@ -128,7 +127,7 @@ def build_document(
         "comparison": comparison,
         **judged.overlap,
         "router": _router_entries(router),
-        "data": _data_entries(names, table, n, mark, cost.get("words"), split),
+        "data": data_entries(names, table, n, mark, cost.get("words"), split),
         "settings": [
             ["confidence", f"{confidence * 100:g} %"],
             ["seed", str(seed)],
@@ -137,65 +136,9 @@ def build_document(
     }
 
 
-def comparison_document(
-    comparison: Comparison,
-    *,
-    cost: Mapping[str, Any] | None = None,
-    table: OutcomeTable | None = None,
-    settings: Mapping[str, str] | None = None,
-    title: str = "Comparison of routers",
+def document_header(
+    kind: str, title: str, names: Sequence[str], cost: Mapping[str, Any]
 ) -> Document:
-    """A comparison alone: its statement, its methods, and the shares of the chosen one."""
-    cost = dict(cost or {})
-    names = list(comparison.expert_names)
-    content = comparison.as_dict()
-    row, constant = comparison.row(comparison.chosen), comparison.row("constant")
-    chosen = next(one for one in content["methods"] if one["method"] == comparison.chosen)
-    best = int(np.argmax(constant.shares))
-    splits = "1 split" if comparison.n_splits == 1 else f"{comparison.n_splits} splits"
-    return _header("comparison", title, names, cost) | {
-        "rows": comparison.n_rows,
-        "balance": (settings or {}).get("balance"),
-        "left_out": comparison.not_compared,
-        "verdict": content["statement"]
-        | {"constant": names[best], "confidence": comparison.confidence},
-        "figures": {
-            "loss": row.mean,
-            "constant_loss": constant.mean,
-            "constant_expert": best,
-            "oracle_loss": comparison.oracle,
-            "headroom": comparison.headroom,
-            "headroom_captured": comparison.captured(row),
-            "shuffled_control": row.control,
-            "shares": chosen["shares"],
-            "oracle_shares": content["oracle_shares"],
-            "recall": chosen["recall"],
-            "baselines": comparison.baselines,
-            "means": {
-                name: {
-                    "dollars": None if one.price is None else 1000 * one.price,
-                    "quality": one.accuracy,
-                }
-                for name, one in (("router", row), ("constant", constant))
-            },
-        },
-        "comparison": content,
-        "data": _data_entries(
-            names,
-            table,
-            comparison.n_rows,
-            "not taken" if table is None else table.fingerprint(),
-            cost.get("words"),
-            f"{splits}, {comparison.n_train:,.0f} rows to train on and {comparison.n_test:,.0f} to test on",
-        ),
-        "settings": [
-            ["confidence", f"{comparison.confidence * 100:g} %"],
-            *([key, str(value)] for key, value in (settings or {}).items()),
-        ],
-    }
-
-
-def _header(kind: str, title: str, names: Sequence[str], cost: Mapping[str, Any]) -> Document:
     """What every document has."""
     # Imported by name: the root package imports this one.
     own = importlib.import_module("mild").__version__
@@ -271,7 +214,7 @@ def _plain_text(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _data_entries(
+def data_entries(
     experts: Sequence[str],
     table: OutcomeTable | None,
     rows: int,

@@ -91,10 +91,10 @@ def routing_figures(
 ) -> RoutingFigures:
     """Compare choices (n_samples,) with the expert that is best on these very rows, a strict baseline.
 
-    Rows of one of the ``groups``, a "query" or a "group" by ``counted``, count once in the interval. ``fitted`` is
-    the best constant of the rows that the router was fitted on. Where experts tie in loss, the oracle's
-    shares and the recall take the one of lower price, then of higher accuracy. With
-    ``outcomes.strata`` every mean is over these groups.
+    Rows of one of the ``groups``, a "query" or a "group" by ``counted``, count once in the interval.
+    ``fitted`` is the best constant of the rows that the router was fitted on. Where experts tie in loss,
+    the oracle's shares and the recall take the one of lower price, then of higher accuracy. With
+    ``outcomes.strata`` every mean is over these strata.
     """
     costs, prices = outcomes.costs, outcomes.prices
     common = common_rows(costs, chosen)

@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.errors import check_option
 from mild.metrics.intervals import difference_intervals, linearised_rows
-from mild.money import amount
 from mild.metrics.routing import FEWEST_GROUPS, chosen_costs
 from mild.metrics.rows import balanced_weights, merged_strata
+from mild.money import amount
 
 #: What the interval counts: singular and plural.
 COUNTED = {"row": "rows", "query": "distinct queries", "group": "groups"}
@@ -54,6 +54,7 @@ class Verdict:
     dollars_per_1000 : price of the router minus that of the constant, per 1,000 inputs; None if unknown
     left_out : sentence about rows that were left out or that differ; None if there are none
     notes : remarks about the interval, for the sentence
+    reason : the sentence itself, where there was nothing to compare
 
     Examples
     --------
@@ -83,6 +84,7 @@ of the difference -0.0300 to -0.0100, 500 rows).
     dollars_per_1000: float | None = None
     left_out: str | None = None
     notes: tuple[str, ...] = ()
+    reason: str | None = None
 
     def __post_init__(self) -> None:
         check_option("counted", self.counted, tuple(COUNTED))
@@ -110,6 +112,8 @@ of the difference -0.0300 to -0.0100, 500 rows).
     @property
     def sentence(self) -> str:
         """The verdict in words."""
+        if self.reason is not None:
+            return self.reason
         if math.isnan(self.estimate):
             return (
                 f"{STARTS[None]}: too few {COUNTED[self.counted]} ({self.n_groups}) have a known cost for "
