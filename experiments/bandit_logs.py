@@ -251,7 +251,7 @@ def _vw_line(line: str) -> tuple[list[str], dict[str, str]]:
 
 def _read_obp(path: Path, names: list[str], text_column: str | None) -> Iterator[LoggedDraw]:
     with naming(path):
-        table = read_table(path, (*OWN_COLUMNS, *QUERY_NAMES), any_name=True)
+        table = read_table(path, (*OWN_COLUMNS, *QUERY_NAMES))
     known = [name for name in table.column_names if name]
 
     def column(name: str) -> Any:

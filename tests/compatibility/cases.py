@@ -301,7 +301,6 @@ def config_answers() -> dict[str, Any]:
 
 # --- commands ---
 
-_WITH = ["--experts", "adder,poet,cook"]
 _TEXT = "artifacts/text_linear/router"
 _PRICED = "artifacts/text_priced/router"
 _NUMBERS = "artifacts/fit_numbers/router"

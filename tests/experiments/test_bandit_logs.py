@@ -92,9 +92,8 @@ def test_lines_of_experts_without_a_name_are_in_the_order_of_the_router(tmp_path
     assert read(path, "vw", ["x", "y", "z"]) == [("a", "y", 0.5, 1.0, 3), ("b", "x", 0.25, 2.0, 3)]
 
 
-@pytest.mark.parametrize("name", ["log.csv", "log"])
-def test_the_names_of_a_feedback_dictionary_of_obp_are_known(tmp_path, name):
-    path = tmp_path / name
+def test_the_names_of_a_feedback_dictionary_of_obp_are_known(tmp_path):
+    path = tmp_path / "log.csv"
     path.write_text("action,reward,pscore,prompt\n1,0.5,0.25,hello\n0,1,0.5,you\n")
     assert read(path, "obp", ["x", "y"]) == [
         ("hello", "y", 0.25, -0.5, 2),
@@ -160,11 +159,11 @@ def test_an_exported_log_gives_the_estimates_of_its_ledger(ledger, tmp_path, for
         options = {"errors": errors, "price_weight": weight}
     left_out = Counter()
     rows = ledger_draws(str(path), left_out, **options)
-    with (tmp_path / "log").open("wb") as file:
+    with (tmp_path / "log.csv").open("wb") as file:
         assert write_draws(file, form, rows, router.expert_names) == 1000
     assert not left_out
     ours = replay(ledger_reader(path), router, **options)
-    log = replay_log(read_log(tmp_path / "log", form, router.expert_names), router)
+    log = replay_log(read_log(tmp_path / "log.csv", form, router.expert_names), router)
     for method, entry in log["estimates"]["cost"].items():
         assert entry == pytest.approx(ours["estimates"]["cost"][method], rel=1e-6)
     assert log["verdict"]["better"] == ours["verdict"]["better"]

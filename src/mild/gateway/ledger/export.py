@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ def export(
     since: float | None = None,
     until: float | None = None,
     overwrite: bool = False,
-    progress: Callable[[int], None] | None = None,
 ) -> int:
     """Write the rows with ``since <= time < until``; their number.
 
@@ -46,8 +44,6 @@ def export(
                 columns = dict(zip(COLUMNS, zip(*block, strict=True), strict=True))
                 writer.write_batch(_batch(pa, schema, columns, names))
                 count += len(block)
-                if progress is not None:
-                    progress(count)
     except OSError as error:
         raise DataFileError(f"cannot write {place}: {error.strerror or error}.") from error
     return count
